@@ -47,8 +47,8 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from benchmarks.synthetic_dialogue import answer, said
 from benchmarks.terminal import make_parser, show_progress
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
-from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing import SummarySettings
+from langchain_convmem.summarizing.summarizers import SummaryRequest
 from langchain_convmem.views.messages import count_tokens
 
 SYSTEMS = ("without", "background", "foreground")

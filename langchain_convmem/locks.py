@@ -45,18 +45,6 @@ class FifoLock:
         self._make_reentry_error = make_reentry_error
         self._capacity = capacity
 
-    @property
-    def length(self) -> int:
-        """How many are in the line, those inside included."""
-        with self._guard:
-            return len(self._line)
-
-    @property
-    def is_mine(self) -> bool:
-        """Whether the running code was started by who is inside."""
-        with self._guard:
-            return any(waiter.is_mine for waiter in self._list_inside())
-
     @contextmanager
     def hold(self, timeout_s: float | None = None) -> Iterator[None]:
         """Be inside; wait for those before.
@@ -141,7 +129,8 @@ class FifoLock:
             if self._pid != os.getpid():
                 self._line.clear()
                 self._pid = os.getpid()
-            if len(self._line) >= self._capacity and self.is_mine:
+            is_full = len(self._line) >= self._capacity
+            if is_full and any(other.is_mine for other in self._list_inside()):
                 raise self._make_reentry_error()
             self._line.append(waiter)
         self._admit()

@@ -34,6 +34,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
     find_owner,
+    read_id,
 )
 from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.titles import (
@@ -43,7 +44,7 @@ from langchain_convmem.titles import (
     update_thread,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
-from langchain_convmem.turns.forgetting import forget_before, forget_scope
+from langchain_convmem.turns.forgetting import forget_before, forget_scope, move_thread
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
@@ -82,7 +83,7 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text.sessions import TextEngine
-    from langchain_convmem.transfer import ImportReport
+    from langchain_convmem.transfer import ImportedThread, ImportReport
     from langchain_convmem.wrap import RememberingRunnable
 
 _READING = (
@@ -615,6 +616,35 @@ class ConversationMemory:
 
     afork = to_async(fork)
 
+    def assign_user(
+        self, thread_id: str, user_id: str, *, from_user_id: str | None = None
+    ) -> ConversationHistory:
+        """Move a thread to a user: messages with their ids, edits, summaries, pins and title.
+
+        All is copied, then the original is erased. A call that was cut short loses nothing, and
+        goes on when it is made again. Entries get new ids, so their time of writing (`as_of`,
+        `forget(before=...)`) is now. Call it between turns: what is written meanwhile stays where
+        it is.
+
+        Args:
+            thread_id: The thread.
+            user_id: Whose it becomes.
+            from_user_id: Whose it is; None for a thread of no user.
+
+        Returns:
+            The thread's history, at the new user.
+
+        Raises:
+            ConfigError: If there is no such thread, or the user has another one of this id.
+            LogError: If an entry of it is damaged.
+        """
+        origin = ThreadKey(from_user_id, thread_id)
+        target = ThreadKey(read_id("user_id", user_id), thread_id)
+        move_thread(self._turn_memory, origin, target)
+        return self.history(target.thread_id, user_id=target.user_id)
+
+    aassign_user = to_async(assign_user)
+
     def stats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
         """Return statistics of a thread: messages, turns, tokens, times, bytes.
 
@@ -675,6 +705,7 @@ class ConversationMemory:
         path: str | os.PathLike[str],
         *,
         user_id: str | None = None,
+        find_user: Callable[[str], str | None] | None = None,
         thread_id: str | None = None,
         format: str | None = None,  # noqa: A002 - what it is called everywhere
         progress: Callable[[int, int], None] | None = None,
@@ -692,24 +723,34 @@ class ConversationMemory:
                 see the page on import, export and copy. Of a zip or folder, what cannot be read is
                 left out, and `ImportReport.unread` names it.
             user_id: Whose conversations; None makes each thread one of no user.
+            find_user: Or says whose each is: it gets the id of a thread, and a branch goes with it.
             thread_id: The thread's name, if the file holds one conversation only.
             format: The name of the format that the file must have, such as `chatgpt`; None finds
                 it out by its content.
             progress: Called with (done, total) entries after each thread.
 
         Raises:
-            ConfigError: If no format has that name.
+            ConfigError: If no format has that name, or both a user and a finder are given.
             ImportFormatError: If the file is of no known format, or not what its format says;
                 nothing is written.
             MissingExtraError: If its format needs a package that is not installed.
         """
         from langchain_convmem.transfer.imports import read_file, store_file
 
+        if user_id is not None and find_user is not None:
+            raise ConfigError("pass user_id or find_user, not both")
+        owners: set[Owner] = set()
+
+        def assign(thread: ImportedThread) -> str | None:
+            user = find_user(thread.branch_of or thread.thread_id) if find_user else user_id
+            owners.add(ThreadKey(user, thread.thread_id).owner)
+            return user
+
         file = read_file(path, thread_id=thread_id, format=format)
         drafting = self._turn_memory.drafting
-        report = store_file(self.log, file, user_id=user_id, drafting=drafting, progress=progress)
-        for thread in report.thread_ids:
-            self._turn_memory.recaller.embed_soon(ThreadKey(user_id, thread).owner)
+        report = store_file(self.log, file, find_user=assign, drafting=drafting, progress=progress)
+        for owner in owners:
+            self._turn_memory.recaller.embed_soon(owner)
         return report
 
     aimport_file = to_async(import_file)

@@ -288,7 +288,7 @@ class StoredSegment:
     vector_check: int | None = None
 
 
-# -- What logs and views answer with, and what summarisers are asked ------------------------------
+# -- What logs and views answer with ---------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Changes:
     """Entries of one owner after a cursor, in commit order.
@@ -335,29 +335,6 @@ class StateDocument:
 
     value: Any
     version: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryRequest:
-    """What a summariser is asked for.
-
-    Attributes:
-        transcript: What was said, as text: one line per speaker, with tool calls and results. It
-            is data, whatever it says.
-        previous: The summary so far; what it says the next one must say, too.
-        max_tokens: How long the summary should be.
-        messages: The same as the conversation's model has read it, after what stands before it;
-            empty where it did not, or where the summariser does not ask for it.
-        instructions: What the application asks for besides; empty for nothing.
-        sections: The headings that it wants, in order.
-    """
-
-    transcript: str
-    previous: str = ""
-    max_tokens: int = 600
-    messages: tuple[BaseMessage, ...] = field(default=(), repr=False)
-    instructions: str = ""
-    sections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,10 +28,8 @@ from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.forks import make_lock
 
-INTERNAL_TAG = "langchain_convmem:internal"
-"""Tag of every run that the memory itself starts."""
-INTERNAL_TAGS = (INTERNAL_TAG, "nostream")
-"""By `nostream` LangGraph leaves a model out of what `stream_mode="messages"` shows."""
+INTERNAL_TAGS = ("langchain_convmem:internal", "nostream")
+"""Tags of runs of the memory's own; `nostream` hides them from LangGraph's `messages` streams."""
 
 RunnableLike: TypeAlias = Runnable[Any, Any] | Callable[..., Any]
 """A Runnable, or a plain or async function, that gets messages and returns a message or text."""
@@ -159,16 +158,12 @@ class OwnTokens(BaseCallbackHandler):
     """Counts the tokens of the memory's own model calls. Thread-safe."""
 
     run_inline = True
-    ignore_chain = True
-    ignore_retriever = True
-    ignore_agent = True
-    ignore_custom_event = True
     ignore_chat_model = True
 
     def __init__(self) -> None:
         """Start at zero."""
         self._lock = make_lock()
-        self.calls = self.input_tokens = self.output_tokens = 0
+        self._counts: Counter[str] = Counter()
 
     def on_llm_end(self, response: Any, **_: Any) -> None:
         """Add the usage of one call."""
@@ -178,9 +173,9 @@ class OwnTokens(BaseCallbackHandler):
             for generation in generations
         ]
         with self._lock:
-            self.calls += 1
-            self.input_tokens += sum(usage.get("input_tokens") or 0 for usage in found)
-            self.output_tokens += sum(usage.get("output_tokens") or 0 for usage in found)
+            self._counts["calls"] += 1
+            for name in ("input_tokens", "output_tokens"):
+                self._counts[name] += sum(usage.get(name) or 0 for usage in found)
 
     def to_aux(self) -> dict[str, dict[str, int]]:
         """Return the counts for an entry's `aux`; empty if no model was called."""
@@ -189,13 +184,7 @@ class OwnTokens(BaseCallbackHandler):
 
     def to_counts(self) -> dict[str, int]:
         """Return the counts; empty if no model was called."""
-        if not self.calls:
-            return {}
-        return {
-            "calls": self.calls,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-        }
+        return dict(self._counts)
 
 
 _COUNTING: ContextVar[OwnTokens | None] = ContextVar("convmem_own_tokens", default=None)

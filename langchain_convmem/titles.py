@@ -70,11 +70,11 @@ def update_thread(log: MessageLog, key: ThreadKey, changes: Mapping[str, str | b
     raise LogError(msg, thread_id=key.thread_id)
 
 
-def add_titles(log: MessageLog, user_id: str | None, titles: Mapping[str, str]) -> None:
-    """Give threads titles, by thread id, unless somebody gave them one already; for imports."""
-    values = {name: {"title": shorten_title(one)} for name, one in titles.items() if one}
-    for thread_id, value in values.items():
-        log.set_state(ThreadKey(user_id, thread_id), DOCUMENT, value, expected=None)
+def add_titles(log: MessageLog, titles: Mapping[ThreadKey, str]) -> None:
+    """Give threads titles, unless somebody gave them one already; for imports."""
+    for key, title in titles.items():
+        if title:
+            log.set_state(key, DOCUMENT, {"title": shorten_title(title)}, expected=None)
 
 
 def read_title(log: MessageLog, key: ThreadKey) -> str:

@@ -27,8 +27,8 @@ from benchmarks.injections.corpus import Attack, load_families
 from langchain_convmem import ConversationMemory, PromptFile
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing.summarizers import (
+    SummaryRequest,
     build_messages,
     read_transcript,
     split_transcript,

@@ -20,8 +20,7 @@ from pydantic import ConfigDict, Field
 from benchmarks.long_chat.wordings import MONTHS
 from benchmarks.scripted_model import InstantModel
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.records import SummaryRequest
-from langchain_convmem.summarizing.summarizers import build_messages
+from langchain_convmem.summarizing.summarizers import SummaryRequest, build_messages
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.facts import split_sentences

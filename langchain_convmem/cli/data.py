@@ -594,7 +594,7 @@ def verify(terminal: Terminal, *, db: str) -> int:
     with closing(open_existing_log(db)) as log, terminal.show_progress() as add_stage:
         report = verify_log(log, progress=add_stage("checking"))
     if terminal.as_json:
-        terminal.print_json({"path": name, **report.to_json()})
+        terminal.print_json({"path": name, **asdict(report), "ok": report.ok})
         return 0 if report.ok else 1
     for problem in report.problems:
         terminal.print_line(problem)

@@ -319,16 +319,12 @@ class AppendPlan(NamedTuple):
         return [decode_entry(key, row) for row in self.rows]
 
 
-def _make_ulid(_position: int) -> str:
-    return make_ulid()
-
-
 def plan_append(
     batch: Sequence[EncodedDraft],
     stored: Sequence[Row] = (),
     *,
     first_position: int,
-    make_id: Callable[[int], str] = _make_ulid,
+    make_id: Callable[[int], str] = lambda _position: make_ulid(),
     sign: Callable[[Row], bytes] | None = None,
 ) -> AppendPlan:
     """Return what an append of drafts writes to a thread. No I/O.
@@ -425,16 +421,19 @@ class _Planner:
 # -- checking and bounding ----------------------------------------------------------------------
 
 
-def check_scope(scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> None:
-    """Refuse what would forget something else than was meant.
+def check_scope(scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> Owner:
+    """Return whose the scope is; refuse what would forget something else than was meant.
 
     Raises:
         ConfigError: If entry ids come as one text or without their thread.
     """
-    if entry_ids is not None and not isinstance(scope, ThreadKey):
-        raise ConfigError("entry_ids need the thread they belong to; pass a ThreadKey")
     if entry_ids is not None:
         check_ids(entry_ids)
+    if isinstance(scope, ThreadKey):
+        return scope.owner
+    if entry_ids is not None:
+        raise ConfigError("entry_ids need the thread they belong to; pass a ThreadKey")
+    return scope
 
 
 def check_ids(ids: Collection[str]) -> None:

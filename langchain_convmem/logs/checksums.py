@@ -119,7 +119,8 @@ class Signer:
         if row.metadata is None:
             return digest
         checksum = digest[_CHECKSUM]
-        data = checksum + _encode(f"{row.metadata}")  # whatever an editor has put there
+        said = f"{row.metadata}"  # whatever an editor has put there
+        data = checksum + said.encode("utf-8", "surrogatepass")
         return checksum + _digest(self._key, data, _METADATA_BYTES, _PERSON_METADATA)
 
     def find_damage(self, key: ThreadKey, row: Row) -> str:
@@ -180,7 +181,3 @@ def _name_thread(key: ThreadKey) -> bytes:
 
 def _digest(key: bytes, data: bytes, size: int, person: bytes) -> bytes:
     return blake2b(data, digest_size=size, key=key, person=person).digest()
-
-
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

@@ -74,19 +74,18 @@ class _Transaction:
 
     for_update = " FOR UPDATE"
 
-    def __init__(self, lend: Callable[[], Any], begin: str, *, write: bool, once: bool) -> None:
+    def __init__(self, lend: Callable[[], Any], begin: str, *, once: bool) -> None:
         """Take a connection; nothing is sent before the first statement.
 
         Args:
             lend: Lends a connection for a block.
             begin: What opens the transaction; returns its number first, if it writes.
-            write: Whether it writes.
             once: Whether its one statement is all of it.
         """
         self.stack = ExitStack()
         self.xid: str | None = None
         self.is_fresh, self.is_committing = True, False
-        self._lend, self._write, self._once = lend, write, once
+        self._lend, self._once = lend, once
         self._waiting = [begin]
         self._take_connection()
 
@@ -263,7 +262,7 @@ class PostgresLog(SqlLog):
         opening = f"SELECT {', '.join([known, *calls])}"
         if not once:  # what is sent at once is a transaction anyway
             opening = f"BEGIN ISOLATION LEVEL {level};\n{opening}"
-        return _Transaction(self._lend, opening, write=write, once=once)
+        return _Transaction(self._lend, opening, once=once)
 
     def _learn_outcome(self, xid: str, lost: LogError) -> None:
         """Ask the server what became of a commit whose answer was lost."""

@@ -349,12 +349,10 @@ class SqlLog(kit.StoredLog):
         Damaged entries are forgotten by their ids, too: by `damaged-POSITION` where the id itself
         cannot be read.
         """
-        kit.check_scope(scope, entry_ids)
+        whose = kit.check_scope(scope, entry_ids)
         receipt, floor = ForgetReceipt(), 0
         with self._transaction(write=True) as tx:
-            owner = _lock_owner(
-                tx, self._signer, scope.owner if isinstance(scope, ThreadKey) else scope
-            )
+            owner = _lock_owner(tx, self._signer, whose)
             if owner is not None:
                 if isinstance(scope, ThreadKey) and entry_ids is not None:
                     receipt = _erase_entries(tx, owner, scope, frozenset(entry_ids))

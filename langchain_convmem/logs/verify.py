@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.message_log import MessageLog
@@ -92,10 +92,6 @@ class VerifyReport:
     def ok(self) -> bool:
         """Whether nothing is wrong."""
         return not self.problems
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {**asdict(self), "ok": self.ok}
 
 
 def verify_log(log: MessageLog, progress: Progress | None = None) -> VerifyReport:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from langchain_convmem.records import SummaryRequest
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.facts import FactSource, Kind, is_asking, list_points, split_sentences
+
+if TYPE_CHECKING:
+    from langchain_convmem.summarizing.summarizers import SummaryRequest
 
 _LINE = re.compile(r"(?P<speaker>[^\n:]{1,60}): (?P<text>.*)", re.DOTALL)
 _DAY = re.compile(r"\(\d{4}-\d\d-\d\d\)")

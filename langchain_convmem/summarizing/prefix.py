@@ -20,8 +20,12 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.records import Entry, SummaryRequest
-from langchain_convmem.summarizing.summarizers import ModelSummarizer, build_messages
+from langchain_convmem.records import Entry
+from langchain_convmem.summarizing.summarizers import (
+    ModelSummarizer,
+    SummaryRequest,
+    build_messages,
+)
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.providers import Provider, find_provider, resolve_provider
 from langchain_convmem.views.summaries import SummaryWindow

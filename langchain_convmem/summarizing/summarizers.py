@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from langchain_core.language_models import BaseLanguageModel
@@ -18,7 +18,6 @@ from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, SummaryError
-from langchain_convmem.records import SummaryRequest
 from langchain_convmem.runnables import (
     RunnableLike,
     as_runnable,
@@ -43,6 +42,29 @@ from langchain_convmem.words.facts import Fact, find_untold
 _logger = logging.getLogger("langchain_convmem")
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryRequest:
+    """What a summariser is asked for.
+
+    Attributes:
+        transcript: What was said, as text: one line per speaker, with tool calls and results. It
+            is data, whatever it says.
+        previous: The summary so far; what it says the next one must say, too.
+        max_tokens: How long the summary should be.
+        messages: The same as the conversation's model has read it, after what stands before it;
+            empty where it did not, or where the summariser does not ask for it.
+        instructions: What the application asks for besides; empty for nothing.
+        sections: The headings that it wants, in order.
+    """
+
+    transcript: str
+    previous: str = ""
+    max_tokens: int = 600
+    messages: tuple[BaseMessage, ...] = field(default=(), repr=False)
+    instructions: str = ""
+    sections: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -151,8 +173,8 @@ def _find_model_name(runnable: Runnable[Any, Any]) -> str:
     if isinstance(runnable, RunnableSequence):
         models = [part for part in runnable.steps if isinstance(part, BaseLanguageModel)]
         runnable = models[0] if models else runnable.last
-    for field in ("model_name", "model", "model_id"):
-        name = getattr(runnable, field, None)
+    for member in ("model_name", "model", "model_id"):
+        name = getattr(runnable, member, None)
         if isinstance(name, str) and name:
             return name
     return type(runnable).__name__

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from langchain_convmem.background import to_async
-from langchain_convmem.errors import LogError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
     Control,
@@ -452,6 +452,36 @@ def _refers(entry: Entry) -> bool:
 def _find_replacement(entry: Entry) -> str | None:
     """Return the id of the new text, for a mark of replacement."""
     return None if entry.control is None else entry.control.replacement
+
+
+def copy_thread(log: MessageLog, origin: ThreadKey, target: ThreadKey) -> list[str]:
+    """Copy a thread with its title into another of the same log; return the ids of its entries.
+
+    A copy that was cut short goes on.
+
+    Raises:
+        ConfigError: If there is no such thread, or the other one holds entries of its own.
+        LogError: If an entry is damaged.
+    """
+    here, there = log.entries(origin), log.entries(target)
+    if not here:
+        msg = f"there is no thread {origin.thread_id!r} of user {origin.user_id!r}"
+        raise ConfigError(msg)
+    for entry in here:
+        if entry.damage:
+            msg = f"entry {entry.id!r} of thread {origin.thread_id!r} is damaged; forget it first"
+            raise LogError(msg, thread_id=origin.thread_id, position=entry.position)
+    if origin == target or len(match_copies(here, there)) < len(there):
+        msg = f"user {target.user_id!r} has a thread {target.thread_id!r} already; fork one of both"
+        raise ConfigError(msg)
+    replay = Replay(log, target)
+    replay.begin(here, there)
+    replay.feed(here)
+    replay.finish()
+    title = log.get_state(origin, DOCUMENT)
+    if title is not None:
+        log.set_state(target, DOCUMENT, title.value, expected=None)
+    return [entry.id for entry in here]
 
 
 # -- what was copied before ------------------------------------------------------------------------

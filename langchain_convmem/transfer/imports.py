@@ -333,7 +333,7 @@ def store_thread(
     """
     stored = _store(log, thread, user_id, drafting or DraftBuilder())
     if stored.holds_any:
-        add_titles(log, user_id, {thread.thread_id: thread.title})
+        add_titles(log, {ThreadKey(user_id, thread.thread_id): thread.title})
     return stored.added
 
 
@@ -345,6 +345,7 @@ def store_file(
     file: ImportedFile,
     *,
     user_id: str | None = None,
+    find_user: Callable[[ImportedThread], str | None] | None = None,
     drafting: DraftBuilder | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ImportReport:
@@ -354,19 +355,21 @@ def store_file(
         log: Where to.
         file: A file and its threads.
         user_id: Whose threads they become.
+        find_user: Or says whose each becomes.
         drafting: What is stored of a message; None is all of it.
         progress: Called with the entries done and the entries in all, after each thread.
     """
     tally = _Tally(file)
     for thread in file.threads:
-        stored = _store(log, thread, user_id, drafting or DraftBuilder())
-        tally.add(thread, stored)
+        user = user_id if find_user is None else find_user(thread)
+        stored = _store(log, thread, user, drafting or DraftBuilder())
+        tally.add(thread, stored, user)
         if len(tally.titles) >= _TITLES_AT_ONCE:
-            add_titles(log, user_id, tally.titles)
+            add_titles(log, tally.titles)
             tally.titles.clear()
         if progress is not None:
             progress(tally.done, file.entries)
-    add_titles(log, user_id, tally.titles)
+    add_titles(log, tally.titles)
     return tally.make_report()
 
 
@@ -381,9 +384,9 @@ class _Tally:
     sessions: int = 0
     skipped: list[str] = field(default_factory=list)
     span: tuple[int, int] | None = None
-    titles: dict[str, str] = field(default_factory=dict)
+    titles: dict[ThreadKey, str] = field(default_factory=dict)
 
-    def add(self, thread: ImportedThread, stored: _Stored) -> None:
+    def add(self, thread: ImportedThread, stored: _Stored, user_id: str | None) -> None:
         """Count a thread."""
         self.done += len(thread)
         self.added += stored.added
@@ -391,7 +394,7 @@ class _Tally:
         self.branches += thread.branch_of is not None
         self.sessions += thread.sessions
         if thread.title and stored.holds_any:
-            self.titles[thread.thread_id] = thread.title
+            self.titles[ThreadKey(user_id, thread.thread_id)] = thread.title
         times = [at for at in map(get_line_time_ms, thread.messages) if at is not None]
         if times:
             first, last = self.span or (times[0], times[0])

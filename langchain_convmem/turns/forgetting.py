@@ -37,10 +37,7 @@ def forget_scope(
         receipt = _erase_entries(memory.log, scope, ids)
     else:
         receipt = memory.log.forget(scope, ids)
-    memory.recaller.drop_forgotten(owner, copies)
-    from langchain_convmem.summarizing.branches import BRANCHES
-
-    BRANCHES.drop(memory.log_place, owner)
+    _drop_forgotten(memory, owner, copies)
     if isinstance(scope, ThreadKey) and ids:
         memory.compact(scope)  # what else the summaries covered is shown again
     return receipt
@@ -75,6 +72,27 @@ def forget_before(
                 memory.log.delete_state(key, DOCUMENT)
                 receipt = replace(receipt, threads=receipt.threads + 1)
     return receipt
+
+
+def move_thread(memory: TurnMemory, origin: ThreadKey, target: ThreadKey) -> None:
+    """Copy a thread, then erase what was copied; see `ConversationMemory.assign_user`."""
+    from langchain_convmem.transfer.copy import copy_thread
+
+    ids = copy_thread(memory.log, origin, target)
+    kept = memory.recaller.list_copies(origin, ids)
+    memory.log.forget(origin, ids)
+    if not memory.log.entries(origin, last=1):
+        memory.log.delete_state(origin, DOCUMENT)
+    _drop_forgotten(memory, origin.owner, kept)
+    memory.recaller.embed_soon(target.owner)
+
+
+def _drop_forgotten(memory: TurnMemory, owner: Owner, copies: Sequence[str]) -> None:
+    """Drop what is kept outside the log of what it has forgotten."""
+    from langchain_convmem.summarizing.branches import BRANCHES
+
+    memory.recaller.drop_forgotten(owner, copies)
+    BRANCHES.drop(memory.log_place, owner)
 
 
 def _list_threads(

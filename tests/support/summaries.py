@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.records import SummaryRequest
+from langchain_convmem.summarizing.summarizers import SummaryRequest
 from langchain_convmem.views.context import NOTED_TEXT
 
 __all__ = ["ScriptedSummarizer", "bare", "bare_texts", "everything"]

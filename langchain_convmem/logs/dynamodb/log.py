@@ -425,8 +425,7 @@ class DynamoDBLog(kit.StoredLog):
         If it fails half-way, call it again: what is gone stays gone. Backups of the table, if there
         are any, are out of its reach. An erased batch leaves an empty mark, under hashes alone.
         """
-        kit.check_scope(scope, entry_ids)
-        owner = scope.owner if isinstance(scope, ThreadKey) else scope
+        owner = kit.check_scope(scope, entry_ids)
         if isinstance(scope, ThreadKey) and entry_ids is not None:
             receipt = self._erase_entries(scope, frozenset(entry_ids))
         else:

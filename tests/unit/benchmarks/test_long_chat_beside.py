@@ -24,8 +24,7 @@ def _room():
 
 def test_a_request_of_ours_is_read_with_all_its_parts():
     from benchmarks.long_chat.summarisers import read_request
-    from langchain_convmem.records import SummaryRequest
-    from langchain_convmem.summarizing.summarizers import build_messages
+    from langchain_convmem.summarizing.summarizers import SummaryRequest, build_messages
 
     asked = SummaryRequest(
         transcript="User: <b> 1 & 2\nAssistant: no",

@@ -123,7 +123,7 @@ def test_every_missing_entry_is_counted(path, log):
         "thread 'lone': 3 of 40 entries missing",
         "user 'ben': 1 of 1 entries missing",
     )
-    assert report.to_json()["missing"] == 6
+    assert report.missing == 6
 
 
 OF_ANA = "DELETE FROM entries WHERE place >> 32 = 1;"

@@ -225,3 +225,21 @@ def test_what_a_file_brought_is_told_from_what_was_said_here(imported, memory, c
         "chat": ["import"],
         "now": ["user"],
     }
+
+
+def test_a_finder_says_whose_each_thread_is_and_a_branch_goes_with_it(imported, memory, tmp_path):
+    path = tmp_path / "export.json"
+    says = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Hello."]}}
+    root = {"id": "a", "parent": None, "message": {"id": "ma", **says}}
+    ends = [{"id": one, "parent": "a", "message": {"id": f"m{one}", **says}} for one in "bc"]
+    mapping = {node["id"]: node for node in (root, *ends)}
+    kept = {"current_node": "b", "mapping": mapping}
+    path.write_text(
+        json.dumps([{"id": one, "title": one.title(), **kept} for one in ("boat", "tent")])
+    )
+    imported(path, find_user={"boat": "ana", "tent": None}.get)
+    listed = {info.key.thread_id: info.title for info in memory.threads("ana")}
+    assert listed == {"boat": "Boat", "boat~branch-1": "Boat (branch 1)"}
+    assert {info.key.thread_id for info in memory.threads()} == {"tent", "tent~branch-1"}
+    with pytest.raises(ConfigError, match="pass user_id or find_user, not both"):
+        imported(path, user_id="ana", find_user=str)

@@ -284,7 +284,7 @@ NOT_WRITING = {
     "get_embedder_use aget_embedder_use forget aforget stats astats "
     "flush aflush "
     "profile aprofile update_profile aupdate_profile as_of get_title aget_title set_title "
-    "aset_title archive aarchive",
+    "aset_title archive aarchive assign_user aassign_user",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
     "alast_summary summaries asummaries summary_window asummary_window undo aundo redo aredo "

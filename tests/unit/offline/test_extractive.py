@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.records import SummaryRequest
+from langchain_convmem.summarizing.summarizers import SummaryRequest
 from langchain_convmem.views.tokens import count_text_tokens
 
 SAID = (

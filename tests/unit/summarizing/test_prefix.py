@@ -13,9 +13,8 @@ from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, SummarySettings
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing import PrefixSummarizer, resummarize
-from langchain_convmem.summarizing.summarizers import build_messages
+from langchain_convmem.summarizing.summarizers import SummaryRequest, build_messages
 
 MARKS = SummarySettings(trigger=("messages", 6), keep=("messages", 2))
 TOPICS = (

@@ -7,9 +7,8 @@ from summaries import ScriptedSummarizer
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing.checks import find_missing_sections
-from langchain_convmem.summarizing.summarizers import build_messages
+from langchain_convmem.summarizing.summarizers import SummaryRequest, build_messages
 from langchain_convmem.views.messages import count_tokens
 
 SECTIONS = ("Decisions", "Open questions")

@@ -24,9 +24,9 @@ from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing.summarizers import (
     ModelSummarizer,
+    SummaryRequest,
     TranscriptLine,
     as_summarizer,
     build_messages,
