@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, get_type_hints
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -20,6 +20,7 @@ from langchain_core.runnables.graph import Graph
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
+from typing_extensions import TypedDict
 
 from langchain_convmem.background import finish, hop
 from langchain_convmem.conversation.streams import (
@@ -36,7 +37,6 @@ from langchain_convmem.turns.options import (
     NAMESPACE,
     RecallPlace,
     TurnOptions,
-    TurnSettings,
     read_key,
 )
 from langchain_convmem.turns.replies import (
@@ -49,6 +49,9 @@ from langchain_convmem.turns.replies import (
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE, Turn
 from langchain_convmem.turns.typed_streams import open_typed_async_stream, open_typed_stream
+
+_CALL_OPTIONS: Any = cast("Any", TypedDict)("TurnOptions", get_type_hints(TurnOptions), total=False)
+"""What a call may set, by name: a dict, so that a schema adds no defaults to what is given."""
 
 
 class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
@@ -98,7 +101,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             _make_spec("thread_id", str, "The conversation; required, here or as session_id."),
             _make_spec("session_id", str, "Another name of thread_id."),
             _make_spec("user_id", str, "Whose lines are recalled."),
-            _make_spec(NAMESPACE, TurnSettings, "What this call sets of the memory's options."),
+            _make_spec(NAMESPACE, _CALL_OPTIONS, "What this call sets of the memory's options."),
         ]
         named = {spec.id for spec in own}
         return [*own, *(spec for spec in self.inner.config_specs if spec.id not in named)]

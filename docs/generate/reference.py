@@ -60,7 +60,6 @@ PAGES = (
         (
             "wrap.RememberingRunnable",
             "turns.options.TurnOptions",
-            "turns.options.TurnSettings",
             "history.SummaryWindow",
             "views.messages.WriteHook",
         ),

@@ -11,8 +11,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
-from typing_extensions import TypedDict
-
 from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
@@ -45,20 +43,6 @@ _NAMES = frozenset({NAMESPACE, *_PLAIN_NAMES, *_OWN_NAMES})
 
 RecallPlace: TypeAlias = Literal["user", "system"]
 """Where recalled lines stand: in what the user says, or in the system message."""
-
-
-class TurnSettings(TypedDict, total=False):
-    """Options of a turn by name, for a host or for a single call; see `TurnOptions`."""
-
-    recall: bool
-    recall_tokens: int | None
-    recall_k: int | None
-    history_tokens: int | None
-    context_tokens: int | None
-    reserved_tokens: int
-    profile_tokens: int | None
-    remember: bool
-    recall_place: RecallPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +117,6 @@ class TurnOptions:
             tokens,
         )
         object.__setattr__(self, "reserved_tokens", tokens)
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], *, where: str) -> TurnOptions:
-        """Build options from a host's keyword arguments.
-
-        Args:
-            settings: Values by the names of the options.
-            where: What has them, for the error.
-
-        Raises:
-            ConfigError: If there is no such option, or a value is invalid.
-        """
-        return cls(**_check_names(settings, where))
 
     @classmethod
     def pick(cls, options: TurnOptions | None, given: Mapping[str, Any]) -> TurnOptions:

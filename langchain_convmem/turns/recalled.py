@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import (
-    Collection,
     Hashable,
     Iterable,
     Sequence,
 )
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, get_buffer_string
 
 from langchain_convmem.forks import make_lock
-from langchain_convmem.records import (
-    DialogLine,
-)
 from langchain_convmem.views.codec import get_text_pieces
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.messages import (
@@ -60,16 +56,6 @@ def note_block(block: RecalledBlock) -> dict[str, Any]:
     }
 
 
-def name_line(line: DialogLine) -> str:
-    """Return the reference of a line in a state: its entry, and the line within it."""
-    return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"
-
-
-def name_sentences(opened: OpenedSummary) -> list[str]:
-    """Return the references of the sentences of an opened summary in a state."""
-    return [f"{opened.summary_id}#{number + 1}" for number in opened.numbers]
-
-
 # -- What was recalled, and is kept for the turn --------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class RecalledLines:
@@ -86,12 +72,6 @@ class RecalledLines:
     by_time: bool = True
     room: int | None = None
     opened: Sequence[OpenedSummary] = ()
-
-    def select(self, names: Collection[str]) -> RecalledLines:
-        """Return the blocks with lines of these names, and what is opened if it has such a name."""
-        blocks = [b for b in self.blocks if any(name_line(line) in names for line in b.lines)]
-        known = [name for one in self.opened for name in name_sentences(one) if name in names]
-        return replace(self, blocks=blocks, opened=self.opened if known else ())
 
 
 T = TypeVar("T")

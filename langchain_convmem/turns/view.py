@@ -44,8 +44,6 @@ from langchain_convmem.turns.recalled import (
     fold_recalled,
     join_system,
     make_recalled_messages,
-    name_line,
-    name_sentences,
     note_block,
     select_visible,
     take_blocks,
@@ -107,7 +105,6 @@ class TurnView:
         query: str | None = None,
         *,
         thread: LiveThread | None = None,
-        only: Collection[str] | None = None,
     ) -> ModelContext:
         """Return what the model gets.
 
@@ -115,16 +112,12 @@ class TurnView:
             locate: Finds the turn among the entries that were read.
             query: What to search for, empty for nothing; None is what the user says in the turn.
             thread: What was read of the thread already; None reads it.
-            only: Names of lines that were recalled before in the turn: others are left out.
         """
         seen = self.read_view(locate, thread)
         if query is None:
             asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
             query = join_searchable(filter(None, asked), self.memory.drafting)
-        found = self.recall_lines(seen, query, is_first=only is None)
-        if only is not None:
-            found = found.select(only)
-        return self.add_recalled(seen, found)
+        return self.add_recalled(seen, self.recall_lines(seen, query))
 
     def add_recalled(self, seen: ModelContext, found: RecalledLines) -> ModelContext:
         """Return the context with as many recalled lines as fit."""
@@ -187,9 +180,7 @@ class TurnView:
         place = self.options.recall_place
         return ModelContext(thread, turn, view, asked, self.slots, recall_place=place)
 
-    def recall_lines(
-        self, seen: ModelContext, query: str, *, is_first: bool = True
-    ) -> RecalledLines:
+    def recall_lines(self, seen: ModelContext, query: str) -> RecalledLines:
         """Return lines of other places than what the model sees anyway.
 
         A turn that goes on, as after a call of a tool, reads what it recalled first. One that is
@@ -199,8 +190,6 @@ class TurnView:
         Args:
             seen: What the model sees of the thread.
             query: What to search for; empty for nothing.
-            is_first: Whether this is the turn's first recall: it alone is reported, and enters the
-                relevance buffer.
         """
         budget = self._find_budget(seen.turn.entries)
         room = (
@@ -208,20 +197,16 @@ class TurnView:
         )
         if not self.options.recall or room == 0:
             return RecalledLines()
-        if not is_first:
-            return self._find_lines(seen, query, room, is_first=False)
         own = seen.turn.own
         name = (self.memory.log_place, self.key, own[-1].turn_id if own else "", self.options)
         known = RECALLS.get(name) if any(entry.role != "user" for entry in own) else None
         if known is not None:
             return replace(known, room=room)
-        found = self._find_lines(seen, query, room, is_first=True)
+        found = self._find_lines(seen, query, room)
         RECALLS.keep(name, found)
         return found
 
-    def _find_lines(
-        self, seen: ModelContext, query: str, room: int | None, *, is_first: bool
-    ) -> RecalledLines:
+    def _find_lines(self, seen: ModelContext, query: str, room: int | None) -> RecalledLines:
         engine, options = self.memory.line_recall, self.options
         entries, start = seen.thread.entries, seen.turn.start
         later = {entry.position for entry in entries if entry.position >= start}
@@ -239,12 +224,12 @@ class TurnView:
                 query,
                 buffer=self.key,
                 before=_find_user_text(entries, start),
-                remember=is_first and self.options.remember,
+                remember=self.options.remember,
                 patience_s=_PATIENCE_S,
                 **limits,
             )
             recall = partial(self._recall_and_open, find, seen, query, room)
-            found = self.trace.trace_recall(query, recall) if is_first else recall()
+            found = self.trace.trace_recall(query, recall)
         else:
             found = engine.recall(self.key.owner, "", buffer=self.key, **limits)
         blocks, by_time = self._select_visible(found)
@@ -540,12 +525,6 @@ class ModelContext:
         }
 
     @property
-    def line_refs(self) -> list[str]:
-        """What names the recalled lines, and the sentences of opened summaries, in a state."""
-        sentences = [name for one in self.opened for name in name_sentences(one)]
-        return [*(name_line(line) for block in self.blocks for line in block.lines), *sentences]
-
-    @property
     def counts(self) -> dict[str, int]:
         """What the model gets, in numbers."""
         return {
@@ -622,49 +601,31 @@ class CallContext:
 
     Attributes:
         instructions: System messages.
-        messages: What else: examples, or what was said elsewhere.
-        before: The turn that these stand before; None for that of the call.
+        messages: What else is not to be remembered.
     """
 
     instructions: Sequence[BaseMessage] = ()
     messages: Sequence[BaseMessage] = ()
-    before: str | None = None
 
     def add_to(self, turn: TurnEntries) -> TurnEntries:
-        """Return a turn with what the call adds, each at its place."""
-        if not (turn.own and (self.instructions or self.messages)):
+        """Return a turn with what the call adds: system messages at the top, others before it."""
+        if not turn.own:
             return turn
-        shown = list(turn.before)
-        numbers = (n for n, one in enumerate(shown) if one.turn_id == self.before)
-        place = next(numbers, len(shown))
-        anchor = shown[place] if place < len(shown) else turn.own[0]
-        aside = [_place_aside(message, anchor) for message in self.messages]
-        key = turn.own[0].key
-        return replace(
-            turn,
-            before=[*shown[:place], *aside, *shown[place:]],
-            instructions=[_place_at_top(message, key) for message in self.instructions],
-        )
+        asked = turn.own[0]
+
+        def place(message: BaseMessage, position: int, turn_id: str) -> Entry:
+            entry_id = make_ulid()
+            return make_entry(
+                message, entry_id=entry_id, key=asked.key, position=position, turn_id=turn_id
+            )
+
+        aside = [place(one, asked.position, asked.turn_id) for one in self.messages]
+        top = [place(one, _BEFORE_ALL, make_ulid()) for one in self.instructions]
+        return replace(turn, before=[*turn.before, *aside], instructions=top)
 
 
 _BEFORE_ALL = 0
 """A position before every position of a log."""
-
-
-def _place_aside(message: BaseMessage, anchor: Entry) -> Entry:
-    """Return a message as an entry that stands where another one does, and before it."""
-    return make_entry(
-        message,
-        entry_id=make_ulid(),
-        key=anchor.key,
-        position=anchor.position,
-        turn_id=anchor.turn_id,
-    )
-
-
-def _place_at_top(message: BaseMessage, key: ThreadKey) -> Entry:
-    entry_id = make_ulid()
-    return make_entry(message, entry_id=entry_id, key=key, position=_BEFORE_ALL, turn_id=entry_id)
 
 
 Locate: TypeAlias = Callable[[Sequence[Entry]], TurnEntries]

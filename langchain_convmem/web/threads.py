@@ -18,7 +18,7 @@ from langchain_convmem.message_log import CACHE_PREFIX
 from langchain_convmem.records import Entry, StateDocument, ThreadInfo, ThreadKey
 from langchain_convmem.summarizing import aexplain_summary
 from langchain_convmem.titles import list_titles
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.options import NAMESPACE, TurnOptions
 from langchain_convmem.views.edits import plan_redo
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.web.display import (
@@ -402,7 +402,7 @@ class ThreadReader:
             ConfigError: If a value makes no sense.
         """
         log = self.memory.log
-        TurnOptions.from_settings(settings, where="the settings of a thread")
+        TurnOptions().merge_call({NAMESPACE: settings})
         for _ in range(_ATTEMPTS):
             found = await log.aget_state(key, SETTINGS_DOCUMENT)
             version = None if found is None else found.version

@@ -197,7 +197,7 @@ def test_what_stands_in_the_place_of_an_option_is_not_quoted(sieve, memory, valu
         lambda: ConversationMemory(InMemoryLog(), embeddings=value),
         lambda: memory.wrap(OfflineChatModel()).invoke("Hi", {"configurable": {"memory": value}}),
         *(
-            lambda name=name: TurnOptions.from_settings({name: value}, where="wrap(...)")
+            lambda name=name: TurnOptions(**{name: value})
             for name in options
         ),
         *(

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.turns.options import TurnSettings
+from langchain_convmem.turns.options import TurnOptions
 
 
 class ProviderError(Exception):
@@ -116,7 +116,7 @@ def chunks_of(message: AIMessage) -> Iterator[AIMessageChunk]:
 
 def at(thread_id: str = "t", user_id: str | None = "ana", **values: Any) -> RunnableConfig:
     """Return the config of a call in a thread: options of its turn, and what else it carries."""
-    names = TurnSettings.__annotations__.keys() & values.keys()
+    names = TurnOptions.__annotations__.keys() & values.keys()
     options = {name: values.pop(name) for name in names}
     memory = {"memory": options} if options else {}
     return {"configurable": {"thread_id": thread_id, "user_id": user_id, **memory, **values}}

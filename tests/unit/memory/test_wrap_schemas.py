@@ -63,7 +63,7 @@ def test_a_call_may_be_configured_by_every_setting_that_the_schema_names(memory,
     assert {*named} == {"thread_id", "session_id", "user_id", "memory", "llm"}
     definitions = chain.config_schema().model_json_schema()["$defs"]
     assert {*definitions["Configurable"]["properties"]} == {*named}
-    assert {*definitions["TurnSettings"]["properties"]} == {
+    assert {*definitions["TurnOptions"]["properties"]} == {
         *("recall", "recall_tokens", "recall_k", "history_tokens"),
         *("context_tokens", "reserved_tokens", "profile_tokens", "remember"),
         "recall_place",
