@@ -196,10 +196,7 @@ def test_what_stands_in_the_place_of_an_option_is_not_quoted(sieve, memory, valu
         lambda: ConversationMemory(InMemoryLog(), before_write=value),
         lambda: ConversationMemory(InMemoryLog(), embeddings=value),
         lambda: memory.wrap(OfflineChatModel()).invoke("Hi", {"configurable": {"memory": value}}),
-        *(
-            lambda name=name: TurnOptions(**{name: value})
-            for name in options
-        ),
+        *(lambda name=name: TurnOptions(**{name: value}) for name in options),
         *(
             lambda name=name: memory.wrap(OfflineChatModel()).invoke(
                 "Hi", {"configurable": {**HERE["configurable"], "memory": {name: value}}}
