@@ -6,13 +6,12 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage
-
 from langchain_convmem.cli.output import Styled, escape_line, format_count
 from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadInfo
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import clean_name, get_moment, name_speaker
 from langchain_convmem.views.live import find_retracted_ids
+from langchain_convmem.views.markup import describe_entry
 from langchain_convmem.views.pins import is_pin
 from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock
 
@@ -177,9 +176,7 @@ def _get_text(entry: Entry) -> str:
     if entry.control is not None:
         retracted = format_count(len(entry.control.retracts), "entry", "entries")
         return f"{entry.control.reason}: retracts {retracted}"
-    calls = entry.message.tool_calls if isinstance(entry.message, AIMessage) else []
-    asked = [f"[calls {escape_line(call['name'])}]" for call in calls]
-    return "\n".join([*entry.contents, *asked]) or "[no text]"
+    return "\n".join(describe_entry(entry)) or "[no text]"
 
 
 def encode_log(entries: Sequence[Entry]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from langchain_convmem.views.live import (
     find_live_entries,
     find_live_summary,
 )
-from langchain_convmem.views.markup import escape_html, render_table
+from langchain_convmem.views.markup import describe_turn, escape_html, render_table
 from langchain_convmem.views.shown import Turn
 
 RETRACTED = "retracted"
@@ -191,7 +191,7 @@ def _join_marks_at(number: int, marks: Mapping[str, int]) -> str:
 
 
 def _format_turn(turn: Turn) -> str:
-    pieces = " ".join(f"'{_escape(piece)}'" for piece in turn.contents)
+    pieces = " ".join(f"'{_escape(piece)}'" for piece in describe_turn(turn))
     metadata = _escape(_format_plain(make_turn_map(turn)["metadata"]))
     return f"[{turn.role}] {{{pieces}}} -- '{turn.id}' {metadata}"
 
@@ -245,6 +245,6 @@ def _format_cells(number: int, turn: Turn, marks: Mapping[str, int]) -> list[str
         key: item for key, item in make_turn_map(turn)["metadata"].items() if key != "timing"
     }
     texts = [str(number), _join_marks_at(number, marks), turn.role]
-    said = "<br>".join(escape_html(piece) for piece in turn.contents)
+    said = "<br>".join(escape_html(piece) for piece in describe_turn(turn))
     known = _format_plain(metadata) if metadata else ""
     return [*map(escape_html, texts), said, escape_html(turn.id), escape_html(known)]

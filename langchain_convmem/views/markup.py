@@ -1,8 +1,8 @@
-"""Values as HTML for notebooks: tables, recalls with a small picture, prompt files. Pure.
+"""Values for people: what a message holds as text; tables, recalls, prompt files as HTML. Pure.
 
-Whatever was said is escaped. Nothing names a colour but the page's own, so that it can be read on a
-dark page as well, and nothing is fetched. Turns and recalls show themselves by these functions, so
-this file imports neither.
+In HTML, whatever was said is escaped. Nothing names a colour but the page's own, so that it can be
+read on a dark page as well, and nothing is fetched. Turns and recalls show themselves by these
+functions, so this file imports neither.
 """
 
 from __future__ import annotations
@@ -11,6 +11,14 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langchain_convmem.records import Entry
+from langchain_convmem.views.codec import describe_as_json
+from langchain_convmem.views.media import describe_media, read_media
+from langchain_convmem.views.messages import get_block_type
+from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
 
 _LEFT = ' style="text-align:left;vertical-align:top"'
 _FRAME = "border-left:3px solid currentColor;padding-left:.6em;margin:.4em 0"
@@ -24,8 +32,7 @@ _SHOWN_REPR = 60
 
 def escape_html(text: str) -> str:
     """Return the text for HTML; lone surrogates, which no page can hold, as escapes."""
-    valid = text.encode("utf-8", "backslashreplace").decode()
-    return html.escape(valid).replace("\n", "<br>")
+    return html.escape(_drop_surrogates(text)).replace("\n", "<br>")
 
 
 def render_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -44,12 +51,66 @@ def shorten_text(text: str, limit: int = _SHOWN_REPR) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+# -- messages -------------------------------------------------------------------------------------
+
+
+def describe_entry(entry: Entry) -> list[str]:
+    """Return what an entry holds, for a person: its content, then `[calls weather(city="Porto")]`.
+
+    What is not text has a note in its place, so that nothing vanishes without a trace.
+    """
+    calls = [f"[calls {name}({arguments})]" for name, arguments in list_calls(entry.message)]
+    return [*describe_content(entry), *calls]
+
+
+def describe_content(entry: Entry) -> list[str]:
+    """Return the pieces of an entry's content in order, without the calls that it makes."""
+    if entry.message is None or isinstance(entry.message.content, str):
+        return list(entry.contents)
+    described = map(describe_block, entry.message.content)
+    return [piece for piece in described if piece.strip()]
+
+
+def describe_block(block: Any) -> str:
+    """Return a content block as text: its own, or a note such as `[image, png, 86 kB]`.
+
+    Empty for a block that repeats a call of its message.
+    """
+    if not isinstance(block, Mapping):
+        return str(block)
+    kind = get_block_type(block)
+    if kind in CALL_BLOCKS:
+        return ""
+    if kind == "text" and isinstance(block.get("text"), str):
+        return str(block["text"])
+    media = read_media(block)
+    return describe_media(media) if media else f"[{kind or next(iter(block), 'empty')}]"
+
+
+def list_calls(message: BaseMessage | None) -> list[tuple[str, str]]:
+    """Return the name and the arguments, such as `city="Porto"`, of each call of a message.
+
+    Arguments that cannot be read come as the model wrote them.
+    """
+    calls = [
+        (call["name"], ", ".join(f"{k}={describe_as_json(v)}" for k, v in call["args"].items()))
+        for call in find_calls(message)
+    ]
+    broken = message.invalid_tool_calls if isinstance(message, AIMessage) else []
+    return [*calls, *((call["name"] or "?", call["args"] or "") for call in broken)]
+
+
+def describe_turn(turn: Any) -> Sequence[str]:
+    """Return the pieces of a turn for a person; a placeholder has a text but no entries."""
+    return [piece for entry in turn.entries for piece in describe_entry(entry)] or turn.contents
+
+
 # -- turns ----------------------------------------------------------------------------------------
 
 
 def format_turn(turn: Any, name: str) -> str:
     """Return a turn as `repr` shows it: who, how it begins, and how many parts it has."""
-    text = shorten_text(" ".join(turn.contents))
+    text = shorten_text(" ".join(describe_turn(turn)))
     parts = f", {len(turn.entries)} parts" if len(turn.entries) > 1 else ""
     return f"{name}({turn.role}: {text!r}{parts}, id={turn.id!r})"
 
@@ -62,7 +123,7 @@ def render_turn(turn: Any) -> str:
         facts.append(_format_minute(created))
     if turn.metadata.summary_ids:
         facts.append(f"covers {len(turn.metadata.summary_ids)} turns")
-    said = "<br>".join(map(escape_html, turn.contents)) or "<i>no text</i>"
+    said = "<br>".join(map(escape_html, describe_turn(turn))) or "<i>no text</i>"
     head = f'<div style="{_FAINT}">{" · ".join(facts)} · {escape_html(turn.id)}</div>'
     return f'<div style="{_FRAME}">{head}{said}</div>'
 

@@ -339,15 +339,24 @@ def read_text_file(media: MediaBlock) -> str | None:
 
 
 def format_media_note(media: MediaBlock) -> str:
-    """Return what is shown in the media's place."""
+    """Return what a model reads in the media's place."""
+    return f"[{_list_facts(media, media.type)}: not shown]"
+
+
+def describe_media(media: MediaBlock) -> str:
+    """Return what a person reads in the media's place, such as `[image, png, 86 kB]`."""
+    return f"[{_list_facts(media, media.type.rpartition('/')[2])}]"
+
+
+def _list_facts(media: MediaBlock, media_type: str) -> str:
     about = [f"{media.kind} {media.name}".strip()]
-    if media.type:
-        about.append(media.type)
+    if media_type:
+        about.append(media_type)
     if media.form == "base64" and media.data:
         about.append(_format_size(media.size))
     elif media.form == "url" and _ADDRESS.fullmatch(media.data):
         about.append(clean_text(media.data[:_ADDRESS_SHOWN]))
-    return f"[{', '.join(about)}: not shown]"
+    return ", ".join(about)
 
 
 def _format_size(size: int) -> str:

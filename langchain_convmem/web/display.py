@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from markupsafe import Markup
 
 from langchain_convmem.records import DialogLine, Entry, Role
@@ -22,6 +22,7 @@ from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.lines import make_dialog_lines, name_speaker
 from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.markup import describe_content, describe_entry, list_calls
 from langchain_convmem.views.pins import FORKED_FROM
 from langchain_convmem.views.shown import LineMatch
 from langchain_convmem.words.analysis import analyze, select_telling_words
@@ -151,15 +152,14 @@ def show_messages(entries: Sequence[Entry]) -> list[ShownMessage]:
 
 
 def _is_shown(entry: Entry) -> bool:
-    is_calling = isinstance(entry.message, AIMessage) and bool(entry.message.tool_calls)
-    return bool(entry.damage) or is_calling or any(text.strip() for text in entry.contents)
+    return bool(entry.damage or describe_entry(entry))
 
 
 def show_message(entry: Entry) -> ShownMessage:
     """Return one entry as a page shows it."""
     text = "\n\n".join(entry.contents)
     message, known = entry.message, entry.metadata
-    head, rest = _render(entry.role, text)
+    head, rest = _render(entry.role, "\n\n".join(describe_content(entry)))
     note = read_note(entry)
     return ShownMessage(
         id=entry.message_id,
@@ -210,14 +210,9 @@ def _render(role: Role, text: str) -> tuple[Markup, Markup]:
 
 
 def _list_calls(message: Any) -> tuple[tuple[str, str], ...]:
-    if isinstance(message, AIMessage):
-        return tuple(
-            (call["name"], ", ".join(f"{key}: {value}" for key, value in call["args"].items()))
-            for call in message.tool_calls
-        )
     if isinstance(message, ToolMessage) and message.name:
         return ((message.name, ""),)
-    return ()
+    return tuple(list_calls(message))
 
 
 def _get_usage(message: Any) -> Mapping[str, int] | None:

@@ -140,12 +140,25 @@ def test_a_recall_as_data_holds_lines_scores_and_reasons():
     ]
 
 
+def test_the_log_shows_pictures_and_calls():
+    picture = {"type": "image", "base64": "iVBO" * 400, "mime_type": "image/png"}
+    call = {"name": "weather", "args": {"city": "Porto"}, "id": "c1"}
+    entries = [
+        entry(1, "user", HumanMessage([picture])),
+        entry(2, "assistant", AIMessage("", tool_calls=[call])),
+    ]
+    assert [styled.text for styled in format_log(entries)] == [
+        "2023-05-08 13:56  User: [image, png, 1.2 kB]",
+        '2023-05-08 13:56  Assistant: [calls weather(city="Porto")]',
+    ]
+
+
 def test_the_log_shows_every_entry_and_marks_what_was_undone():
     assert [styled.text for styled in format_log(ENTRIES)] == [
         "2023-05-08 13:56  System: Be kind.",
         "2023-05-08 13:56  Ana: Hi\n    there",
         "2023-05-08 14:56  Assistant: Hello  (interrupted, retracted)",
-        "2023-05-08 13:56  Assistant: [calls look]  (retracted)",
+        "2023-05-08 13:56  Assistant: [calls look(x=1)]  (retracted)",
         "2023-05-08 13:56  Control: undo: retracts 2 entries",
     ]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import html
 import re
 
@@ -59,6 +60,29 @@ def test_a_turn_is_one_line_whatever_was_said(history):
     assert r"'1\n2\t3\r4\b5\\6\x1b[31m\u202e\u2028 " in table
     assert "caf\u00e9 \u6f22\u3000\\ud800'" in table
     table.encode()
+
+
+def test_pictures_calls_and_blocks_of_other_sorts_leave_a_trace(history):
+    png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(85_992)).decode()
+    history.add_message(
+        HumanMessage(
+            [
+                {"type": "text", "text": "Where is it?"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}},
+                {"type": "odd", "value": 1},
+            ]
+        )
+    )
+    call = {"name": "weather", "args": {"city": "Porto", "days": 2}, "id": "c1"}
+    broken = {"name": "map", "args": "{oops", "id": "c2", "error": None}
+    history.add_message(AIMessage("", tool_calls=[call], invalid_tool_calls=[broken]))
+    assert [pieces for _, _, pieces in rows(history)] == [
+        "'Where is it?' '[image, png, 86 kB]' '[odd]'",
+        "'[calls weather(city=\"Porto\", days=2)]' '[calls map({oops)]'",
+    ]
+    for text in (history._repr_html_(), "".join(turn._repr_html_() for turn in history.turns)):
+        assert "Where is it?<br>[image, png, 86 kB]<br>[odd]" in text
+        assert "[calls weather(city=&quot;Porto&quot;, days=2)]<br>[calls map({oops)]" in text
 
 
 def test_metadata_are_shown(history):

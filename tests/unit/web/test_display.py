@@ -16,6 +16,7 @@ from langchain_convmem.web.display import (
     render_markdown,
     shorten,
     show_message,
+    show_messages,
 )
 
 HOSTILE = [
@@ -170,3 +171,13 @@ def test_times_usage_and_marks_of_a_reply_are_shown():
     assert shown.is_interrupted
     assert (shown.first_word_ms, shown.total_ms) == (2, 20)
     assert shown.usage == {"input_tokens": 9, "output_tokens": 3}
+
+
+def test_a_picture_and_calls_leave_a_trace_on_a_page():
+    picture = {"type": "image", "base64": "iVBO" * 400, "mime_type": "image/png"}
+    shown = show_messages([entry(HumanMessage([picture]))])
+    assert [str(one.html) for one in shown] == ['<p class="verbatim">[image, png, 1.2 kB]</p>']
+    call = {"name": "weather", "args": {"city": "Porto"}, "id": "c1"}
+    assert show_message(entry(AIMessage("", tool_calls=[call]))).calls == (
+        ("weather", 'city="Porto"'),
+    )
