@@ -347,15 +347,11 @@ _DAMAGE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 """What reading something else than we wrote may raise."""
 
 
-def _decode_control(fields: Any) -> Control | None:
-    if fields is None:
-        return None
+def _decode_control(fields: Any) -> Control:
     return Control(tuple(fields["retracts"]), fields["reason"], fields.get("replacement"))
 
 
-def _decode_cover(fields: Any) -> Cover | None:
-    if fields is None:
-        return None
+def _decode_cover(fields: Any) -> Cover:
     ranges = tuple((first, last) for first, last in fields["ranges"])
     return Cover(ranges, fields["digest"], fields["model"], fields["prompt_version"])
 
@@ -572,13 +568,7 @@ def _split_surrogates(plain: Any) -> Any:
 
 def load_json(text: str) -> Any:
     """Return the value that `dump_json` wrote."""
-    decoder = _DECODER if '"$' in text else _UNTAGGED_DECODER
-    try:
-        value, end = decoder.raw_decode(text)
-    except json.JSONDecodeError:
-        end = -1
-    # Only what nobody of ours wrote begins or ends with blanks, for which `decode` looks first.
-    return value if end == len(text) else decoder.decode(text)
+    return (_DECODER if '"$' in text else _UNTAGGED_DECODER).decode(text)
 
 
 # -- Values that are not messages, as a log keeps them --------------------------------------------

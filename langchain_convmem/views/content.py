@@ -191,7 +191,7 @@ class BlockFitter:
             return
         media = read_media(block) if isinstance(block, Mapping) else None
         if media is not None:
-            yield self._fit_media(media, block, message, place, lost)
+            yield self._fit_media(media, message, place, lost)
         elif not _is_mark(block):
             note = f"[{_name_kind(block)}: not shown]"
             lost.append(f"replaced the {_name_kind(block)} block")
@@ -206,18 +206,16 @@ class BlockFitter:
         return {"cache_control": {"type": "ephemeral", **ttl}}
 
     def _fit_media(
-        self, media: MediaBlock, block: _Block, message: BaseMessage, place: _Place, lost: list[str]
+        self, media: MediaBlock, message: BaseMessage, place: _Place, lost: list[str]
     ) -> dict[str, Any]:
-        text = None if self._is_taken(media, message, place) else read_text_file(media)
-        if text is not None and text.strip():
-            return _make_text_block(self._clean(text, lost))
         if not self._is_taken(media, message, place):
+            text = read_text_file(media) or ""
+            if text.strip():
+                return _make_text_block(self._clean(text, lost))
             lost.append(f"replaced the {media.kind}")
             return _make_text_block(format_media_note(media))
-        if media.kind == "file":
-            name = self._name_file(media) if self._provider.files_need_text else ""
-            return write_block(media, name=name)
-        return dict(block) if media.is_plain else write_block(media)
+        is_named = media.kind == "file" and self._provider.files_need_text
+        return write_block(media, name=self._name_file(media) if is_named else "")
 
     def _is_taken(self, media: MediaBlock, message: BaseMessage, place: _Place) -> bool:
         if place == "system" or (

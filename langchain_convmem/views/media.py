@@ -52,23 +52,6 @@ _ADDRESS = re.compile(r"https?://[^\s/?#]+\S*")
 _BLANKS = re.compile(r"\s+")
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/x-yaml"})
 
-_KNOWN_KEYS = frozenset(
-    {
-        "base64",
-        "data",
-        "file_id",
-        "filename",
-        "id",
-        "image_url",
-        "index",
-        "mime_type",
-        "name",
-        "source_type",
-        "type",
-        "url",
-    }
-)
-
 _DETAILS = frozenset({"auto", "low", "high"})
 _ADDRESS_SHOWN = 200
 _HEAD = 32
@@ -84,7 +67,7 @@ class MediaBlock:
         data: Base64 text, an address or a file id; empty where it cannot be read.
         type: Media type in its usual spelling; empty where neither the block nor its bytes say.
         name: Its file name, if any.
-        is_plain: Whether its block is already one that every integration translates.
+        detail: How closely OpenAI's models look at a picture; empty where the block does not say.
     """
 
     kind: Kind
@@ -92,7 +75,7 @@ class MediaBlock:
     data: str
     type: str = ""
     name: str = ""
-    is_plain: bool = False
+    detail: str = ""
 
     @property
     def size(self) -> int:
@@ -110,6 +93,7 @@ class _RawMedia:
     file_id: object = None
     type: object = None
     name: object = None
+    detail: object = None
 
 
 # -- Reading --------------------------------------------------------------------------------------
@@ -118,7 +102,8 @@ def read_media(block: Mapping[Any, Any]) -> MediaBlock | None:
     for shape in (_read_anthropic, _read_openai, _read_bedrock, _read_gemini, _read_standard):
         found = shape(block)
         if found is not None:
-            return _check(found, block)
+            detail = found.detail if found.detail in _DETAILS else ""
+            return replace(_check(found), detail=str(detail))
     return None
 
 
@@ -150,8 +135,13 @@ def _read_openai(block: Mapping[Any, Any]) -> _RawMedia | None:
     kind = get_block_type(block)
     if kind in ("image_url", "video_url"):
         inner = block.get(kind)
-        url = inner.get("url") if isinstance(inner, Mapping) else inner
-        return _RawMedia(kind.removesuffix("_url"), url=url or "", type=block.get("mime_type"))
+        inner = inner if isinstance(inner, Mapping) else {"url": inner}
+        return _RawMedia(
+            kind.removesuffix("_url"),
+            url=inner.get("url") or "",
+            type=block.get("mime_type"),
+            detail=inner.get("detail"),
+        )
     if kind == "input_audio" and isinstance(inner := block.get("input_audio"), Mapping):
         return _RawMedia("audio", base64=inner.get("data"), type=f"audio/{inner.get('format')}")
     if kind == "file" and isinstance(inner := block.get("file"), Mapping):
@@ -212,18 +202,17 @@ def _is_kind(value: object) -> TypeGuard[Kind]:
 
 
 # -- Checking -------------------------------------------------------------------------------------
-def _check(found: _RawMedia, block: Mapping[Any, Any]) -> MediaBlock:
+def _check(found: _RawMedia) -> MediaBlock:
     named = _normalize_type(found.type)
     kind: Kind = found.kind if _is_kind(found.kind) else "file"
     name = clean_text(_BLANKS.sub(" ", found.name).strip()) if isinstance(found.name, str) else ""
     if found.base64 is not None:
-        return _make_with_data(kind, found.base64, named, name, block)
+        return _make_with_data(kind, found.base64, named, name)
     if isinstance(found.url, str):
         uri = _DATA_URI.fullmatch(found.url)
         if uri is not None:
-            return _make_with_data(kind, uri[2], _normalize_type(uri[1]) or named, name, block)
-        is_plain = _is_plain(block) and (not named or named == found.type)
-        return MediaBlock(kind, "url", found.url.strip(), named, name, is_plain)
+            return _make_with_data(kind, uri[2], _normalize_type(uri[1]) or named, name)
+        return MediaBlock(kind, "url", found.url.strip(), named, name)
     if isinstance(found.file_id, str):
         return MediaBlock(kind, "id", found.file_id, named, name)
     return MediaBlock(kind, "base64", "", named, name)
@@ -236,20 +225,12 @@ def _normalize_type(value: object) -> str:
     return _ALIASES.get(plain, plain)
 
 
-def _make_with_data(
-    kind: Kind, data: object, named: str, name: str, block: Mapping[Any, Any]
-) -> MediaBlock:
+def _make_with_data(kind: Kind, data: object, named: str, name: str) -> MediaBlock:
     text, head = _read_base64(data)
-    told = detect_media_type(head)
-    media_type = told or named
+    media_type = detect_media_type(head) or named
     if media_type and kind in ("file", get_family(named)):
         kind = get_family(media_type)
-    is_plain = (
-        _is_plain(block)
-        and kind in get_block_type(block)
-        and (text, media_type) == (_get_given_data(block), _get_declared_type(block))
-    )
-    return MediaBlock(kind, "base64", text, media_type, name, is_plain)
+    return MediaBlock(kind, "base64", text, media_type, name)
 
 
 def _read_base64(data: object) -> tuple[str, bytes]:
@@ -268,34 +249,6 @@ def _read_base64(data: object) -> tuple[str, bytes]:
         return "", b""
 
 
-def _is_plain(block: Mapping[Any, Any]) -> bool:
-    """Return whether every integration translates the block, if its data and type are right."""
-    if not block.keys() <= _KNOWN_KEYS:
-        return False
-    if get_block_type(block) == "image_url":
-        inner = block.get("image_url")
-        return (
-            isinstance(inner, Mapping)
-            and inner.keys() <= {"url", "detail"}
-            and str(inner.get("detail", "auto")) in _DETAILS
-        )
-    return "source" not in block
-
-
-def _get_given_data(block: Mapping[Any, Any]) -> object:
-    """Return the base64 text as the block has it."""
-    if get_block_type(block) == "image_url":
-        return str(block["image_url"]["url"]).partition(";base64,")[2]
-    return block.get("data") if block.get("source_type") == "base64" else block.get("base64")
-
-
-def _get_declared_type(block: Mapping[Any, Any]) -> object:
-    """Return the media type as the block has it."""
-    if get_block_type(block) == "image_url":
-        return str(block["image_url"]["url"]).partition(";base64,")[0].removeprefix("data:")
-    return block.get("mime_type")
-
-
 # -- Deciding and writing -------------------------------------------------------------------------
 def is_accepted(rule: MediaRule | None, media: MediaBlock, provider: ProviderProfile) -> bool:
     """Return whether a place whose rule this is takes the media."""
@@ -310,12 +263,16 @@ def is_accepted(rule: MediaRule | None, media: MediaBlock, provider: ProviderPro
 
 
 def write_block(media: MediaBlock, *, name: str = "") -> dict[str, Any]:
-    """Return the media as LangChain's content block.
+    """Return the media as a content block that every integration translates.
 
     Args:
         media: What to write.
         name: For a file: the name to show it under, if not its own.
     """
+    if media.detail and media.kind == "image" and media.form != "id":
+        is_url = media.form == "url"
+        address = media.data if is_url else f"data:{media.type};base64,{media.data}"
+        return {"type": "image_url", "image_url": {"url": address, "detail": media.detail}}
     keys = {"base64": "base64", "url": "url", "id": "file_id"}
     block: dict[str, Any] = {"type": media.kind, keys[media.form]: media.data}
     if media.type:

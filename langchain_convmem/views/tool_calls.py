@@ -79,7 +79,7 @@ class ToolCalls:
             as_written: Whether blocks that repeat a call go back to who wrote them; they do so
                 only where the calls are what they were.
         """
-        if not isinstance(message, AIMessage) or _is_without_calls(message):
+        if not isinstance(message, AIMessage):
             return
         message.tool_calls = find_calls(message)
         whole = {call["id"] for call in message.tool_calls}
@@ -196,16 +196,6 @@ def _index_calls(entry: Entry) -> dict[str, list[_Place]]:
     return calls
 
 
-def _is_without_calls(message: AIMessage) -> bool:
-    """Return whether a message is text alone, with no trace of a call."""
-    return not (
-        message.tool_calls
-        or message.invalid_tool_calls
-        or message.additional_kwargs
-        or not isinstance(message.content, str)
-    )
-
-
 def find_calls(message: BaseMessage | None) -> list[ToolCall]:
     """Return the whole calls of a message, those of the times before there were ids included."""
     if not isinstance(message, AIMessage):
@@ -230,10 +220,11 @@ def _find_legacy_calls(message: AIMessage) -> list[ToolCall]:
 
 def _has_broken_calls(message: AIMessage, whole: Collection[str | None]) -> bool:
     """Return whether the message has calls that are not in `tool_calls`."""
+    blocks = message.content if isinstance(message.content, list) else []
     return (
         bool(message.invalid_tool_calls)
         or ("function_call" in message.additional_kwargs and not whole)
-        or not all(_is_named(block, whole) for block in _find_call_blocks(message))
+        or not all(_is_named(block, whole) for block in blocks if _is_call(block))
         or not all(_get_id(call) in whole for call in _get_raw_calls(message))
     )
 
@@ -251,19 +242,12 @@ def _drop_calls(
         del message.additional_kwargs["tool_calls"]
     if isinstance(message.content, list):
         message.content = [
-            block
-            for block in message.content
-            if get_block_type(block) not in CALL_BLOCKS or _is_named(block, repeated)
+            block for block in message.content if not _is_call(block) or _is_named(block, repeated)
         ] or ""
 
 
-def _find_call_blocks(message: AIMessage) -> list[Mapping[Any, Any]]:
-    blocks = message.content if isinstance(message.content, list) else []
-    return [
-        block
-        for block in blocks
-        if isinstance(block, dict) and get_block_type(block) in CALL_BLOCKS
-    ]
+def _is_call(block: object) -> bool:
+    return get_block_type(block) in CALL_BLOCKS
 
 
 def _is_named(block: Any, names: Collection[str | None]) -> bool:

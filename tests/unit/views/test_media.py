@@ -76,7 +76,6 @@ def test_a_picture_is_the_same_picture_in_every_shape(block):
             "type": "image_url",
             "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"},
         },
-        {"type": "image", "source_type": "base64", "data": PNG, "mime_type": "image/png"},
     ],
 )
 def test_a_block_that_every_integration_reads_is_handed_out_as_it_is(block):
