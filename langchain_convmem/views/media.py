@@ -102,8 +102,8 @@ def read_media(block: Mapping[Any, Any]) -> MediaBlock | None:
     for shape in (_read_anthropic, _read_openai, _read_bedrock, _read_gemini, _read_standard):
         found = shape(block)
         if found is not None:
-            detail = found.detail if found.detail in _DETAILS else ""
-            return replace(_check(found), detail=str(detail))
+            detail = str(found.detail)  # a list cannot be looked up in a set
+            return replace(_check(found), detail=detail if detail in _DETAILS else "")
     return None
 
 

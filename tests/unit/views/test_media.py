@@ -83,6 +83,12 @@ def test_a_block_that_every_integration_reads_is_handed_out_as_it_is(block):
         assert content(profile, block) == [block]
 
 
+def test_a_detail_that_nobody_knows_is_left_out():
+    inner = {"url": f"data:image/png;base64,{PNG}", "detail": ["low"]}
+    [shown] = content(ALL[0], {"type": "image_url", "image_url": inner})
+    assert shown == PICTURE
+
+
 @pytest.mark.parametrize(
     ("data", "said", "known"),
     [
