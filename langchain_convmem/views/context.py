@@ -55,7 +55,7 @@ from langchain_convmem.views.messages import (
     is_blank_message,
     is_plain_text,
 )
-from langchain_convmem.views.pins import Pin, find_pin_entries, find_pins, format_pins
+from langchain_convmem.views.pins import find_pin_entries, format_pins, read_pin
 from langchain_convmem.views.providers import Place, Provider, ProviderProfile, resolve_provider
 from langchain_convmem.views.shown import Context
 from langchain_convmem.views.summaries import format_summary, read_summaries
@@ -367,14 +367,12 @@ class _SummaryMessage:
     """What stands for all that a view does not show: pins, summaries, what is missing.
 
     Attributes:
-        pins: The thread's pins.
-        pinned: Their entries.
+        pinned: The entries of the thread's pins.
         summaries: Those that are shown, oldest first.
         told: The entry whose item tells what a provider compacted, if there is one.
         place: Whose message it is.
     """
 
-    pins: Sequence[Pin]
     pinned: Sequence[Entry]
     summaries: Sequence[Entry]
     told: Entry | None
@@ -392,7 +390,7 @@ class _SummaryMessage:
         summaries = [entry for entry in find_frontier(live) if not part.holds_all_of(entry)]
         is_blank = not any("".join(entry.contents).strip() for entry in summaries)
         shown = () if is_blank else summaries
-        return cls(find_pins(entries), find_pin_entries(entries), shown, part.told, place)
+        return cls(find_pin_entries(entries), shown, part.told, place)
 
     def format_text(self, *, is_cut: bool = False) -> str:
         """Return its text without a fence; empty where there is nothing to say.
@@ -404,7 +402,11 @@ class _SummaryMessage:
         if self.told is not None:
             texts.append(read_compaction(self.told.message))
         told = "\n".join(map(clean_text, texts))
-        parts = [format_pins(self.pins), told, LEFT_OUT_TEXT if is_cut else ""]
+        parts = [
+            format_pins(list(map(read_pin, self.pinned))),
+            told,
+            LEFT_OUT_TEXT if is_cut else "",
+        ]
         return "\n\n".join(filter(None, parts))
 
     def make_pieces(self, *, is_cut: bool = False) -> list[ContextPiece]:

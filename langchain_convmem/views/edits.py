@@ -11,13 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError
@@ -32,7 +26,7 @@ from langchain_convmem.views.live import (
     is_blank,
 )
 from langchain_convmem.views.messages import build_message
-from langchain_convmem.views.pins import FORKED_FROM, find_pin_entries, is_pin
+from langchain_convmem.views.pins import FORKED_FROM, add_origin, find_pin_entries, is_pin
 from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.summaries import (
     check_pieces,
@@ -293,18 +287,16 @@ def _make_message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
 def _make_text_message(old: Entry, text: str) -> BaseMessage:
     """Return a text as a message of the entry's role, with what is known of the old message."""
     known = build_message(old)
-    more: dict[str, Any] = {
-        "name": None if old.message is None else old.message.name,
-        "additional_kwargs": {
-            key: one for key, one in known.additional_kwargs.items() if key not in _OF_THE_WORDS
-        },
-        "response_metadata": known.response_metadata,
+    marks = known.additional_kwargs.items()
+    update: dict[str, Any] = {
+        "content": text,
+        "additional_kwargs": {key: one for key, one in marks if key not in _OF_THE_WORDS},
     }
-    if isinstance(known, ToolMessage):
-        return ToolMessage(text, tool_call_id=known.tool_call_id, status=known.status, **more)
     if isinstance(known, AIMessage):
-        return AIMessage(text, usage_metadata=known.usage_metadata, **more)
-    return HumanMessage(text, **more) if old.role == "user" else SystemMessage(text, **more)
+        update |= {"tool_calls": [], "invalid_tool_calls": []}
+    if isinstance(known, ToolMessage):
+        update["artifact"] = None
+    return known.model_copy(update=update)
 
 
 def draft_retraction(ids: Sequence[str], reason: RetractReason) -> list[Draft]:
@@ -493,7 +485,7 @@ def fork_entry(entry: Entry) -> Draft:
         message=message,
         contents=entry.contents,
         turn_id=entry.turn_id,
-        metadata=_add_origin(entry),
+        metadata=add_origin(entry),
     )
 
 
@@ -509,7 +501,7 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
         copies[kept[number].id] for number in sorted(EntryPlaces(kept).find_under(summary.cover))
     ]
     spoken = [copies[entry.id] for entry in kept]
-    known = _add_origin(summary)
+    known = add_origin(summary)
     names = tuple(copies[name].id for name in known.summary_ids if name in copies)
     cover = make_cover(spoken, covered)
     if get_level(summary):
@@ -550,8 +542,3 @@ def fork_hold(
     origin = {"thread_id": kept[0].key.thread_id, "entry_id": ""}
     metadata = Metadata(aux={FORKED_FROM: origin})
     return [Draft(role="control", control=Control((), "rewind"), cover=cover, metadata=metadata)]
-
-
-def _add_origin(entry: Entry) -> Metadata:
-    origin = {"thread_id": entry.key.thread_id, "entry_id": entry.id}
-    return replace(entry.metadata, aux={**entry.metadata.aux, FORKED_FROM: origin})

@@ -74,10 +74,14 @@ def clean_name(name: str) -> str:
     return _COLON.sub(":", _CONTROLS.sub(" ", _BIDI.sub("", name))).strip()
 
 
+def find_name(entry: Entry) -> str:
+    """Return the name that an entry's message bears, as one line; empty without one."""
+    return clean_name((entry.message and entry.message.name) or "")
+
+
 def name_speaker(entry: Entry) -> str:
     """Return who said an entry, as one line: the message's name, else the role."""
-    name = None if entry.message is None else entry.message.name
-    return clean_name(name or "") or DEFAULT_SPEAKERS.get(entry.role) or entry.role.capitalize()
+    return find_name(entry) or DEFAULT_SPEAKERS.get(entry.role) or entry.role.capitalize()
 
 
 def make_dialog_lines(entry: Entry) -> list[DialogLine]:

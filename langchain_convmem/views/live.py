@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from langchain_convmem.ids import derive_ulid, get_ulid_ms
 from langchain_convmem.records import Cover, Entry, Metadata
@@ -185,13 +185,18 @@ def _find_end(summary: Entry) -> int:
     return ranges[-1][1] if ranges else summary.position
 
 
+def read_record(aux: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a summary's `aux` say of how it was made; empty where they say nothing."""
+    record = aux.get(RECORD)
+    return record if isinstance(record, Mapping) else {}
+
+
 def get_level(entry: Entry) -> int:
     """Return how many layers of summaries lie under one: 0 where it was written, not made by rule.
 
     Also 0 for what is no summary.
     """
-    record = entry.metadata.aux.get(RECORD) if entry.role == "summary" else None
-    level = record.get(LEVEL) if isinstance(record, Mapping) else None
+    level = read_record(entry.metadata.aux).get(LEVEL) if entry.role == "summary" else None
     return level if isinstance(level, int) and level > 0 else 0
 
 

@@ -1,8 +1,8 @@
 """Pinned facts: words that stay in view, as they were said, however long a thread becomes.
 
-A pin is a control entry that retracts nothing and holds the words, so that releases that know no
-pins pass it over. It counts as long as it is not taken back and its message still says the words;
-what is undone or edited takes its pins along, and what brings it back brings them back.
+A pin is a control entry that retracts nothing and holds the words. It counts as long as it is not
+taken back and its message still says the words; what is undone or edited takes its pins along, and
+what brings it back brings them back.
 """
 
 from __future__ import annotations
@@ -227,9 +227,13 @@ def draft_pin(text: str, source: Entry | None, known: Sequence[Pin]) -> Draft:
             "time_ms": _find_time(source),
         }
     _check_room(text, known)
-    metadata = Metadata(aux={_KEY: made})
-    # With a reason that every release knows; it retracts nothing.
-    return Draft(role="control", contents=(text,), control=Control((), "rewind"), metadata=metadata)
+    return _make_draft((text,), Metadata(aux={_KEY: made}))
+
+
+def _make_draft(contents: tuple[str, ...], metadata: Metadata) -> Draft:
+    # A control entry needs a reason, though this one retracts nothing.
+    control = Control((), "rewind")
+    return Draft(role="control", contents=contents, control=control, metadata=metadata)
 
 
 def _check_room(text: str, known: Sequence[Pin]) -> None:
@@ -283,12 +287,14 @@ def fork_pins(
         name = read_pin(entry).message_id
         if entry.id in done or (name in said and name not in names):
             continue
-        aux = dict(entry.metadata.aux)
-        aux[_KEY] = {**aux[_KEY], "message_id": names.get(name, name) if name else None}
-        aux[FORKED_FROM] = {"thread_id": entry.key.thread_id, "entry_id": entry.id}
-        metadata = replace(entry.metadata, aux=aux)
-        control = Control((), "rewind")
-        drafts.append(
-            Draft(role="control", contents=entry.contents, control=control, metadata=metadata)
-        )
+        known = add_origin(entry)
+        made = {**known.aux[_KEY], "message_id": names.get(name, name) if name else None}
+        metadata = replace(known, aux={**known.aux, _KEY: made})
+        drafts.append(_make_draft(entry.contents, metadata))
     return drafts
+
+
+def add_origin(entry: Entry) -> Metadata:
+    """Return an entry's metadata for a copy of it in a fork."""
+    origin = {"thread_id": entry.key.thread_id, "entry_id": entry.id}
+    return replace(entry.metadata, aux={**entry.metadata.aux, FORKED_FROM: origin})

@@ -20,7 +20,7 @@ from langchain_core.messages import SystemMessage
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import get_text_pieces
-from langchain_convmem.views.lines import clean_name, indent_text
+from langchain_convmem.views.lines import clean_name, find_name, indent_text
 from langchain_convmem.views.live import (
     LEVEL,
     RECORD,
@@ -34,9 +34,10 @@ from langchain_convmem.views.live import (
     get_level,
     has_calls,
     make_turn,
+    read_record,
     split_runs,
 )
-from langchain_convmem.views.messages import escape_fences, make_content
+from langchain_convmem.views.messages import escape_fences, get_block_type, make_content
 from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.tool_calls import find_answered_calls, find_calls
 
@@ -53,6 +54,8 @@ CHILDREN = "children"
 
 CITES = "cites"
 """Key of a summary's record: for each sentence of it the positions of what it comes from."""
+
+_MEDIA = ("image", "audio", "video", "file", "document")
 
 _CLOSING = ".?!,;:\u2026\u3002\uff0c\uff01\uff1f\u061f\u0964"
 """Marks that end a sentence, or a part of one, in several scripts."""
@@ -174,10 +177,8 @@ def find_summary_window(key: ThreadKey, entries: Sequence[Entry]) -> SummaryWind
 def find_continued(live: Sequence[Entry]) -> Entry | None:
     """Return the summary that a next one may continue: what shows the live summary, or itself."""
     newest = find_live_summary(live)
-    for top in find_frontier(live):
-        if newest is not None and newest in find_nodes(live, [top]):
-            return top
-    return None
+    tops = find_frontier(live) if newest is not None else []
+    return next((top for top in tops if newest in find_nodes(live, [top])), None)
 
 
 def find_said_since(live: Sequence[Entry], summaries: Iterable[Entry]) -> list[Entry]:
@@ -239,12 +240,6 @@ def find_closing_points(said: Sequence[Entry]) -> list[int]:
         if last.role == "assistant" and not has_calls(last) and reach <= place:
             points.append(place + 1)
     return points
-
-
-def find_crossing_results(entries: Sequence[Entry], covered: Collection[str]) -> list[str]:
-    """Return the ids of results that are not covered although their call is."""
-    pairs = find_answered_calls(entries)
-    return [result for call, result in pairs if call in covered and result not in covered]
 
 
 def make_cover(entries: Iterable[Entry], covered: Sequence[Entry]) -> Cover:
@@ -317,16 +312,15 @@ def format_days(days: Sequence[str]) -> str:
 
 def get_days(summary: Entry) -> tuple[str, ...]:
     """Return the first and the last day that a summary tells of; empty where that is not known."""
-    record = summary.metadata.aux.get(RECORD)
-    days = record.get(DAYS) if isinstance(record, Mapping) else None
-    is_pair = isinstance(days, list | tuple) and len(days) == 2  # noqa: PLR2004 - first and last
-    return tuple(map(str, days)) if days is not None and is_pair else ()
+    days = read_record(summary.metadata.aux).get(DAYS)
+    if isinstance(days, list | tuple) and len(days) == 2:  # noqa: PLR2004 - first and last
+        return tuple(map(str, days))
+    return ()
 
 
 def get_children(summary: Entry) -> list[tuple[str, int, int, int]]:
     """Return what a summary was made of by rule: id, position, and the first and last it covers."""
-    record = summary.metadata.aux.get(RECORD)
-    return _read_children(record) if isinstance(record, Mapping) else []
+    return _read_children(read_record(summary.metadata.aux))
 
 
 def _read_children(record: Mapping[str, Any]) -> list[tuple[str, int, int, int]]:
@@ -342,9 +336,12 @@ def _list_rows(value: Any) -> list[list[Any]]:
 
 def get_cites(summary: Entry) -> list[list[int]]:
     """Return for each sentence of a summary the positions it comes from; empty if not known."""
-    record = summary.metadata.aux.get(RECORD)
-    cites = _list_rows(record.get(CITES)) if isinstance(record, Mapping) else []
-    return [[one for one in cited if isinstance(one, int)] for cited in cites]
+    return _read_cites(read_record(summary.metadata.aux))
+
+
+def _read_cites(record: Mapping[str, Any]) -> list[list[int]]:
+    rows = _list_rows(record.get(CITES))
+    return [[one for one in cited if isinstance(one, int)] for cited in rows]
 
 
 def format_turn_lines(turn: Turn, style: TextStyle) -> Iterator[tuple[str, str]]:
@@ -352,15 +349,10 @@ def format_turn_lines(turn: Turn, style: TextStyle) -> Iterator[tuple[str, str]]
     tag = style.tags.get(turn.role, turn.role)
     if tag is None:
         return
-    named = groupby(turn.entries, key=lambda entry: _find_name(entry) or tag)
-    for speaker, said in named:
+    for speaker, said in groupby(turn.entries, key=lambda entry: find_name(entry) or tag):
         pieces = [piece for entry in said for piece in _list_pieces(entry, style)]
         if pieces:
             yield speaker, _format_line(speaker, pieces, style)
-
-
-def _find_name(entry: Entry) -> str:
-    return clean_name((entry.message and entry.message.name) or "")
 
 
 def _format_line(tag: str, pieces: Sequence[str], style: TextStyle) -> str:
@@ -371,21 +363,16 @@ def _format_line(tag: str, pieces: Sequence[str], style: TextStyle) -> str:
 def _list_pieces(entry: Entry, style: TextStyle) -> Iterator[str]:
     """Yield the entry's texts, and a note for what has none: media and tool calls."""
     yield from entry.contents
-    yield from _list_media(entry)
+    content = entry.message.content if entry.message is not None else ""
+    for block in content if isinstance(content, list) else ():
+        kind = get_block_type(block)
+        medium = next((one for one in _MEDIA if one in kind), "")
+        if medium:
+            yield f"({medium})"
     if style.tags.get("tool") is not None:
         for call in find_calls(entry.message):
             args = json.dumps(call["args"], ensure_ascii=False, default=str)
             yield f"(calls {clean_name(call['name'])} with {args})"
-
-
-def _list_media(entry: Entry) -> Iterator[str]:
-    content = entry.message.content if entry.message is not None else ""
-    for block in content if isinstance(content, list) else ():
-        kind = "" if isinstance(block, str) else str(block.get("type", ""))
-        for medium in ("image", "audio", "video", "file", "document"):
-            if medium in kind:
-                yield f"({medium})"
-                break
 
 
 # -- Adding a summary, and taking it back ---------------------------------------------------------
@@ -505,13 +492,9 @@ def translate_record(
         ids: Ids of the copies by the ids of what they are copies of.
         places: Positions of the copies by the positions of what they are copies of.
     """
-    record = aux.get(RECORD)
-    if not isinstance(record, Mapping) or not (CITES in record or CHILDREN in record):
-        return dict(aux)
-    record = dict(record)
+    record = dict(read_record(aux))
     if CITES in record:
-        rows = _list_rows(record[CITES])
-        cites = [[one for one in cited if isinstance(one, int)] for cited in rows]
+        cites = _read_cites(record)
         record[CITES] = [[places[one] for one in cited if one in places] for cited in cites]
     if CHILDREN in record:
         record[CHILDREN] = [
@@ -519,13 +502,15 @@ def translate_record(
             for child, *known in _read_children(record)
             if child in ids
         ]
-    return {**aux, RECORD: record}
+    return {**aux, RECORD: record} if record else dict(aux)
 
 
 def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
     _check_alive(window, {entry.id for entry in live})
     spoken = [entry for entry in live if entry.role != "summary"]
-    if find_crossing_results(spoken, set(window.entry_ids)):
+    covered = set(window.entry_ids)
+    pairs = find_answered_calls(spoken)
+    if any(call in covered and result not in covered for call, result in pairs):
         raise _make_stale_error(window, "a tool that it calls has returned since")
     if not _is_advance(window, live, spoken):
         raise _make_stale_error(window, "a newer summary covers its messages")
@@ -582,12 +567,11 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
         told.add(window.previous.id)
     if not told <= {entry.id for entry in entries}:
         raise _make_stale_error(window, "some of it was forgotten while its summary was written")
-    if window.previous is not None and _is_folded(window.previous.id, find_live_entries(entries)):
+    parents = (entry for entry in find_live_entries(entries) if get_level(entry))
+    if window.previous is not None and any(
+        window.previous.id in parent.metadata.summary_ids for parent in parents
+    ):
         raise _make_stale_error(window, "the summary that it continues was put under another one")
-
-
-def _is_folded(summary_id: str, live: Sequence[Entry]) -> bool:
-    return any(get_level(entry) and summary_id in entry.metadata.summary_ids for entry in live)
 
 
 def plan_undo_summary(entries: Sequence[Entry]) -> list[Draft]:
@@ -658,8 +642,8 @@ def plan_edit_summary(
     if retelling:
         msg = f"summary {old.id!r} is retold by {retelling[0].id!r}; edit that one"
         raise ConfigError(msg)
-    known = old.metadata.aux.get(RECORD)
-    kept = {name: one for name, one in dict(known or {}).items() if name in _OF_THE_COVER}
+    known = read_record(old.metadata.aux)
+    kept = {name: one for name, one in known.items() if name in _OF_THE_COVER}
     metadata = Metadata(summary_ids=old.metadata.summary_ids, aux={RECORD: {**kept, EDITED: True}})
     cover = Cover(old.cover.ranges, old.cover.digest, EDITED)
     draft = make_summary_draft(pieces, cover, metadata)

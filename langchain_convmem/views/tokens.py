@@ -148,17 +148,6 @@ def weigh_text(text: str) -> Mapping[Script, float]:
     return _weigh_long(text) if len(text) <= _LONG_KEPT else _weigh(text)
 
 
-@lru_cache(maxsize=4096)
-def _weigh_kept(text: str) -> Mapping[Script, float]:
-    # Kept, since a line that was recalled, or stands in a thread, is counted turn after turn.
-    return _weigh(text)
-
-
-@lru_cache(maxsize=64)
-def _weigh_long(text: str) -> Mapping[Script, float]:
-    return _weigh(text)
-
-
 def _weigh(text: str) -> dict[Script, float]:
     plain = text.encode("ascii", "ignore")
     foreign = "" if len(plain) == len(text) else "".join(_NON_ASCII.findall(text))
@@ -168,6 +157,11 @@ def _weigh(text: str) -> dict[Script, float]:
     if foreign:
         _weigh_foreign(foreign, weights)
     return weights
+
+
+# Kept, since a line that was recalled, or stands in a thread, is counted turn after turn.
+_weigh_kept = lru_cache(maxsize=4096)(_weigh)
+_weigh_long = lru_cache(maxsize=64)(_weigh)
 
 
 def _weigh_ascii(plain: bytes, accents: int) -> tuple[float, float]:
@@ -229,7 +223,7 @@ def _weigh_excess(run: bytes, letter: float) -> float:
 
 def _weigh_foreign(foreign: str, weights: dict[Script, float]) -> None:
     """Add what the characters beyond ASCII weigh."""
-    highs = _list_high_bytes(foreign)
+    highs = foreign.encode("utf-16-le", "surrogatepass")[1::2]
     for high in set(highs):
         script = _SCRIPT_OF.get(high, "other")
         price = _PRICE_OF.get(high, 3.0)
@@ -238,7 +232,3 @@ def _weigh_foreign(foreign: str, weights: dict[Script, float]) -> None:
         high = ord(run[0]) >> 8
         script = _SCRIPT_OF[high]
         weights[script] = weights.get(script, 0.0) + _DEAR_PRICES[high] * len(run)
-
-
-def _list_high_bytes(foreign: str) -> bytes:
-    return foreign.encode("utf-16-le", "surrogatepass")[1::2]
