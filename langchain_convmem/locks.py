@@ -45,6 +45,16 @@ class FifoLock:
         self._make_reentry_error = make_reentry_error
         self._capacity = capacity
 
+    @property
+    def length(self) -> int:
+        """How many are in the line, those inside included."""
+        return len(self._line)
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the running code was started by who is inside."""
+        return any(waiter.is_mine for waiter in self._list_inside())
+
     @contextmanager
     def hold(self, timeout_s: float | None = None) -> Iterator[None]:
         """Be inside; wait for those before.
@@ -129,8 +139,7 @@ class FifoLock:
             if self._pid != os.getpid():
                 self._line.clear()
                 self._pid = os.getpid()
-            is_full = len(self._line) >= self._capacity
-            if is_full and any(other.is_mine for other in self._list_inside()):
+            if len(self._line) >= self._capacity and self.is_mine:
                 raise self._make_reentry_error()
             self._line.append(waiter)
         self._admit()

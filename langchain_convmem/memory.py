@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
+from urllib.parse import parse_qsl, urlsplit
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
@@ -23,7 +25,7 @@ from langchain_convmem.history import (
     read_context,
 )
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.logs.addresses import OPEN_ELSEWHERE, make_address_portable, open_log
+from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
     DialogLine,
@@ -306,7 +308,7 @@ class ConversationMemory:
         """
         if self._opened is None:
             msg = "a memory that was given its log cannot be pickled, since its log cannot; "
-            raise ConfigError(msg + OPEN_ELSEWHERE)
+            raise ConfigError(msg + _OPEN_ELSEWHERE)
         address = make_address_portable(self._opened.address)
         return _reopen, (type(self), address, self._opened.options, self._opened.signing_key)
 
@@ -1331,3 +1333,38 @@ def _measure_size(entry: Entry) -> int:
         cover=entry.cover,
     )
     return len(encode_body(body).encode()) + len((encode_metadata(entry.metadata) or "").encode())
+
+
+# -- what may be written down of an address -------------------------------------------------------
+
+_OPEN_ELSEWHERE = (
+    "pass the address instead, and call ConversationMemory.open(...) where it is needed"
+)
+"""What to do where a memory cannot be pickled."""
+
+
+def make_address_portable(address: str) -> str:
+    """Return an address as any process of this machine can open it; paths become absolute.
+
+    Args:
+        address: What a memory was opened with.
+
+    Raises:
+        ConfigError: If nobody else can open it, or it holds a password.
+    """
+    if address == ":memory:":
+        msg = (
+            'a memory opened with ":memory:" cannot be pickled, since it lives in this process '
+            "alone; keep it in a file: ConversationMemory.open('memory.db')"
+        )
+        raise ConfigError(msg)
+    if "://" not in address:
+        return str(Path(address).resolve())
+    parts = urlsplit(address)
+    if parts.password is not None or any(name == "password" for name, _ in parse_qsl(parts.query)):
+        msg = (
+            "a memory whose address holds a password cannot be pickled, since the password would "
+            f"be readable in the pickle; {_OPEN_ELSEWHERE}"
+        )
+        raise ConfigError(msg)
+    return address

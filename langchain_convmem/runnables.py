@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import iscoroutinefunction
+from itertools import chain
 from typing import Any, TypeAlias
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -167,20 +168,16 @@ class OwnTokens(BaseCallbackHandler):
 
     def on_llm_end(self, response: Any, **_: Any) -> None:
         """Add the usage of one call."""
-        found = [
-            getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
-            for generations in response.generations
-            for generation in generations
-        ]
+        counts = Counter(calls=1, input_tokens=0, output_tokens=0)
+        for generation in chain.from_iterable(response.generations):
+            usage = getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
+            counts.update({name: usage.get(name) or 0 for name in counts if name != "calls"})
         with self._lock:
-            self._counts["calls"] += 1
-            for name in ("input_tokens", "output_tokens"):
-                self._counts[name] += sum(usage.get(name) or 0 for usage in found)
+            self._counts.update(counts)
 
     def to_aux(self) -> dict[str, dict[str, int]]:
         """Return the counts for an entry's `aux`; empty if no model was called."""
-        counts = self.to_counts()
-        return {OWN_TOKENS: counts} if counts else {}
+        return {OWN_TOKENS: dict(self._counts)} if self._counts else {}
 
     def to_counts(self) -> dict[str, int]:
         """Return the counts; empty if no model was called."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
@@ -83,38 +83,3 @@ def _open_dynamodb(
         found = f"; it knows no {', '.join(options)}" if options else ""
         raise ConfigError(f"expected dynamodb://TABLE?region=NAME&endpoint=URL{found}")
     return DynamoDBLog(table, region_name=region, endpoint_url=endpoint, signing_key=signing_key)
-
-
-# -- what may be written down of an address -------------------------------------------------------
-
-OPEN_ELSEWHERE = (
-    "pass the address instead, and call ConversationMemory.open(...) where it is needed"
-)
-"""What to do where a memory cannot be pickled."""
-
-
-def make_address_portable(address: str) -> str:
-    """Return an address as any process of this machine can open it; paths become absolute.
-
-    Args:
-        address: What a memory was opened with.
-
-    Raises:
-        ConfigError: If nobody else can open it, or it holds a password.
-    """
-    if address == ":memory:":
-        msg = (
-            'a memory opened with ":memory:" cannot be pickled, since it lives in this process '
-            "alone; keep it in a file: ConversationMemory.open('memory.db')"
-        )
-        raise ConfigError(msg)
-    if "://" not in address:
-        return str(Path(address).resolve())
-    parts = urlsplit(address)
-    if parts.password is not None or any(name == "password" for name, _ in parse_qsl(parts.query)):
-        msg = (
-            "a memory whose address holds a password cannot be pickled, since the password would "
-            f"be readable in the pickle; {OPEN_ELSEWHERE}"
-        )
-        raise ConfigError(msg)
-    return address

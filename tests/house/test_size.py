@@ -62,8 +62,8 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: views": 5_101,
-    "room: turns": 5_861,
+    "room: views": 5_081,
+    "room: turns": 5_884,
     "room: recall": 5_930,
     "room: words": 2_335,
     "room: summarizing": 2_414,
@@ -76,12 +76,12 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_616,
     "room: offline": 845,
     "room: testing": 2_810,
-    "package": 48_875,
+    "package": 48_859,
     "files of the package": 185,
     "code above 700 lines a file": 259,
     "code above 400 lines a class": 190,
     "settings of recall": 35,
-    "lines of tests": 88_199,
+    "lines of tests": 88_232,
     "lines of benchmarks": 16_652,
 }
 """What is still above its ceiling, and what it may have until it is within."""

@@ -12,7 +12,7 @@ from turn_hosts import STREAMS
 from watched_runs import AskingEmbeddings, RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.runnables import INTERNAL_TAG
+from langchain_convmem.runnables import INTERNAL_TAGS
 
 ASKED = "What is my bicycle like?"
 
@@ -98,7 +98,7 @@ def asking():
 def test_models_of_the_memorys_own_are_tagged_and_counted(host, run, asking, model):
     watcher = _watched(run, host.app(asking, model))
     tagged = [
-        INTERNAL_TAG in watcher.runs[run_id]["tags"] for run_id in watcher.from_chain("model")
+        INTERNAL_TAGS[0] in watcher.runs[run_id]["tags"] for run_id in watcher.from_chain("model")
     ]
     assert tagged == [True, False]
     own = [data for name, data in _events(watcher) if name == "convmem.own_models"]
@@ -117,7 +117,7 @@ def test_models_of_the_write_hook_are_tagged_too(host, run, model):
         watcher = _watched(run, host.app(memory, model, recall=False))
     tags = [watcher.runs[run_id]["tags"] for run_id in watcher.from_chain("model")]
     assert len(model.seen) == 1
-    assert [INTERNAL_TAG in one for one in tags].count(False) == 1
+    assert [INTERNAL_TAGS[0] in one for one in tags].count(False) == 1
     assert len(censor.seen) == len(tags) - 1 > 1
 
 

@@ -347,7 +347,7 @@ def test_what_fails_within_a_transaction_is_undone_with_all_of_it(path, open_log
             say(log, KEY, "within")
         return [
             make_draft(HumanMessage("planned")),
-            make_draft(HumanMessage("x", additional_kwargs={"x": object()})),
+            make_draft(HumanMessage([{"type": "x", "x": object()}])),
         ]
 
     with open_log(path) as log:

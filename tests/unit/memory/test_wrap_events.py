@@ -16,7 +16,7 @@ from watched_runs import AskingEmbeddings, RunWatcher
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.recall import retriever
-from langchain_convmem.runnables import INTERNAL_TAG
+from langchain_convmem.runnables import INTERNAL_TAGS
 from langchain_convmem.turns.tracing import stamp_config
 
 TOLD = "I parked the car on level 3."
@@ -120,7 +120,7 @@ async def test_a_log_stream_shows_recall_too(told):
 async def test_event_streams_leave_out_the_memorys_own_models_by_their_tag(asking):
     chain = asking.wrap(ScriptedChatModel(replies=["On level 3."]))
     everything = await _events(chain)
-    users = await _events(chain, exclude_tags=[INTERNAL_TAG])
+    users = await _events(chain, exclude_tags=[INTERNAL_TAGS[0]])
 
     def said(events):
         found = [e["data"]["chunk"].text for e in events if e["event"] == "on_chat_model_stream"]
@@ -157,7 +157,9 @@ def test_what_the_caller_runs_next_is_not_tagged(asking):
         return model.invoke("And now?")
 
     RunnableLambda(work).invoke("x", {**at(), "callbacks": [watcher]})
-    assert [INTERNAL_TAG in watcher.runs[run]["tags"] for run in watcher.from_chain("model")] == [
+    assert [
+        INTERNAL_TAGS[0] in watcher.runs[run]["tags"] for run in watcher.from_chain("model")
+    ] == [
         True,
         False,
         False,

@@ -6,7 +6,8 @@ import enum
 import json
 from collections import OrderedDict, namedtuple
 from copy import deepcopy
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -164,10 +165,35 @@ def test_depth_up_to_the_limit_is_kept():
     assert load_json(dump_json(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
 
 
-def test_an_array_where_a_default_is_none_is_refused_by_name():
-    message = ToolMessage("x", tool_call_id="c", artifact=np.zeros(2))
-    with pytest.raises(InvalidMessageError, match=r"artifact.*ndarray"):
-        encode_body(make_draft(message))
+@pytest.mark.parametrize(
+    ("artifact", "kept"),
+    [
+        (np.array([[1, 2]]), [[1, 2]]),
+        ({"score": np.float32(0.5), "id": UUID(int=7)}, {"score": 0.5, "id": str(UUID(int=7))}),
+        ([enum.Enum("Mood", {"SUNNY": "sunny"}).SUNNY, date(2026, 5, 3)], ["sunny", "2026-05-03"]),
+        ((n for n in "ab"), "[generator]"),
+        (
+            {"call": print, "raw": b"abc"},
+            {"call": "[builtin_function_or_method]", "raw": "[bytes]"},
+        ),
+    ],
+    ids=["array", "numbers", "values", "iterator", "objects"],
+)
+def test_side_fields_are_kept_as_json_or_as_a_note_of_their_type(artifact, kept):
+    message = ToolMessage("x", tool_call_id="c", artifact=artifact)
+    assert decode_message(encode_message(make_draft(message).message)).artifact == kept
+
+
+def test_a_count_of_tokens_that_a_provider_left_out_is_zero():
+    message = AIMessage("x")
+    message.usage_metadata = {
+        "input_tokens": 3,
+        "output_tokens": None,
+        "total_tokens": 3,
+        "input_token_details": {"cache_read": None},
+    }
+    usage = make_draft(message).message.usage_metadata
+    assert (usage["output_tokens"], usage["input_token_details"]) == (0, {"cache_read": 0})
 
 
 # -- refusing to write what could not be read ---------------------------------------------------
