@@ -21,7 +21,6 @@ from langchain_convmem.history import cut_reply, fork_thread, read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
-from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.messages import (
     check_question,
     join_thread,
@@ -229,8 +228,8 @@ class MemoryThread:
         with trace.mark_internal():
             drafts = self._draft(said, note)
             if drafts:
-                known, own = drafts[-1].metadata, trace.own_tokens.to_counts()
-                aux = {**known.aux, OWN_TOKENS: own} if own else known.aux
+                known = drafts[-1].metadata
+                aux = {**known.aux, **trace.own_tokens.to_aux()}
                 metadata = replace(known, timing=dict(timing), aux=aux)
                 drafts[-1] = replace(drafts[-1], metadata=metadata)
                 try:

@@ -271,7 +271,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         configurable = config.get("configurable", {})
         options = self.options.merge_call(configurable, self.inner)
         shape = self._read_shape(configurable)
-        get_turn_memory(self.memory).use_model(shape.model, self.inner)
+        memory = get_turn_memory(self.memory)
+        memory.use_model(shape.model, self.inner)
         keys = DictKeys(
             self.input_messages_key, self.history_messages_key, self.output_messages_key
         )
@@ -281,7 +282,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             history_messages_key=keys.history_messages_key,
         )
         turn = Turn(
-            memory=get_turn_memory(self.memory),
+            memory=memory,
             key=read_key(configurable, host="the chain"),
             options=options,
             shape=shape,

@@ -28,6 +28,7 @@ from langchain_convmem.turns.state_sync import (
     StateSync,
     SyncedTurn,
     TurnNote,
+    drop_earlier,
     find_aside,
     find_exchange,
     is_stand_in,
@@ -186,7 +187,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             return None
         messages = begun.apply(messages)
         if self.keep_state == "turn":
-            messages = _drop_earlier(messages, begun.note, hook.sync.context)
+            messages = drop_earlier(messages, begun.note, hook.sync.context)
         update: dict[str, Any] = {NOTE_KEY: begun.note}
         if not _are_same(messages, held):
             # Removals would show up among the messages of a stream; this does not.
@@ -336,16 +337,6 @@ def _mark_question(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     start = find_exchange(messages)
     said = [mark_unstored(one) if get_role(one) == "user" else one for one in messages[start:]]
     return [*messages[:start], *said]
-
-
-def _drop_earlier(
-    messages: Sequence[BaseMessage], note: TurnNote, context: NodeContext
-) -> list[BaseMessage]:
-    """Return the messages of the turn, and what else only this run shows."""
-    ids = [note.get("names", {}).get(str(one.id), one.id) for one in messages]
-    start = ids.index(note["first"]) if note["first"] in ids else 0
-    aside = find_aside(messages[:start], note, context)
-    return [*aside.instructions, *aside.messages, *messages[start:]]
 
 
 def _are_same(messages: Sequence[BaseMessage], others: Sequence[BaseMessage]) -> bool:

@@ -35,10 +35,10 @@ from langchain_convmem.turns.state_sync import (
     StateSync,
     SyncedTurn,
     TurnNote,
+    drop_earlier,
     find_aside,
     find_exchange,
     remove_superseded,
-    rename_known,
     select_spoken,
 )
 from langchain_convmem.turns.tracing import TurnTrace
@@ -627,14 +627,9 @@ class NodeRun:
         """Return what takes earlier turns out of the state, and leaves what is for this run."""
         from langgraph.types import Overwrite
 
-        names = [message.id for message in rename_known(messages, note)]
-        start = names.index(note["first"]) if note["first"] in names else 0
-        if not start:
-            return {}
-        aside = find_aside(messages[:start], note, self.place)
+        kept = drop_earlier(messages, note, self.place)
         # Removals would show up among the messages of a stream; this does not.
-        kept = [*aside.instructions, *aside.messages, *messages[start:]]
-        return {self.nodes.messages_key: Overwrite(kept)}
+        return {} if kept == list(messages) else {self.nodes.messages_key: Overwrite(kept)}
 
     # -- A graph without the node `record` ------------------------------------------------------
 

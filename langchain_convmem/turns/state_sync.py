@@ -29,7 +29,7 @@ from langchain_convmem.turns.messages import (
     join,
     name_result,
 )
-from langchain_convmem.turns.provenance import NodeContext, Provenance, Unit
+from langchain_convmem.turns.provenance import NodeContext, Provenance
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import SPOKEN, CallContext, has_same_content
@@ -448,7 +448,7 @@ class StateSync:
     def _follow(self, differ: StateDiffer, messages: Sequence[BaseMessage]) -> list[Draft]:
         """Return what takes out of the views what the state no longer holds, and brings back."""
         self.context.check_known(len(differ.entries))
-        branches = _Branches(differ.entries, "message")
+        branches = _Branches(differ.entries)
         held = [str(message.id) for message in messages]
         left = branches.find_left(self.context, held, follows_removals=self._follows_state)
         wanted = {entry.id for entry in differ.same}
@@ -957,6 +957,16 @@ def find_aside(
     )
 
 
+def drop_earlier(
+    messages: Sequence[BaseMessage], note: TurnNote, context: NodeContext
+) -> list[BaseMessage]:
+    """Return the messages of the turn, and what else only this run shows."""
+    ids = [note.get("names", {}).get(str(one.id), one.id) for one in messages]
+    start = ids.index(note["first"]) if note["first"] in ids else 0
+    aside = find_aside(messages[:start], note, context)
+    return [*aside.instructions, *aside.messages, *messages[start:]]
+
+
 def rename_known(messages: Iterable[BaseMessage], note: TurnNote | None) -> list[BaseMessage]:
     """Return the messages of a state under the ids that the log has.
 
@@ -1053,38 +1063,16 @@ def _find_replaced(entries: Sequence[Entry], meant: Joined, asked: BaseMessage) 
 
 
 # -- What is gone ---------------------------------------------------------------------------------
-def rewind_turns(
-    entries: Sequence[Entry], context: NodeContext, current: str | None
-) -> list[Draft]:
-    """Return the drafts that retract turns left by starting from a checkpoint.
-
-    Args:
-        entries: All entries of the thread.
-        context: The node that runs.
-        current: The latest turn that the state knows, if it knows any.
-
-    Raises:
-        ConfigError: If the log does not know the thread.
-    """
-    context.check_known(len(entries))
-    branches = _Branches(entries, "turn")
-    held = [] if current is None else [current]
-    left, kept = branches.find_left(context, held), branches.trace_back(held)
-    gone = {entry.id for entry in find_live_entries(entries) if entry.turn_id in left}
-    wanted = {entry.id for entry in entries if entry.turn_id in kept}
-    return _rewind(entries, context, gone, wanted)
-
-
 class _Branches:
-    """Which unit followed which in the states of a graph: messages, or turns."""
+    """Which message followed which in the states of a graph."""
 
-    def __init__(self, entries: Sequence[Entry], unit: Unit) -> None:
+    def __init__(self, entries: Sequence[Entry]) -> None:
         marks = ((entry, Provenance.read(entry)) for entry in entries)
         self._entries = entries
         self.marks = {
-            entry.message_id if unit == "message" else entry.turn_id: mark
+            entry.message_id: mark
             for entry, mark in marks
-            if mark is not None and mark.unit == unit
+            if mark is not None and mark.unit == "message"
         }
 
     def trace_back(self, held: Sequence[str]) -> list[str]:
@@ -1160,7 +1148,7 @@ def _find_abandoned(
         context: The node that runs.
     """
     held = [str(message.id) for message in own]
-    branches = _Branches(live, "message")
+    branches = _Branches(live)
     later = branches.find_later(held[_find_question(own) :]) if own else set()
     places = {name: branches.marks[name].place for name in later - set(held)}
     return tuple(

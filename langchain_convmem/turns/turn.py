@@ -15,7 +15,6 @@ from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
-from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.messages import Joined, continue_turn, find_results, join_thread
@@ -465,9 +464,7 @@ class Turn:
         if self.record_recall and self.options.recall:
             counter = self.memory.token_counters.get_counter(self.shape.model.name)
             noted[RECALLED] = note_recalled(context, get_text_counter(counter))
-        own = self.trace.own_tokens.to_counts()
-        if own:
-            noted[OWN_TOKENS] = own
+        noted |= self.trace.own_tokens.to_aux()
         attributes = (INTERRUPTED,) if status == "interrupted" else ()
         return Metadata(attributes, measure_times(self.started_ms, self.first_token_ms), aux=noted)
 

@@ -144,11 +144,11 @@ class TurnView:
             stores=self.options.remember,
         )
         if block.text:
-            return self._read_view_with_block(block, locate, thread)
+            return self._read_view_with_block(block, locate, thread, turn)
         return self.read_thread_view(locate, thread, turn)
 
     def _read_view_with_block(
-        self, block: ProfileBlock, locate: Locate, thread: LiveThread
+        self, block: ProfileBlock, locate: Locate, thread: LiveThread, turn: TurnEntries
     ) -> ModelContext:
         """Return what the model gets of the thread in the room that a profile's block leaves."""
         tokens = self._count_text(block.text)
@@ -156,7 +156,6 @@ class TurnView:
         if self.options.context_tokens is not None:
             reserved = min(self.options.reserved_tokens + tokens, self.options.context_tokens - 1)
             look = replace(self, options=replace(self.options, reserved_tokens=reserved))
-        turn = locate(thread.entries)
         seen = look.read_thread_view(locate, thread, turn)
         messages = block.add_to(seen.view.messages)
         added = len(messages) - len(seen.view.messages)

@@ -599,8 +599,8 @@ def make_storable(message: BaseMessage) -> BaseMessage:
             with suppress(RecursionError):  # refused for its depth
                 changed[name] = make_plain(_convert_to_maps(value))
     usage = getattr(message, "usage_metadata", None)
-    if usage and "None" in repr(usage):
-        changed["usage_metadata"] = _fill_counts(usage)
+    if usage and (filled := _fill_counts(usage)) != usage:
+        changed["usage_metadata"] = filled
     return message.model_copy(update=changed) if changed else message
 
 
