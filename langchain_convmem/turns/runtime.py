@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from weakref import ref
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
@@ -54,8 +55,11 @@ _logger = logging.getLogger("langchain_convmem")
 
 
 def find_place(log: MessageLog) -> Hashable:
-    """Return the identity of a log in this process; handles of one file are one log."""
-    return getattr(log, "path", None) or id(log)
+    """Return the identity of a log in this process; handles of one file are one log.
+
+    Caches hold it longer than the log lives, and no later log may be taken for that one.
+    """
+    return getattr(log, "path", None) or ref(log)
 
 
 # -- The recall of a memory -----------------------------------------------------------------------

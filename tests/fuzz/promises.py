@@ -58,10 +58,7 @@ class Thread:
 
 
 def _is_judged(thread: Thread) -> bool:
-    """Return whether a provider's rules hold for the whole view.
-
-    What a turn says that still goes on is sent as it is: it has to be plain text.
-    """
+    """Return whether the rules hold for the whole view: what goes on is sent as it is said."""
     spoken = [entry for entry in thread.uncovered if entry.role != "system"]
     asked = [*takewhile(lambda entry: entry.role == "user", reversed(spoken))]
     before = spoken[: len(spoken) - len(asked)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables.config import ensure_config
@@ -12,6 +14,7 @@ from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.runtime import find_place
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import Turn
 
@@ -29,28 +32,29 @@ def memory():
 
 
 @pytest.fixture
-def make_turn(memory):
+def begin(memory):
     shape = ChainShape.from_chain(ScriptedChatModel(replies=["Unused."]))
 
-    def make(**options):
-        return Turn(
+    def begin(*said, **options):
+        turn = Turn(
             memory=get_turn_memory(memory),
             key=KEY,
             options=TurnOptions(recall=False, **options),
             shape=shape,
             trace=TurnTrace(ensure_config()),
         )
+        turn.begin([*said, ASKED])
+        return turn
 
-    return make
+    return begin
 
 
 def _shown(memory):
     return [(one.type, one.text) for one in memory.history("t", user_id="ana").messages]
 
 
-def test_rounds_of_a_turn_are_durable_one_by_one(memory, make_turn):
-    turn = make_turn()
-    turn.begin([ASKED])
+def test_rounds_of_a_turn_are_durable_one_by_one(memory, begin):
+    turn = begin()
     for said, count in (([CALLS], 2), ([RESULT], 3)):
         turn.finish(said, "open")
         assert len(memory.log.entries(KEY)) == count
@@ -59,18 +63,15 @@ def test_rounds_of_a_turn_are_durable_one_by_one(memory, make_turn):
     assert len({entry.turn_id for entry in memory.log.entries(KEY)}) == 1
 
 
-def test_a_reply_is_returned_under_the_id_that_it_is_stored_under(memory, make_turn):
+def test_a_reply_is_returned_under_the_id_that_it_is_stored_under(memory, begin):
     for _ in range(2):
-        turn = make_turn()
-        turn.begin([ASKED])
-        [reply] = turn.finish([AIMessage("Warm.", id="r1")])
+        [reply] = begin().finish([AIMessage("Warm.", id="r1")])
     assert reply.id != "r1"
     assert reply.id == memory.history("t", user_id="ana").messages[-1].id
 
 
-def test_the_second_answer_to_a_turn_replaces_the_first(memory, make_turn):
-    turn = make_turn()
-    turn.begin([ASKED])
+def test_the_second_answer_to_a_turn_replaces_the_first(memory, begin):
+    turn = begin()
     for text in ("Cold.", "Warm."):
         turn.finish([AIMessage(text)])
     assert _shown(memory) == [("human", ASKED.text), ("ai", "Warm.")]
@@ -78,21 +79,26 @@ def test_the_second_answer_to_a_turn_replaces_the_first(memory, make_turn):
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 @pytest.mark.parametrize("said", [[], [AIMessage("War")]], ids=["nothing", "a part"])
-def test_a_turn_that_ends_badly_is_kept_and_not_shown(memory, make_turn, status, said):
-    turn = make_turn()
-    turn.begin([ASKED])
-    turn.finish(said, status)
+def test_a_turn_that_ends_badly_is_kept_and_not_shown(memory, begin, status, said):
+    begin().finish(said, status)
     assert _shown(memory) == []
     *stored, control = memory.log.entries(KEY)
     assert len(stored) == 1 + len(said)
     assert control.control.reason == status
 
 
-def test_a_turn_that_is_not_stored_stores_nothing(memory, make_turn):
-    turn = make_turn(remember=False)
-    context = turn.begin([HumanMessage("My bike is red."), ASKED])
+def test_a_turn_that_is_not_stored_stores_nothing(memory, begin):
+    turn = begin(HumanMessage("My bike is red."), remember=False)
     turn.finish([CALLS], "open")
     turn.finish([AIMessage("Warm.")])
     turn.settle()
-    assert "My bike is red." in context.given[0].text
+    assert "My bike is red." in turn.context.given[0].text
     assert memory.log.entries(KEY) == []
+
+
+def test_no_log_is_taken_for_an_earlier_one_that_is_gone():
+    places = set()
+    for _ in range(50):
+        places.add(find_place(InMemoryLog()))
+        gc.collect()
+    assert len(places) == 50

@@ -186,12 +186,8 @@ def test_side_fields_are_kept_as_json_or_as_a_note_of_their_type(artifact, kept)
 
 def test_a_count_of_tokens_that_a_provider_left_out_is_zero():
     message = AIMessage("x")
-    message.usage_metadata = {
-        "input_tokens": 3,
-        "output_tokens": None,
-        "total_tokens": 3,
-        "input_token_details": {"cache_read": None},
-    }
+    counts = {"input_tokens": 3, "output_tokens": None, "total_tokens": 3}
+    message.usage_metadata = {**counts, "input_token_details": {"cache_read": None}}
     usage = make_draft(message).message.usage_metadata
     assert (usage["output_tokens"], usage["input_token_details"]) == (0, {"cache_read": 0})
 
