@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, cast, get_type_hints
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -29,7 +29,6 @@ from langchain_convmem.conversation.streams import (
     merge_chunks,
     require_complete,
 )
-from langchain_convmem.locks import FifoLock
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import CallInput, read_input
@@ -77,7 +76,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     record_recall: bool = False
 
     model_config = ConfigDict(
-        arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
+        arbitrary_types_allowed=True, extra="forbid", frozen=True, hide_input_in_errors=True
     )
 
     _fixed_shape: ChainShape | None = PrivateAttr(default=None)
@@ -253,7 +252,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     # -- the turn -------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def options(self) -> TurnOptions:
         """Options of every turn unless a call overrides them."""
         return TurnOptions(
@@ -295,18 +294,16 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     @contextmanager
     def _hold(self, turn: WrappedTurn) -> Iterator[None]:
         """Hold the thread of a turn, and let who closes the memory wait for it."""
-        with self._queue(turn).hold(self.queue_timeout_s), turn.turn.memory.active_turns.count():
+        line = TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key))
+        with line.hold(self.queue_timeout_s), turn.turn.memory.active_turns.count():
             yield
 
     @asynccontextmanager
     async def _ahold(self, turn: WrappedTurn) -> AsyncIterator[None]:
         """Hold the thread of a turn without blocking the event loop; see `_hold`."""
-        async with self._queue(turn).ahold(self.queue_timeout_s):
+        async with TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key)).ahold(self.queue_timeout_s):
             with turn.turn.memory.active_turns.count():
                 yield
-
-    def _queue(self, turn: WrappedTurn) -> FifoLock:
-        return TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key))
 
     def _stamp(self, config: RunnableConfig | None) -> RunnableConfig:
         key = self.user_id_key

@@ -73,18 +73,20 @@ def draft_reply(
     drafts = drafting.build_all(fresh, turn_id=turn_id, answers=answers)
     if not drafts:
         return []
-    stored = [
-        entry
-        for entry in find_live_entries(entries)
-        if entry.turn_id == turn_id and entry.role != "user"
-    ]
-    again = [entry for entry in stored if any(_is_same(entry, draft) for draft in drafts)]
-    if len(again) == len(drafts) == len(stored):
+    gone: list[str] = []
+    kept = 0
+    for entry in find_live_entries(entries):
+        if entry.turn_id != turn_id or entry.role == "user":
+            continue
+        if any(_is_same(entry, draft) for draft in drafts):
+            kept += 1
+        else:
+            gone.append(entry.id)
+    if kept == len(drafts) and not gone:
         return []
     drafts[-1] = replace(drafts[-1], metadata=metadata)
-    gone = tuple(entry.id for entry in stored if entry not in again)
     if gone:
-        drafts.insert(0, Draft(role="control", control=Control(gone, "replaced")))
+        drafts.insert(0, Draft(role="control", control=Control(tuple(gone), "replaced")))
     return drafts
 
 
@@ -128,11 +130,12 @@ class Opening:
 
     def locate(self, entries: Sequence[Entry]) -> TurnEntries:
         """Return the turn among the entries of its thread, which is seen as it was before."""
-        before = list_earlier_entries(entries, self.asked)
-        known = {entry.id for entry in before}
-        shown = [*before, *(entry for entry in self.earlier if entry.id not in known)]
         start = find_turn_start(entries, self.asked)
-        return self.call.add_to(TurnEntries(shown, self.own, start))
+        before = list_earlier_entries(entries, self.asked)
+        if self.earlier:
+            known = {entry.id for entry in before}
+            before += [entry for entry in self.earlier if entry.id not in known]
+        return self.call.add_to(TurnEntries(before, self.own, start))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -190,12 +193,19 @@ class Turn:
         """
         self.memory.check_call(recalls=self.options.recall)
         with self.trace.mark_internal():
-            said = [message for message in messages if get_role(message) != "system"]
+            steering, said, aside = self._sort(messages)
             self._pass_hook(said)
-            view = self._make_view()
+            shape = self.shape
+            view = TurnView(
+                self.memory,
+                self.key,
+                self.options,
+                shape.provider,
+                self.trace,
+                shape.slots,
+                shape.model.name,
+            )
             thread = view.read_thread()
-            aside = [one for one in said[:-1] if not is_remembered(one)]
-            steering = [message for message in messages if get_role(message) == "system"]
             call = CallContext(steering, aside)
             if self._human is None:
                 thread, opening = self._continue(thread, said, call)
@@ -206,20 +216,19 @@ class Turn:
             self.trace.dispatch_event("convmem.context", context.counts)
         self.context, self.started_ms = context, get_now_ms()
         self.id = opening.own[-1].turn_id
-        self.rounds = frozenset(entry.id for entry in opening.own[1:])
+        self.rounds = frozenset([entry.id for entry in opening.own[1:]])
         return context
 
-    def _make_view(self) -> TurnView:
-        shape = self.shape
-        return TurnView(
-            self.memory,
-            self.key,
-            self.options,
-            shape.provider,
-            self.trace,
-            shape.slots,
-            shape.model.name,
-        )
+    def _sort(
+        self, messages: Sequence[BaseMessage]
+    ) -> tuple[list[BaseMessage], list[BaseMessage], list[BaseMessage]]:
+        """Return system messages, what is said, and what of it before the last is not stored."""
+        steering: list[BaseMessage] = []
+        said: list[BaseMessage] = []
+        for message in messages:
+            (steering if get_role(message) == "system" else said).append(message)
+        aside = [one for one in said[:-1] if not is_remembered(one)] if len(said) > 1 else []
+        return steering, said, aside
 
     def _pass_hook(self, said: Sequence[BaseMessage]) -> None:
         """Ask the write hook what is to be stored of what the user says, if anything is."""
@@ -277,9 +286,10 @@ class Turn:
         if joined.replaces is not None:
             old = joined.replaces.message_id
             *retracting, draft = plan_replace(thread.entries, old, kept, keep_later=False)
-        aux = {} if self.retry_of is None else {_ATTEMPT: self.retry_of}
-        earlier = self._draft_chat(joined.new[:-1])
-        drafts = [*retracting, *earlier, replace(draft, metadata=Metadata(aux=aux))]
+        if self.retry_of is not None:
+            draft = replace(draft, metadata=Metadata(aux={_ATTEMPT: self.retry_of}))
+        earlier = self._draft_chat(joined.new[:-1]) if len(joined.new) > 1 else ()
+        drafts = [*retracting, *earlier, draft]
         *before, asked = self.memory.log.append(self.key, drafts)[len(retracting) :]
         return before, asked
 
@@ -451,7 +461,7 @@ class Turn:
             self.key,
             plan,
             after=start - 1,
-            message_ids={message.id for message in messages if message.id},
+            message_ids=[message.id for message in messages if message.id],
         )
         if status == "open":
             self.rounds = rounds | {entry.id for entry in appended}

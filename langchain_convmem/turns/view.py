@@ -470,6 +470,8 @@ class ModelContext:
         self, found: RecalledLines, count: TextCounter = count_text_tokens
     ) -> ModelContext:
         """Return the context with as many recalled lines as fit, by what counts their text."""
+        if not found.blocks and not found.opened:
+            return self
         blocks, opened, text = fit_blocks(
             found.blocks, found.opened, by_time=found.by_time, max_tokens=found.room, count=count
         )
@@ -483,6 +485,8 @@ class ModelContext:
     @property
     def _whole(self) -> list[BaseMessage]:
         messages = list(self.view.messages)
+        if not self.recalled:
+            return messages
         if self.recall_place == "system":
             return join_system(messages, self.recalled, source=RECALL_SOURCE)
         if self.asked is not None:
@@ -598,7 +602,7 @@ class CallContext:
 
     def add_to(self, turn: TurnEntries) -> TurnEntries:
         """Return a turn with what the call adds: system messages at the top, others before it."""
-        if not turn.own:
+        if not turn.own or not (self.instructions or self.messages):
             return turn
         asked = turn.own[0]
 
@@ -644,17 +648,22 @@ def list_earlier_entries(entries: Sequence[Entry], mine: Entry | None) -> list[E
         return list(entries)
     start = find_turn_start(entries, mine)
     began: dict[str, int] = {}
+    earlier: list[Entry] = []
     for entry in entries:
-        began.setdefault(entry.turn_id, entry.position)
-    return [entry for entry in entries if entry.control is not None or began[entry.turn_id] < start]
+        first = began.setdefault(entry.turn_id, entry.position)
+        if first < start or entry.control is not None:
+            earlier.append(entry)
+    return earlier
 
 
 def find_turn_start(entries: Sequence[Entry], mine: Entry | None) -> int:
     """Return the position at which the turn of `mine` began; None: at which one would begin."""
     if mine is None:
-        return max((entry.position for entry in entries), default=0) + 1
-    turn = [entry.position for entry in entries if entry.turn_id == mine.turn_id]
-    return min(turn, default=mine.position)
+        return entries[-1].position + 1 if entries else 1
+    for entry in entries:
+        if entry.turn_id == mine.turn_id:
+            return min(entry.position, mine.position)
+    return mine.position
 
 
 def is_answered(live: Sequence[Entry], turn_id: str) -> bool:
