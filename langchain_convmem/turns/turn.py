@@ -175,6 +175,7 @@ class Turn:
     started_ms: int = 0
     first_token_ms: int | None = None
     stored: Sequence[Draft] = ()
+    _asked_id: str | None = field(default=None, init=False)
     _human: HumanMessage | None = field(default=None, init=False)
     _kept: BaseMessage | None = field(default=None, init=False)
 
@@ -215,6 +216,7 @@ class Turn:
             context = view.build_context(opening.locate, query, thread=thread)
             self.trace.dispatch_event("convmem.context", context.counts)
         self.context, self.started_ms = context, get_now_ms()
+        self._asked_id = None if opening.asked is None else opening.asked.id
         self.id = opening.own[-1].turn_id
         self.rounds = frozenset([entry.id for entry in opening.own[1:]])
         return context
@@ -436,7 +438,8 @@ class Turn:
         """Append a reply, and return what was appended, before and after.
 
         What is there is read, and the reply appended, in one transaction where the log has any;
-        what the write hook makes of the reply is asked before.
+        what the write hook makes of the reply is asked before. To a question that was forgotten
+        meanwhile nothing is appended.
         """
         if not messages:
             return [], []
@@ -446,6 +449,8 @@ class Turn:
         drafts: list[Draft] = []
 
         def plan(there: Sequence[Entry]) -> list[Draft]:
+            if self._asked_id is not None and all(one.id != self._asked_id for one in there):
+                return []  # forgotten meanwhile, and so is what answers it
             drafts[:] = draft_reply(
                 drafting,
                 messages,
