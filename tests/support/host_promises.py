@@ -15,9 +15,11 @@ from typing import Any
 
 __all__ = ["HOST_NAMES", "PROMISES", "Promise", "differs", "kept_by_all", "write_tables"]
 
-HOST_NAMES = ("wrap", "conversation", "graph", "agent")
+HOST_NAMES = ("wrap", "conversation", "graph", "nodes", "agent", "deep agent")
 
-_STATES = ("graph", "agent")
+_GRAPHS = ("graph", "nodes")
+_AGENTS = ("agent", "deep agent")
+_STATES = (*_GRAPHS, *_AGENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,18 @@ _TAKEN_BACK = (
 )
 _WHOLE_REPLY = "LangGraph lets the node that runs come to its end: the whole reply is stored"
 _NODES_END = {
-    "graph": "LangGraph lets the node that runs come to its end, and begins no other: the reply is "
-    "in the checkpoint, and `invoke(None, ...)` stores it; without a checkpointer it is lost",
-    "agent": _WHOLE_REPLY,
+    **_for(
+        _GRAPHS,
+        "LangGraph lets the node that runs come to its end, and begins no other: the reply is in "
+        "the checkpoint, and `invoke(None, ...)` stores it; without a checkpointer it is lost",
+    ),
+    **_for(_AGENTS, _WHOLE_REPLY),
 }
-_NO_TIMES = {
-    "graph": "`record` stores the reply as the state has it, and a message holds no "
-    "times; of a reply that was cut they are known, and kept",
-}
+_NO_TIMES = _for(
+    _GRAPHS,
+    "`record` stores the reply as the state has it, and a message holds no times; of a reply that "
+    "was cut they are known, and kept",
+)
 
 SECTIONS: dict[str, dict[str, Promise]] = {
     "Options, for a host and for a call": {
@@ -150,7 +156,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
                 "conversation": "it replies with a message of its own, of the text alone; give it "
                 "the chat model without the parser"
             },
-            meaningless={"agent": "its model is a chat model, and nothing stands behind it"},
+            meaningless=_for(_AGENTS, "its model is a chat model, and nothing stands behind it"),
         ),
         "whole chat": Promise(
             "A caller that sends the whole chat: each thing is stored once",
@@ -205,6 +211,8 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             differs={
                 "conversation": "the question is; what the model and its tools said is written "
                 "with the answer, or with the error that ends the turn",
+                "graph": "the question is; its model is an agent or a chain that runs the tools, "
+                "and what that said is written when it has ended",
             },
         ),
         "open calls": Promise("Calls that nobody answered are closed when the user goes on"),
@@ -225,10 +233,11 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "models of the hook": Promise("Those of a write hook as well, for question and reply"),
         "own tokens": Promise(
             "Their tokens are in `memory.stats`, with the reply",
-            meaningless={
-                "graph": "lines are recalled in one node, and the reply is stored by another; each "
-                "node tells its numbers by `convmem.own_models`",
-            },
+            meaningless=_for(
+                _GRAPHS,
+                "lines are recalled in one node, and the reply is stored by another; each node "
+                "tells its numbers by `convmem.own_models`",
+            ),
         ),
         "times": Promise(
             "The reply tells when the model was called and when it ended", meaningless=_NO_TIMES

@@ -234,14 +234,14 @@ def test_a_conversation_that_is_closed_at_once_takes_the_turn_back(host, memory,
     assert _shown(memory) == []
 
 
-@differs("closed in a thread", "agent")
+@differs("closed in a thread", "agent", "deep agent")
 def test_an_agent_whose_stream_is_closed_at_once_leaves_the_whole_reply(host, memory, model):
     model.replies = ["One two three"]
     _close(host.app(memory, model, recall=False))
     assert _stored(memory) == [("user", "Count."), ("assistant", "One two three")]
 
 
-@differs("closed in a thread", "graph")
+@differs("closed in a thread", "graph", "nodes")
 def test_a_graph_whose_stream_is_closed_at_once_goes_on_from_its_checkpoint(host, memory, model):
     model.replies = ["One two three", "Never."]
     app = host.app(memory, model, recall=False, checkpointer=InMemorySaver())
@@ -312,14 +312,14 @@ def test_a_conversation_of_direct_calls_takes_it_back_when_the_process_exits(hos
     assert _shown(memory) == []
 
 
-@differs("exit in a thread", "graph")
+@differs("exit in a thread", "graph", "nodes")
 @pytest.mark.usefixtures("exits")
 def test_a_graph_of_direct_calls_keeps_the_question_when_the_process_exits(host, memory):
     _exit_within(host, "stream", memory)
     assert _stored(memory) == [("user", "Count.")]
 
 
-@differs("exit in a thread", "agent")
+@differs("exit in a thread", "agent", "deep agent")
 @pytest.mark.usefixtures("exits")
 def test_an_agent_of_direct_calls_stores_the_whole_reply_when_the_process_exits(host, memory):
     _exit_within(host, "stream", memory)

@@ -62,6 +62,12 @@ def _in_a_graph(run, app, config, user_id):
         async def ainvoke(self, said, config):
             return await graph.ainvoke({"text": said}, config, context={"user_id": user_id})
 
+        def stream(self, said, config):
+            return graph.stream({"text": said}, config, context={"user_id": user_id})
+
+        def astream(self, said, config):
+            return graph.astream({"text": said}, config, context={"user_id": user_id})
+
     run(InGraph(), "Hello", config)
 
 
