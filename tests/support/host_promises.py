@@ -52,6 +52,10 @@ _OWN_THREAD = {
     "conversation": "it is made for its thread and its user; a call that names another user is "
     "refused, and the thread that a graph around it names is not its own",
 }
+_GOES_ON = {
+    "conversation": "it goes on from its end; `rewind` goes back to an earlier question, to ask it "
+    "again or otherwise",
+}
 _STATE_ORDER = (
     "turns of a thread are not queued: the runtime around the checkpointer says when a run begins, "
     "and every run reads what the others have stored"
@@ -125,6 +129,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         ),
         "one user twice": Promise("The same user in config and context is one user"),
         "two users": Promise("Two users that differ: `ConfigError`, nothing stored"),
+        "users apart": Promise("Two users never see each other, whatever their threads are called"),
     },
     "What is stored": {
         "one turn": Promise("Question and reply are one turn, with one `turn_id`"),
@@ -160,6 +165,28 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         ),
         "whole chat": Promise(
             "A caller that sends the whole chat: each thing is stored once",
+        ),
+    },
+    "What is said again": {
+        "asked again": Promise(
+            "The last question asked again under its id is answered anew; the newer answer counts"
+        ),
+        "asked later": Promise(
+            "An earlier one is answered in its place, as if nothing had come after it",
+            meaningless=_GOES_ON,
+        ),
+        "edited": Promise(
+            "A question edited under its id is replaced, with its answer", meaningless=_GOES_ON
+        ),
+        "said twice": Promise("The same text said twice is two turns"),
+        "lists": Promise(
+            "Of a list without ids, what follows the last message that the thread knows is new, "
+            "and stored in order"
+        ),
+        "for the call alone": Promise(
+            'System messages and those marked `{"remember": False}` before a question are shown to '
+            "the model for this call, and not stored",
+            meaningless={"conversation": "what stands before all its turns is its `preface`"},
         ),
     },
     "What goes wrong": {
