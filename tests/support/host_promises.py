@@ -154,6 +154,10 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             "A summary stands for what it covers, and a summary that is due is made after the turn"
         ),
         "opened": Promise("A question opens the summaries that others stand for"),
+        "buffer": Promise(
+            "With a relevance buffer, what was found stays in sight of later turns, latest first"
+        ),
+        "follow-up": Promise("A follow-up recalls what its topic recalls"),
         "structured output": Promise("An answer that is an object is kept, as JSON"),
         "parsed text": Promise(
             "A text that a parser took out of a message is kept as that message, tokens included",
@@ -209,6 +213,23 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             "A stream that breaks: its error is raised; its words stay, marked `interrupted`",
             differs={"conversation": _TAKEN_BACK},
         ),
+        "after a broken stream": Promise(
+            "The next turn sees these words; a new attempt does not, and a whole reply takes their "
+            "place",
+            meaningless={"conversation": _TAKEN_BACK},
+        ),
+        "broken again": Promise(
+            "A new attempt that breaks leaves the whole reply of the one before",
+            differs={
+                "wrap": "the words of the newer attempt are shown, marked `interrupted`; the "
+                "whole reply is in the log"
+            },
+            meaningless={"conversation": _TAKEN_BACK},
+        ),
+        "half a call": Promise("Half a tool call is no call: only the words before it stay"),
+        "failing embedder": Promise(
+            "An embedder that fails costs neither the message nor the turn; words find lines"
+        ),
         "left stream": Promise(
             "A stream that is cancelled, or closed where it is awaited: its words stay, marked "
             "`interrupted`",
@@ -241,6 +262,12 @@ SECTIONS: dict[str, dict[str, Promise]] = {
                 "graph": "the question is; its model is an agent or a chain that runs the tools, "
                 "and what that said is written when it has ended",
             },
+        ),
+        "parallel calls": Promise(
+            "Calls of one reply have one result each, however ids are counted"
+        ),
+        "artifacts": Promise(
+            "An artifact of a tool is kept, as JSON or as a note of its type, and costs no message"
         ),
         "open calls": Promise("Calls that nobody answered are closed when the user goes on"),
     },

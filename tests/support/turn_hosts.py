@@ -16,7 +16,7 @@ from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -160,10 +160,7 @@ class _LoopingChain(_Chain):
             yield chunk
 
     def _results(self, reply):
-        return [
-            ToolMessage(self.tool.invoke(call["args"]), tool_call_id=call["id"], name=call["name"])
-            for call in reply.tool_calls
-        ]
+        return [self.tool.invoke(call) for call in reply.tool_calls]
 
 
 class WrapHost(Host):
