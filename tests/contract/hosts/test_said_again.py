@@ -94,6 +94,23 @@ LISTS = {
         ["Play some jazz"],
     ),
     "an answered question": (["Where?", "When?"], ["Where?", "Reply 1.", "When?"], ["When?"]),
+    "a list that ends further up": (
+        ["Where is it?", "In which town?", "Thanks"],
+        ["In which town?", "Reply 2.", "Is it raining?"],
+        ["Is it raining?"],
+    ),
+    "a question in other words": (
+        ["Where is it?", "In which town?"],
+        ["Where is it?", "Reply 1.", "In which town, please?"],
+        ["In which town, please?"],
+    ),
+    "a greeting": ([], ["-", "How can I help?", "Where?"], None),
+    "a greeting later": (["Where?"], ["-", "How can I help?", "When?"], ["When?"]),
+    "words that come again": (
+        ["Hi", "Where?", "Hi"],
+        ["Hi", "Reply 1.", "Where?", "<i>Reply 2.</i>", "Hi", "Reply 3.", "So?"],
+        ["So?"],
+    ),
     "what was said elsewhere since": (
         ["Where?"],
         ["Where?", "Reply 1.", "Is it open?", "From nine.", "Thanks."],
@@ -109,7 +126,8 @@ LISTS = {
 def test_of_a_list_what_follows_the_last_known_message_is_new(host, run, case, memory):
     before, given, new = LISTS[case]
     replies = [f"Reply {number}." for number in range(1, 9)]
-    app = host.app(memory, ScriptedChatModel(replies=replies), recall=False)
+    model = ScriptedChatModel(replies=replies)
+    app = host.app(memory, model, recall=False)
     for text in before:
         run(app, text, at())
     earlier = _stored(memory)
@@ -122,6 +140,9 @@ def test_of_a_list_what_follows_the_last_known_message_is_new(host, run, case, m
     if not before:
         new = _texts(messages)
     assert _stored(memory) == [*earlier, *new, f"Reply {len(before) + 1}."]
+    if host.name == "nodes" and case == "several messages at once":
+        pytest.xfail("a model node of a graph without a checkpointer shows the last alone")
+    assert "\n".join(_texts(model.seen[-1])).endswith("\n".join([*earlier, *new]))
 
 
 @kept_by_all("for the call alone")
