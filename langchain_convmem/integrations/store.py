@@ -150,7 +150,7 @@ class ConversationStore(BaseStore):
         if isinstance(op, SearchOp):
             found = self._search(op)
             self._renew(found if op.refresh_ttl else [])
-            return [*found]
+            return list[SearchItem](found)
         if isinstance(op, ListNamespacesOp):
             return self._list(op)
         return None
