@@ -127,6 +127,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "user in the context": Promise(
             "The context of a graph around it may name the user", meaningless=_OWN_THREAD
         ),
+        "ids": Promise("A UUID or a whole number is an id too; a blank one is refused"),
         "one user twice": Promise("The same user in config and context is one user"),
         "two users": Promise("Two users that differ: `ConfigError`, nothing stored"),
         "users apart": Promise("Two users never see each other, whatever their threads are called"),
@@ -224,6 +225,10 @@ SECTIONS: dict[str, dict[str, Promise]] = {
                 "wrap": "the words of the newer attempt are shown, marked `interrupted`; the "
                 "whole reply is in the log"
             },
+            meaningless={"conversation": _TAKEN_BACK},
+        ),
+        "interrupted message": Promise(
+            "What was cut says so in its message: `response_metadata` holds `interrupted`",
             meaningless={"conversation": _TAKEN_BACK},
         ),
         "half a call": Promise("Half a tool call is no call: only the words before it stay"),
