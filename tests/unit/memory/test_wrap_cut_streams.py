@@ -38,14 +38,6 @@ def chain(memory, model):
     return memory.wrap(model, recall=False, queue_timeout_s=2)
 
 
-def test_what_was_cut_off_says_so_where_it_is_read(memory, chain):
-    stream = chain.stream("Count", at())
-    next(stream)
-    stream.close()
-    *_, reply = memory.history("t", user_id="ana").messages
-    assert reply.response_metadata["interrupted"] is True
-
-
 # -- leaving ------------------------------------------------------------------------------------
 
 
