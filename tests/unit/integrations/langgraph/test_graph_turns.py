@@ -39,15 +39,6 @@ def a_model(*replies):
 # -- one turn after the other ---------------------------------------------------------------------
 
 
-def test_the_thread_goes_on_without_a_checkpointer(memory):
-    model = a_model("Noted.", "On level C.")
-    graph = create_memory_graph(memory, model)
-    graph.invoke(says(GARAGE), at())
-    graph.invoke(says("Where did I park?"), at())
-    assert shown(memory) == [GARAGE, "Noted.", "Where did I park?", "On level C."]
-    assert [one.text for one in model.seen[1]] == [GARAGE, "Noted.", "Where did I park?"]
-
-
 def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory):
     from langgraph.checkpoint.memory import InMemorySaver
 
@@ -56,14 +47,6 @@ def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory):
         graph.invoke(says(said), at())
         graph.invoke(says(f"{said} Again."), at())
     assert shown(memory)[::2] == [GARAGE, f"{GARAGE} Again.", "And now?", "And now? Again."]
-
-
-def test_two_users_never_meet(memory):
-    model = a_model()
-    graph = create_memory_graph(memory, model)
-    graph.invoke(says(GARAGE), at("t", "ana"))
-    graph.invoke(says("Where did I park?"), at("t", "ben"))
-    assert [one.text for one in model.seen[1]] == ["Where did I park?"]
 
 
 # -- streams --------------------------------------------------------------------------------------
