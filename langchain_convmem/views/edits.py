@@ -501,8 +501,7 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
         copies[kept[number].id] for number in sorted(EntryPlaces(kept).find_under(summary.cover))
     ]
     spoken = [copies[entry.id] for entry in kept]
-    known = add_origin(summary)
-    names = tuple(copies[name].id for name in known.summary_ids if name in copies)
+    names = tuple(copies[name].id for name in summary.metadata.summary_ids if name in copies)
     cover = make_cover(spoken, covered)
     if get_level(summary):
         cover = replace(cover, digest=digest_children(names))
@@ -512,11 +511,11 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
     # Where nothing is left of what it covers, it stands before all that was said.
     cover = replace(cover, ranges=cover.ranges or ((0, 0),))
     places = {entry.position: copies[entry.id].position for entry in kept}
-    children = [row[:2] for row in get_children(summary) if row[0] in copies]
+    children = [child for child in get_children(summary) if child[0] in copies]
     places |= {place: copies[child].position for child, place in children}
     ids = {name: copy.id for name, copy in copies.items()}
-    aux = translate_record(known.aux, ids, places)
-    metadata = replace(known, summary_ids=names, aux=aux)
+    aux = {**add_origin(summary).aux, **translate_record(summary, ids, places)}
+    metadata = replace(summary.metadata, summary_ids=names, aux=aux)
     return make_summary_draft(summary.contents, cover, metadata)
 
 

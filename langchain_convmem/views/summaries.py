@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 
 from langchain_core.messages import SystemMessage
@@ -225,21 +225,12 @@ def find_closing_points(said: Sequence[Entry]) -> list[int]:
     That is after replies across which no tool call reaches. So neither a question that waits for
     an answer nor an open tool loop is ever covered.
     """
-    found = split_runs(said)
     at = {entry.id: number for number, entry in enumerate(said)}
-    pairs = find_answered_calls([entry for run in found for entry in run])
-    crossed = sorted((at[call], at[result]) for call, result in pairs)
-    points: list[int] = []
-    reach, upcoming = -1, 0
-    for run in found:
-        last = run[-1]
-        place = at[last.id]
-        while upcoming < len(crossed) and crossed[upcoming][0] <= place:
-            reach = max(reach, crossed[upcoming][1])
-            upcoming += 1
-        if last.role == "assistant" and not has_calls(last) and reach <= place:
-            points.append(place + 1)
-    return points
+    results = {call: at[result] for call, result in find_answered_calls(said)}
+    reach = list(accumulate((results.get(entry.id, -1) for entry in said), max))
+    ends = (run[-1] for run in split_runs(said))
+    replies = (at[one.id] for one in ends if one.role == "assistant" and not has_calls(one))
+    return [place + 1 for place in replies if reach[place] <= place]
 
 
 def make_cover(entries: Iterable[Entry], covered: Sequence[Entry]) -> Cover:
@@ -318,30 +309,22 @@ def get_days(summary: Entry) -> tuple[str, ...]:
     return ()
 
 
-def get_children(summary: Entry) -> list[tuple[str, int, int, int]]:
-    """Return what a summary was made of by rule: id, position, and the first and last it covers."""
-    return _read_children(read_record(summary.metadata.aux))
-
-
-def _read_children(record: Mapping[str, Any]) -> list[tuple[str, int, int, int]]:
-    kinds = [str, int, int, int]
+def get_children(summary: Entry) -> list[tuple[str, int]]:
+    """Return the ids and positions of the summaries that a summary was made of by rule."""
     # A file or an application may have written anything there.
-    rows = _list_rows(record.get(CHILDREN))
-    return [(row[0], row[1], row[2], row[3]) for row in rows if [*map(type, row)] == kinds]
-
-
-def _list_rows(value: Any) -> list[list[Any]]:
-    return [row for row in value if isinstance(row, list)] if isinstance(value, list) else []
+    rows = _read_rows(summary, CHILDREN)
+    return [(row[0], row[1]) for row in rows if [*map(type, row)] == [str, int]]
 
 
 def get_cites(summary: Entry) -> list[list[int]]:
     """Return for each sentence of a summary the positions it comes from; empty if not known."""
-    return _read_cites(read_record(summary.metadata.aux))
-
-
-def _read_cites(record: Mapping[str, Any]) -> list[list[int]]:
-    rows = _list_rows(record.get(CITES))
+    rows = _read_rows(summary, CITES)
     return [[one for one in cited if isinstance(one, int)] for cited in rows]
+
+
+def _read_rows(summary: Entry, name: str) -> list[list[Any]]:
+    rows = read_record(summary.metadata.aux).get(name)
+    return [row for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
 
 
 def format_turn_lines(turn: Turn, style: TextStyle) -> Iterator[tuple[str, str]]:
@@ -417,51 +400,36 @@ def draft_summary(
     *,
     model: str = "",
     prompt_version: str = "",
+    is_redone: bool = False,
 ) -> Draft:
     """Return the entry that puts a summary in the place of a window's turns.
 
     Its message id is made of what it covers, so that two writers of one window cannot both add
     theirs: the log keeps the later text only.
 
+    Args:
+        text: The summary, or its pieces.
+        window: What it tells of.
+        entries: The thread's entries by ascending position, control entries included.
+        model: Who wrote it.
+        prompt_version: What it was asked for with.
+        is_redone: Whether it takes the place of an earlier summary of the same window.
+
     Raises:
         InvalidMessageError: If the text is blank or the window empty.
-        StaleWindowError: If the window no longer fits the thread.
+        StaleWindowError: If the window no longer fits the thread; of one to redo, if its summary is
+            no longer the live one, since later summaries build on it as it is.
     """
     pieces = check_pieces(text, what="a summary")
     if window.is_empty:
         raise InvalidMessageError("the window is empty: there is nothing to summarise yet")
-    _check_fresh(window, find_live_entries(entries))
-    return _draft_window(window, pieces, model, prompt_version)
-
-
-def draft_replacement(
-    text: str | Sequence[str],
-    window: SummaryWindow,
-    entries: Sequence[Entry],
-    *,
-    model: str = "",
-    prompt_version: str = "",
-) -> Draft:
-    """Return the entry that takes the place of an earlier summary of the same window.
-
-    Raises:
-        InvalidMessageError: If the text is blank.
-        StaleWindowError: If what the window holds is no longer all there, or if its summary is no
-            longer the live one: later summaries build on it as it is.
-    """
-    pieces = check_pieces(text, what="a summary")
     live = find_live_entries(entries)
     _check_alive(window, {entry.id for entry in live})
-    newest = find_live_summary(live)
-    if newest is None or newest.cover is None or newest.cover.digest != window.cover.digest:
-        raise _make_stale_error(window, "its summary is no longer the latest")
-    return _draft_window(window, pieces, model, prompt_version)
-
-
-def _draft_window(
-    window: SummaryWindow, pieces: Sequence[str], model: str, prompt_version: str
-) -> Draft:
-    cover = Cover(window.cover.ranges, window.cover.digest, model, prompt_version)
+    if is_redone:
+        _check_latest(window, live)
+    else:
+        _check_fresh(window, live)
+    cover = replace(window.cover, model=model, prompt_version=prompt_version)
     return make_summary_draft(pieces, cover, Metadata(summary_ids=window.summary_ids))
 
 
@@ -483,30 +451,32 @@ def digest_children(ids: Iterable[str]) -> str:
 
 
 def translate_record(
-    aux: Mapping[str, Any], ids: Mapping[str, str], places: Mapping[int, int]
+    summary: Entry, ids: Mapping[str, str], places: Mapping[int, int]
 ) -> dict[str, Any]:
     """Return a summary's `aux` for a copy of its thread, with the copies' ids and positions.
 
     Args:
-        aux: What stands with the summary.
+        summary: The summary.
         ids: Ids of the copies by the ids of what they are copies of.
         places: Positions of the copies by the positions of what they are copies of.
     """
+    aux = dict(summary.metadata.aux)
     record = dict(read_record(aux))
     if CITES in record:
-        cites = _read_cites(record)
-        record[CITES] = [[places[one] for one in cited if one in places] for cited in cites]
+        record[CITES] = [[places[n] for n in row if n in places] for row in get_cites(summary)]
     if CHILDREN in record:
-        record[CHILDREN] = [
-            [ids[child], *(places.get(place, 0) for place in known)]
-            for child, *known in _read_children(record)
-            if child in ids
-        ]
-    return {**aux, RECORD: record} if record else dict(aux)
+        children = get_children(summary)
+        record[CHILDREN] = [[ids[one], places.get(n, 0)] for one, n in children if one in ids]
+    return {**aux, RECORD: record} if record else aux
+
+
+def _check_latest(window: SummaryWindow, live: Sequence[Entry]) -> None:
+    newest = find_live_summary(live)
+    if newest is None or newest.cover is None or newest.cover.digest != window.cover.digest:
+        raise _make_stale_error(window, "its summary is no longer the latest")
 
 
 def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
-    _check_alive(window, {entry.id for entry in live})
     spoken = [entry for entry in live if entry.role != "summary"]
     covered = set(window.entry_ids)
     pairs = find_answered_calls(spoken)
@@ -562,15 +532,11 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
     Raises:
         StaleWindowError: If some of the window is gone; the summary is to be forgotten, too.
     """
-    told = set(window.entry_ids)
-    if window.previous is not None:
-        told.add(window.previous.id)
+    told = {*window.entry_ids, *window.summary_ids}
     if not told <= {entry.id for entry in entries}:
         raise _make_stale_error(window, "some of it was forgotten while its summary was written")
     parents = (entry for entry in find_live_entries(entries) if get_level(entry))
-    if window.previous is not None and any(
-        window.previous.id in parent.metadata.summary_ids for parent in parents
-    ):
+    if any(not told.isdisjoint(parent.metadata.summary_ids) for parent in parents):
         raise _make_stale_error(window, "the summary that it continues was put under another one")
 
 
@@ -709,24 +675,14 @@ class SummaryNode:
         """What the summary tells, its pieces as lines."""
         return "\n".join(self.turn.contents)
 
-    @property
-    def leaves(self) -> tuple[SummaryNode, ...]:
-        """The summaries at the ends of the branches, in order; of a leaf, itself."""
-        return tuple(node for node, _ in self._walk() if not node.children)
-
-    def _walk(self) -> Iterator[tuple[SummaryNode, int]]:
-        """Yield this summary and all below it, each with its depth, in order.
-
-        Without recursion: summaries of older releases continue each other, thousands deep.
-        """
-        todo = [(self, 0)]
-        while todo:
-            node, depth = todo.pop()
-            yield node, depth
-            todo += [(child, depth + 1) for child in reversed(node.children)]
-
     def __repr__(self) -> str:
-        return "\n".join(f"{'  ' * depth}{_describe(node)}" for node, depth in self._walk())
+        lines: list[str] = []
+        todo = [(self, 0)]
+        while todo:  # without recursion: summaries may continue each other, thousands deep
+            node, depth = todo.pop()
+            lines.append(f"{'  ' * depth}{_describe(node)}")
+            todo += [(child, depth + 1) for child in reversed(node.children)]
+        return "\n".join(lines)
 
 
 def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:
@@ -736,31 +692,19 @@ def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:
         entries: A thread's entries by ascending position, control entries included.
     """
     live = find_live_entries(entries)
-    by_id = {entry.id: entry for entry in live if entry.role == "summary"}
-    return [_build_node(top, by_id) for top in find_frontier(live)]
-
-
-def _build_node(top: Entry, by_id: Mapping[str, Entry]) -> SummaryNode:
-    """Return a summary with those below it, each once: the lowest are made first."""
-    below: dict[str, list[str]] = {}
-    seen, todo = {top.id}, [top]
-    while todo:
-        summary = todo.pop()
-        names = [name for name in summary.metadata.summary_ids if name in by_id]
-        below[summary.id] = [name for name in names if name not in seen]
-        seen.update(names)
-        todo += [by_id[name] for name in below[summary.id]]
+    tops = find_frontier(live)
     made: dict[str, SummaryNode] = {}
-    for name in reversed(below):
-        summary = top if name == top.id else by_id[name]
-        made[name] = SummaryNode(
+    # What a summary is made of was written before it.
+    for summary in sorted(find_nodes(live, tops), key=lambda entry: entry.position):
+        names = [name for name in dict.fromkeys(summary.metadata.summary_ids) if name in made]
+        made[summary.id] = SummaryNode(
             turn=make_turn([summary]),
             level=get_level(summary),
             ranges=summary.cover.ranges if summary.cover is not None else (),
             days=get_days(summary),
-            children=tuple(made.pop(child) for child in below[name] if child in made),
+            children=tuple(made.pop(name) for name in names),
         )
-    return made[top.id]
+    return [made[top.id] for top in tops]
 
 
 def _describe(node: SummaryNode) -> str:
