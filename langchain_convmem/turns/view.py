@@ -159,7 +159,7 @@ class TurnView:
         seen = look.read_thread_view(locate, thread, turn)
         messages = block.add_to(seen.view.messages)
         added = len(messages) - len(seen.view.messages)
-        view = replace(seen.view, messages=messages, tokens=seen.view.tokens + tokens)
+        view = replace(seen.view, messages=messages)
         asked = None if seen.asked is None else seen.asked + added
         return replace(seen, view=view, asked=asked, profile=block)
 
