@@ -164,6 +164,9 @@ def _find_said_from(shown: Sequence[Entry], begun: Entry | None) -> list[int]:
     return [entry.position for entry in shown if entry.id in behind and count_said([entry])]
 
 
+_OPENED = "opened with a placeholder user turn: the assistant spoke first"
+
+
 class _ContextBuilder:
     """Entries on their way to messages. Not thread-safe."""
 
@@ -188,7 +191,6 @@ class _ContextBuilder:
         self._ids: set[str] = set()
         self._asked = next((entry for entry in reversed(shown) if entry.role == "user"), None)
         self._goes_on = self._asked is not None and _is_unanswered(shown)
-        self._is_opened = False
 
     def build_pieces(self) -> tuple[list[ContextPiece], list[ContextPiece]]:
         """Return what stands before the conversation, and the conversation."""
@@ -198,23 +200,17 @@ class _ContextBuilder:
                 continue  # pulled up to stand after its call
             message = build_message(entry)
             self._note_id(message, entry)
-            if is_plain_text(message):  # as most are: every provider takes it as it is
-                self._add(self._make_piece(message, entry), entry)
-                continue
-            back = self._goes_back(message, entry)
-            calls.settle(message, entry, as_written=back)
-            self._fit(message, entry, as_written=back)
+            if not is_plain_text(message):  # which every provider takes as it is
+                back = self._goes_back(message, entry)
+                calls.settle(message, entry, as_written=back)
+                self._fit(message, entry, as_written=back)
             if is_blank_message(message):
                 self._repairs.append(f"left out {entry.message_id}: it is blank")
                 continue
-            self._add(self._make_piece(message, entry), entry)
+            self._add(message, entry)
             for result, positions in calls.find_results(message, entry, self._fit_result):
                 self._body.append(ContextPiece("tool", result, positions))
         return self._head, self._body
-
-    @staticmethod
-    def _make_piece(message: BaseMessage, entry: Entry) -> ContextPiece:
-        return ContextPiece(entry.role, message, {entry.position}, find_speaker(entry))
 
     def _note_id(self, message: BaseMessage, entry: Entry) -> None:
         """Give a message whose id was handed out already the id of its entry."""
@@ -234,7 +230,7 @@ class _ContextBuilder:
 
     def _fit(self, message: BaseMessage, entry: Entry, *, as_written: bool) -> None:
         """Give the message content, and a name, that the provider takes."""
-        key = entry.message_id
+        key, is_current = entry.message_id, self._is_current(entry)
         self._fitter.fit(
             message,
             cast("Place", entry.role),
@@ -242,9 +238,9 @@ class _ContextBuilder:
             as_written=as_written,
             compacts=entry is self._sent,
             is_old=self._is_old(entry),
-            is_current=self._is_current(entry),
+            is_current=is_current,
         )
-        if not self._is_current(entry) and drop_idle_reasoning(message):
+        if not is_current and drop_idle_reasoning(message):
             self._repairs.append(f"left out the reasoning of {key}: nothing follows it")
         if not as_written or isinstance(message.content, str):
             forget_dialect(message, self._rules)
@@ -268,18 +264,16 @@ class _ContextBuilder:
 
     # -- joining --------------------------------------------------------------------------------
 
-    def _add(self, piece: ContextPiece, entry: Entry) -> None:
+    def _add(self, message: BaseMessage, entry: Entry) -> None:
+        piece = ContextPiece(entry.role, message, {entry.position}, find_speaker(entry))
         if piece.role == "system":
             self._add_system(piece)
             return
-        if piece.role == "assistant" and not self._is_opened:
+        if piece.role == "assistant" and not self._body:
             opening = HumanMessage(PLACEHOLDER_TEXT, id=make_placeholder_turn(entry).id)
-            self._body.append(ContextPiece("user", opening, stays=entry is self._sent))
-            if entry is not self._sent:
-                self._repairs.append(
-                    "opened with a placeholder user turn: the assistant spoke first"
-                )
-        self._is_opened = True
+            is_sent = entry is self._sent
+            self._body.append(ContextPiece("user", opening, stays=is_sent))
+            self._repairs += [] if is_sent else [_OPENED]
         before = self._body[-1] if self._body else None
         if before is None or not _may_join(before, piece):
             self._body.append(piece)
@@ -424,7 +418,8 @@ class _SummaryMessage:
         text = "" if self.place == "omit" else self.format_text(is_cut=is_cut)
         if not text:
             return []
-        role, name = self.place, self._find_id()
+        role: Role = "system" if self.place == "system" else "user"
+        name = self._find_id()
         ids = (name,) if role == "system" else (name, f"{name}-noted")
         message, *noted = make_summary_messages(format_summary([text]), ids)
         positions = {entry.position for entry in (*self.summaries, *self.pinned)}
