@@ -374,16 +374,11 @@ def make_turn(run: Sequence[Entry]) -> Turn:
     """Return a run of entries as one turn: all pieces, ids and metadata, nothing summed up."""
     first = run[0]
     attributes = [mark for entry in run for mark in entry.metadata.attributes]
-    timing: dict[str, int] = {}
-    aux: dict[str, object] = {}
-    for entry in run:
-        timing = {**entry.metadata.timing, **timing}
-        aux.update(entry.metadata.aux)
     metadata = Metadata(
         attributes=(*attributes, *["merged"] * (len(run) - 1)),
-        timing=timing,
+        timing={name: ms for one in reversed(run) for name, ms in one.metadata.timing.items()},
         summary_ids=first.metadata.summary_ids,
-        aux=aux,
+        aux={name: value for one in run for name, value in one.metadata.aux.items()},
     )
     contents = tuple(text for entry in run for text in entry.contents)
     return Turn(first.id, first.role, contents, tuple(run), metadata)
