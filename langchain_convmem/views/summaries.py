@@ -378,19 +378,11 @@ def check_pieces(contents: str | Sequence[str], *, what: str) -> tuple[str, ...]
 def find_applied_summary(
     text: str | Sequence[str], window: SummaryWindow, entries: Sequence[Entry]
 ) -> Entry | None:
-    """Return the live summary that says the same of the same window, if there is one.
-
-    Raises:
-        StaleWindowError: If the window was summarised in other words.
-    """
-    if window.is_empty:
-        return None
-    for entry in find_live_entries(entries):
-        if entry.cover is not None and entry.cover.digest == window.cover.digest:
-            if entry.contents == check_pieces(text, what="a summary"):
-                return entry
-            raise _make_stale_error(window, "it is summarised already; undo_summary() first")
-    return None
+    """Return the live summary that says the same of the same window, if there is one."""
+    covering = (one for one in find_live_entries(entries) if one.cover and not window.is_empty)
+    same = (one for one in covering if one.cover and one.cover.digest == window.cover.digest)
+    pieces = check_pieces(text, what="a summary")
+    return next((one for one in same if one.contents == pieces), None)
 
 
 def draft_summary(
@@ -424,7 +416,7 @@ def draft_summary(
     if window.is_empty:
         raise InvalidMessageError("the window is empty: there is nothing to summarise yet")
     live = find_live_entries(entries)
-    _check_alive(window, {entry.id for entry in live})
+    _check_alive(window, (entry.id for entry in live))
     if is_redone:
         _check_latest(window, live)
     else:
@@ -433,9 +425,11 @@ def draft_summary(
     return make_summary_draft(pieces, cover, Metadata(summary_ids=window.summary_ids))
 
 
-def make_summary_draft(pieces: Sequence[str], cover: Cover, metadata: Metadata) -> Draft:
-    """Return a summary's draft, its message named after what it covers."""
-    message = SystemMessage(make_content(pieces), id=f"summary-{cover.digest}")
+def make_summary_draft(
+    pieces: Sequence[str], cover: Cover, metadata: Metadata, message_id: str | None = None
+) -> Draft:
+    """Return a summary's draft, its message by default named after what it covers."""
+    message = SystemMessage(make_content(pieces), id=message_id or f"summary-{cover.digest}")
     return Draft(
         role="summary",
         message=message,
@@ -483,17 +477,14 @@ def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
     if any(call in covered and result not in covered for call, result in pairs):
         raise _make_stale_error(window, "a tool that it calls has returned since")
     if not _is_advance(window, live, spoken):
-        raise _make_stale_error(window, "a newer summary covers its messages")
+        raise _make_stale_error(window, "a newer summary covers it, which undo_summary() takes back")
 
 
-def _check_alive(window: SummaryWindow, alive: Collection[str]) -> None:
-    gone = [name for name in window.entry_ids if name not in alive]
+def _check_alive(window: SummaryWindow, alive: Iterable[str]) -> None:
+    gone = {*window.entry_ids, *window.summary_ids}.difference(alive)
     if gone:
-        raise _make_stale_error(
-            window, f"{len(gone)} of its messages are undone, replaced or forgotten"
-        )
-    if window.previous is not None and window.previous.id not in alive:
-        raise _make_stale_error(window, "the summary that it continues was undone")
+        reason = f"{len(gone)} of its messages or summaries are undone, replaced or forgotten"
+        raise _make_stale_error(window, reason)
 
 
 def _is_advance(window: SummaryWindow, live: Sequence[Entry], spoken: Sequence[Entry]) -> bool:
@@ -532,11 +523,10 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
     Raises:
         StaleWindowError: If some of the window is gone; the summary is to be forgotten, too.
     """
-    told = {*window.entry_ids, *window.summary_ids}
-    if not told <= {entry.id for entry in entries}:
-        raise _make_stale_error(window, "some of it was forgotten while its summary was written")
+    _check_alive(window, (entry.id for entry in entries))
     parents = (entry for entry in find_live_entries(entries) if get_level(entry))
-    if any(not told.isdisjoint(parent.metadata.summary_ids) for parent in parents):
+    folded = {name for parent in parents for name in parent.metadata.summary_ids}
+    if not folded.isdisjoint(window.summary_ids):
         raise _make_stale_error(window, "the summary that it continues was put under another one")
 
 
@@ -598,12 +588,11 @@ def plan_edit_summary(
     """
     live = find_live_entries(entries)
     nodes = find_nodes(live)
-    old = find_live_summary(live)
-    if summary_id is not None:
-        old = next((one for one in nodes if summary_id in (one.id, one.message_id)), None)
+    named = (one for one in nodes if summary_id in (one.id, one.message_id))
+    old = find_live_summary(live) if summary_id is None else next(named, None)
     if old is None or old.cover is None:
-        which = "no summary" if summary_id is None else f"no summary {summary_id!r}"
-        raise ConfigError(f"the thread shows {which} that could be edited")
+        which = "" if summary_id is None else f" {summary_id!r}"
+        raise ConfigError(f"the thread shows no summary{which} that could be edited")
     retelling = [one for one in nodes if old.id in one.metadata.summary_ids and not get_level(one)]
     if retelling:
         msg = f"summary {old.id!r} is retold by {retelling[0].id!r}; edit that one"
@@ -612,9 +601,7 @@ def plan_edit_summary(
     kept = {name: one for name, one in known.items() if name in _OF_THE_COVER}
     metadata = Metadata(summary_ids=old.metadata.summary_ids, aux={RECORD: {**kept, EDITED: True}})
     cover = Cover(old.cover.ranges, old.cover.digest, EDITED)
-    draft = make_summary_draft(pieces, cover, metadata)
-    message = SystemMessage(make_content(pieces), id=old.message_id)
-    return old, replace(draft, message=message)
+    return old, make_summary_draft(pieces, cover, metadata, old.message_id)
 
 
 EDITED = "edited"
