@@ -244,15 +244,12 @@ def make_cover(entries: Iterable[Entry], covered: Sequence[Entry]) -> Cover:
     """
     wanted = {entry.id for entry in covered}
     spoken = (entry for entry in entries if entry.role not in ("summary", "control"))
-    ranges: list[tuple[int, int]] = []
-    is_open = False
-    for entry in sorted(spoken, key=lambda entry: entry.position):
-        if entry.id in wanted:
-            first = ranges.pop()[0] if is_open else entry.position
-            ranges.append((first, entry.position))
-        is_open = entry.id in wanted
+    ordered = sorted(spoken, key=lambda entry: entry.position)
+    groups = groupby(ordered, key=lambda entry: entry.id in wanted)
+    runs = [list(group) for is_covered, group in groups if is_covered]
+    ranges = tuple((run[0].position, run[-1].position) for run in runs)
     ids = "\n".join(entry.id for entry in covered)
-    return Cover(tuple(ranges), hashlib.blake2b(ids.encode(), digest_size=16).hexdigest())
+    return Cover(ranges, hashlib.blake2b(ids.encode(), digest_size=16).hexdigest())
 
 
 # -- Turns as the text that a summariser reads, and a summary as a model reads it -----------------
@@ -477,7 +474,7 @@ def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
     if any(call in covered and result not in covered for call, result in pairs):
         raise _make_stale_error(window, "a tool that it calls has returned since")
     if not _is_advance(window, live, spoken):
-        raise _make_stale_error(window, "a newer summary covers it, which undo_summary() takes back")
+        raise _make_stale_error(window, "a newer summary covers it; undo_summary() first")
 
 
 def _check_alive(window: SummaryWindow, alive: Iterable[str]) -> None:
@@ -492,13 +489,9 @@ def _is_advance(window: SummaryWindow, live: Sequence[Entry], spoken: Sequence[E
     before = [entry for entry in live if window.previous and entry.id == window.previous.id]
     then = {spoken[number].id for number in EntryPlaces(spoken).find_under(window.cover)}
     then.update(find_covers(live, find_nodes(live, before)))
-    now: set[str] = set()
-    for top in find_frontier(live):
-        covered = find_covers(live, find_nodes(live, [top])).keys()
-        if not covered <= then and not covered.isdisjoint(then):
-            return False
-        now |= covered
-    return not then <= now
+    now = [set(find_covers(live, find_nodes(live, [top]))) for top in find_frontier(live)]
+    is_split = any(not part <= then and not part.isdisjoint(then) for part in now)
+    return not is_split and not then <= set().union(*now)
 
 
 def _make_stale_error(window: SummaryWindow, reason: str) -> StaleWindowError:
@@ -533,18 +526,13 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
 def plan_undo_summary(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that takes back the live summary; nothing if there is none.
 
-    What was made by rule of it and others goes with it, so that the others are shown again. The
+    What was made by rule of it and others falls with it, so that the others are shown again. The
     entry has the cover of what was taken back: see `find_held_back`.
     """
-    live = find_live_entries(entries)
-    summary = find_live_summary(live)
+    summary = find_live_summary(find_live_entries(entries))
     if summary is None:
         return []
-    gone = [summary.id]
-    for entry in sorted(live, key=lambda entry: entry.position):
-        if entry.role == "summary" and not set(gone).isdisjoint(entry.metadata.summary_ids):
-            gone.append(entry.id)
-    return [Draft(role="control", control=Control(tuple(gone), "undo"), cover=summary.cover)]
+    return [Draft(role="control", control=Control((summary.id,), "undo"), cover=summary.cover)]
 
 
 def find_held_back(entries: Sequence[Entry]) -> frozenset[str]:
