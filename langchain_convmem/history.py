@@ -83,7 +83,6 @@ from langchain_convmem.views.pins import (
     find_pinned_text,
     find_pins,
     fork_pins,
-    is_same_pin,
     plan_unpin,
     read_pin,
 )
@@ -567,11 +566,11 @@ class ConversationHistory(BaseChatMessageHistory):
             raise InvalidMessageError("before_write stores nothing of the words; none were pinned")
         source = find_pin_source(entries, words[0], message_id)
         known = find_pins(entries)
-        draft = draft_pin(words[0], source, known)
-        made = [pin for pin in known if is_same_pin(pin, draft)]
+        name = None if source is None else source.message_id
+        made = [pin for pin in known if (pin.text, pin.message_id) == (words[0], name)]
         if made:
             return made[0]
-        [added] = self.log.append(self.key, [draft])
+        [added] = self.log.append(self.key, [draft_pin(words[0], source, known)])
         if source is not None:
             self._check_source_kept(source, added)
         return read_pin(added)

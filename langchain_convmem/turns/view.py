@@ -164,8 +164,7 @@ class TurnView:
         """Return what the model gets with what is known of the user."""
         messages = block.add_to(seen.view.messages)
         added = len(messages) - len(seen.view.messages)
-        tokens = seen.view.tokens + self._count_text(block.text)
-        view = replace(seen.view, messages=messages, tokens=tokens)
+        view = replace(seen.view, messages=messages)
         asked = None if seen.asked is None else seen.asked + added
         return replace(seen, view=view, asked=asked, profile=block)
 
