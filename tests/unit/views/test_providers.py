@@ -8,7 +8,6 @@ import pytest
 from histories import answered, spoken
 from langchain_core.messages import (
     AIMessage,
-    FunctionMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -239,18 +238,7 @@ def test_arguments_are_sent_as_json_can_carry_them():
     }
 
 
-def test_a_legacy_function_call_is_a_tool_call_with_its_result():
-    legacy = {"function_call": {"name": "weather", "arguments": '{"city": "Rome"}'}}
-    said = AIMessage("", additional_kwargs=legacy)
-    found = shown("strict", "q", said, FunctionMessage(name="weather", content="22"))
-    [call] = found.messages[1].tool_calls
-    assert (call["name"], call["args"]) == ("weather", {"city": "Rome"})
-    assert (found.messages[2].content, found.messages[2].tool_call_id) == ("22", call["id"])
-    assert found.messages[1].additional_kwargs == {}
-    assert found.repairs == ()
-
-
-def test_a_legacy_function_call_that_is_no_json_is_left_out():
+def test_a_function_call_of_the_times_before_tools_is_left_out_and_reported():
     legacy = {"function_call": {"name": "weather", "arguments": "{"}}
     found = shown("strict", "q", AIMessage("Hm.", additional_kwargs=legacy), "?")
     assert found.messages[1].content == "Hm."
