@@ -228,7 +228,6 @@ class _ContextBuilder:
             as_written=as_written,
             compacts=entry is self._sent,
             is_old=self._is_old(entry),
-            is_current=self._is_current(entry),
         )
         if not self._is_current(entry) and drop_idle_reasoning(message):
             self._repairs.append(f"left out the reasoning of {key}: nothing follows it")
