@@ -238,7 +238,6 @@ class _ContextBuilder:
             as_written=as_written,
             compacts=entry is self._sent,
             is_old=self._is_old(entry),
-            is_current=is_current,
         )
         if not is_current and drop_idle_reasoning(message):
             self._repairs.append(f"left out the reasoning of {key}: nothing follows it")
