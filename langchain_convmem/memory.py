@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -46,11 +46,23 @@ from langchain_convmem.titles import (
     update_thread,
 )
 from langchain_convmem.turns.chains import ChainShape, read_chain
-from langchain_convmem.turns.forgetting import forget_before, forget_scope, move_thread
-from langchain_convmem.turns.memory import TurnMemory
+from langchain_convmem.turns.forgetting import (
+    forget_before,
+    forget_scope,
+    list_keys,
+    list_owners,
+    move_thread,
+)
+from langchain_convmem.turns.memory import (
+    OnSummary,
+    Profiles,
+    Recaller,
+    Summaries,
+    SummarizeWhen,
+    TurnMemory,
+)
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_profile_tokens
 from langchain_convmem.turns.replies import INTERRUPTED
-from langchain_convmem.turns.runtime import OnSummary, Profiles, Recaller, Summaries, SummarizeWhen
 from langchain_convmem.views.codec import encode_body, encode_metadata
 from langchain_convmem.views.counting import (
     CurrentCounter,
@@ -94,11 +106,8 @@ _READING = (
 )
 """Options that say how a memory is read, at any time."""
 
-_OPENING = (
-    *_READING,
-    *("summarizer", "summary_settings", "summarize_when", "on_summary", "profiler"),
-)
-"""Options that a memory takes however its log was opened."""
+_NOT_OPTIONS = ("cls", "self", "path", "log", "recall", "signing_key")
+"""What a memory is given besides options that it takes however its log was opened."""
 
 
 class ConversationMemory:
@@ -139,13 +148,12 @@ class ConversationMemory:
             ConfigError: If an option makes no sense; the message names it.
         """
         given = locals()  # before any other name is bound
+        self._options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
         check_profile_tokens(profile_tokens, is_optional=False)
         if not isinstance(log, MessageLog):
             way = "ConversationMemory.open(path) opens one"
             raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}; {way}")
         self.log = log
-        self._reads_as = {name: given[name] for name in _READING}
-        self._now_ms: int | None = None  # for a memory `as_of` a time: that time
         drafting = DraftBuilder(before_write)
         counters = TokenCounters(read_counter(token_counter))
         recaller = Recaller(
@@ -167,7 +175,7 @@ class ConversationMemory:
             token_counters=counters,
             profile_tokens=profile_tokens,
         )
-        self._opened: _Opened | None = None
+        self._opened: tuple[str, bytes | str | None] | None = None
 
     @classmethod
     def open(
@@ -235,13 +243,12 @@ class ConversationMemory:
             MissingExtraError: If the log's driver is not installed.
         """
         given = locals()  # before any other name is bound
-        options = {name: given[name] for name in _OPENING}
-        cls(InMemoryLog(), **options)  # options are refused before anything is opened
+        options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
+        memory = cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
-        in_memory = address == ":memory:"
-        log = InMemoryLog() if in_memory else open_log(address, signing_key=signing_key)
-        memory = cls(log, **options)
-        memory._opened = _Opened(address, options, signing_key)
+        if address != ":memory:":
+            memory = cls(open_log(address, signing_key=signing_key), **options)
+        memory._opened = address, signing_key
         return memory
 
     def __repr__(self) -> str:
@@ -306,11 +313,15 @@ class ConversationMemory:
         Raises:
             ConfigError: If it was not opened by an address that may be written down.
         """
-        if self._opened is None:
-            msg = "a memory that was given its log cannot be pickled, since its log cannot; "
-            raise ConfigError(msg + _OPEN_ELSEWHERE)
-        address = make_address_portable(self._opened.address)
-        return _reopen, (type(self), address, self._opened.options, self._opened.signing_key)
+        address, signing_key = self._opened or ("", None)
+        if address in ("", ":memory:"):
+            msg = (
+                "a memory whose log lives in this process alone cannot be pickled; open it by an "
+                "address, such as ConversationMemory.open('memory.db')"
+            )
+            raise ConfigError(msg)
+        address = make_address_portable(address)
+        return partial(type(self).open, address, **self._options, signing_key=signing_key), ()
 
     # -- Chains and conversations -----------------------------------------------------------------
 
@@ -870,7 +881,7 @@ class ConversationMemory:
             query,
             exclude=exclude,
             buffer=current,
-            now_ms=self._now_ms,
+            now_ms=self._turn_memory.profiles.now_ms,
             k=k,
             max_tokens=max_tokens,
             threshold=threshold,
@@ -966,12 +977,7 @@ class ConversationMemory:
             ConfigError: If the call names nobody, or all users of a log that cannot list them.
             LogError: If the log cannot be read.
         """
-        if not all_users:
-            owners: Sequence[Owner] = [find_owner(user_id, thread_id)]
-        elif user_id is not None or thread_id is not None:
-            raise ConfigError("pass user_id or thread_id, or all_users=True, not both")
-        else:
-            owners = self.log.owners()
+        owners = list_owners(self.log, user_id, thread_id, all_users=all_users)
         problems = [self._turn_memory.line_recall.reindex(owner, progress) for owner in owners]
         return tuple(dict.fromkeys(chain.from_iterable(problems)))
 
@@ -1034,10 +1040,8 @@ class ConversationMemory:
             ConfigError: If the memory has no profiler, or neither a user nor a thread is given.
             LogError: If the log cannot be read or written.
         """
-        owner, profiler = find_owner(user_id, thread_id), self._turn_memory.profiles.profiler
-        if thread_id is not None:
-            return profiler.read_threads([ThreadKey(owner.user_id, thread_id)])
-        return profiler.read_threads([one.key for one in self.log.threads(owner.user_id)])
+        keys = list_keys(self.log, user_id, thread_id)
+        return self._turn_memory.profiles.update(keys)
 
     aupdate_profile = to_async(update_profile)
 
@@ -1074,10 +1078,9 @@ class ConversationMemory:
             )
             raise ConfigError(msg)
         log = self.log.log if isinstance(self.log, LogAsOf) else self.log
-        past = ConversationMemory(LogAsOf(log, bound), **self._reads_as)
-        past._now_ms = bound.time_ms
-        profiles = Profiles(past.log, now_ms=bound.time_ms)
-        past._turn_memory = replace(past._turn_memory, profiles=profiles)
+        reading = {name: self._options[name] for name in _READING}
+        past = ConversationMemory(LogAsOf(log, bound), **reading)
+        past._turn_memory.profiles = Profiles(past.log, now_ms=bound.time_ms)
         return past
 
     # -- Summaries --------------------------------------------------------------------------------
@@ -1159,9 +1162,8 @@ class ConversationMemory:
             return forget_scope(self._turn_memory, scope, entry_ids)
         if before is None or entry_ids is not None:
             raise ConfigError("all_users needs before=, and neither goes with entry_ids")
-        return forget_before(
-            self._turn_memory, before, user_id=user_id, thread_id=thread_id, all_users=all_users
-        )
+        keys = list_keys(self.log, user_id, thread_id, all_users=all_users)
+        return forget_before(self._turn_memory, keys, before)
 
     aforget = to_async(forget)
 
@@ -1197,27 +1199,6 @@ _NO_SHAPE = ChainShape(None, "strict")
 def _read_shape(model: Any) -> ChainShape:
     """Return what is known of a conversation's model; nothing of one that reads text."""
     return ChainShape.from_chain(model) if isinstance(model, Runnable) else _NO_SHAPE
-
-
-# -- Pickling: what may be written down of where a memory is kept ---------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """How a memory was opened; its log is its own to close."""
-
-    address: str
-    options: Mapping[str, Any]
-    signing_key: bytes | str | None = field(default=None, repr=False)
-
-
-def _reopen(
-    kind: type[ConversationMemory],
-    address: str,
-    options: Mapping[str, Any],
-    signing_key: bytes | str | None,
-) -> ConversationMemory:
-    return kind.open(address, **options, signing_key=signing_key)
 
 
 # -- A thread in numbers: a pure function of its entries ------------------------------------------
@@ -1335,12 +1316,7 @@ def _measure_size(entry: Entry) -> int:
     return len(encode_body(body).encode()) + len((encode_metadata(entry.metadata) or "").encode())
 
 
-# -- what may be written down of an address -------------------------------------------------------
-
-_OPEN_ELSEWHERE = (
-    "pass the address instead, and call ConversationMemory.open(...) where it is needed"
-)
-"""What to do where a memory cannot be pickled."""
+# -- What may be written down of an address -------------------------------------------------------
 
 
 def make_address_portable(address: str) -> str:
@@ -1350,21 +1326,15 @@ def make_address_portable(address: str) -> str:
         address: What a memory was opened with.
 
     Raises:
-        ConfigError: If nobody else can open it, or it holds a password.
+        ConfigError: If it holds a password.
     """
-    if address == ":memory:":
-        msg = (
-            'a memory opened with ":memory:" cannot be pickled, since it lives in this process '
-            "alone; keep it in a file: ConversationMemory.open('memory.db')"
-        )
-        raise ConfigError(msg)
     if "://" not in address:
         return str(Path(address).resolve())
     parts = urlsplit(address)
-    if parts.password is not None or any(name == "password" for name, _ in parse_qsl(parts.query)):
+    if parts.password is not None or "password" in dict(parse_qsl(parts.query)):
         msg = (
             "a memory whose address holds a password cannot be pickled, since the password would "
-            f"be readable in the pickle; {_OPEN_ELSEWHERE}"
+            "be readable in the pickle; call ConversationMemory.open(...) where it is needed"
         )
         raise ConfigError(msg)
     return address
