@@ -118,7 +118,7 @@ class WritingTurns:
 # -- The recall of a memory -----------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Recaller:
     """The recall over a memory's log, made on first use; its questions pass the write hook.
 
@@ -232,9 +232,9 @@ class Profiles:
     """
 
     def __init__(
-        self, log: MessageLog, *, now_ms: int | None = None, profiler: ProfilerLike | None = None
+        self, log: MessageLog, profiler: ProfilerLike | None = None, now_ms: int | None = None
     ) -> None:
-        """Take a log, the time, and what proposes items.
+        """Take a log, what proposes items, and the time.
 
         Raises:
             ConfigError: If the profiler can be asked nothing.
@@ -465,7 +465,7 @@ def _read_summarizer(
 # -- All of it ------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False)
 class TurnMemory:
     """A memory as a turn sees it: the parts of a `ConversationMemory` that turns run over.
 
@@ -555,6 +555,17 @@ class TurnMemory:
         """
         if self.summaries.has_summarizer:
             self.summaries.compact(key, view, replies)
+
+    def flush(self, timeout_s: float | None) -> bool:
+        """Wait for what goes on behind the turns; return whether both ended within this time."""
+        are_compacted = self.summaries.flush(timeout_s)
+        return self.profiles.flush(timeout_s) and are_compacted
+
+    def close(self) -> None:
+        """Finish what is under way behind the turns, and start no more."""
+        self.summaries.close()
+        self.profiles.close()
+        self.recaller.close()
 
 
 def get_turn_memory(memory: Any) -> TurnMemory:
