@@ -15,14 +15,10 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.citations import CitedSentence, explain_summaries
 from langchain_convmem.summarizing.compactor import SummaryReport
-from langchain_convmem.summarizing.record import SummaryRecord, record
+from langchain_convmem.summarizing.record import SummaryRecord, find_words, record
 from langchain_convmem.summarizing.summarizers import SummarizerLike, as_summarizer
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.views.live import find_frontier, find_live_entries
-
-
-def _get_parts(memory: Any) -> Any:
-    """Return what the turns of a memory run over, which stands above this room."""
-    return memory._turn_memory  # noqa: SLF001 - no application has a use for it
 
 
 def resummarize(
@@ -43,11 +39,10 @@ def resummarize(
     Raises:
         ConfigError: If the memory has no summarizer.
     """
-    compactor = _get_parts(memory).summaries.compactor
+    compactor = get_turn_memory(memory).summaries.compactor
     if summarizer is not None:
         compactor = replace(compactor, summarizer=as_summarizer(summarizer))
-    report: SummaryReport = compactor.redo(ThreadKey(user_id, thread_id))
-    return report
+    return compactor.redo(ThreadKey(user_id, thread_id))
 
 
 aresummarize = to_async(resummarize)
@@ -68,8 +63,9 @@ def summary_record(memory: Any, thread_id: str, *, user_id: str | None = None) -
     Raises:
         LogError: If the log cannot be read.
     """
-    key, parts = ThreadKey(user_id, thread_id), _get_parts(memory)
-    return record(key, parts.log.entries(key), partial(parts.summaries.find_words, most=None))
+    key = ThreadKey(user_id, thread_id)
+    find = partial(find_words, get_turn_memory(memory).line_recall)
+    return record(key, memory.log.entries(key), find)
 
 
 asummary_record = to_async(summary_record)

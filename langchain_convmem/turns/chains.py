@@ -75,7 +75,6 @@ class ChainShape:
 
 def read_chain(
     inner: RunnableLike[Any, Any],
-    *,
     input_messages_key: str | None = None,
     history_messages_key: str | None = None,
 ) -> Runnable[Any, Any]:

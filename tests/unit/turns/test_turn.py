@@ -12,9 +12,8 @@ from scripted_chat import ScriptedChatModel
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.chains import ChainShape
-from langchain_convmem.turns.memory import get_turn_memory
+from langchain_convmem.turns.memory import find_place, get_turn_memory
 from langchain_convmem.turns.options import TurnOptions
-from langchain_convmem.turns.runtime import find_place
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import Turn
 
