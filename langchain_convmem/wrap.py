@@ -42,9 +42,9 @@ from langchain_convmem.turns.options import (
 from langchain_convmem.turns.replies import (
     PartialReplyHandler,
     ReplyCollector,
+    cut_last,
     is_unfinished,
     read_reply,
-    settle_unfinished,
 )
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE, Turn
@@ -381,7 +381,7 @@ class WrappedTurn:
         key = self.keys.output_messages_key
         reply = read_reply(output, self._given, heard=heard, output_messages_key=key)
         if reply.messages and is_unfinished(reply.messages[-1]):
-            kept = settle_unfinished(reply.messages)
+            kept = cut_last(reply.messages, keeps_calls=True)
             self.turn.finish(kept, "interrupted", aux=reply.aux)
         else:
             self.turn.finish(reply.messages, aux=reply.aux)
@@ -389,7 +389,7 @@ class WrappedTurn:
     def complete(self, reply: ReplyCollector, heard: AIMessage | None = None) -> None:
         """Store the reply of a stream that came to its end, its provider's last word included."""
         if reply.is_unfinished:
-            self.turn.finish(reply.collect_unfinished(self._given), "interrupted")
+            self.turn.finish(reply.collect_cut(self._given, has_ended=True), "interrupted")
         else:
             key = self.keys.output_messages_key
             whole = reply.complete(self._given, heard=heard, output_messages_key=key)
@@ -397,7 +397,7 @@ class WrappedTurn:
 
     def cut(self, reply: ReplyCollector) -> None:
         """Store the part of a stream received before it was cut off, marked `interrupted`."""
-        self.turn.finish(reply.collect_interrupted(self._given), "interrupted")
+        self.turn.finish(reply.collect_cut(self._given), "interrupted")
 
     @property
     def _given(self) -> Sequence[BaseMessage]:
