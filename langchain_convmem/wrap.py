@@ -357,7 +357,7 @@ class WrappedTurn:
 
     def begin(self) -> Any:
         """Store the user's message and return the input of the inner chain; see `Turn.begin`."""
-        context = self.turn.begin([*self.incoming.instructions, *self.incoming.said])
+        context = self.turn.begin(self.incoming.messages)
         payload = context.build_payload(self.incoming.extra)
         return self.keys.rename(payload) if isinstance(payload, dict) else payload
 

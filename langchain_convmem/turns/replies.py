@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -174,7 +173,7 @@ def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
     written = args[0] if len(args) == 1 else args
     found = [str(heard.text), written if isinstance(written, str) else describe_as_json(written)]
     said = {"content": "\n".join(text for text in found if text.strip())}
-    plain = {"tool_calls": [], "invalid_tool_calls": [], "additional_kwargs": {}}
+    plain: dict[str, Any] = {"tool_calls": [], "invalid_tool_calls": [], "additional_kwargs": {}}
     names = [str(call["name"]) for call in calls]
     return Reply([heard.model_copy(update={**said, **plain})], {STRUCTURED: names})
 
@@ -313,11 +312,11 @@ class ReplyCollector:
     ) -> Reply:
         """Return what to store of a stream that came to its end; see `read_reply`."""
         messages = self._merge_new(given)
-        output = str(messages[0].text) if self._is_text and len(messages) == 1 else self._value
-        if messages and output is self._value:
+        output = self._value
+        if self._is_text and len(messages) == 1:
+            output = str(messages[0].text)
+        elif messages or (output is _NOTHING and heard is None):
             return Reply(messages)
-        if output is _NOTHING and heard is None:
-            return Reply([])
         return read_reply(output, given, heard=heard, output_messages_key=output_messages_key)
 
     def collect_cut(
@@ -432,14 +431,13 @@ class PartialReplyHandler(BaseCallbackHandler):
         begun = [reply for reply in self._replies.values() if reply is not None]
         return begun[-1].collect_cut(()) if begun else []
 
-    def on_chat_model_start(
-        self, _: Any, messages: Sequence[Any], *, run_id: UUID, **run: Any
-    ) -> None:
+    def on_chat_model_start(self, *given: Any, run_id: UUID, **run: Any) -> None:
         """Listen to a reply, unless another model makes it, or the memory for itself."""
+        learn, batch = self._learn, given[-1]
         model = (run.get("metadata") or {}).get("ls_model_name")
-        if self._learn is not None and len(messages) == 1 and isinstance(model, str) and model:
+        if learn is not None and len(batch) == 1 and isinstance(model, str) and model:
             tools = (run.get("invocation_params") or {}).get("tools")
-            self._reports[run_id] = partial(self._learn, model, messages[0], tools=tools)
+            self._reports[run_id] = lambda tokens: learn(model, batch[0], tokens, tools)
         is_own = not set(INTERNAL_TAGS).isdisjoint(run.get("tags") or ())
         if not is_own and run.get("parent_run_id") not in self._replies:
             self._replies[run_id] = ReplyCollector()
