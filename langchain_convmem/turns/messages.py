@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
@@ -45,7 +44,10 @@ class CallInput:
 
 def find_results(said: Sequence[BaseMessage]) -> list[ToolMessage]:
     """Return the results of tools at the end of what is said, which an open turn goes on with."""
-    return [*takewhile(lambda one: isinstance(one, ToolMessage), reversed(said))][::-1]
+    start = len(said)
+    while start and isinstance(said[start - 1], ToolMessage):
+        start -= 1
+    return [message for message in said[start:] if isinstance(message, ToolMessage)]
 
 
 def read_input(
@@ -217,6 +219,7 @@ def join(
     matches = [_match(users, said[number].id, _fold(forms[number])) for number in told]
     counts = _count_common(matches, len(users))
     is_certain = counts[-2:-1] in ([], [len(told) - 1])
+    anchor, rest = next((one for one in reversed(live) if one.role == "user"), None), 0
     if counts and counts[-1]:
         last = counts.index(counts[-1])
         anchor, rest = users[matches[last].bit_length() - 1], told[last] + 1
@@ -224,8 +227,6 @@ def join(
             return Joined(again=anchor, is_certain=is_certain)
         if rest == len(said):
             return Joined(said[-1:], is_certain=is_certain)
-    else:
-        anchor, rest = next((one for one in reversed(live) if one.role == "user"), None), 0
     new = _list_new(entries, live, anchor, said[rest:], forms[rest:])
     return Joined(new, is_certain=is_certain)
 
