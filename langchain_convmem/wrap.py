@@ -41,9 +41,9 @@ from langchain_convmem.turns.options import (
 from langchain_convmem.turns.replies import (
     PartialReplyHandler,
     ReplyCollector,
+    cut_last,
     is_unfinished,
     read_reply,
-    settle_unfinished,
 )
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE, Turn
@@ -354,7 +354,7 @@ class WrappedTurn:
 
     def begin(self) -> Any:
         """Store the user's message and return the input of the inner chain; see `Turn.begin`."""
-        context = self.turn.begin([*self.incoming.instructions, *self.incoming.said])
+        context = self.turn.begin(self.incoming.messages)
         payload = context.build_payload(self.incoming.extra)
         return self.keys.rename(payload) if isinstance(payload, dict) else payload
 
@@ -378,7 +378,7 @@ class WrappedTurn:
         key = self.keys.output_messages_key
         reply = read_reply(output, self._given, heard=heard, output_messages_key=key)
         if reply.messages and is_unfinished(reply.messages[-1]):
-            kept = settle_unfinished(reply.messages)
+            kept = cut_last(reply.messages, keeps_calls=True)
             self.turn.finish(kept, "interrupted", aux=reply.aux)
         else:
             self.turn.finish(reply.messages, aux=reply.aux)
@@ -386,7 +386,7 @@ class WrappedTurn:
     def complete(self, reply: ReplyCollector, heard: AIMessage | None = None) -> None:
         """Store the reply of a stream that came to its end, its provider's last word included."""
         if reply.is_unfinished:
-            self.turn.finish(reply.collect_unfinished(self._given), "interrupted")
+            self.turn.finish(reply.collect_cut(self._given, has_ended=True), "interrupted")
         else:
             key = self.keys.output_messages_key
             whole = reply.complete(self._given, heard=heard, output_messages_key=key)
@@ -394,7 +394,7 @@ class WrappedTurn:
 
     def cut(self, reply: ReplyCollector) -> None:
         """Store the part of a stream received before it was cut off, marked `interrupted`."""
-        self.turn.finish(reply.collect_interrupted(self._given), "interrupted")
+        self.turn.finish(reply.collect_cut(self._given), "interrupted")
 
     @property
     def _given(self) -> Sequence[BaseMessage]:

@@ -70,7 +70,13 @@ class ChainShape:
             slots = _find_slots(inner, configurable, frozenset()) or frozenset()
         parts = list(_walk(inner, configurable, frozenset()))
         is_fixed = not any(isinstance(part, DynamicRunnable) for part in parts)
-        return cls(slots, provider or _find_provider(parts), is_fixed, _read_models(parts))
+        # Models that a function uses by name count too. Where they are of several providers, or
+        # none can be seen, messages keep to what all providers accept.
+        models = [part for part in parts if isinstance(part, BaseLanguageModel)]
+        facts = ModelFacts.merge(map(ModelFacts.read, models))
+        return cls(
+            slots, provider or join_providers({*map(find_provider, models)}), is_fixed, facts
+        )
 
 
 def read_chain(
@@ -158,16 +164,16 @@ def _find_first(
 ) -> Runnable[Any, Any]:
     """Return what gets the input first, where that is chosen at the call or declared by a part."""
     if isinstance(runnable, RunnableBindingBase):
-        if runnable.custom_input_type is not None:
-            return runnable
-        return _find_first(runnable.bound, _merge_bound(runnable, configurable))
-    if isinstance(runnable, DynamicRunnable):
-        return _find_first(_choose(runnable, configurable), configurable)
-    if isinstance(runnable, RunnableWithFallbacks):
-        return _find_first(runnable.runnable, configurable)
-    if isinstance(runnable, RunnableSequence):
-        return _find_first(runnable.first, configurable)
-    return runnable
+        is_passed_on = runnable.custom_input_type is None
+    else:
+        is_passed_on = isinstance(
+            runnable, DynamicRunnable | RunnableWithFallbacks | RunnableSequence
+        )
+    if not is_passed_on:
+        return runnable
+    configurable = _merge_bound(runnable, configurable)
+    first, *_ = _list_parts(runnable, configurable)
+    return _find_first(first, configurable)
 
 
 # -- Prompts and models inside ---------------------------------------------------------------------
@@ -197,21 +203,6 @@ def _find_slots(
     return reduce(frozenset.union if is_sequence else frozenset.intersection, found)
 
 
-def _find_provider(parts: Iterable[Runnable[Any, Any]]) -> Provider:
-    """Return whose rules the messages must keep: those of the chain's chat models.
-
-    Models that a function uses by name count too. Where the models are of several providers, or
-    none can be seen, what all providers accept.
-    """
-    found = {find_provider(part) for part in parts if isinstance(part, BaseLanguageModel)}
-    return join_providers(found)
-
-
-def _read_models(parts: Iterable[Runnable[Any, Any]]) -> ModelFacts:
-    models = [part for part in parts if isinstance(part, BaseLanguageModel)]
-    return ModelFacts.merge(map(ModelFacts.read, models))
-
-
 def _walk(
     runnable: Runnable[Any, Any], configurable: Mapping[str, Any], seen: frozenset[int]
 ) -> Iterator[Runnable[Any, Any]]:
@@ -237,27 +228,27 @@ def _list_parts(
     runnable: Runnable[Any, Any], configurable: Mapping[str, Any]
 ) -> Iterable[Runnable[Any, Any]]:
     """Return what a runnable is made of, one level deep."""
-    if isinstance(runnable, RunnableBindingBase | RunnableEachBase):
-        return (runnable.bound,)
-    if isinstance(runnable, DynamicRunnable):
-        return (_choose(runnable, configurable),)
-    if isinstance(runnable, RunnableLambda):
-        return runnable.deps
-    if isinstance(runnable, RunnableBranch):
-        return (*(branch for _, branch in runnable.branches), runnable.default)
-    return _list_members(runnable)
-
-
-def _list_members(runnable: Runnable[Any, Any]) -> Iterable[Runnable[Any, Any]]:
-    if isinstance(runnable, RunnableSequence):
-        return runnable.steps
-    if isinstance(runnable, RunnableWithFallbacks):
-        return (runnable.runnable, *runnable.fallbacks)
-    if isinstance(runnable, RunnableParallel):
-        return runnable.steps__.values()
-    if isinstance(runnable, RunnableAssign):
-        return (runnable.mapper,)
-    return runnable.runnables.values() if isinstance(runnable, RouterRunnable) else ()
+    parts: Iterable[Runnable[Any, Any]] = ()
+    match runnable:
+        case RunnableBindingBase() | RunnableEachBase():
+            parts = (runnable.bound,)
+        case DynamicRunnable():
+            parts = (_choose(runnable, configurable),)
+        case RunnableLambda():
+            parts = runnable.deps
+        case RunnableBranch():
+            parts = (*(branch for _, branch in runnable.branches), runnable.default)
+        case RunnableSequence():
+            parts = runnable.steps
+        case RunnableWithFallbacks():
+            parts = (runnable.runnable, *runnable.fallbacks)
+        case RunnableParallel():
+            parts = runnable.steps__.values()
+        case RunnableAssign():
+            parts = (runnable.mapper,)
+        case RouterRunnable():
+            parts = runnable.runnables.values()
+    return parts
 
 
 def _choose(

@@ -193,7 +193,7 @@ class Turn:
             InvalidMessageError: If there are no open calls to go on with.
         """
         self.memory.check_call(recalls=self.options.recall)
-        with self.trace.mark_internal():
+        with self.trace.mark_internal() as is_heard:
             steering, said, aside = self._sort(messages)
             self._pass_hook(said)
             shape = self.shape
@@ -214,7 +214,8 @@ class Turn:
                 thread, opening = self._open(thread, said, call)
             query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
             context = view.build_context(opening.locate, query, thread=thread)
-            self.trace.dispatch_event("convmem.context", context.counts)
+            if is_heard:
+                self.trace.dispatch_event("convmem.context", context.counts)
         self.context, self.started_ms = context, get_now_ms()
         self._asked_id = None if opening.asked is None else opening.asked.id
         self.id = opening.own[-1].turn_id
@@ -413,7 +414,7 @@ class Turn:
         is_void = status in ("failed", "cancelled")
         if context is None or not self.options.remember or not (messages or is_void):
             return list(messages)
-        with self.trace.mark_internal():
+        with self.trace.mark_internal() as is_heard:
             if status == "interrupted":
                 messages = [*messages[:-1], mark_interrupted(messages[-1])]
             drafts, entries = self._write(context, messages, status, aux or {})
@@ -422,7 +423,7 @@ class Turn:
             elif drafts and status != "open":
                 self.stored = drafts
                 self.memory.note_turn(self.key)
-            if drafts:
+            if drafts and is_heard:
                 self.trace.report_stored(drafts)
                 self.trace.report_own_models()
         stored = [build_message(entry) for entry in entries if entry.message is not None]

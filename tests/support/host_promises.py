@@ -100,12 +100,9 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             "what is retracted leaves with the next call"
         ),
         "remember": Promise("`remember=False` stores nothing of the turn"),
-        "plain keys": Promise(
-            "A call may set `recall` and `remember` without `memory` around them as well"
-        ),
         "refused options": Promise(
-            "An option that there is not, of the wrong type or place, or set twice to different "
-            "values: `ConfigError`, nothing stored, no model called"
+            "An option that there is not, or of the wrong type or place: `ConfigError`, nothing "
+            "stored, no model called"
         ),
         "other names": Promise("Every other name under `configurable` is left to the model"),
         "too small for summaries": Promise(
