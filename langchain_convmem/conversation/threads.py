@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
@@ -84,17 +84,19 @@ class ThreadMemory(Protocol):
         """
         ...
 
-    def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
+    def add(
+        self, said: Sequence[BaseMessage], view: ThreadView, first_token_ms: int | None
+    ) -> None:
         """Store the rest of a turn that has begun: all of it or nothing.
 
         Args:
             said: Replies and what the tools said, in order.
             view: What the model had seen.
-            timing: When, in milliseconds since the epoch; see `Metadata`.
+            first_token_ms: When the first words came, in milliseconds since the epoch.
         """
         ...
 
-    def settle(self, said: Sequence[BaseMessage], view: ThreadView) -> None:
+    def settle(self, view: ThreadView) -> None:
         """Do what is due after a turn that was added; it may take long."""
         ...
 
@@ -218,9 +220,11 @@ class ListThread:
     def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> None:
         """Do nothing: a list does not outlive the process, and a store takes nothing back."""
 
-    def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
+    def add(
+        self, said: Sequence[BaseMessage], view: ThreadView, first_token_ms: int | None
+    ) -> None:
         """Store the turn, what was asked included; see `ThreadMemory`."""
-        del timing
+        del first_token_ms
         named = _add_ids([*view.asked, *said])
         if self._store is not None:
             _store(self._store, named)
@@ -228,7 +232,7 @@ class ListThread:
             self._starts.append(len(self._messages))
             self._messages += named
 
-    def settle(self, said: Sequence[BaseMessage], view: ThreadView) -> None:
+    def settle(self, view: ThreadView) -> None:
         """Do nothing: nothing is due."""
 
     def retract(

@@ -72,7 +72,7 @@ class ConversationTurn:
     on_commit: Callable[[tuple[RenderStats, ...]], object]
     """Called with how the texts of the turn came about, once it stands."""
     said: list[BaseMessage] = field(default_factory=list)
-    timing: dict[str, int] = field(default_factory=dict)
+    first_token_ms: int | None = None
     late: list[BaseException] = field(default_factory=list)
     """Cancellations that came while the turn was written, and were too late to undo it."""
     reply: ModelReply | None = None
@@ -154,7 +154,6 @@ class ConversationTurn:
 
     def _begin(self) -> None:
         self.thread.begin(self.asked, self._view, self.asked_ms)
-        self.timing["llmStart"] = get_now_ms()
 
     def _find_missing_answers(
         self, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
@@ -204,8 +203,8 @@ class ConversationTurn:
 
     def _show(self, chunks: Iterable[AIMessageChunk]) -> Iterator[AIMessageChunk]:
         for chunk in chunks:
-            if chunk.text:
-                self.timing.setdefault("firstToken", get_now_ms())
+            if chunk.text and self.first_token_ms is None:
+                self.first_token_ms = get_now_ms()
             self.control.held = get_held()
             yield chunk
             self.control.check()
@@ -230,7 +229,6 @@ class ConversationTurn:
         self.said.append(copy_message(reply.message))
         if is_for_tools:
             return reply.message
-        self.timing["llmEnd"] = get_now_ms()
         self.reply = reply
         return None
 
@@ -285,12 +283,12 @@ class ConversationTurn:
             self.late.append(error)
 
     def _store(self) -> None:
-        self.thread.add(self.said, self._view, self.timing)
+        self.thread.add(self.said, self._view, self.first_token_ms)
         self._transaction.commit()
         self.on_commit(self._transaction.stats)
 
     def _settle(self) -> None:
-        self.thread.settle(self.said, self._view)
+        self.thread.settle(self._view)
 
     def _end(self, error: BaseException) -> None:
         """Keep of a turn that ended early what is to be kept, and let the rest be undone."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 from weakref import WeakValueDictionary
 
@@ -38,7 +39,7 @@ from langchain_convmem.turns.view import (
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
 from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.edits import plan_replace, plan_rewind
-from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.live import find_live_entries, find_retracted_ids
 from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
 
 
@@ -82,6 +83,7 @@ def draft_reply(
     if len(again) == len(drafts) == len(stored):
         return []
     drafts[-1] = replace(drafts[-1], metadata=metadata)
+    drafts = [_mark_cut(draft) for draft in drafts]
     gone = tuple(entry.id for entry in stored if entry not in again)
     if gone:
         drafts.insert(0, Draft(role="control", control=Control(gone, "replaced")))
@@ -91,6 +93,15 @@ def draft_reply(
 def _is_same(entry: Entry, draft: Draft) -> bool:
     has_id = draft.message is not None and draft.message.id == entry.message_id
     return has_id and has_same_content(entry, draft)
+
+
+def _mark_cut(draft: Draft) -> Draft:
+    """Return a draft whose entry says that the reply was cut off, if its message does."""
+    message, known = draft.message, draft.metadata
+    is_cut = message is not None and message.response_metadata.get(INTERRUPTED)
+    if not is_cut or INTERRUPTED in known.attributes:
+        return draft
+    return replace(draft, metadata=replace(known, attributes=(*known.attributes, INTERRUPTED)))
 
 
 def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[str, int]:
@@ -174,6 +185,7 @@ class Turn:
     stored: Sequence[Draft] = ()
     _human: HumanMessage | None = field(default=None, init=False)
     _kept: BaseMessage | None = field(default=None, init=False)
+    _replaced: Sequence[str] = field(default=(), init=False)
 
     # -- before the model -------------------------------------------------------------------------
 
@@ -191,7 +203,7 @@ class Turn:
         self.memory.check_call(recalls=self.options.recall)
         with self.trace.mark_internal():
             said = [message for message in messages if get_role(message) != "system"]
-            self._pass_hook(said)
+            self._pass_hook(said[-1] if said else None)
             view = self._make_view()
             thread = view.read_thread()
             aside = [one for one in said[:-1] if not is_remembered(one)]
@@ -221,9 +233,8 @@ class Turn:
             shape.model.name,
         )
 
-    def _pass_hook(self, said: Sequence[BaseMessage]) -> None:
+    def _pass_hook(self, human: BaseMessage | None) -> None:
         """Ask the write hook what is to be stored of what the user says, if anything is."""
-        human = said[-1] if said else None
         if not isinstance(human, HumanMessage):
             return
         self._human = human
@@ -235,6 +246,71 @@ class Turn:
         if message is self._human:
             return self._kept  # the write hook was asked already
         return self.memory.drafting.filter_message(message)
+
+    # -- a turn that is looked at before it is stored ---------------------------------------------
+
+    def look(self, asked: Sequence[BaseMessage], *, edited: Collection[str] = ()) -> ModelContext:
+        """Return what the model gets if all of this is said now; nothing is stored before `open`.
+
+        Args:
+            asked: What is said, and results of tools before it, in order.
+            edited: Ids of messages that are said instead of those of the thread, and of all that
+                follows these.
+        """
+        self.id = make_ulid()
+        view = self._make_view()
+        with self.trace.mark_internal():
+            self._pass_hook(next((one for one in reversed(asked) if get_role(one) == "user"), None))
+            context = view.read_view(partial(self._locate_new, asked, edited))
+            if asked:
+                query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
+                context = view.add_recalled(context, view.recall_lines(context, query))
+                self.trace.dispatch_event("convmem.context", context.counts)
+        self.context = context
+        return context
+
+    def _locate_new(
+        self, asked: Sequence[BaseMessage], edited: Collection[str], entries: Sequence[Entry]
+    ) -> TurnEntries:
+        """Return a turn in the place of what it is said instead of, or at the end of the thread."""
+        begins = next((one for one in asked if is_remembered(one)), None)
+        begins = self._kept if begins is self._human else begins
+        self._replaced = _find_replaced(entries, begins, edited)
+        own = self._make_entries([make_draft(one, turn_id=self.id) for one in asked], entries)
+        before = [entry for entry in entries if entry.id not in self._replaced]
+        return TurnEntries(before, own, find_turn_start(entries, None))
+
+    def open(self, asked: Sequence[BaseMessage], asked_ms: int) -> None:
+        """Store what is asked before the model is called: it was said, whatever happens now.
+
+        Args:
+            asked: What `look` was shown, and answers to open calls before it.
+            asked_ms: When it was said, in milliseconds since the epoch.
+        """
+        self.memory.check_call()
+        self.started_ms = get_now_ms()
+        if self.context is None or not self.options.remember:
+            return
+        log, kept = self.memory.log, [one for one in asked if is_remembered(one)]
+        found = log.find(self.key, {one.id for one in kept if one.id})
+        taken = {entry.message_id for entry in self._drop_retracted(self.context, found)}
+        # The write hook was asked about the user's message already.
+        answers = {number: self._kept for number, one in enumerate(kept) if one is self._human}
+        fresh = assign_free_ids(kept, taken, lambda _: None)
+        drafts = self.memory.drafting.build_all(fresh, turn_id=self.id, answers=answers)
+        made = Metadata(timing={"creation": asked_ms})
+        batch = [replace(draft, metadata=made) for draft in drafts]
+        if batch and self._replaced:
+            # In this turn: where it fails, what it replaced counts again.
+            control = Control(tuple(self._replaced), "replaced")
+            batch.insert(0, Draft(role="control", turn_id=self.id, control=control))
+        if batch:
+            self.rounds = frozenset(entry.id for entry in log.append(self.key, batch))
+
+    def _drop_retracted(self, context: ModelContext, found: Sequence[Entry]) -> list[Entry]:
+        """Return those entries whose ids are still taken: not what was taken back."""
+        gone = {*find_retracted_ids(context.thread.entries), *self._replaced} if found else ()
+        return [entry for entry in found if entry.id not in gone]
 
     # -- a turn that is new, or said otherwise ----------------------------------------------------
 
@@ -391,7 +467,8 @@ class Turn:
             messages: The reply, in order; nothing to store nothing.
             status: `open` for a reply whose calls are to be answered, and for results: what comes
                 next follows them. `interrupted` marks the last message as cut off. `failed` and
-                `cancelled` retract the turn: views skip it, and the log keeps it.
+                `cancelled` retract the turn: views skip it, and the log keeps it. What they store
+                has no ids of its own: the same messages may be sent again.
             aux: What is noted with the last message.
 
         Returns:
@@ -404,10 +481,14 @@ class Turn:
         with self.trace.mark_internal():
             if status == "interrupted":
                 messages = [*messages[:-1], mark_interrupted(messages[-1])]
-            drafts, entries = self._write(context, messages, status, aux or {})
             if is_void:
-                self._retract(context, cast("RetractReason", status))
-            elif drafts and status != "open":
+                messages = [one.model_copy(update={"id": None}) for one in messages]
+            try:
+                drafts, entries = self._write(context, messages, status, aux or {})
+            finally:  # also where the write hook refuses what was said
+                if is_void:
+                    self._retract(context, cast("RetractReason", status))
+            if drafts and not is_void and status != "open":
                 self.stored = drafts
                 self.memory.note_turn(self.key)
             if drafts:
@@ -436,12 +517,13 @@ class Turn:
         drafts: list[Draft] = []
 
         def plan(there: Sequence[Entry]) -> list[Draft]:
+            earlier = [one for one in there if one.position < start]
             drafts[:] = draft_reply(
                 drafting,
                 messages,
                 turn_id=self.id,
                 entries=[one for one in there if one.position >= start and one.id not in rounds],
-                found=there,
+                found=self._drop_retracted(context, earlier),
                 metadata=metadata,
                 answers=answers,
             )
@@ -471,7 +553,7 @@ class Turn:
     def _retract(self, context: ModelContext, reason: RetractReason) -> None:
         """Retract what was stored of the turn, the user's message included."""
         log = self.memory.log
-        turn = {self.id, context.turn.own[0].turn_id}
+        turn = {self.id, *(entry.turn_id for entry in context.turn.own[:1])}
         # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
         entries = log.entries(self.key, after=context.turn.start - 1)
         gone = tuple(entry.id for entry in entries if entry.turn_id in turn)
@@ -485,6 +567,29 @@ class Turn:
         if said and self.context is not None:
             with self.trace.mark_internal():
                 self.memory.compact(self.key, self.context.view, said)
+
+
+def _find_replaced(
+    entries: Sequence[Entry], begins: BaseMessage | None, edited: Collection[str]
+) -> list[str]:
+    """Return the ids of what a turn takes the place of, if it begins with a message of the thread.
+
+    Args:
+        entries: The thread.
+        begins: What is asked first, as it would be stored.
+        edited: Ids of messages that are said instead of those of the thread, and of all that
+            follows; another one is the latest turn answered anew, if it says the same.
+    """
+    live = [entry for entry in find_live_entries(entries) if entry.role != "summary"]
+    if not live or begins is None or not begins.id or get_role(begins) != "user":
+        return []
+    if begins.id in edited:
+        numbers = [n for n, one in enumerate(live) if begins.id == one.message_id]
+        return [entry.id for entry in live[numbers[-1] :]] if numbers else []
+    turn = [entry for entry in live if entry.turn_id == live[-1].turn_id]
+    said = turn[0].message
+    is_same = said is not None and (said.id, said.content) == (begins.id, begins.content)
+    return [entry.id for entry in turn] if is_same and turn[0].role == "user" else []
 
 
 # -- The line in which the turns of a thread wait -------------------------------------------------
