@@ -488,12 +488,12 @@ class Turn:
             finally:  # also where the write hook refuses what was said
                 if is_void:
                     self._retract(context, cast("RetractReason", status))
-            if drafts and not is_void and status != "open":
-                self.stored = drafts
-                self.memory.note_turn(self.key)
-            if drafts:
+            if drafts and not is_void:
                 self.trace.report_stored(drafts)
                 self.trace.report_own_models()
+                if status != "open":
+                    self.stored = drafts
+                    self.memory.note_turn(self.key)
         stored = [build_message(entry) for entry in entries if entry.message is not None]
         return stored if len(stored) == len(messages) else list(messages)
 
