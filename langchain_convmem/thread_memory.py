@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_convmem.conversation.threads import ThreadView
-from langchain_convmem.errors import ConfigError, ConversationError, LogError
+from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.history import cut_reply, fork_thread, read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.locks import FifoLock
-from langchain_convmem.records import Draft, Entry, ThreadKey
+from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.messages import check_question, join_thread, mark_unstored
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
@@ -24,7 +24,7 @@ from langchain_convmem.turns.replies import PartialReplyHandler
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE, Turn
 from langchain_convmem.turns.view import ModelContext
-from langchain_convmem.views.codec import get_role, get_text_pieces
+from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.edits import plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import build_message
@@ -82,25 +82,19 @@ class MemoryThread:
         """
         steering = [mark_unstored(one) for one in sent if get_role(one) == "system"]
         said = [one for one in sent if get_role(one) != "system"]
-        if not said:
-            return list(sent)
         if _is_chat(said):
             said = self._reconcile(said)
         return [*steering, *said]
 
     def _reconcile(self, said: list[BaseMessage]) -> list[BaseMessage]:
         log, form = self.memory.log, self.memory.drafting.filter_message
-        shown = read_live(log, self.key)
-        thread, meant = join_thread(log, shown, said, form)
+        thread, meant = join_thread(log, read_live(log, self.key), said, form)
         known = meant.again or meant.replaces
         if known is None:
             return list(meant.new)
         live = [one for one in find_live_entries(thread.entries) if one.role != "summary"]
-        is_latest = known.turn_id == live[-1].turn_id
-        is_shown = known.id in {entry.id for entry in shown.entries}
-        if not (is_latest if meant.again else is_shown):
-            return said[-1:]  # said again: what was answered since, and the archive, stand
-        self.edited.add(known.message_id)
+        if meant.replaces or known.turn_id == live[-1].turn_id:
+            self.edited.add(known.message_id)
         return [said[-1].model_copy(update={"id": known.message_id})]
 
     # -- the turn ---------------------------------------------------------------------------------
@@ -135,60 +129,21 @@ class MemoryThread:
             options=self.options.merge_call(configurable),
             shape=self.shape,
             trace=TurnTrace(config),
+            running=self.running,
         )
-
-    def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> None:
-        """Store what is asked before the model is called; see `Turn.open`."""
-        self.running.add(view.note.id)
-        try:
-            view.note.open(asked, asked_ms)
-        except LogError as error:
-            msg = f"what was asked could not be stored ({error}); the model was not called"
-            raise LogError(msg, thread_id=self.key.thread_id) from error
-
-    def add(
-        self, said: Sequence[BaseMessage], view: ThreadView, first_token_ms: int | None
-    ) -> None:
-        """Store the rest of the turn in one write."""
-        turn: Turn = view.note
-        turn.first_token_ms = first_token_ms
-        try:
-            turn.finish(said)
-        except LogError as error:
-            msg = f"the turn could not be stored ({error}); the reply is in `text`"
-            raise LogError(msg, thread_id=self.key.thread_id, text=said[-1].text) from error
-        self.running.discard(turn.id)
-
-    def settle(self, view: ThreadView) -> None:
-        """Compact the thread if that is due."""
-        view.note.settle()
-
-    def retract(
-        self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
-    ) -> None:
-        """Retract the turn: views skip it, but the log keeps what was stored."""
-        try:
-            view.note.finish(said, reason)
-        finally:
-            self.running.discard(view.note.id)
 
     # -- looking back -----------------------------------------------------------------------------
 
     def read_messages(self) -> list[BaseMessage]:
         """Return copies of all messages, including those covered by summaries."""
-        return [build_message(entry) for entry in self._read_said()]
-
-    def _read_said(self) -> list[Entry]:
-        return [
-            entry
-            for entry in find_live_entries(self.memory.log.entries(self.key))
-            if entry.role != "summary" and entry.turn_id not in self.running
-        ]
+        live = find_live_entries(self.memory.log.entries(self.key))
+        said = (entry for entry in live if entry.role != "summary")
+        return [build_message(entry) for entry in said if entry.turn_id not in self.running]
 
     def undo(self, turns: int) -> list[BaseMessage]:
         """Take back the last exchanges; see `ConversationHistory.undo`."""
         drafts, undone = plan_undo(self.memory.log.entries(self.key), turns)
-        self._append(drafts)
+        self.memory.log.append(self.key, drafts)
         return [build_message(entry) for entry in undone]
 
     def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
@@ -196,46 +151,31 @@ class MemoryThread:
         cut = cut_reply(self.memory.log, self.key, self.memory.drafting, heard, message_id)
         return None if cut is None else build_message(cut)
 
-    def mark(self) -> Any:
-        """Return the id of the last message; None if nothing was said."""
-        said = self._read_said()
-        return said[-1].message_id if said else None
-
-    def rewind(self, mark: Any) -> None:
-        """Take back what was said since a mark; see `ThreadMemory`."""
+    def rewind(self, message_id: str | None) -> None:
+        """Take back what was said after a message; see `ThreadMemory`."""
         try:
-            drafts = plan_rewind(self.memory.log.entries(self.key), mark)
+            drafts = plan_rewind(self.memory.log.entries(self.key), message_id)
         except LookupError as error:
-            raise ConversationError(
-                f"thread {self.key.thread_id!r} no longer shows the message of this checkpoint"
-            ) from error
-        self._append(drafts)
-
-    def _append(self, drafts: Sequence[Draft]) -> None:
-        if drafts:
-            self.memory.log.append(self.key, drafts)
+            msg = f"thread {self.key.thread_id!r} no longer shows the message of this checkpoint"
+            raise ConversationError(msg) from error
+        self.memory.log.append(self.key, drafts)
 
     def branch(self) -> MemoryThread:
         """Return a fork of the thread, without the turn that runs."""
-        last = self.mark() if self.running else None
-        if self.running and last is None:
-            return replace(
-                self, key=ThreadKey(self.key.user_id, make_ulid()), running=set(), edited=set()
-            )
-        key = fork_thread(self.memory.log, self.key, last, None)
+        said = self.read_messages() if self.running else []
+        if self.running and not said:
+            key = ThreadKey(self.key.user_id, make_ulid())
+        else:
+            last = said[-1].id if said else None
+            key = fork_thread(self.memory.log, self.key, last, None)
         return replace(self, key=key, running=set(), edited=set())
 
 
 def _is_chat(said: Sequence[BaseMessage]) -> bool:
     """Return whether a list shows a chat: a reply, and in the end what the user says now."""
-    *before, last = said
-    is_result = isinstance(said[0], ToolMessage)  # of a call that waits for it
-    return (
-        isinstance(last, HumanMessage)
-        and bool(get_text_pieces(last))
-        and not is_result
-        and any(get_role(one) == "assistant" for one in before)
-    )
+    has_reply = any(get_role(one) == "assistant" for one in said)
+    is_result = isinstance(said[0], ToolMessage) if said else False  # of a call that waits for it
+    return has_reply and not is_result and isinstance(said[-1], HumanMessage)
 
 
 def _split_view(context: ModelContext, asked: Sequence[BaseMessage], turn: Turn) -> ThreadView:

@@ -476,7 +476,8 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def checkpoint(self, label: str | None = None) -> Checkpoint:
         """Return a mark of where the conversation stands."""
-        return Checkpoint(label, self._thread.mark())
+        last = self.read_history(lambda messages: messages[-1] if messages else None)
+        return Checkpoint(label, None if last is None else last.id)
 
     acheckpoint = to_async(checkpoint)
 
@@ -487,12 +488,12 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ConversationError: If the history no longer holds what the checkpoint saw.
         """
         with self._hold():
-            self._go_back(partial(self._thread.rewind, checkpoint.mark))
+            self._go_back(partial(self._thread.rewind, checkpoint.message_id))
 
     async def arewind(self, checkpoint: Checkpoint) -> None:
         """Async `rewind`."""
         async with self._ahold():
-            await hop(partial(self._go_back, partial(self._thread.rewind, checkpoint.mark)))
+            await hop(partial(self._go_back, partial(self._thread.rewind, checkpoint.message_id)))
 
     def undo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last turns; return what they held. What is pending is dropped."""
@@ -880,11 +881,11 @@ class Checkpoint:
 
     Attributes:
         label: The caller's name for it.
-        mark: Where the history stood; plain values.
+        message_id: Id of the last message that the history held; None if it held none.
     """
 
     label: str | None
-    mark: Any
+    message_id: str | None
 
 
 class Engine:

@@ -236,6 +236,7 @@ def join(
         said: Messages, none of them a system message.
         stored_form: What the thread stores of a message.
     """
+    entries = _drop_void(entries)
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
     forms = [stored_form(message) for message in said]
     if _is_user(said[-1]):
@@ -261,6 +262,15 @@ def join(
     if live[-1:] == [anchor]:
         return Joined(again=anchor, is_certain=is_certain)
     return Joined(said[-1:], is_certain=is_certain)
+
+
+def _drop_void(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the entries without turns that failed: what was said in them is said again."""
+    controls = [one.control for one in entries if one.control is not None]
+    void = {
+        name for one in controls if one.reason in ("failed", "cancelled") for name in one.retracts
+    }
+    return [entry for entry in entries if entry.id not in void] if void else entries
 
 
 def _find_named(live: Sequence[Entry], asked: BaseMessage) -> Entry | None:

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langchain_convmem.errors import ThreadBusyError
+from langchain_convmem.errors import LogError, ThreadBusyError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import get_now_ms, make_ulid
@@ -162,6 +162,7 @@ class Turn:
         trace: Where the turn is reported.
         retry_of: The run whose retries are the same turn.
         record_recall: Whether the reply's metadata says which lines were recalled for it.
+        running: Ids of the turns of a host that have been opened and are not over.
         id: The turn's id in the log, for what is stored from now on.
         rounds: Ids of entries of the turn that a reply follows, and does not replace.
         context: What the model gets; None before.
@@ -177,6 +178,7 @@ class Turn:
     trace: TurnTrace
     retry_of: str | None = None
     record_recall: bool = False
+    running: set[str] = field(default_factory=set)
     id: str = ""
     rounds: frozenset[str] = frozenset()
     context: ModelContext | None = None
@@ -289,6 +291,7 @@ class Turn:
         """
         self.memory.check_call()
         self.started_ms = get_now_ms()
+        self.running.add(self.id)
         if self.context is None or not self.options.remember:
             return
         log, kept = self.memory.log, [one for one in asked if is_remembered(one)]
@@ -474,20 +477,20 @@ class Turn:
         Returns:
             The messages under the ids that they are stored under.
         """
-        context = self.context
         is_void = status in ("failed", "cancelled")
-        if context is None or not self.options.remember or not (messages or is_void):
-            return list(messages)
+        if status == "interrupted" and messages:
+            messages = [*messages[:-1], mark_interrupted(messages[-1])]
+        if is_void:
+            messages = [one.model_copy(update={"id": None}) for one in messages]
         with self.trace.mark_internal():
-            if status == "interrupted":
-                messages = [*messages[:-1], mark_interrupted(messages[-1])]
-            if is_void:
-                messages = [one.model_copy(update={"id": None}) for one in messages]
             try:
-                drafts, entries = self._write(context, messages, status, aux or {})
+                drafts, entries = self._write(messages, status, aux or {})
             finally:  # also where the write hook refuses what was said
                 if is_void:
-                    self._retract(context, cast("RetractReason", status))
+                    self._retract(cast("RetractReason", status))
+                    self.running.discard(self.id)
+            if status != "open":
+                self.running.discard(self.id)
             if drafts and not is_void:
                 self.trace.report_stored(drafts)
                 self.trace.report_own_models()
@@ -498,18 +501,15 @@ class Turn:
         return stored if len(stored) == len(messages) else list(messages)
 
     def _write(
-        self,
-        context: ModelContext,
-        messages: Sequence[BaseMessage],
-        status: Status,
-        aux: Mapping[str, Any],
+        self, messages: Sequence[BaseMessage], status: Status, aux: Mapping[str, Any]
     ) -> tuple[list[Draft], list[Entry]]:
         """Append a reply, and return what was appended, before and after.
 
         What is there is read, and the reply appended, in one transaction where the log has any;
         what the write hook makes of the reply is asked before.
         """
-        if not messages:
+        context = self.context
+        if context is None or not (messages and self.options.remember):
             return [], []
         metadata = self._make_metadata(context, status, aux)
         drafting, start, rounds = self.memory.drafting, context.turn.start, self.rounds
@@ -529,12 +529,13 @@ class Turn:
             )
             return drafts
 
-        appended = self.memory.log.append_planned(
-            self.key,
-            plan,
-            after=start - 1,
-            message_ids={message.id for message in messages if message.id},
-        )
+        names = {message.id for message in messages if message.id}
+        log = self.memory.log
+        try:
+            appended = log.append_planned(self.key, plan, after=start - 1, message_ids=names)
+        except LogError as error:
+            error.text = messages[-1].text  # it was paid for, and nobody else has it
+            raise
         if status == "open":
             self.rounds = rounds | {entry.id for entry in appended}
         return drafts, appended
@@ -550,8 +551,11 @@ class Turn:
         attributes = (INTERRUPTED,) if status == "interrupted" else ()
         return Metadata(attributes, measure_times(self.started_ms, self.first_token_ms), aux=noted)
 
-    def _retract(self, context: ModelContext, reason: RetractReason) -> None:
+    def _retract(self, reason: RetractReason) -> None:
         """Retract what was stored of the turn, the user's message included."""
+        context = self.context
+        if context is None or not self.options.remember:
+            return
         log = self.memory.log
         turn = {self.id, *(entry.turn_id for entry in context.turn.own[:1])}
         # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
@@ -580,16 +584,15 @@ def _find_replaced(
         edited: Ids of messages that are said instead of those of the thread, and of all that
             follows; another one is the latest turn answered anew, if it says the same.
     """
-    live = [entry for entry in find_live_entries(entries) if entry.role != "summary"]
-    if not live or begins is None or not begins.id or get_role(begins) != "user":
+    if begins is None or not begins.id or get_role(begins) != "user":
         return []
-    if begins.id in edited:
-        numbers = [n for n, one in enumerate(live) if begins.id == one.message_id]
-        return [entry.id for entry in live[numbers[-1] :]] if numbers else []
-    turn = [entry for entry in live if entry.turn_id == live[-1].turn_id]
-    said = turn[0].message
-    is_same = said is not None and (said.id, said.content) == (begins.id, begins.content)
-    return [entry.id for entry in turn] if is_same and turn[0].role == "user" else []
+    live = [entry for entry in find_live_entries(entries) if entry.role != "summary"]
+    for number, entry in enumerate(live):
+        if entry.message_id == begins.id and entry.message is not None:
+            is_same = entry.message.content == begins.content
+            is_again = is_same and entry.turn_id == live[-1].turn_id
+            return [one.id for one in live[number:]] if is_again or begins.id in edited else []
+    return []
 
 
 # -- The line in which the turns of a thread wait -------------------------------------------------

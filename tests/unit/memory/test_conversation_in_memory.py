@@ -470,6 +470,15 @@ def test_an_edit_that_fails_leaves_the_conversation_as_before(memory):
     assert live(memory) == [*before[:2], ("human", "And the blue one there?"), ("ai", "Three.")]
 
 
+def test_a_chat_that_failed_is_said_whole_when_it_is_sent_again(memory):
+    said = talk(memory, answering(ProviderError("down"), "C."), recall=False)
+    chat = ["a", ("ai", "A."), "c"]
+    with pytest.raises(ProviderError):
+        said.send_message(chat)
+    said.send_message(chat)
+    assert live(memory) == [("human", "a"), ("ai", "A."), ("human", "c"), ("ai", "C.")]
+
+
 def test_a_system_message_steers_the_send_that_brings_it(memory):
     model = answering("Hi.", "Bye.")
     said = talk(memory, model, recall=False)
