@@ -261,7 +261,8 @@ def join(
         return Joined(new, is_certain=is_certain)
     if live[-1:] == [anchor]:
         return Joined(again=anchor, is_certain=is_certain)
-    return Joined(said[-1:], is_certain=is_certain)
+    results = [one for one in find_results(said[:-1]) if not _is_known(one, entries)]
+    return Joined([*results, said[-1]], is_certain=is_certain)
 
 
 def _drop_void(entries: Sequence[Entry]) -> Sequence[Entry]:

@@ -83,7 +83,6 @@ def draft_reply(
     if len(again) == len(drafts) == len(stored):
         return []
     drafts[-1] = replace(drafts[-1], metadata=metadata)
-    drafts = [_mark_cut(draft) for draft in drafts]
     gone = tuple(entry.id for entry in stored if entry not in again)
     if gone:
         drafts.insert(0, Draft(role="control", control=Control(gone, "replaced")))
@@ -205,7 +204,7 @@ class Turn:
         self.memory.check_call(recalls=self.options.recall)
         with self.trace.mark_internal():
             said = [message for message in messages if get_role(message) != "system"]
-            self._pass_hook(said[-1] if said else None)
+            self._pass_hook(said)
             view = self._make_view()
             thread = view.read_thread()
             aside = [one for one in said[:-1] if not is_remembered(one)]
@@ -235,8 +234,9 @@ class Turn:
             shape.model.name,
         )
 
-    def _pass_hook(self, human: BaseMessage | None) -> None:
+    def _pass_hook(self, said: Sequence[BaseMessage]) -> None:
         """Ask the write hook what is to be stored of what the user says, if anything is."""
+        human = said[-1] if said else None
         if not isinstance(human, HumanMessage):
             return
         self._human = human
@@ -262,7 +262,7 @@ class Turn:
         self.id = make_ulid()
         view = self._make_view()
         with self.trace.mark_internal():
-            self._pass_hook(next((one for one in reversed(asked) if get_role(one) == "user"), None))
+            self._pass_hook([one for one in asked if get_role(one) == "user"])
             context = view.read_view(partial(self._locate_new, asked, edited))
             if asked:
                 query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
@@ -485,6 +485,9 @@ class Turn:
         with self.trace.mark_internal():
             try:
                 drafts, entries = self._write(messages, status, aux or {})
+            except LogError as error:
+                error.text = messages[-1].text  # it was paid for, and nobody else has it
+                raise
             finally:  # also where the write hook refuses what was said
                 if is_void:
                     self._retract(cast("RetractReason", status))
@@ -518,7 +521,7 @@ class Turn:
 
         def plan(there: Sequence[Entry]) -> list[Draft]:
             earlier = [one for one in there if one.position < start]
-            drafts[:] = draft_reply(
+            planned = draft_reply(
                 drafting,
                 messages,
                 turn_id=self.id,
@@ -527,15 +530,15 @@ class Turn:
                 metadata=metadata,
                 answers=answers,
             )
+            drafts[:] = map(_mark_cut, planned)
             return drafts
 
-        names = {message.id for message in messages if message.id}
-        log = self.memory.log
-        try:
-            appended = log.append_planned(self.key, plan, after=start - 1, message_ids=names)
-        except LogError as error:
-            error.text = messages[-1].text  # it was paid for, and nobody else has it
-            raise
+        appended = self.memory.log.append_planned(
+            self.key,
+            plan,
+            after=start - 1,
+            message_ids={message.id for message in messages if message.id},
+        )
         if status == "open":
             self.rounds = rounds | {entry.id for entry in appended}
         return drafts, appended
