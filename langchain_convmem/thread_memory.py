@@ -82,8 +82,10 @@ class MemoryThread:
         """
         steering = [mark_unstored(one) for one in sent if get_role(one) == "system"]
         said = [one for one in sent if get_role(one) != "system"]
-        if _is_chat(said):
-            said = self._reconcile(said)
+        has_reply = any(get_role(one) == "assistant" for one in said)
+        if has_reply and isinstance(said[-1], HumanMessage):
+            # A result that comes first answers a call that waits: all that follows is said now.
+            said = said if isinstance(said[0], ToolMessage) else self._reconcile(said)
         return [*steering, *said]
 
     def _reconcile(self, said: list[BaseMessage]) -> list[BaseMessage]:
@@ -169,13 +171,6 @@ class MemoryThread:
             last = said[-1].id if said else None
             key = fork_thread(self.memory.log, self.key, last, None)
         return replace(self, key=key, running=set(), edited=set())
-
-
-def _is_chat(said: Sequence[BaseMessage]) -> bool:
-    """Return whether a list shows a chat: a reply, and in the end what the user says now."""
-    has_reply = any(get_role(one) == "assistant" for one in said)
-    is_result = isinstance(said[0], ToolMessage) if said else False  # of a call that waits for it
-    return has_reply and not is_result and isinstance(said[-1], HumanMessage)
 
 
 def _split_view(context: ModelContext, asked: Sequence[BaseMessage], turn: Turn) -> ThreadView:

@@ -496,7 +496,10 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             await hop(partial(self._go_back, partial(self._thread.rewind, checkpoint.message_id)))
 
     def undo(self, turns: int = 1) -> list[BaseMessage]:
-        """Take back the last turns; return what they held. What is pending is dropped."""
+        """Take back the last exchanges; return what they held. What is pending is dropped.
+
+        An exchange is what the user said and all that followed, results of tools included.
+        """
         with self._hold():
             return self._go_back(partial(self._thread.undo, turns))
 
@@ -579,11 +582,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         thread = self._thread
         if not isinstance(thread, ListThread):
             raise ConfigError("the history is kept in a memory; open it there by its thread_id")
-        return {
-            "version": _VERSION,
-            "messages": messages_to_dict(thread.get_messages()),
-            "starts": thread.starts,
-        }
+        return {"version": _VERSION, "messages": messages_to_dict(thread.get_messages())}
 
     @staticmethod
     def load_thread(data: Mapping[str, Any]) -> ListThread:
@@ -598,8 +597,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
                 f"{describe_value(data.get('version'))} of a conversation cannot be "
                 f"read, only {_VERSION}"
             )
-        messages = messages_from_dict(copy.deepcopy(data["messages"]))
-        return ListThread(messages, data["starts"])
+        return ListThread(messages_from_dict(copy.deepcopy(data["messages"])))
 
     # -- the end ----------------------------------------------------------------------------------
 

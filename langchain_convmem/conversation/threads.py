@@ -117,7 +117,7 @@ class ThreadMemory(Protocol):
         ...
 
     def undo(self, turns: int) -> list[BaseMessage]:
-        """Take back the last turns; return what they held."""
+        """Take back the last exchanges; return what they held."""
         ...
 
     def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
@@ -175,32 +175,21 @@ class ListThread:
     lock = None
 
     def __init__(
-        self,
-        messages: Sequence[BaseMessage] = (),
-        starts: Sequence[int] | None = None,
-        store: MessageStore | None = None,
+        self, messages: Sequence[BaseMessage] = (), store: MessageStore | None = None
     ) -> None:
         """Begin with messages.
 
         Args:
             messages: What was said, oldest first.
-            starts: Where turns begin, as numbers of messages; None goes by the user's messages.
             store: Where later turns are stored.
         """
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
         self._lock = make_lock()
         self._messages = _add_ids(messages)
-        self._starts = _find_starts(self._messages) if starts is None else list(starts)
         self._store = store
 
     def __repr__(self) -> str:
         return f"{len(self._messages)} messages"
-
-    @property
-    def starts(self) -> list[int]:
-        """Where turns begin, as numbers of messages."""
-        with self._lock:
-            return list(self._starts)
 
     def count(self) -> AbstractContextManager[None]:
         """Let nobody wait: a list is not closed."""
@@ -225,7 +214,6 @@ class ListThread:
         if self._store is not None:
             _store(self._store, named)
         with self._lock:
-            self._starts.append(len(self._messages))
             self._messages += named
 
     def read_messages(self) -> list[BaseMessage]:
@@ -238,14 +226,14 @@ class ListThread:
             return tuple(self._messages)
 
     def undo(self, turns: int) -> list[BaseMessage]:
-        """Take back the last turns; see `ThreadMemory`."""
+        """Take back the last exchanges; see `ThreadMemory`."""
         if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
             raise ConfigError(
                 f"turns must be a whole number of at least 1, got {describe_value(turns)}"
             )
         with self._lock:
-            first = self._starts[-turns] if turns <= len(self._starts) else 0
-            return self._cut(first)
+            starts = _find_starts(self._messages)
+            return self._cut(starts[-turns] if turns <= len(starts) else 0)
 
     def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
         """Cut a reply to what was heard of it; see `ThreadMemory`."""
@@ -257,8 +245,6 @@ class ListThread:
             self._check_writable()
             # Another object in its place: a clone may hold the reply too.
             self._messages[number : number + 1] = [] if cut is None else [cut]
-            if cut is None:
-                self._starts = [start - (start > number) for start in self._starts]
         return None if cut is None else copy_message(cut)
 
     def _find_reply(self, message_id: str | None) -> int:
@@ -290,7 +276,6 @@ class ListThread:
         # Copies: a clone may hold these messages too.
         cut = [copy_message(message) for message in self._messages[count:]]
         del self._messages[count:]
-        self._starts = [start for start in self._starts if start < count]
         return cut
 
     def _check_writable(self) -> None:
@@ -303,7 +288,7 @@ class ListThread:
     def branch(self) -> ListThread:
         """Return a list that goes on by itself; what it adds goes to no store."""
         with self._lock:
-            return ListThread(self._messages, self._starts)
+            return ListThread(self._messages)
 
     @classmethod
     def from_store(cls, store: MessageStore) -> ListThread:
@@ -360,7 +345,7 @@ def _add_ids(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _find_starts(messages: Sequence[BaseMessage]) -> list[int]:
-    """Return where turns begin: with the first of several messages of the user in a row."""
+    """Return where exchanges begin: with the first of several messages of the user in a row."""
     return [
         number
         for number, message in enumerate(messages)

@@ -260,9 +260,9 @@ class Turn:
                 follows these.
         """
         self.id = make_ulid()
-        view = self._make_view()
         with self.trace.mark_internal():
             self._pass_hook([one for one in asked if get_role(one) == "user"])
+            view = self._make_view()
             context = view.read_view(partial(self._locate_new, asked, edited))
             if asked:
                 query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
