@@ -296,7 +296,7 @@ class Turn:
             return
         log, kept = self.memory.log, [one for one in asked if is_remembered(one)]
         found = log.find(self.key, {one.id for one in kept if one.id})
-        taken = {entry.message_id for entry in self._drop_retracted(self.context, found)}
+        taken = {entry.message_id for entry in self._find_taken(self.context, found)}
         # The write hook was asked about the user's message already.
         answers = {number: self._kept for number, one in enumerate(kept) if one is self._human}
         fresh = assign_free_ids(kept, taken, lambda _: None)
@@ -310,10 +310,11 @@ class Turn:
         if batch:
             self.rounds = frozenset(entry.id for entry in log.append(self.key, batch))
 
-    def _drop_retracted(self, context: ModelContext, found: Sequence[Entry]) -> list[Entry]:
-        """Return those entries whose ids are still taken: not what was taken back."""
-        gone = {*find_retracted_ids(context.thread.entries), *self._replaced} if found else ()
-        return [entry for entry in found if entry.id not in gone]
+    def _find_taken(self, context: ModelContext, found: Sequence[Entry]) -> list[Entry]:
+        """Return the entries of other turns whose ids are taken: not what was taken back."""
+        others = [entry for entry in found if entry.turn_id != self.id]
+        gone = {*find_retracted_ids(context.thread.entries), *self._replaced} if others else ()
+        return [entry for entry in others if entry.id not in gone]
 
     # -- a turn that is new, or said otherwise ----------------------------------------------------
 
@@ -490,8 +491,8 @@ class Turn:
                 raise
             finally:  # also where the write hook refuses what was said
                 if is_void:
-                    self._retract(cast("RetractReason", status))
                     self.running.discard(self.id)
+                    self._retract(cast("RetractReason", status))
             if status != "open":
                 self.running.discard(self.id)
             if drafts and not is_void:
@@ -520,17 +521,16 @@ class Turn:
         drafts: list[Draft] = []
 
         def plan(there: Sequence[Entry]) -> list[Draft]:
-            earlier = [one for one in there if one.position < start]
-            planned = draft_reply(
+            drafts[:] = draft_reply(
                 drafting,
                 messages,
                 turn_id=self.id,
                 entries=[one for one in there if one.position >= start and one.id not in rounds],
-                found=self._drop_retracted(context, earlier),
+                found=self._find_taken(context, there),
                 metadata=metadata,
                 answers=answers,
             )
-            drafts[:] = map(_mark_cut, planned)
+            drafts[:] = map(_mark_cut, drafts)
             return drafts
 
         appended = self.memory.log.append_planned(
