@@ -45,7 +45,6 @@ class MemoryThread:
         options: Budgets, and what is recalled; a send may set its own.
         shape: Whose rules the messages keep, and what reads them.
         running: Turns that have begun and are not over.
-        edited: Ids of messages that what is asked next is said instead of.
     """
 
     memory: TurnMemory
@@ -53,7 +52,6 @@ class MemoryThread:
     options: TurnOptions
     shape: ChainShape
     running: set[str] = field(default_factory=set, repr=False, compare=False)
-    edited: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"thread {self.key.thread_id!r}"
@@ -90,13 +88,12 @@ class MemoryThread:
 
     def _reconcile(self, said: list[BaseMessage]) -> list[BaseMessage]:
         log, form = self.memory.log, self.memory.drafting.filter_message
-        thread, meant = join_thread(log, read_live(log, self.key), said, form)
+        _, meant = join_thread(log, read_live(log, self.key), said, form)
         known = meant.again or meant.replaces
         if known is None:
             return list(meant.new)
-        live = [one for one in find_live_entries(thread.entries) if one.role != "summary"]
-        if meant.replaces or known.turn_id == live[-1].turn_id:
-            self.edited.add(known.message_id)
+        if said[-1].id is None:
+            return [build_message(known)]
         return [said[-1].model_copy(update={"id": known.message_id})]
 
     # -- the turn ---------------------------------------------------------------------------------
@@ -106,9 +103,7 @@ class MemoryThread:
         for message in asked:
             check_question(message)
         turn = self._make_turn()
-        context = turn.look(asked, edited=frozenset(self.edited))
-        self.edited.clear()
-        return _split_view(context, asked, turn)
+        return _split_view(turn.look(asked), asked, turn)
 
     def _make_turn(self) -> Turn:
         """Return a turn, by the config that its send runs under.
@@ -170,7 +165,7 @@ class MemoryThread:
         else:
             last = said[-1].id if said else None
             key = fork_thread(self.memory.log, self.key, last, None)
-        return replace(self, key=key, running=set(), edited=set())
+        return replace(self, key=key, running=set())
 
 
 def _split_view(context: ModelContext, asked: Sequence[BaseMessage], turn: Turn) -> ThreadView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast
@@ -41,6 +41,7 @@ from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.edits import plan_replace, plan_rewind
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
 from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
+from langchain_convmem.views.summaries import find_summaries_over
 
 
 # -- What is stored of a turn: once for every host, whatever is tried again -----------------------
@@ -251,19 +252,20 @@ class Turn:
 
     # -- a turn that is looked at before it is stored ---------------------------------------------
 
-    def look(self, asked: Sequence[BaseMessage], *, edited: Collection[str] = ()) -> ModelContext:
+    def look(self, asked: Sequence[BaseMessage]) -> ModelContext:
         """Return what the model gets if all of this is said now; nothing is stored before `open`.
+
+        What begins with a message whose id the thread has is said instead of that one, and of all
+        that followed; but the same words as in an earlier turn are said once more.
 
         Args:
             asked: What is said, and results of tools before it, in order.
-            edited: Ids of messages that are said instead of those of the thread, and of all that
-                follows these.
         """
         self.id = make_ulid()
         with self.trace.mark_internal():
             self._pass_hook([one for one in asked if get_role(one) == "user"])
             view = self._make_view()
-            context = view.read_view(partial(self._locate_new, asked, edited))
+            context = view.read_view(partial(self._locate_new, asked))
             if asked:
                 query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
                 context = view.add_recalled(context, view.recall_lines(context, query))
@@ -271,13 +273,11 @@ class Turn:
         self.context = context
         return context
 
-    def _locate_new(
-        self, asked: Sequence[BaseMessage], edited: Collection[str], entries: Sequence[Entry]
-    ) -> TurnEntries:
+    def _locate_new(self, asked: Sequence[BaseMessage], entries: Sequence[Entry]) -> TurnEntries:
         """Return a turn in the place of what it is said instead of, or at the end of the thread."""
         begins = next((one for one in asked if is_remembered(one)), None)
         begins = self._kept if begins is self._human else begins
-        self._replaced = _find_replaced(entries, begins, edited)
+        self._replaced = _find_replaced(entries, begins)
         own = self._make_entries([make_draft(one, turn_id=self.id) for one in asked], entries)
         before = [entry for entry in entries if entry.id not in self._replaced]
         return TurnEntries(before, own, find_turn_start(entries, None))
@@ -576,25 +576,24 @@ class Turn:
                 self.memory.compact(self.key, self.context.view, said)
 
 
-def _find_replaced(
-    entries: Sequence[Entry], begins: BaseMessage | None, edited: Collection[str]
-) -> list[str]:
-    """Return the ids of what a turn takes the place of, if it begins with a message of the thread.
+def _find_replaced(entries: Sequence[Entry], begins: BaseMessage | None) -> list[str]:
+    """Return the ids of what a turn takes the place of; see `Turn.look`.
 
     Args:
         entries: The thread.
         begins: What is asked first, as it would be stored.
-        edited: Ids of messages that are said instead of those of the thread, and of all that
-            follows; another one is the latest turn answered anew, if it says the same.
     """
     if begins is None or not begins.id or get_role(begins) != "user":
         return []
-    live = [entry for entry in find_live_entries(entries) if entry.role != "summary"]
-    for number, entry in enumerate(live):
+    live = find_live_entries(entries)
+    said = [entry for entry in live if entry.role != "summary"]
+    for number, entry in enumerate(said):
         if entry.message_id == begins.id and entry.message is not None:
             is_same = entry.message.content == begins.content
-            is_again = is_same and entry.turn_id == live[-1].turn_id
-            return [one.id for one in live[number:]] if is_again or begins.id in edited else []
+            if is_same and entry.turn_id != said[-1].turn_id:
+                return []
+            gone = [one.id for one in said[number:]]
+            return [*gone, *find_summaries_over(live, gone)]
     return []
 
 
