@@ -290,7 +290,6 @@ class Turn:
             asked_ms: When it was said, in milliseconds since the epoch.
         """
         self.memory.check_call()
-        self.started_ms = get_now_ms()
         self.running.add(self.id)
         if self.context is None or not self.options.remember:
             return
@@ -309,6 +308,7 @@ class Turn:
             batch.insert(0, Draft(role="control", turn_id=self.id, control=control))
         if batch:
             self.rounds = frozenset(entry.id for entry in log.append(self.key, batch))
+        self.started_ms = get_now_ms()
 
     def _find_taken(self, context: ModelContext, found: Sequence[Entry]) -> list[Entry]:
         """Return the entries of other turns whose ids are taken: not what was taken back."""
