@@ -475,8 +475,8 @@ class ConversationMemory:
         facts = _read_shape(model).model
         self._turn_memory.check_options(chosen)
         self._turn_memory.use_model(facts)
-        key, rules = ThreadKey(user_id, thread_id), resolve_provider(provider or "strict")
-        return MemoryThread(self._turn_memory, key, chosen, rules, facts.name)
+        shape = ChainShape(None, resolve_provider(provider or "strict"), model=facts)
+        return MemoryThread(self._turn_memory, ThreadKey(user_id, thread_id), chosen, shape)
 
     # -- Threads ----------------------------------------------------------------------------------
 

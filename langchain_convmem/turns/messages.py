@@ -202,6 +202,7 @@ def join(
         said: Messages, none of them a system message.
         stored_form: What the thread stores of a message.
     """
+    entries = _drop_void(entries)
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
     forms = [stored_form(message) for message in said]
     asked = said[-1] if get_role(said[-1]) == "user" else None
@@ -226,9 +227,20 @@ def join(
         if rest == len(said) and live[-1:] == [anchor]:
             return Joined(again=anchor, is_certain=is_certain)
         if rest == len(said):
-            return Joined(said[-1:], is_certain=is_certain)
+            known = {mark for entry in entries for mark in _mark(entry.message)}
+            results = [one for one in find_results(said[:-1]) if not _mark(one) <= known]
+            return Joined([*results, said[-1]], is_certain=is_certain)
     new = _list_new(entries, live, anchor, said[rest:], forms[rest:])
     return Joined(new, is_certain=is_certain)
+
+
+def _drop_void(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the entries without turns that failed: what was said in them is said again."""
+    controls = [one.control for one in entries if one.control is not None]
+    void = {
+        name for one in controls if one.reason in ("failed", "cancelled") for name in one.retracts
+    }
+    return [entry for entry in entries if entry.id not in void] if void else entries
 
 
 def _find_named(live: Sequence[Entry], own: str) -> Entry | None:
