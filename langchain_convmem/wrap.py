@@ -29,7 +29,7 @@ from langchain_convmem.conversation.streams import (
     merge_chunks,
     require_complete,
 )
-from langchain_convmem.turns.chains import ChainShape
+from langchain_convmem.turns.chains import ChainShape, find_history_name
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import CallInput, read_input
 from langchain_convmem.turns.options import (
@@ -272,9 +272,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         shape = self._read_shape(configurable)
         memory = get_turn_memory(self.memory)
         memory.use_model(shape.model, self.inner)
-        keys = DictKeys(
-            self.input_messages_key, self.history_messages_key, self.output_messages_key
-        )
+        history = self.history_messages_key or find_history_name(shape.slots)
+        keys = DictKeys(self.input_messages_key, history, self.output_messages_key)
         incoming = read_input(
             value,
             input_messages_key=keys.input_messages_key,
@@ -301,7 +300,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     @asynccontextmanager
     async def _ahold(self, turn: WrappedTurn) -> AsyncIterator[None]:
         """Hold the thread of a turn without blocking the event loop; see `_hold`."""
-        async with TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key)).ahold(self.queue_timeout_s):
+        line = TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key))
+        async with line.ahold(self.queue_timeout_s):
             with turn.turn.memory.active_turns.count():
                 yield
 

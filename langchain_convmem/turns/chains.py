@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, cast, get_args
@@ -79,6 +79,15 @@ class ChainShape:
         )
 
 
+HISTORY_NAMES = ("history", "chat_history")
+"""Names that prompts give to what was said before."""
+
+
+def find_history_name(slots: Collection[str] | None) -> str | None:
+    """Return the one of these names that a prompt has a slot for; None if it has none."""
+    return next((name for name in HISTORY_NAMES if name in (slots or ())), None)
+
+
 def read_chain(
     inner: RunnableLike[Any, Any],
     input_messages_key: str | None = None,
@@ -92,7 +101,8 @@ def read_chain(
     Args:
         inner: The chain.
         input_messages_key: The variable of what the user says; `input` as well.
-        history_messages_key: The variable of what was said before; `history` as well.
+        history_messages_key: The variable of what was said before; `history` and `chat_history` as
+            well.
 
     Raises:
         ConfigError: If nothing can be made of it, or its prompt has no place for what the user
@@ -100,7 +110,7 @@ def read_chain(
     """
     if isinstance(inner, Runnable):
         asked = dict.fromkeys(filter(None, (input_messages_key, "input", "messages")))
-        before = dict.fromkeys(filter(None, (history_messages_key, "history", "messages")))
+        before = dict.fromkeys(filter(None, (history_messages_key, *HISTORY_NAMES, "messages")))
         return _fill_prompt(inner, list(asked), list(before))
     if isinstance(inner, type):
         msg = f"{inner.__name__} is a class; pass an object of it, {inner.__name__}(...)"

@@ -79,8 +79,8 @@ def read_input(
     ]
     said = [message for message in messages if get_role(message) != "system"]
     if not said:
-        kind = type(value).__name__
-        msg = f"the input is a {kind} without any message; {MESSAGE_FORMS}"
+        what = "any message but instructions" if messages else "any message"
+        msg = f"the input is a {type(value).__name__} without {what}; {MESSAGE_FORMS}"
         raise InvalidMessageError(msg)
     if not isinstance(said[-1], HumanMessage | ToolMessage):
         msg = (

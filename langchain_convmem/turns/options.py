@@ -230,12 +230,22 @@ def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str)
     return ThreadKey(read_user_id(configurable, found), thread_id)
 
 
+_IDS = frozenset({"thread_id", "session_id", "user_id"})
+_SLIPS = {name.replace("_", ""): name for name in _IDS}
+"""Taken for another key, the id of a user would be none: several users would share a thread."""
+
+
 def read_thread_id(configurable: Mapping[str, Any]) -> Any:
     """Return the thread that a call names as `thread_id` or as `session_id`; None if it does not.
 
     Raises:
-        ConfigError: If it names two different threads.
+        ConfigError: If it names two different threads, or an id by another spelling of its key.
     """
+    for name in configurable.keys() - _IDS:
+        meant = _SLIPS.get(name.casefold().replace("-", "").replace("_", ""))
+        if meant is not None and meant not in configurable:
+            msg = f"configurable names {name!r}, which is not read; did you mean {meant!r}?"
+            raise ConfigError(msg)
     thread_id, session_id = configurable.get("thread_id"), configurable.get("session_id")
     if None not in (thread_id, session_id) and str(thread_id) != str(session_id):
         msg = (
