@@ -863,7 +863,7 @@ def fork_thread(
     for summary in sorted(summaries, key=lambda entry: entry.position):
         draft = fork_summary(summary, spoken, copies)
         [copies[summary.id]] = log.append(target, [draft])
-    marks = [*fork_pins(entries, copies, there), *fork_hold(entries, spoken, copies, there)]
+    marks = [*fork_pins(entries, copies, there), *fork_hold(entries, copies, there)]
     if marks:
         log.append(target, marks)
     return target

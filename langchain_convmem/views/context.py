@@ -125,7 +125,7 @@ def build_context(
         repairs.append(f"left out what was said before {name}: the compaction in it stands for it")
     several = len(find_first_speakers(uncovered)) > 1
     stale = find_stale_reasoning(entries, live, part.shown, hoists=rules.system == "head")
-    head, body = _ContextBuilder(rules, repairs, part, stale, several=several).build_pieces()
+    head, body = _ContextBuilder(rules, repairs, part, stale, several).build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
     told = _SummaryMessage.read(entries, live, part, summary)
     begun = part.sent if summary == "omit" else part.told or part.sent
@@ -167,35 +167,37 @@ def _find_said_from(shown: Sequence[Entry], begun: Entry | None) -> list[int]:
 _OPENED = "opened with a placeholder user turn: the assistant spoke first"
 
 
+@dataclass(slots=True)
 class _ContextBuilder:
     """Entries on their way to messages. Not thread-safe."""
 
-    def __init__(
-        self,
-        rules: ProviderProfile,
-        repairs: list[str],
-        part: CompactedPart,
-        stale: Collection[str],
-        *,
-        several: bool,
-    ) -> None:
-        self._stale = stale
-        self._rules = rules
-        self._repairs = repairs
-        self._shown = shown = part.shown
-        self._sent = part.sent
-        self._several = several
-        self._fitter = BlockFitter(rules, repairs)
-        self._head: list[ContextPiece] = []
-        self._body: list[ContextPiece] = []
-        self._ids: set[str] = set()
-        self._asked = next((entry for entry in reversed(shown) if entry.role == "user"), None)
-        self._goes_on = self._asked is not None and _is_unanswered(shown)
+    rules: ProviderProfile
+    repairs: list[str]
+    part: CompactedPart
+    stale: Collection[str]
+    several: bool
+    head: list[ContextPiece] = field(default_factory=list)
+    body: list[ContextPiece] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    fitter: BlockFitter = field(init=False)
+    old: Collection[str] = field(init=False)
+    current: Collection[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Tell what is of the turn that is going on from what is of earlier ones."""
+        self.fitter = BlockFitter(self.rules, self.repairs)
+        shown = self.part.shown
+        asked = next((entry for entry in reversed(shown) if entry.role == "user"), None)
+        earlier = [one for one in shown if asked is not None and one.position < asked.position]
+        self.old = {one.id for one in earlier if asked and one.turn_id != asked.turn_id}
+        # What is said for the call alone stands before all that a log holds.
+        recent = {one.id for one in shown if one.position < 1 or one.id not in self.old}
+        self.current = recent if asked is not None and _is_unanswered(shown) else ()
 
     def build_pieces(self) -> tuple[list[ContextPiece], list[ContextPiece]]:
         """Return what stands before the conversation, and the conversation."""
-        calls = ToolCalls(self._shown, self._repairs, self._rules)
-        for entry in self._shown:
+        calls = ToolCalls(self.part.shown, self.repairs, self.rules)
+        for entry in self.part.shown:
             if entry.role == "tool":
                 continue  # pulled up to stand after its call
             message = build_message(entry)
@@ -205,19 +207,19 @@ class _ContextBuilder:
                 calls.settle(message, entry, as_written=back)
                 self._fit(message, entry, as_written=back)
             if is_blank_message(message):
-                self._repairs.append(f"left out {entry.message_id}: it is blank")
+                self.repairs.append(f"left out {entry.message_id}: it is blank")
                 continue
             self._add(message, entry)
             for result, positions in calls.find_results(message, entry, self._fit_result):
-                self._body.append(ContextPiece("tool", result, positions))
-        return self._head, self._body
+                self.body.append(ContextPiece("tool", result, positions))
+        return self.head, self.body
 
     def _note_id(self, message: BaseMessage, entry: Entry) -> None:
         """Give a message whose id was handed out already the id of its entry."""
         key = str(message.id)
-        if key in self._ids:
+        if key in self.ids:
             message.id = entry.id  # one id twice would be one message to callers that merge by id
-        self._ids.add(key)
+        self.ids.add(key)
 
     def _fit_result(self, message: BaseMessage, entry: Entry) -> None:
         self._note_id(message, entry)
@@ -225,41 +227,29 @@ class _ContextBuilder:
 
     def _goes_back(self, message: BaseMessage, entry: Entry) -> bool:
         """Return whether the message's blocks go to the provider as they were written."""
-        is_current = self._is_current(entry)
-        return self._fitter.goes_back(message, stale=entry.id in self._stale, is_current=is_current)
+        is_current = entry.id in self.current
+        return self.fitter.goes_back(message, stale=entry.id in self.stale, is_current=is_current)
 
     def _fit(self, message: BaseMessage, entry: Entry, *, as_written: bool) -> None:
         """Give the message content, and a name, that the provider takes."""
-        key, is_current = entry.message_id, self._is_current(entry)
-        self._fitter.fit(
+        key, is_current = entry.message_id, entry.id in self.current
+        self.fitter.fit(
             message,
             cast("Place", entry.role),
             key,
             as_written=as_written,
-            compacts=entry is self._sent,
-            is_old=self._is_old(entry),
+            compacts=entry is self.part.sent,
+            is_old=entry.id in self.old,
         )
         if not is_current and drop_idle_reasoning(message):
-            self._repairs.append(f"left out the reasoning of {key}: nothing follows it")
+            self.repairs.append(f"left out the reasoning of {key}: nothing follows it")
         if not as_written or isinstance(message.content, str):
-            forget_dialect(message, self._rules)
+            forget_dialect(message, self.rules)
         if entry.role == "tool":
             return
-        lost = place_name(message, self._rules, is_user=entry.role == "user", several=self._several)
+        lost = place_name(message, self.rules, is_user=entry.role == "user", several=self.several)
         if lost is not None:
-            self._repairs.append(f"left out the name {lost!r} of {key}")
-
-    def _is_old(self, entry: Entry) -> bool:
-        """Return whether an entry is of a turn before that of the latest question."""
-        asked = self._asked
-        if asked is None:
-            return False
-        return entry.turn_id != asked.turn_id and entry.position < asked.position
-
-    def _is_current(self, entry: Entry) -> bool:
-        """Return whether an entry is of the turn that is going on, or said for the call alone."""
-        is_aside = entry.position < 1  # before all that a log holds
-        return self._goes_on and (is_aside or not self._is_old(entry))
+            self.repairs.append(f"left out the name {lost!r} of {key}")
 
     # -- joining --------------------------------------------------------------------------------
 
@@ -268,30 +258,30 @@ class _ContextBuilder:
         if piece.role == "system":
             self._add_system(piece)
             return
-        if piece.role == "assistant" and not self._body:
+        if piece.role == "assistant" and not self.body:
             opening = HumanMessage(PLACEHOLDER_TEXT, id=make_placeholder_turn(entry).id)
-            is_sent = entry is self._sent
-            self._body.append(ContextPiece("user", opening, stays=is_sent))
-            self._repairs += [] if is_sent else [_OPENED]
-        before = self._body[-1] if self._body else None
+            is_sent = entry is self.part.sent
+            self.body.append(ContextPiece("user", opening, stays=is_sent))
+            self.repairs += [] if is_sent else [_OPENED]
+        before = self.body[-1] if self.body else None
         if before is None or not _may_join(before, piece):
-            self._body.append(piece)
+            self.body.append(piece)
             return
         if [one for one in (before, piece) if drop_reasoning(one.message)]:
-            self._repairs.append(f"left out the reasoning of {piece.message.id}: it was joined")
+            self.repairs.append(f"left out the reasoning of {piece.message.id}: it was joined")
         if piece.role == "assistant":
             _tell_apart(before, piece)
         before.positions |= piece.positions
         before.message = _merge(before.message, piece.message)
-        forget_dialect(before.message, self._rules)
+        forget_dialect(before.message, self.rules)
 
     def _add_system(self, piece: ContextPiece) -> None:
-        if self._rules.system == "in_place" and self._body:
-            self._body.append(piece)
-        elif not self._head:
-            self._head.append(piece)
+        if self.rules.system == "in_place" and self.body:
+            self.body.append(piece)
+        elif not self.head:
+            self.head.append(piece)
         else:
-            first = self._head[0]
+            first = self.head[0]
             first.positions |= piece.positions
             first.message = _merge(first.message, piece.message, between="\n\n")
 

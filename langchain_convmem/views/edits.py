@@ -497,24 +497,20 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
 
 
 def fork_hold(
-    entries: Sequence[Entry],
-    kept: Sequence[Entry],
-    copies: Mapping[str, Entry],
-    there: Sequence[Entry],
+    entries: Sequence[Entry], copies: Mapping[str, Entry], there: Sequence[Entry]
 ) -> list[Draft]:
     """Return what keeps a fork from compacting what undoing a summary showed again.
 
     Args:
         entries: The thread's entries.
-        kept: The entries that were copied, no summaries among them, in display order.
         copies: The copies by the id of what they are copies of.
         there: What the fork holds already, if it was cut short.
     """
     held = find_held_back(entries)
-    covered = [copies[entry.id] for entry in kept if entry.id in held]
+    covered = [copies[entry.id] for entry in entries if entry.id in held and entry.id in copies]
     if not covered or any(one.control is not None and one.cover is not None for one in there):
         return []
-    cover = make_cover([copies[entry.id] for entry in kept], covered)
-    origin = {"thread_id": kept[0].key.thread_id, "entry_id": ""}
+    origin = {"thread_id": entries[0].key.thread_id, "entry_id": ""}
     metadata = Metadata(aux={FORKED_FROM: origin})
+    cover = make_cover(copies.values(), covered)
     return [Draft(role="control", control=Control((), "rewind"), cover=cover, metadata=metadata)]
