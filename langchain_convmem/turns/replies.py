@@ -238,24 +238,17 @@ class _StreamedMessage:
         self.ids.add(piece.id)
 
     def merge(self) -> BaseMessage:
-        return message_chunk_to_message(merge_pieces(self.pieces))
-
-    def merge_calls(self) -> BaseMessage:
-        """Return the message; calls whose arguments did not come whole are invalid."""
+        """Return the message; without an end, only calls with whole arguments are calls."""
         total = merge_pieces(self.pieces)
-        if not isinstance(total, AIMessageChunk):
-            return total
-        calls, broken = default_tool_parser(
-            [
-                {
-                    "id": one["id"],
-                    "function": {"name": one["name"], "arguments": one["args"] or "{}"},
-                }
-                for one in total.tool_call_chunks
-            ]
-        )
-        changes = {"tool_calls": calls, "invalid_tool_calls": broken}
-        return message_chunk_to_message(total).model_copy(update=changes)
+        message = message_chunk_to_message(total)
+        chunks = total.tool_call_chunks if isinstance(total, AIMessageChunk) else []
+        if not chunks or not is_unfinished(*self.pieces):
+            return message
+        functions = [{"name": one["name"], "arguments": one["args"] or "{}"} for one in chunks]
+        ids = [one["id"] for one in chunks]
+        raw = [{"id": i, "function": made} for i, made in zip(ids, functions, strict=True)]
+        calls, broken = default_tool_parser(raw)
+        return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
 
 
 class ReplyCollector:
@@ -328,10 +321,7 @@ class ReplyCollector:
             return [] if self._value is _NOTHING else _keep_cut_value(self._value)
         if self._parts[-1].is_finished and not self.is_unfinished:
             return messages
-        kept = cut_last(messages, keeps_calls=has_ended)
-        if kept[-1:] == messages[-1:] and _has_calls(kept[-1]):
-            kept[-1] = self._parts[-1].merge_calls()
-        return kept
+        return cut_last(messages, keeps_calls=has_ended)
 
     def _merge_new(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the new messages; what came in chunks was made just now, whatever its id."""
