@@ -134,23 +134,20 @@ def _fill_prompt(
         from langchain_convmem.turns.memory_prompt import fill_prompt
 
         return fill_prompt(runnable, asked, before)
+    update: dict[str, Any] = {}
     if isinstance(runnable, RunnableBindingBase):
-        bound = fill(runnable.bound)
-        return runnable if bound is runnable.bound else runnable.model_copy(update={"bound": bound})
-    if isinstance(runnable, RunnableWithFallbacks):
-        parts = {
-            "runnable": fill(runnable.runnable),
-            "fallbacks": list(map(fill, runnable.fallbacks)),
-        }
-        return runnable.model_copy(update=parts)
-    if not isinstance(runnable, RunnableSequence):
-        return runnable
-    steps = list(runnable.steps)
-    # What is assigned beside the input leaves it as it is.
-    at = next((n for n, one in enumerate(steps) if not isinstance(one, RunnableAssign)), 0)
-    steps[at] = fill(steps[at])
-    update = {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
-    return runnable if steps == runnable.steps else runnable.model_copy(update=update)
+        update = {"bound": fill(runnable.bound)}
+    elif isinstance(runnable, RunnableWithFallbacks):
+        others = list(map(fill, runnable.fallbacks))
+        update = {"runnable": fill(runnable.runnable), "fallbacks": others}
+    elif isinstance(runnable, RunnableSequence):
+        steps = list(runnable.steps)
+        # What is assigned beside the input leaves it as it is.
+        at = next((n for n, one in enumerate(steps) if not isinstance(one, RunnableAssign)), 0)
+        steps[at] = fill(steps[at])
+        update = {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
+    is_same = [*update.values()] == [getattr(runnable, name) for name in update]
+    return runnable if is_same else cast("Any", runnable).model_copy(update=update)
 
 
 # -- What gets the input ---------------------------------------------------------------------------

@@ -212,12 +212,12 @@ def join(
         if named is not None:
             is_same = _fold(named.message) == _fold(forms[-1])
             return Joined(again=named) if is_same else Joined([asked], replaces=named)
-        if len(said) == 1:
-            is_last = bool(_match(live[-1:], asked.id, _fold(forms[-1])))
-            return Joined(again=live[-1]) if is_last else Joined([asked])
+        if len(said) == 1 and not (live and live[-1].role == "user"):
+            return Joined([asked])  # no question is open that this could be
     told = [n for n, form in enumerate(forms) if form is not None and _is_user(form)][-_COMPARED:]
     users = [entry for entry in entries if entry.role == "user"][-_COMPARED:]
-    matches = [_match(users, said[number].id, _fold(forms[number])) for number in told]
+    texts = [_fold(entry.message) for entry in users]
+    matches = [_match(users, texts, said[number].id, _fold(forms[number])) for number in told]
     counts = _count_common(matches, len(users))
     is_certain = counts[-2:-1] in ([], [len(told) - 1])
     anchor, rest = next((one for one in reversed(live) if one.role == "user"), None), 0
@@ -249,22 +249,21 @@ def _find_named(live: Sequence[Entry], own: str) -> Entry | None:
     return entry if entry is not None and entry.role == "user" and entry.message else None
 
 
-def _match(entries: Sequence[Entry], own: str | None, text: str) -> int:
+def _match(users: Sequence[Entry], texts: Sequence[str], own: str | None, text: str) -> int:
     """Return which entries of the user a message may be: bit n for entry n.
 
     Args:
-        entries: Entries.
+        users: The entries.
+        texts: What they say.
         own: The message's id; one that the thread knows decides.
         text: What it says; entries with an id of their own say it under that alone.
     """
     named = same = 0
-    for number, entry in enumerate(entries):
-        if entry.role != "user" or entry.message is None:
-            continue
+    for number, (entry, known) in enumerate(zip(users, texts, strict=True)):
         if own is not None and own in (entry.message_id, entry.id):
             named |= 1 << number
-        elif text and (own is None or not entry.message.id):
-            same |= (_fold(entry.message) == text) << number
+        elif text and known == text and not (own and entry.message and entry.message.id):
+            same |= 1 << number
     return named or same
 
 
@@ -383,8 +382,12 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
             came to its end and there is nothing to go on with.
     """
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
-    turn = live[_find_last_asked(live) :]
-    if not turn or turn[0].role != "user" or (not results and _is_last_word(turn[-1])):
+    users = [number for number, entry in enumerate(live) if entry.role == "user"]
+    first = users[-1] if users else len(live)
+    while users and first - 1 in users and live[first - 1].turn_id == live[first].turn_id:
+        first -= 1  # messages of one turn in a row are one question
+    turn = live[first:]
+    if not turn or (not results and _is_last_word(turn[-1])):
         brought = "results of tools" if results else "None"
         msg = (
             f"there is nothing to go on with: the input is {brought}"
@@ -392,8 +395,7 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
         )
         raise InvalidMessageError(msg)
     callers = {call["id"]: n for n, one in enumerate(turn) for call in find_calls(one.message)}
-    end = len(turn) - 1
-    named = []
+    ends, named = [], []
     for result in results:
         if result.tool_call_id not in callers:
             msg = (
@@ -401,23 +403,14 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
                 "turn; pass results of the calls that the last reply made"
             )
             raise InvalidMessageError(msg)
-        caller = turn[callers[result.tool_call_id]]
+        ends.append(callers[result.tool_call_id])
+        caller = turn[ends[-1]]
         named.append(name_result(result, caller.key, caller.turn_id, caller.message_id))
-    if results:
-        end = max(callers[result.tool_call_id] for result in results)
+    end = max(ends, default=len(turn) - 1)
     while end + 1 < len(turn) and turn[end + 1].role == "tool":
         end += 1
     kept = turn[: end + 1]
     return ContinuedTurn(turn[0], frozenset(one.id for one in kept), named, kept[-1].turn_id)
-
-
-def _find_last_asked(live: Sequence[Entry]) -> int:
-    """Return where the user's last words begin: messages of one turn in a row are one question."""
-    users = [number for number, entry in enumerate(live) if entry.role == "user"]
-    first = users[-1] if users else 0
-    while users and first - 1 in users and live[first - 1].turn_id == live[first].turn_id:
-        first -= 1
-    return first
 
 
 def _is_last_word(entry: Entry) -> bool:

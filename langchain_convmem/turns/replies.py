@@ -79,19 +79,19 @@ def read_reply(
     """
     answer = _find_answer(output, output_messages_key) if isinstance(output, dict) else output
     if isinstance(answer, BaseMessage):
-        return Reply([_complete_chunk(answer)])
+        return Reply([message_chunk_to_message(answer)])
     if isinstance(answer, str):
         is_all_of_it = heard is not None and _is_text_of(heard, answer)
         return Reply([heard if heard is not None and is_all_of_it else AIMessage(answer)])
     if isinstance(answer, dict) and "parsed" in answer and isinstance(answer.get("raw"), AIMessage):
-        return _make_reply(answer["parsed"], _complete_chunk(answer["raw"]))
+        return _make_reply(answer["parsed"], message_chunk_to_message(answer["raw"]))
     found = _find_messages(answer)
     messages = _select_new(found or (), given)
     if not messages and isinstance(answer, dict):
         messages = [one for one in answer.values() if isinstance(one, AIMessage)]
     if not messages and (found is None or heard is not None):
         return _make_reply(answer, heard)
-    return Reply([_complete_chunk(message) for message in messages])
+    return Reply([message_chunk_to_message(message) for message in messages])
 
 
 def is_unfinished(*pieces: BaseMessage) -> bool:
@@ -203,11 +203,6 @@ def _is_asked(message: BaseMessage, asked: BaseMessage) -> bool:
     return isinstance(message, HumanMessage) and message.content == asked.content
 
 
-def _complete_chunk(message: BaseMessage) -> BaseMessage:
-    is_chunk = isinstance(message, BaseMessageChunk)
-    return message_chunk_to_message(message) if is_chunk else message
-
-
 class _StreamedMessage:
     """One message of a stream: whole, or growing by chunks."""
 
@@ -243,24 +238,17 @@ class _StreamedMessage:
         self.ids.add(piece.id)
 
     def merge(self) -> BaseMessage:
-        return _complete_chunk(merge_pieces(self.pieces))
-
-    def merge_calls(self) -> BaseMessage:
-        """Return the message; calls whose arguments did not come whole are invalid."""
+        """Return the message; without an end, only calls with whole arguments are calls."""
         total = merge_pieces(self.pieces)
-        if not isinstance(total, AIMessageChunk):
-            return total
-        calls, broken = default_tool_parser(
-            [
-                {
-                    "id": one["id"],
-                    "function": {"name": one["name"], "arguments": one["args"] or "{}"},
-                }
-                for one in total.tool_call_chunks
-            ]
-        )
-        changes = {"tool_calls": calls, "invalid_tool_calls": broken}
-        return _complete_chunk(total).model_copy(update=changes)
+        message = message_chunk_to_message(total)
+        chunks = total.tool_call_chunks if isinstance(total, AIMessageChunk) else []
+        if not chunks or not is_unfinished(*self.pieces):
+            return message
+        functions = [{"name": one["name"], "arguments": one["args"] or "{}"} for one in chunks]
+        ids = [one["id"] for one in chunks]
+        raw = [{"id": i, "function": made} for i, made in zip(ids, functions, strict=True)]
+        calls, broken = default_tool_parser(raw)
+        return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
 
 
 class ReplyCollector:
@@ -333,10 +321,7 @@ class ReplyCollector:
             return [] if self._value is _NOTHING else _keep_cut_value(self._value)
         if self._parts[-1].is_finished and not self.is_unfinished:
             return messages
-        kept = cut_last(messages, keeps_calls=has_ended)
-        if kept[-1:] == messages[-1:] and _has_calls(kept[-1]):
-            kept[-1] = self._parts[-1].merge_calls()
-        return kept
+        return cut_last(messages, keeps_calls=has_ended)
 
     def _merge_new(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the new messages; what came in chunks was made just now, whatever its id."""
@@ -416,7 +401,7 @@ class PartialReplyHandler(BaseCallbackHandler):
         """
         self._learn = learn
         self._reports: dict[UUID, Callable[[Any], object]] = {}
-        self._replies: dict[UUID, ReplyCollector | None] = {}  # None when it is over
+        self._chunks: dict[UUID, list[BaseMessage] | None] = {}  # None when a reply is over
         self.first_token_ms: int | None = None
         """When the first words of the latest reply came, if it was streamed."""
         self.message: AIMessage | None = None
@@ -428,8 +413,11 @@ class PartialReplyHandler(BaseCallbackHandler):
 
     def collect_broken(self) -> list[BaseMessage]:
         """Return the partial messages of the last unfinished reply, if any."""
-        begun = [reply for reply in self._replies.values() if reply is not None]
-        return begun[-1].collect_cut(()) if begun else []
+        reply = ReplyCollector()
+        for chunks in [one for one in self._chunks.values() if one is not None][-1:]:
+            for chunk in chunks:
+                reply.add(chunk)
+        return reply.collect_cut(())
 
     def on_chat_model_start(self, *given: Any, run_id: UUID, **run: Any) -> None:
         """Listen to a reply, unless another model makes it, or the memory for itself."""
@@ -439,8 +427,8 @@ class PartialReplyHandler(BaseCallbackHandler):
             tools = (run.get("invocation_params") or {}).get("tools")
             self._reports[run_id] = lambda tokens: learn(model, batch[0], tokens, tools)
         is_own = not set(INTERNAL_TAGS).isdisjoint(run.get("tags") or ())
-        if not is_own and run.get("parent_run_id") not in self._replies:
-            self._replies[run_id] = ReplyCollector()
+        if not is_own and run.get("parent_run_id") not in self._chunks:
+            self._chunks[run_id] = []
             self.first_token_ms = None
 
     def on_llm_new_token(self, *_: Any, run_id: UUID, chunk: Any = None, **__: Any) -> None:
@@ -454,29 +442,29 @@ class PartialReplyHandler(BaseCallbackHandler):
             self._add(run_id, AIMessageChunk(content=delta["text"], id=f"{_RUN_PREFIX}-{run_id}"))
 
     def _add(self, run_id: UUID, chunk: BaseMessage | None) -> None:
-        reply = self._replies.get(run_id)
-        if reply is None or chunk is None:
+        chunks = self._chunks.get(run_id)
+        if chunks is None or chunk is None:
             return
-        reply.add(chunk)
-        if self.first_token_ms is None and reply.has_text:
+        chunks.append(chunk)
+        if self.first_token_ms is None:
             self.first_token_ms = get_now_ms()
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
         """Keep a reply that came whole; forget what broke before it: it was tried again."""
-        made = [one for several in response.generations[:1] for one in several[:1]]
-        said = getattr(made[0], "message", None) if made else None
+        made = response.generations
+        said = getattr(made[0][0], "message", None) if made and made[0] else None
         usage = getattr(said, "usage_metadata", None)
         report = self._reports.pop(run_id, None)
         if report is not None and usage:
             report(usage.get("input_tokens"))
-        if run_id not in self._replies:
+        if run_id not in self._chunks:
             return
-        for begun in list(self._replies):  # models that run at the same time end in any order
-            self._replies[begun] = None
+        for begun in list(self._chunks):  # models that run at the same time end in any order
+            self._chunks[begun] = None
             if begun == run_id:
                 break
         if isinstance(said, AIMessage):
-            whole = _complete_chunk(said)
+            whole = message_chunk_to_message(said)
             self.message = whole if isinstance(whole, AIMessage) else None
 
 

@@ -33,6 +33,7 @@ from langchain_core.runnables.config import (
 
 from langchain_convmem.background import ask
 from langchain_convmem.runnables import INTERNAL_TAGS, OwnTokens
+from langchain_convmem.turns.options import read_thread_id
 from langchain_convmem.turns.replies import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -59,18 +60,15 @@ def stamp_config(
     metadata, configurable = stamped["metadata"], stamped["configurable"]
     versions = {**metadata.get("lc_versions", {}), "langchain-convmem": _read_version()}
     noted: dict[str, Any] = {"lc_versions": versions}
-    named = _get_thread_id(configurable) if thread_id is None else thread_id
-    if isinstance(named, str):
-        noted["thread_id"] = named
+    if thread_id is None:
+        thread_id = configurable.get("thread_id", configurable.get("session_id"))
+    if isinstance(thread_id, str):
+        noted["thread_id"] = thread_id
     user_id = configurable.get("user_id")
     if user_id_key is not None and user_id is not None:
         noted["user_id"] = _hash_user(str(user_id), user_id_key)
     stamped["metadata"] = {**metadata, **noted}
     return stamped
-
-
-def _get_thread_id(configurable: Mapping[str, Any]) -> Any:
-    return configurable.get("thread_id", configurable.get("session_id"))
 
 
 @cache
@@ -137,7 +135,7 @@ class TurnTrace:
         if _logger.isEnabledFor(logging.DEBUG):
             _logger.debug(
                 "recall in %s: %s, %d lines in %d blocks, %d summaries opened, %d ms",
-                _get_thread_id(self.config.get("configurable", {})),
+                read_thread_id(self.config.get("configurable", {})),
                 found.verdict,
                 sum(len(block.lines) for block in found.blocks),
                 len(found.blocks),
@@ -188,7 +186,7 @@ class TurnTrace:
         Without a run, as where a conversation stores what its reader left, there is no event.
         """
         config, callbacks = self.config, self.config.get("callbacks")
-        thread_id = _get_thread_id(config.get("configurable", {}))
+        thread_id = read_thread_id(config.get("configurable", {}))
         _logger.debug("%s in %s: %s", name, thread_id, counts)
         if not isinstance(callbacks, BaseCallbackManager) or callbacks.parent_run_id is None:
             return
