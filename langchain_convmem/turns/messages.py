@@ -250,28 +250,18 @@ def join(
     matches = _match_users(users, [(said[number].id, forms[number]) for number in told])
     counts = _count_common(matches, len(users))
     is_certain = counts[-2:-1] in ([], [len(told) - 1])
+    latest = next((entry for entry in reversed(live) if entry.role == "user"), None)
     last = counts.index(counts[-1]) if counts and counts[-1] else None
     if last is None:
-        anchor = next((entry for entry in reversed(live) if entry.role == "user"), None)
-        return Joined(_list_new(entries, live, anchor, said, forms), is_certain=is_certain)
-    anchor = users[matches[last].bit_length() - 1]
+        return Joined(_list_new(entries, live, latest, said, forms), is_certain=is_certain)
+    anchor: Entry | None = users[matches[last].bit_length() - 1]
     rest = told[last] + 1
-    if rest < len(said):
-        new = _list_new(entries, live, anchor, said[rest:], forms[rest:])
-        return Joined(new, is_certain=is_certain)
-    if live[-1:] == [anchor]:
+    if rest == len(said) and live[-1:] == [anchor]:
         return Joined(again=anchor, is_certain=is_certain)
-    results = [one for one in find_results(said[:-1]) if not _is_known(one, entries)]
-    return Joined([*results, said[-1]], is_certain=is_certain)
-
-
-def _drop_void(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Return the entries without turns that failed: what was said in them is said again."""
-    controls = [one.control for one in entries if one.control is not None]
-    void = {
-        name for one in controls if one.reason in ("failed", "cancelled") for name in one.retracts
-    }
-    return [entry for entry in entries if entry.id not in void] if void else entries
+    if rest == len(said):  # asked anew, with results that open calls wait for
+        anchor, rest = latest, rest - 1 - len(find_results(said[:-1]))
+    new = _list_new(entries, live, anchor, said[rest:], forms[rest:])
+    return Joined(new, is_certain=is_certain)
 
 
 def _find_named(live: Sequence[Entry], asked: BaseMessage) -> Entry | None:
@@ -393,6 +383,15 @@ def _fold(message: BaseMessage | None) -> str:
     if not (media and _is_user(message)):
         return text
     return text + dump_json(make_plain(media), what="media")
+
+
+def _drop_void(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the entries without turns that failed: what was said in them is said again."""
+    controls = [one.control for one in entries if one.control is not None]
+    void = {
+        name for one in controls if one.reason in ("failed", "cancelled") for name in one.retracts
+    }
+    return [entry for entry in entries if entry.id not in void] if void else entries
 
 
 # -- A turn that goes on --------------------------------------------------------------------------
