@@ -220,27 +220,18 @@ def join(
     matches = [_match(users, texts, said[number].id, _fold(forms[number])) for number in told]
     counts = _count_common(matches, len(users))
     is_certain = counts[-2:-1] in ([], [len(told) - 1])
-    anchor, rest = next((one for one in reversed(live) if one.role == "user"), None), 0
-    if counts and counts[-1]:
-        last = counts.index(counts[-1])
-        anchor, rest = users[matches[last].bit_length() - 1], told[last] + 1
-        if rest == len(said) and live[-1:] == [anchor]:
-            return Joined(again=anchor, is_certain=is_certain)
-        if rest == len(said):
-            known = {mark for entry in entries for mark in _mark(entry.message)}
-            results = [one for one in find_results(said[:-1]) if not _mark(one) <= known]
-            return Joined([*results, said[-1]], is_certain=is_certain)
+    latest = next((entry for entry in reversed(live) if entry.role == "user"), None)
+    last = counts.index(counts[-1]) if counts and counts[-1] else None
+    if last is None:
+        return Joined(_list_new(entries, live, latest, said, forms), is_certain=is_certain)
+    anchor: Entry | None = users[matches[last].bit_length() - 1]
+    rest = told[last] + 1
+    if rest == len(said) and live[-1:] == [anchor]:
+        return Joined(again=anchor, is_certain=is_certain)
+    if rest == len(said):  # asked anew, with results that open calls wait for
+        anchor, rest = latest, rest - 1 - len(find_results(said[:-1]))
     new = _list_new(entries, live, anchor, said[rest:], forms[rest:])
     return Joined(new, is_certain=is_certain)
-
-
-def _drop_void(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Return the entries without turns that failed: what was said in them is said again."""
-    controls = [one.control for one in entries if one.control is not None]
-    void = {
-        name for one in controls if one.reason in ("failed", "cancelled") for name in one.retracts
-    }
-    return [entry for entry in entries if entry.id not in void] if void else entries
 
 
 def _find_named(live: Sequence[Entry], own: str) -> Entry | None:
@@ -349,6 +340,15 @@ def _fold(message: BaseMessage | None) -> str:
         [] if isinstance(message.content, str) or not _is_user(message) else _list_media(message)
     )
     return text + dump_json(make_plain(media), what="media") if media else text
+
+
+def _drop_void(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the entries without turns that failed: what was said in them is said again."""
+    controls = [one.control for one in entries if one.control is not None]
+    void = {
+        name for one in controls if one.reason in ("failed", "cancelled") for name in one.retracts
+    }
+    return [entry for entry in entries if entry.id not in void] if void else entries
 
 
 # -- A turn that goes on --------------------------------------------------------------------------

@@ -346,21 +346,6 @@ def test_a_session_reads_the_summary_once_and_goes_on_from_there():
 # -- going back ---------------------------------------------------------------------------------
 
 
-def test_undo_rewind_and_clone_are_entries_of_the_log(memory):
-    said = talk(memory, answering("one", "two", "three"), recall=False)
-    said.send_message("a")
-    point = said.checkpoint("after a")
-    said.send_message("b")
-    fork = said.clone()
-    assert [one.text for one in said.undo()] == ["b", "two"]
-    said.send_message("c")
-    said.rewind(point)
-    assert [one.text for one in said.history] == ["a", "one"]
-    assert [one.text for one in fork.history] == ["a", "one", "b", "two"]
-    fork.send_message("d")
-    assert [one.text for one in said.history] == ["a", "one"]
-
-
 def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
     said = talk(memory, answering("one", "two"))
     said.send_message("a")
@@ -368,14 +353,6 @@ def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
     said.undo()
     with pytest.raises(ConversationError, match="no longer shows"):
         said.rewind(point)
-
-
-def test_going_back_to_an_empty_conversation_takes_everything_back(memory):
-    said = talk(memory, answering("one"))
-    start = said.checkpoint()
-    said.send_message("a")
-    said.rewind(start)
-    assert said.history == []
 
 
 # -- one line for all ---------------------------------------------------------------------------
