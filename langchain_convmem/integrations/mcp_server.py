@@ -379,8 +379,8 @@ class MemoryTools:
         user = self._find_user()
         if everything == (thread_id is not None) or (message_ids and thread_id is None):
             raise ToolError("pass thread_id, perhaps with message_ids; or everything=true")
-        threads, messages = await self._count(user, thread_id, message_ids)
-        code = self._sign([user, thread_id, sorted(message_ids or ()), messages])
+        threads, messages, last_ms = await self._count(user, thread_id, message_ids)
+        code = self._sign([user, thread_id, sorted(message_ids or ()), messages, last_ms])
         if confirmation is None:
             return McpForgetting(
                 is_done=False, threads=threads, messages=messages, confirmation=code
@@ -411,19 +411,20 @@ class MemoryTools:
 
     async def _count(
         self, user: str, thread_id: str | None, message_ids: Sequence[str] | None
-    ) -> tuple[int, int]:
-        """Return how many threads and messages would be forgotten.
+    ) -> tuple[int, int, int]:
+        """Return how many threads and messages would be forgotten, and when the last was written.
 
         Raises:
             ToolError: If there are none.
         """
         if message_ids and thread_id is not None:
             found = await self.memory.log.afind(ThreadKey(user, thread_id), message_ids)
-            counts = int(bool(found)), len(found)
+            counts = int(bool(found)), len(found), 0
         else:
             known = await self.memory.athreads(user)
             meant = [info for info in known if thread_id in (None, info.key.thread_id)]
-            counts = len(meant), sum(info.entries for info in meant)
+            last_ms = max((info.last_ms for info in meant), default=0)
+            counts = len(meant), sum(info.entries for info in meant), last_ms
         if not counts[1]:
             msg = "there is nothing of that to forget; list_threads says what there is"
             raise ToolError(msg)

@@ -164,7 +164,8 @@ def test_what_is_for_the_call_alone_is_shown_and_not_stored(host, run, memory, m
 def test_threads_of_two_users_with_one_name_are_two_threads(host, run, memory, model):
     app = host.app(memory, model)
     run(app, "My bicycle is red.", at())
-    run(app, "What is my bicycle like?", at(user_id="ben"))
-    assert _texts(model.seen[-1]) == ["What is my bicycle like?"]
+    for other in ("ben", None):
+        run(app, "What is my bicycle like?", at(user_id=other))
+        assert _texts(model.seen[-1]) == ["What is my bicycle like?"]
     assert _shown(memory) == ["My bicycle is red.", "Yes."]
     assert _shown(memory, user_id="ben") == ["What is my bicycle like?", "Yes."]

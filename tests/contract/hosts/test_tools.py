@@ -47,6 +47,9 @@ def test_call_result_and_answer_are_stored_in_order_in_one_turn(host, run, memor
     history = memory.history("t", user_id="ana")
     assert len({entry.turn_id for entry in history.entries}) == 1
     assert history.context().repairs == ()
+    model = ScriptedChatModel(replies=["You are welcome."])
+    run(host.app(memory, model, recall=False), "Thanks.", at())
+    assert _shape(model.seen[-1]) == _log(memory)[:-1], "the next turn sees the whole loop"
 
 
 @kept_by_all("durable calls")

@@ -162,12 +162,12 @@ REFUSED = {
 
 
 @kept_by_all("refused options")
-@pytest.mark.parametrize("mistake", REFUSED)
-def test_what_a_call_cannot_set_is_refused_and_nothing_stored(host, run, mistake, memory, model):
-    configurable, words = REFUSED[mistake]
-    config = {"configurable": {**at("new")["configurable"], **configurable}}
-    with pytest.raises(ConfigError, match=words):
-        run(host.app(memory, model), "Hello", config)
+def test_what_a_call_cannot_set_is_refused_and_nothing_stored(host, run, memory, model):
+    app = host.app(memory, model)
+    for configurable, words in REFUSED.values():
+        config = {"configurable": {**at("new")["configurable"], **configurable}}
+        with pytest.raises(ConfigError, match=words):
+            run(app, "Hello", config)
     assert memory.history("new", user_id="ana").entries == []
     assert model.seen == []
 

@@ -193,6 +193,8 @@ async def test_a_confirmation_is_good_for_what_it_was_asked_for_alone(memory):
         for call in ({"thread_id": "monday"}, {"everything": True}):
             refused = await client.call_tool("forget", {**call, "confirmation": code})
             assert refused.is_error
+        [other] = memory.history("tuesday", user_id="ana").entries
+        memory.forget(user_id="ana", thread_id="tuesday", entry_ids=[other.id])
         memory.add_messages(["came in since"], thread_id="tuesday", user_id="ana")
         late = await client.call_tool("forget", {"thread_id": "tuesday", "confirmation": code})
         assert late.is_error

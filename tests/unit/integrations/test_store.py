@@ -247,6 +247,13 @@ def test_what_is_put_again_lives_on(store, clock):
     assert store.get(("a",), "k").value == {"n": 1}
 
 
+def test_what_is_said_in_a_thread_does_not_expire(store, clock):
+    store.put(("threads", "t"), "k", {"role": "user", "content": "Hi"}, ttl=1)
+    clock(5)
+    assert store.sweep_ttl() == 0
+    assert store.get(("threads", "t"), "k").value["content"] == "Hi"
+
+
 @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf")])
 def test_a_time_to_live_that_is_none_is_refused_before_anything_is_written(store, ttl):
     with pytest.raises(ConfigError, match="ttl must be"):

@@ -35,13 +35,6 @@ def _last_shown(model):
 # -- whose --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("user_id", ["ben", None])
-def test_a_line_is_never_recalled_for_another_user(memory, model, user_id):
-    _remembering(memory, "earlier", "ana")
-    memory.wrap(model).invoke("Where did I chain my bicycle?", at("now", user_id))
-    assert _last_shown(model) == "Where did I chain my bicycle?"
-
-
 def test_threads_without_a_user_share_no_lines(memory, model):
     _remembering(memory, "earlier", None)
     memory.wrap(model).invoke("Where did I chain my bicycle?", at("now", None))

@@ -188,17 +188,6 @@ def test_a_chain_gets_what_a_wrapped_chain_gets(memory):
     assert texts[4] == "Where did I park?"
 
 
-def test_an_agent_may_be_the_model_and_its_tool_loop_is_stored(memory, saver):
-    agents = pytest.importorskip("langchain.agents")
-    call = {"name": "level_of", "args": {"colour": "blue"}, "id": "c1"}
-    model = a_model(AIMessage("", tool_calls=[call]), "On level C.")
-    graph = create_memory_graph(memory, agents.create_agent(model, [level_of]), checkpointer=saver)
-    reply = graph.invoke(says("Where is the blue pillar?"), at())
-    assert answer_of(reply) == "On level C."
-    entries = memory.history("t", user_id="ana").entries
-    assert [entry.role for entry in entries] == ["user", "assistant", "tool", "assistant"]
-
-
 def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory, saver):
     before = [
         SystemMessage("Be brief.", id="s"),
