@@ -650,7 +650,8 @@ def list_earlier_entries(entries: Sequence[Entry], mine: Entry | None) -> list[E
     earlier: list[Entry] = []
     for entry in entries:
         first = began.setdefault(entry.turn_id, entry.position)
-        if first < start or entry.control is not None:
+        # A summary may come while the turn is under way: what it covers is not read any more.
+        if first < start or entry.control is not None or entry.role == "summary":
             earlier.append(entry)
     return earlier
 
