@@ -650,14 +650,24 @@ class SummaryNode:
         """What the summary tells, its pieces as lines."""
         return "\n".join(self.turn.contents)
 
-    def __repr__(self) -> str:
-        lines: list[str] = []
+    @property
+    def leaves(self) -> tuple[SummaryNode, ...]:
+        """The summaries at the ends of the branches, in order; of a leaf, itself."""
+        return tuple(node for node, _ in self._walk() if not node.children)
+
+    def _walk(self) -> Iterator[tuple[SummaryNode, int]]:
+        """Yield this summary and all below it, each with its depth, in order.
+
+        Without recursion: summaries may continue each other, thousands deep.
+        """
         todo = [(self, 0)]
-        while todo:  # without recursion: summaries may continue each other, thousands deep
+        while todo:
             node, depth = todo.pop()
-            lines.append(f"{'  ' * depth}{_describe(node)}")
+            yield node, depth
             todo += [(child, depth + 1) for child in reversed(node.children)]
-        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{'  ' * depth}{_describe(node)}" for node, depth in self._walk())
 
 
 def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:

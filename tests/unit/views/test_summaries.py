@@ -133,4 +133,5 @@ def test_a_chain_of_a_thousand_summaries_is_a_tree_that_can_be_read_and_printed(
         draft = make_summary_draft([f"Told {number}."], cover, Metadata(summary_ids=previous))
         previous = (log.append(KEY, [draft])[0].id,)
     [top] = build_summary_tree(log.entries(KEY))
+    assert [leaf.text for leaf in top.leaves] == ["Told 0."]
     assert repr(top).splitlines()[1199].strip().endswith("'Told 0.')")
