@@ -92,13 +92,9 @@ class TurnOptions:
         """Validate the values."""
         for name in ("recall", "remember"):
             if not isinstance(getattr(self, name), bool):
-                raise ConfigError(
-                    f"{name} must be True or False, got {describe_value(getattr(self, name))}"
-                )
+                raise _make_error(name, getattr(self, name), "True or False")
         if self.recall_place not in get_args(RecallPlace):
-            raise ConfigError(
-                f"recall_place must be 'user' or 'system', got {describe_value(self.recall_place)}"
-            )
+            raise _make_error("recall_place", self.recall_place, "'user' or 'system'")
         for name, least in _LEAST.items():
             is_optional = name != "reserved_tokens"
             _check_count(name, getattr(self, name), least, is_optional=is_optional)
@@ -205,9 +201,12 @@ def _check_count(name: str, value: Any, least: int, *, is_optional: bool) -> Non
     if value is None and is_optional:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        known = f"at least {least}{' or None' if is_optional else ''}"
-        msg = f"{name} must be a whole number of {known}, got {describe_value(value)}"
-        raise ConfigError(msg)
+        none = " or None" if is_optional else ""
+        raise _make_error(name, value, f"a whole number of at least {least}{none}")
+
+
+def _make_error(name: str, value: Any, wanted: str) -> ConfigError:
+    return ConfigError(f"{name} must be {wanted}, got {describe_value(value)}")
 
 
 # -- Whose turn it is -----------------------------------------------------------------------------
@@ -247,13 +246,8 @@ def read_thread_id(configurable: Mapping[str, Any]) -> Any:
             msg = f"configurable names {name!r}, which is not read; did you mean {meant!r}?"
             raise ConfigError(msg)
     thread_id, session_id = configurable.get("thread_id"), configurable.get("session_id")
-    if None not in (thread_id, session_id) and str(thread_id) != str(session_id):
-        msg = (
-            f"configurable names the thread_id {thread_id!r} and the session_id {session_id!r}, "
-            "which are two names for the same thing; pass one, or the same in both"
-        )
-        raise ConfigError(msg)
-    return session_id if thread_id is None else thread_id
+    what = f"the thread_id {thread_id!r} and the session_id {session_id!r}"
+    return _agree(thread_id, session_id, f"configurable names {what}")
 
 
 def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
@@ -267,13 +261,14 @@ def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
         return said
     is_map = isinstance(context, Mapping)
     meant = context.get("user_id") if is_map else getattr(context, "user_id", None)
-    if None not in (said, meant) and str(said) != str(meant):
-        msg = (
-            f"the config names the user {said!r} and the context {meant!r}; "
-            "name one, or the same in both"
-        )
-        raise ConfigError(msg)
-    return said if meant is None else meant
+    return _agree(meant, said, f"the config names the user {said!r} and the context {meant!r}")
+
+
+def _agree(first: Any, second: Any, said: str) -> Any:
+    """Return what a call names in one of two places, or in both."""
+    if None not in (first, second) and str(first) != str(second):
+        raise ConfigError(f"{said}; pass one, or the same in both")
+    return second if first is None else first
 
 
 def read_tool_user(configurable: Mapping[str, Any], fixed: str | None) -> Any:

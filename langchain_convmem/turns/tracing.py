@@ -33,7 +33,6 @@ from langchain_core.runnables.config import (
 
 from langchain_convmem.background import ask
 from langchain_convmem.runnables import INTERNAL_TAGS, OwnTokens
-from langchain_convmem.turns.options import read_thread_id
 from langchain_convmem.turns.replies import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -94,6 +93,11 @@ class TurnTrace:
     config: RunnableConfig
     own_tokens: OwnTokens = field(default_factory=OwnTokens)
 
+    @property
+    def _thread_id(self) -> Any:
+        configurable = self.config.get("configurable", {})
+        return configurable.get("thread_id", configurable.get("session_id"))
+
     @contextmanager
     def mark_internal(self, callbacks: BaseCallbackManager | None = None) -> Iterator[bool]:
         """Mark calls inside the block as the memory's own: tagged, counted, under the given run.
@@ -135,7 +139,7 @@ class TurnTrace:
         if _logger.isEnabledFor(logging.DEBUG):
             _logger.debug(
                 "recall in %s: %s, %d lines in %d blocks, %d summaries opened, %d ms",
-                read_thread_id(self.config.get("configurable", {})),
+                self._thread_id,
                 found.verdict,
                 sum(len(block.lines) for block in found.blocks),
                 len(found.blocks),
@@ -186,8 +190,7 @@ class TurnTrace:
         Without a run, as where a conversation stores what its reader left, there is no event.
         """
         config, callbacks = self.config, self.config.get("callbacks")
-        thread_id = read_thread_id(config.get("configurable", {}))
-        _logger.debug("%s in %s: %s", name, thread_id, counts)
+        _logger.debug("%s in %s: %s", name, self._thread_id, counts)
         if not isinstance(callbacks, BaseCallbackManager) or callbacks.parent_run_id is None:
             return
         if callbacks.handlers:
