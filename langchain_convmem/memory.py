@@ -139,9 +139,8 @@ class ConversationMemory:
             log, drafting, counters, embeddings, settings, rewriter, reranker, given=recall
         )
         summaries = Summaries(recaller, summarizer, summary_settings, summarize_when, on_summary)
-        profiles = Profiles(log, profiler)
         self._turn_memory = TurnMemory(
-            log, drafting, recaller, summaries, profiles, counters, profile_tokens
+            log, drafting, recaller, summaries, Profiles(log, profiler), counters, profile_tokens
         )
         self._opened: tuple[str, bytes | str | None] | None = None
 
@@ -959,8 +958,7 @@ class ConversationMemory:
             ConfigError: If the memory has no profiler, or neither a user nor a thread is given.
             LogError: If the log cannot be read or written.
         """
-        keys = list_keys(self.log, user_id, thread_id)
-        return self._turn_memory.profiles.update(keys)
+        return self._turn_memory.profiles.update(list_keys(self.log, user_id, thread_id))
 
     aupdate_profile = to_async(update_profile)
 

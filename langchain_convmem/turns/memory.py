@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from langchain_convmem.profile import ProfilerReport
     from langchain_convmem.profile.profiler import Profiler, ProfilerLike
-    from langchain_convmem.profile.reader import FollowedProfile, ProfileReader
+    from langchain_convmem.profile.reader import ProfileReader
     from langchain_convmem.recall import DialogRecall, RecallSettings
     from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.recall import Rewriter
@@ -229,6 +229,7 @@ class Profiles:
 
     Attributes:
         now_ms: The time at which profiles are read, milliseconds since the epoch; None is now.
+        jobs: The readings of the profiler under way behind the turns.
     """
 
     def __init__(
@@ -242,7 +243,7 @@ class Profiles:
         self.now_ms = now_ms
         self._log = log
         self._profiler: Profiler | None = None
-        self._jobs = BackgroundJobs(self._read_waiting, name="profile", workers=1)
+        self.jobs = BackgroundJobs(self._read_waiting, name="profile", workers=1)
         if profiler is not None:
             from langchain_convmem.profile.profiler import Profiler
 
@@ -269,20 +270,12 @@ class Profiles:
     def note_turn(self, key: ThreadKey) -> None:
         """Have what was said read in the background, if it is time."""
         if self._profiler is not None and self._profiler.note_turn(key):
-            self._jobs.submit(key)
+            self.jobs.submit(key)
 
     def _read_waiting(self, key: ThreadKey) -> None:
         if self._profiler is not None:
             with allow_own_loop():
                 self._profiler.read_waiting(key.owner)
-
-    def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait for the readings under way; return whether they ended within this time."""
-        return self._jobs.flush(timeout_s)
-
-    def close(self) -> None:
-        """Finish the reading under way, and start no more in the background."""
-        self._jobs.close()
 
 
 # -- The summaries of a memory --------------------------------------------------------------------
@@ -293,6 +286,7 @@ class Summaries:
 
     Attributes:
         has_summarizer: Whether threads are ever compacted.
+        jobs: The compactions under way behind the turns.
     """
 
     def __init__(
@@ -321,7 +315,7 @@ class Summaries:
         self._on_summary = on_summary
         self._waits_for_model = isinstance(summarizer, str) and summarizer == "auto"
         self._lock = make_lock()
-        self._jobs = BackgroundJobs(self._compact_and_prepare, name="compaction")
+        self.jobs = BackgroundJobs(self._compact_and_prepare, name="compaction")
         self._compactor = None if summarizer is None else self._make_compactor(summarizer, settings)
 
     def _make_compactor(
@@ -416,7 +410,7 @@ class Summaries:
         if not self.compactor.may_be_due(view, replies):
             return
         if self._when == "background":
-            self._jobs.submit(key)
+            self.jobs.submit(key)
         elif self._when == "foreground":
             try:
                 self.compactor.compact(key)
@@ -438,14 +432,6 @@ class Summaries:
         log, live = self._recaller.log, find_live_entries(self._read(key))
         embed = EmbeddedEmbeddings().embed_documents
         prepare_branches(find_place(log), key, live, partial(log.entries, key), embed)
-
-    def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait for the compactions under way; return whether they ended within this time."""
-        return self._jobs.flush(timeout_s)
-
-    def close(self) -> None:
-        """Finish the compactions under way, and start no more in the background."""
-        self._jobs.close()
 
 
 def _read_summarizer(
@@ -510,10 +496,6 @@ class TurnMemory:
         """Return the token budget for what is known of the user in a turn with these options."""
         return self.profile_tokens if options.profile_tokens is None else options.profile_tokens
 
-    def read_profile(self, owner: Owner) -> FollowedProfile:
-        """Return what is known of a user."""
-        return self.profiles.reader.read(owner)
-
     def check_options(self, options: TurnOptions) -> None:
         """Have threads summarised before these options leave something out."""
         self.summaries.fit_budget(options.history_tokens)
@@ -558,13 +540,13 @@ class TurnMemory:
 
     def flush(self, timeout_s: float | None) -> bool:
         """Wait for what goes on behind the turns; return whether both ended within this time."""
-        are_compacted = self.summaries.flush(timeout_s)
-        return self.profiles.flush(timeout_s) and are_compacted
+        are_compacted = self.summaries.jobs.flush(timeout_s)
+        return self.profiles.jobs.flush(timeout_s) and are_compacted
 
     def close(self) -> None:
         """Finish what is under way behind the turns, and start no more."""
-        self.summaries.close()
-        self.profiles.close()
+        self.summaries.jobs.close()
+        self.profiles.jobs.close()
         self.recaller.close()
 
 

@@ -88,7 +88,7 @@ def read_block(
         return ProfileBlock()
     from langchain_convmem.profile.profile import format_items, select_items
 
-    followed, now_ms = memory.read_profile(key.owner), get_now_ms()
+    followed, now_ms = memory.profiles.reader.read(key.owner), get_now_ms()
     live = find_live_entries(entries)
     summary = ",".join([one.id for one in find_frontier(live)])
     made_for = {"summary": summary, "generation": followed.generation, "tokens": max_tokens}
