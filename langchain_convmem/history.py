@@ -85,6 +85,7 @@ from langchain_convmem.views.summaries import (
     plan_edit_summary,
     plan_undo_summary,
 )
+from langchain_convmem.views.tool_calls import drop_open_notes
 
 T = TypeVar("T")
 
@@ -197,8 +198,12 @@ class ConversationHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The model's view: the summaries as one marked system message, then the turns."""
-        return self.context().messages
+        """The model's view: the summaries as one marked message, then the turns.
+
+        Calls of the last reply that nothing answered yet, as while somebody's approval is pending,
+        are open here; `context()` closes them by a note, since providers ask for a result.
+        """
+        return drop_open_notes(self.context().messages)
 
     @messages.setter
     def messages(self, value: list[BaseMessage]) -> None:
@@ -207,7 +212,7 @@ class ConversationHistory(BaseChatMessageHistory):
         raise AttributeError(msg)
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """Return the model's view."""
+        """Return what `messages` is."""
         return await hop(lambda: self.messages)
 
     def context(

@@ -147,6 +147,17 @@ class ToolCalls:
         return found
 
 
+def drop_open_notes(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return messages whose last reply has its unanswered calls open, without notes for them."""
+    end = len(messages)
+    while end and isinstance(messages[end - 1], ToolMessage):
+        end -= 1
+    notes = [
+        one for one in messages[end:] if one.additional_kwargs.get("source") != INTERRUPTED_SOURCE
+    ]
+    return [*messages[:end], *notes]
+
+
 def _make_interrupted_result(call: ToolCall, entry: Entry) -> ToolMessage:
     own = str(call["id"])
     key = entry.key
