@@ -85,7 +85,10 @@ HISTORY_NAMES = ("history", "chat_history")
 
 def find_history_name(slots: Collection[str] | None) -> str | None:
     """Return the one of these names that a prompt has a slot for; None if it has none."""
-    return next((name for name in HISTORY_NAMES if name in (slots or ())), None)
+    for name in HISTORY_NAMES:
+        if slots is not None and name in slots:
+            return name
+    return None
 
 
 def read_chain(
