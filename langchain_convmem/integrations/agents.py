@@ -21,10 +21,10 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
-from langchain_convmem.turns.provenance import NodeContext
 from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
+    NodeContext,
     StateSync,
     SyncedTurn,
     TurnNote,
@@ -33,7 +33,6 @@ from langchain_convmem.turns.state_sync import (
     find_exchange,
     is_stand_in,
     name_messages,
-    remove_superseded,
     rename_known,
 )
 from langchain_convmem.turns.tracing import TurnTrace
@@ -194,29 +193,23 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             update["messages"] = Overwrite(messages)
         return update
 
-    def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Store the last changes by other middleware and retract answers that were replaced."""
-        update = self._run(runtime, partial(self._end, state))
+    def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
+        """Store the last changes by other middleware."""
+        self._run(runtime, partial(self._end, state))
         self._run(runtime, partial(self._settle, state))
-        return update
 
-    async def aafter_agent(
-        self, state: RememberedState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
+    async def aafter_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
         """Store what is missing from the log; see `after_agent`."""
-        update = await finish(lambda: self._run(runtime, partial(self._end, state)))
+        await finish(lambda: self._run(runtime, partial(self._end, state)))
         await hop(lambda: self._run(runtime, partial(self._settle, state)))
-        return update
 
-    def _end(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
+    def _end(self, state: RememberedState, hook: AgentHook) -> None:
         note = hook.find_note(state)
         if note is None:
-            return None
+            return
         hook.sync.finish(note, state["messages"])
         if hook.options.remember:
             self._turn_memory.note_turn(hook.sync.context.key)
-        removed = remove_superseded(state["messages"], note)
-        return {"messages": removed} if removed else None
 
     def _settle(self, state: RememberedState, hook: AgentHook) -> None:
         """Compact the thread after a turn of which anything is stored, if that is due."""

@@ -28,17 +28,16 @@ from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
-from langchain_convmem.turns.provenance import NodeContext
 from langchain_convmem.turns.replies import PartialReplyHandler, read_reply
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
+    NodeContext,
     StateSync,
     SyncedTurn,
     TurnNote,
     drop_earlier,
     find_aside,
     find_exchange,
-    remove_superseded,
     select_spoken,
 )
 from langchain_convmem.turns.tracing import TurnTrace
@@ -525,10 +524,11 @@ class NodeRun:
 
     def record(self) -> Update:
         """Store the reply."""
-        note, _ = self._catch_up(self.messages)
-        if self.options.remember:
-            self.nodes.memory.note_turn(self.place.key)
-        return self._update(remove_superseded(self.messages, note))
+        if not self.options.remember:
+            return {}
+        note = self._sync.end(self.messages, self._sync.find_note(self.messages, self.note))
+        self.nodes.memory.note_turn(self.place.key)
+        return {} if note is None else {NOTE_KEY: note}
 
     def summarize(self) -> Update:
         """Compact the thread if due; the state does not change."""
@@ -750,7 +750,7 @@ def _read_messages(state: Any, key: str, context: NodeContext) -> list[BaseMessa
                 "again; declare the key as Annotated[list[AnyMessage], add_messages]"
             )
             raise ConfigError(msg)
-        message.id = message.id or f"{context.place.task}-{number}"
+        message.id = message.id or f"{context.task}-{number}"
     return list(found)
 
 
