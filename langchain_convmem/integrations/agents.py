@@ -43,7 +43,6 @@ from langchain_convmem.turns.view import (
     ModelContext,
     TurnEntries,
     TurnView,
-    find_turn_start,
     join_searchable,
     list_earlier_entries,
     make_entry,
@@ -485,14 +484,13 @@ def _read_context(
     """
     own = {message.id for message in loop.messages}
     earlier = {message.id for message in state} - own
-    turn = _make_entries(loop, shown, earlier, view.key)
-    asked = next(iter(loop.known.values()), None)  # None of a turn that is not to be stored
+    said = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
+    turn = loop.make_entries(said, view.key)
 
     def locate(entries: Sequence[Entry]) -> TurnEntries:
-        before = _put_stand_in(list_earlier_entries(entries, asked), shown, earlier, view.key)
-        end = max((entry.position for entry in before), default=0)
-        placed = [replace(entry, position=end + entry.position) for entry in turn]
-        return aside.add_to(TurnEntries(before, placed, find_turn_start(entries, asked)))
+        before = list_earlier_entries(entries, loop.asked)
+        before = _put_stand_in(before, shown, earlier, view.key)
+        return loop.locate(entries, before, turn, aside)
 
     query = join_searchable(_select_opening(loop.messages), view.memory.drafting)
     return view.build_context(locate, query)
@@ -502,25 +500,6 @@ def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return what the user said before anyone answered."""
     before = takewhile(lambda message: not isinstance(message, AIMessage | ToolMessage), messages)
     return [message for message in before if isinstance(message, HumanMessage)]
-
-
-# -- Entries of a view ----------------------------------------------------------------------------
-def _make_entries(
-    loop: SyncedTurn, shown: Sequence[BaseMessage], earlier: Collection[str | None], key: ThreadKey
-) -> list[Entry]:
-    """Return the turn as the call shows it, as entries at the positions 1, 2, ..."""
-    own = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
-    return [
-        make_entry(
-            message,
-            # Names that a view makes up are made of the entry's id: they must not change in a loop.
-            entry_id=loop.known[message.id].id if message.id in loop.known else make_ulid(),
-            key=key,
-            position=number,
-            turn_id=str(loop.id),
-        )
-        for number, message in enumerate(own, 1)
-    ]
 
 
 def _put_stand_in(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, Final, NamedTuple, NotRequired, TypeAlias, cast
+from typing import Any, Final, NamedTuple, NotRequired, TypeAlias
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
@@ -30,7 +30,13 @@ from langchain_convmem.turns.messages import (
 )
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.view import CallContext, has_same_content
+from langchain_convmem.turns.view import (
+    CallContext,
+    TurnEntries,
+    find_turn_start,
+    has_same_content,
+    make_entry,
+)
 from langchain_convmem.views.codec import get_role, make_draft
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.edits import plan_replace
@@ -236,7 +242,6 @@ class StateSync:
         stored = self._append([*back, *differ.news])
         turn_id = differ.turns[asked]
         first = str(spoken[differ.turns.index(turn_id)].id)
-        places = (entry.position for entry in [*entries, *stored] if entry.message_id == first)
         begun = TurnNote(
             id=_find_turn(stored, spoken[asked]) or turn_id or make_ulid(),
             first=first,
@@ -244,13 +249,14 @@ class StateSync:
             generation=generation,
             forgotten=sorted(forgotten & {one.id for one in spoken if one.id}),
             held=[str(one.id) for one in spoken],
-            position=min(places, default=None),
             run=self.context.run,
+            again=[str(one.id) for one in again],
         )
         if note is not None and note.get("names"):
             begun["names"] = note["names"]
         removed = [RemoveMessage(id=str(message.id)) for message in again]
-        return BegunTurn(begun, [*removed, *differ.edits])
+        known = {entry.turn_id for entry in entries}
+        return BegunTurn(begun, [*removed, *differ.edits], len(known & late))
 
     def _find_old_answer(
         self, spoken: Sequence[BaseMessage], note: TurnNote | None
@@ -372,19 +378,20 @@ class StateSync:
             first=names.get(str(first.id), str(first.id)) if asked is None else asked.message_id,
             user=self.context.key.user_id,
             generation=self._read_generation(),
-            position=None if asked is None else asked.position,
-            is_sent=True,
             names=names,
         )
 
     # -- A turn goes on -------------------------------------------------------------------------
 
-    def catch_up(self, messages: Sequence[BaseMessage], note: TurnNote | None = None) -> SyncedTurn:
+    def catch_up(
+        self, messages: Sequence[BaseMessage], note: TurnNote | None = None, *, stores: bool = True
+    ) -> SyncedTurn:
         """Store what the state holds of the latest turn and the log does not.
 
         Args:
             messages: Those of the state, each with an id.
             note: The turn that the state noted last.
+            stores: Whether anything is written, or the turn only looked up.
         """
         spoken = select_spoken(messages, self.context, note)
         if not spoken:
@@ -404,55 +411,31 @@ class StateSync:
         differ.compare(spoken, first=0 if is_back else start, turn_id=turn_id)
         back = self._follow(differ, spoken, note) if is_back else []
         turn = self._make_turn(differ, spoken[start:], turn_id, back)
-        self._write(turn, differ.news, back)
+        if stores:
+            self._write(turn, differ.news, back)
         return turn
-
-    def end(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> TurnNote | None:
-        """Store what is left of a turn; return its note, which names all that the state holds."""
-        self.catch_up(messages, note)
-        held = select_spoken(messages, self.context, note)
-        if note is None or self.context.is_sent:
-            return note
-        ids = {str(one.id) for one in held}
-        if self._follows_state and not ids.issuperset(note.get("held", ())):
-            differ = StateDiffer(self.drafting, self.context, self._read(), set(ids))
-            self._append(self._follow(differ, held, note))
-        return cast("TurnNote", {**note, "held": [str(one.id) for one in held]})
 
     def _read_turn(
         self, spoken: Sequence[BaseMessage], note: TurnNote | None
     ) -> tuple[int, list[Entry]]:
-        """Return where the turn begins, and the entries from there on at least."""
-        start, position, found = self._locate_turn(spoken, note)
-        if position is None or self.context.since is not None:
-            return start, self._read()
-        entries = self._read(after=position - 1)
-        first = [message.id for message in spoken[start : start + 1]]
-        if self.is_one_turn or {entry.message_id for entry in entries}.issuperset(first):
-            return start, [*(entry for entry in found if entry.position < position), *entries]
-        return start, self._read()
-
-    def _locate_turn(
-        self, spoken: Sequence[BaseMessage], note: TurnNote | None
-    ) -> tuple[int, int | None, list[Entry]]:
-        """Return where the turn begins in the state, where in the log, and what was read of it."""
+        """Return where the turn begins in a state, and the entries from there on at least."""
         ids = [message.id for message in spoken]
         start = find_exchange(spoken)
-        is_gone = False
-        if note is not None:
-            is_gone = self.is_one_turn and note["first"] not in ids
-            if self.is_one_turn and not is_gone:
-                start = ids.index(note["first"])
-            elif note.get("is_sent", False) and not is_gone:
-                start = max(start, ids.index(note["first"]))
-            if ids[start] == note["first"] and note.get("position") is not None:
-                return start, note["position"], []
+        is_gone = self.is_one_turn and note is not None and note["first"] not in ids
+        if note is not None and note["first"] in ids:
+            first = ids.index(note["first"])
+            start = first if self.is_one_turn else max(start, first)
+        if self.context.since is not None:
+            return start, self._read()
         found = self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
         if note is not None and is_gone:
             others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
             start = max((n for n, name in enumerate(ids, 1) if name in others), default=0)
-        places = (entry.position for entry in found if entry.message_id in ids[start:])
-        return start, min(places, default=None), found
+        own = [entry.position for entry in found if entry.message_id in ids[start:]]
+        if not own:
+            return start, found
+        earlier = [entry for entry in found if entry.position < min(own)]
+        return start, [*earlier, *self._read(after=min(own) - 1)]
 
     def _make_turn(
         self,
@@ -463,14 +446,13 @@ class StateSync:
     ) -> SyncedTurn:
         turn_id = next((turn for turn in reversed(differ.turns) if turn), turn_id)
         gone = {name for draft in back if draft.control for name in draft.control.retracts}
-        live = [
-            entry
-            for entry in find_live_entries(differ.entries)
-            if entry.turn_id == turn_id and entry.id not in gone
-        ]
+        shown = [entry for entry in find_live_entries(differ.entries) if entry.id not in gone]
+        live = [entry for entry in shown if entry.turn_id == turn_id]
+        names = {entry.message_id for entry in shown}
+        names |= {str(draft.message.id) for draft in differ.news if draft.message is not None}
         return SyncedTurn(
             id=turn_id,
-            messages=own,
+            messages=[one for one in own if one.id in names or one.id not in differ.known],
             known={entry.message_id: entry for entry in live},
             abandoned=_find_abandoned(live, own, self.context),
             after=differ.after,
@@ -500,7 +482,7 @@ class StateSync:
         elif context.is_sent or note is None:
             left = set()
         else:
-            left = set(note.get("held", ())) - ids
+            left = {*note.get("held", ()), *_list_own(live, note, context)} - ids
         gone: set[str] = set()
         for entry in live:
             mark = read_mark(entry)
@@ -637,14 +619,12 @@ class TurnNote(TypedDict):
     """Ids of messages that the state holds and the log is not to have again."""
     held: NotRequired[list[str]]
     """Ids of the messages that the state held when the note was made."""
-    position: NotRequired[int | None]
-    """Where in the log the turn begins; None if that is not stored."""
-    is_sent: NotRequired[bool]
-    """Whether its caller sent a chat that the log has already."""
     names: NotRequired[dict[str, str]]
     """Ids in the log of messages that the caller sent once more, by those that they have now."""
     run: NotRequired[int | None]
     """The run that made the note; see `NodeContext.run`."""
+    again: NotRequired[list[str]]
+    """Ids of what answered the question before, and left the state for another answer."""
 
 
 @dataclass(slots=True)
@@ -653,7 +633,7 @@ class SyncedTurn:
 
     Attributes:
         id: The turn; None where the state holds nothing of one.
-        messages: Its messages in the state.
+        messages: Its messages in the state, but those that were undone in the log.
         known: Its live entries by message id, some perhaps of messages that left the state.
         abandoned: Ids of entries of replies that an attempt made which came to nothing.
         after: Id of the last message that is in the log.
@@ -670,6 +650,52 @@ class SyncedTurn:
     is_heard: bool = True
     own_tokens: Mapping[str, int] = field(default_factory=dict)
     edits: Sequence[BaseMessage] = ()
+
+    @property
+    def asked(self) -> Entry | None:
+        """The first of its entries; None of a turn that is not stored."""
+        return next(iter(self.known.values()), None)
+
+    def make_entries(self, shown: Iterable[BaseMessage], key: ThreadKey) -> list[Entry]:
+        """Return messages of the turn as entries at the positions 1, 2, ...
+
+        Args:
+            shown: What a model is to see of the turn.
+            key: The thread.
+        """
+        turn_id = self.id or make_ulid()
+        return [
+            make_entry(
+                message,
+                # Names that a view makes up are made of the entry's id: they must not change.
+                entry_id=self.known[message.id].id if message.id in self.known else make_ulid(),
+                key=key,
+                position=number,
+                turn_id=turn_id,
+            )
+            for number, message in enumerate(shown, 1)
+        ]
+
+    def locate(
+        self,
+        entries: Sequence[Entry],
+        before: Sequence[Entry],
+        own: Iterable[Entry],
+        aside: CallContext,
+    ) -> TurnEntries:
+        """Return the turn among the entries of its thread.
+
+        Args:
+            entries: Those that were read.
+            before: Those that the model sees of what was said before.
+            own: The turn, from `make_entries`.
+            aside: What only this call shows.
+        """
+        end = max((entry.position for entry in entries), default=0)
+        placed = [replace(entry, position=end + entry.position) for entry in own]
+        is_whole = {entry.message_id for entry in entries}.issuperset(self.known)
+        start = find_turn_start(entries, self.asked)
+        return aside.add_to(TurnEntries(before, placed, start, is_whole=is_whole))
 
     def apply_edits(
         self, messages: Sequence[BaseMessage], held: Sequence[BaseMessage]
@@ -690,10 +716,12 @@ class BegunTurn:
         note: What the state is to note of it; None for an empty state.
         changes: What the state is to learn: a `RemoveMessage` for an answer in whose place there
             is to be another, and messages that were edited in the log, under their ids.
+        late: Of how many earlier turns replies were stored just now.
     """
 
     note: TurnNote | None
     changes: Sequence[BaseMessage] = ()
+    late: int = 0
 
     def apply(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages of the state as they are after the changes."""
@@ -1053,6 +1081,17 @@ def _find_later(
         and mark.path[0][0] != here
         and (entry.position > last if last else mark.path[0][0] >= str(context.since))
     }
+
+
+def _list_own(live: Iterable[Entry], note: TurnNote, context: NodeContext) -> set[str]:
+    """Return the ids of what was stored for the state in the turn that it notes."""
+    own = {
+        entry.message_id
+        for entry in live
+        if entry.turn_id == note["id"] and INTERRUPTED not in entry.metadata.attributes
+        if (mark := read_mark(entry)) is not None and mark.level == context.level
+    }
+    return own - set(note.get("again", ()))
 
 
 def _find_last(entries: Iterable[Entry], held: Collection[str]) -> int:
