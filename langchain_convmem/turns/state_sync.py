@@ -314,7 +314,7 @@ class StateSync:
         if not self.is_one_turn:
             if not self.context.is_stateless or self.context.is_sent:
                 return None
-            while sent and get_role(sent[-1]) == "assistant":
+            while sent and _is_answer(sent[-1]):
                 sent.pop()
         return self.begin(sent).note
 
