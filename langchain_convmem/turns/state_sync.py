@@ -411,7 +411,9 @@ class StateSync:
         differ.compare(spoken, first=0 if is_back else start, turn_id=turn_id)
         back = self._follow(differ, spoken, note) if is_back else []
         turn = self._make_turn(differ, spoken[start:], turn_id, back)
-        if stores:
+        if self._is_erased(note, generation):
+            turn.is_heard = False
+        elif stores:
             self._write(turn, differ.news, back)
         return turn
 
@@ -572,6 +574,8 @@ class StateSync:
         if result.tool_call_id != call_id:
             return result
         result = name_result(result, self.context.key, note["id"], str(caller.id))
+        if self._is_erased(note, self._read_generation()):
+            return result
         metadata = self.context.make_metadata(caller.id)
         draft = _draft(self.drafting, result, note["id"], metadata)
         if draft is not None:
@@ -598,6 +602,12 @@ class StateSync:
 
     def _find(self, messages: Iterable[BaseMessage]) -> list[Entry]:
         return self.log.find(self.context.key, {one.id for one in messages if one.id})
+
+    def _is_erased(self, note: TurnNote | None, generation: int) -> bool:
+        """Return whether what the user said in a turn was forgotten since: so is what answers it."""
+        if note is None or generation == note["generation"]:
+            return False
+        return not self.log.find(self.context.key, [note["first"]])
 
     def _read_generation(self) -> int:
         return self.log.changes(self.context.key.owner, 0, limit=1).generation
