@@ -604,7 +604,7 @@ class StateSync:
         return self.log.find(self.context.key, {one.id for one in messages if one.id})
 
     def _is_erased(self, note: TurnNote | None, generation: int) -> bool:
-        """Return whether what the user said in a turn was forgotten since: so is what answers it."""
+        """Return whether what the user said in a turn was forgotten: so is what answers it."""
         if note is None or generation == note["generation"]:
             return False
         return not self.log.find(self.context.key, [note["first"]])
