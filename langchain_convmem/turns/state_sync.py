@@ -255,6 +255,9 @@ class StateSync:
         if note is not None and note.get("names"):
             begun["names"] = note["names"]
         removed = [RemoveMessage(id=str(message.id)) for message in again]
+        places = [one.position for one in [*entries, *stored] if one.message_id == first]
+        if places:
+            begun["position"] = min(places)
         known = {entry.turn_id for entry in entries}
         return BegunTurn(begun, [*removed, *differ.edits], len(known & late))
 
@@ -373,13 +376,19 @@ class StateSync:
         gone = _find_replaced(thread.entries, joined, news)
         stored = self._append([*self.context.retract(gone, "replaced"), *differ.news])
         first = said[_find_question(said)]
-        return TurnNote(
+        note = TurnNote(
             id=_find_turn(stored, first) or turn_id,
             first=names.get(str(first.id), str(first.id)) if asked is None else asked.message_id,
             user=self.context.key.user_id,
             generation=self._read_generation(),
             names=names,
         )
+        places = (
+            [asked] if asked is not None else [e for e in stored if e.message_id == note["first"]]
+        )
+        if places:
+            note["position"] = places[0].position
+        return note
 
     # -- A turn goes on -------------------------------------------------------------------------
 
@@ -397,14 +406,15 @@ class StateSync:
         if not spoken:
             return SyncedTurn()
         start, entries = self._read_turn(spoken, note)
-        generation = self._read_generation()
         # What was forgotten of the turn stood before anything that is still there. If nothing is,
         # only an answer is new that this run gave and did not store yet.
         names = {entry.message_id for entry in entries}
         is_new = not self.is_one_turn and _is_answer(spoken[-1])
         known = [n for n, one in enumerate(spoken) if n >= start and one.id in names]
         old = spoken[start : max(known, default=len(spoken) - is_new)]
-        forgotten = self._find_forgotten(old, entries, note, generation)
+        forgotten: set[str] = set()
+        if not names.issuperset(one.id for one in old):
+            forgotten = self._find_forgotten(old, entries, note, self._read_generation())
         differ = StateDiffer(self.drafting, self.context, entries, forgotten)
         turn_id = note["id"] if self.is_one_turn and note is not None else None
         is_back = self.context.since is not None
@@ -429,6 +439,8 @@ class StateSync:
             start = first if self.is_one_turn else max(start, first)
         if self.context.since is not None:
             return start, self._read()
+        if note is not None and "position" in note and ids[start] == note["first"]:
+            return start, self._read(after=note["position"] - 1)
         found = self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
         if note is not None and is_gone:
             others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
@@ -629,6 +641,8 @@ class TurnNote(TypedDict):
     """Ids of messages that the state holds and the log is not to have again."""
     held: NotRequired[list[str]]
     """Ids of the messages that the state held when the note was made."""
+    position: NotRequired[int]
+    """Where in the log the turn begins, if that is stored: nodes need not look it up."""
     names: NotRequired[dict[str, str]]
     """Ids in the log of messages that the caller sent once more, by those that they have now."""
     run: NotRequired[int | None]
