@@ -44,6 +44,8 @@ from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 
+_BEYOND = 2**32
+"""A position after all that a log holds."""
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 _SUMMARY_SOURCE = "summarization"
@@ -421,7 +423,7 @@ class StateSync:
         differ.compare(spoken, first=0 if is_back else start, turn_id=turn_id)
         back = self._follow(differ, spoken, note) if is_back else []
         turn = self._make_turn(differ, spoken[start:], turn_id, back)
-        if self._is_erased(note, generation):
+        if note is not None and note["first"] not in names and self._is_erased(note):
             turn.is_heard = False
         elif stores:
             self._write(turn, differ.news, back)
@@ -586,12 +588,10 @@ class StateSync:
         if result.tool_call_id != call_id:
             return result
         result = name_result(result, self.context.key, note["id"], str(caller.id))
-        if self._is_erased(note, self._read_generation()):
-            return result
         metadata = self.context.make_metadata(caller.id)
         draft = _draft(self.drafting, result, note["id"], metadata)
         if draft is not None:
-            self._append([draft])
+            self._append_if_asked(note, draft)
         return result
 
     def finish(self, note: TurnNote, messages: Sequence[BaseMessage]) -> None:
@@ -615,11 +615,23 @@ class StateSync:
     def _find(self, messages: Iterable[BaseMessage]) -> list[Entry]:
         return self.log.find(self.context.key, {one.id for one in messages if one.id})
 
-    def _is_erased(self, note: TurnNote | None, generation: int) -> bool:
+    def _append_if_asked(self, note: TurnNote, draft: Draft) -> None:
+        """Append what belongs to a turn, unless what the user said in it was forgotten."""
+        drafts: list[Draft] = []
+
+        def plan(there: Sequence[Entry]) -> list[Draft]:
+            drafts[:] = [draft] if there else []
+            return drafts
+
+        asked = [note["first"]]
+        self.log.append_planned(self.context.key, plan, after=_BEYOND, message_ids=asked)
+        if self.trace is not None and drafts:
+            self.trace.report_stored(drafts)
+
+    def _is_erased(self, note: TurnNote) -> bool:
         """Return whether what the user said in a turn was forgotten: so is what answers it."""
-        if note is None or generation == note["generation"]:
-            return False
-        return not self.log.find(self.context.key, [note["first"]])
+        is_same = self._read_generation() == note["generation"]
+        return not is_same and not self.log.find(self.context.key, [note["first"]])
 
     def _read_generation(self) -> int:
         return self.log.changes(self.context.key.owner, 0, limit=1).generation
