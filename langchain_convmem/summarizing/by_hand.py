@@ -17,8 +17,12 @@ from langchain_convmem.summarizing.citations import CitedSentence, explain_summa
 from langchain_convmem.summarizing.compactor import SummaryReport
 from langchain_convmem.summarizing.record import SummaryRecord, find_words, record
 from langchain_convmem.summarizing.summarizers import SummarizerLike, as_summarizer
-from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.views.live import find_frontier, find_live_entries
+
+
+def _get_parts(memory: Any) -> Any:
+    """Return what the turns of a memory run over, which stands above this room."""
+    return memory._turn_memory  # noqa: SLF001 - no application has a use for it
 
 
 def resummarize(
@@ -39,10 +43,11 @@ def resummarize(
     Raises:
         ConfigError: If the memory has no summarizer.
     """
-    compactor = get_turn_memory(memory).summaries.compactor
+    compactor = _get_parts(memory).summaries.compactor
     if summarizer is not None:
         compactor = replace(compactor, summarizer=as_summarizer(summarizer))
-    return compactor.redo(ThreadKey(user_id, thread_id))
+    report: SummaryReport = compactor.redo(ThreadKey(user_id, thread_id))
+    return report
 
 
 aresummarize = to_async(resummarize)
@@ -64,7 +69,7 @@ def summary_record(memory: Any, thread_id: str, *, user_id: str | None = None) -
         LogError: If the log cannot be read.
     """
     key = ThreadKey(user_id, thread_id)
-    find = partial(find_words, get_turn_memory(memory).line_recall)
+    find = partial(find_words, _get_parts(memory).line_recall)
     return record(key, memory.log.entries(key), find)
 
 
