@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import clean_text, make_plain
@@ -327,6 +327,9 @@ def find_speaker(entry: Entry) -> str | None:
     return build_message(entry).name if message.type == "chat" else None
 
 
+_ROLE_KEY = "__openai_role__"
+
+
 def place_name(
     message: BaseMessage, provider: ProviderProfile, *, is_user: bool, several: bool
 ) -> str | None:
@@ -341,9 +344,11 @@ def place_name(
     Returns:
         The name, where neither `name` nor the text could carry it.
     """
-    own = message.additional_kwargs
+    own = message.additional_kwargs  # an integration would send what it knows of it
     if "name" in own and not fits(own["name"], provider.speaker_name):
-        del own["name"]  # an integration would send it
+        del own["name"]
+    if not isinstance(message, SystemMessage) or own.get(_ROLE_KEY) != "developer":
+        own.pop(_ROLE_KEY, None)
     name = message.name
     if not name:
         message.name = None
