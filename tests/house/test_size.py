@@ -81,7 +81,7 @@ NOT_YET: dict[str, int] = {
     "code above 700 lines a file": 259,
     "code above 400 lines a class": 115,
     "settings of recall": 35,
-    "lines of tests": 88_379,
+    "lines of tests": 88_382,
     "lines of benchmarks": 16_652,
 }
 """What is still above its ceiling, and what it may have until it is within."""
