@@ -62,8 +62,8 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: views": 4_636,
-    "room: turns": 5_254,
+    "room: views": 4_640,
+    "room: turns": 5_252,
     "room: recall": 5_930,
     "room: words": 2_335,
     "room: summarizing": 2_417,
@@ -76,7 +76,7 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_616,
     "room: offline": 845,
     "room: testing": 2_810,
-    "package": 47_626,
+    "package": 47_628,
     "files of the package": 184,
     "code above 700 lines a file": 259,
     "code above 400 lines a class": 115,
