@@ -8,7 +8,7 @@ functions, so this file imports neither.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,16 +23,14 @@ from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
 _LEFT = ' style="text-align:left;vertical-align:top"'
 _FRAME = "border-left:3px solid currentColor;padding-left:.6em;margin:.4em 0"
 _FAINT = "opacity:.7;font-size:.9em"
-_BAR, _GAP, _HEIGHT, _LOW = 10, 14, 60, 6
-"""Widths and heights of the picture, in pixels."""
 _WRAP = ' style="white-space:pre-wrap"'
-_SHOWN_BLOCKS = 8
 _SHOWN_REPR = 60
 
 
 def escape_html(text: str) -> str:
     """Return the text for HTML; lone surrogates, which no page can hold, as escapes."""
-    return html.escape(_drop_surrogates(text)).replace("\n", "<br>")
+    plain = text.encode("utf-8", "backslashreplace").decode()
+    return html.escape(plain).replace("\n", "<br>")
 
 
 def render_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -132,73 +130,22 @@ def render_turn(turn: Any) -> str:
 
 
 def render_recall(found: Any) -> str:
-    """Return what was recalled: a picture of scores and windows, then the blocks, best first."""
-    counts = f"{len(found.blocks)} blocks, {len(found.matches)} lines ranked"
-    head = f'<div style="{_FAINT}">{escape_html(found.verdict)} · {counts}</div>'
+    """Return the lines that were recalled, best block first, and how relevant the hits are."""
+    counts = f"{found.verdict} · {len(found.blocks)} blocks, {len(found.matches)} lines ranked"
     problems = "".join(f"<div>{escape_html(problem)}</div>" for problem in found.problems)
-    blocks = "".join(map(_render_block, found.blocks[:_SHOWN_BLOCKS]))
-    more = len(found.blocks) - _SHOWN_BLOCKS
-    rest = f'<div style="{_FAINT}">and {more} more blocks</div>' if more > 0 else ""
-    return f"<div>{head}{_draw_recall(found)}{problems}{blocks}{rest}</div>"
+    rows = [cells for block in found.blocks for cells in _list_cells(block)]
+    table = render_table(["when", "thread", "line", "relevance", "why"], rows) if rows else ""
+    return f"<div><div>{escape_html(counts)}</div>{problems}{table}</div>"
 
 
-def _draw_recall(found: Any) -> str:
-    """Draw each block as its window of lines: hits as tall as they are relevant, others low."""
-    blocks = found.blocks[:_SHOWN_BLOCKS]
-    best = max((match.relevance for block in blocks for match in block.matches), default=0)
-    if best <= 0:
-        return ""
-    bars, x = [], 0
-    for block in blocks:
-        hits = {match.line.line_id: match for match in block.matches}
-        for line in block.lines:
-            bars.append(_draw_bar(x, hits.get(line.line_id), line.speaker, best))
-            x += _BAR
-        x += _GAP
-    rejected = found.best_rejected
-    if rejected is not None and rejected > 0:
-        y = _HEIGHT - round(_HEIGHT * min(rejected / best, 1), 1)
-        bars.append(
-            f'<line x1="0" x2="{x}" y1="{y}" y2="{y}" stroke="currentColor" stroke-dasharray="3 3" '
-            f'stroke-opacity=".6"><title>best line left out: {rejected:.2f}</title></line>'
-        )
-    label = f"relevance of the lines of {len(blocks)} blocks"
-    return (
-        f'<svg role="img" aria-label="{label}" width="{x}" height="{_HEIGHT}" '
-        f'viewBox="0 0 {x} {_HEIGHT}" style="max-width:100%">{"".join(bars)}</svg>'
-    )
-
-
-def _draw_bar(x: int, hit: Any, speaker: str, best: float) -> str:
-    share = 0.0 if hit is None else max(hit.relevance, 0) / best
-    height = _LOW + round((_HEIGHT - _LOW) * share, 1)
-    shade = ".25" if hit is None else ".9"
-    about = speaker if hit is None else f"{speaker}: {hit.relevance:.2f}, {'; '.join(hit.why)}"
-    said = html.escape(_drop_surrogates(shorten_text(about)))
-    return (
-        f'<rect x="{x}" y="{_HEIGHT - height:.1f}" width="{_BAR - 2}" height="{height:.1f}" '
-        f'fill="currentColor" fill-opacity="{shade}"><title>{said}</title></rect>'
-    )
-
-
-def _render_block(block: Any) -> str:
-    first = block.lines[0]
+def _list_cells(block: Any) -> Iterator[list[str]]:
     hits = {match.line.line_id: match for match in block.matches}
-    head = (
-        f"{_format_minute(first.time_ms)} · thread {escape_html(first.key.thread_id)} · "
-        f"relevance {block.relevance:.2f}, similarity {block.similarity:.2f}"
-    )
-    lines = []
     for line in block.lines:
-        said = f"{escape_html(line.speaker)}: {escape_html(line.text)}"
         hit = hits.get(line.line_id)
-        why = (
-            ""
-            if hit is None
-            else f' <span style="{_FAINT}">{escape_html("; ".join(hit.why))}</span>'
-        )
-        lines.append(f"<div>{said if hit is None else f'<b>{said}</b>'}{why}</div>")
-    return f'<div style="{_FRAME}"><div style="{_FAINT}">{head}</div>{"".join(lines)}</div>'
+        facts = ["", ""] if hit is None else [f"{hit.relevance:.2f}", "; ".join(hit.why)]
+        said = f"{line.speaker}: {line.text}"
+        shown = [_format_minute(line.time_ms), line.key.thread_id, said, *facts]
+        yield [escape_html(cell) for cell in shown]
 
 
 def _format_minute(at_ms: int) -> str:
@@ -223,17 +170,11 @@ def render_prompt(
     """
     marks = {"error": "✖", "warning": "▲"}
     shown = "".join(
-        f"<pre{_WRAP}>{marks.get(level, '·')} {html.escape(_drop_surrogates(text))}</pre>"
-        for level, text in findings
+        f"<pre{_WRAP}>{marks.get(level, '·')} {escape_html(text)}</pre>" for level, text in findings
     )
     rows = [(f"<b>{escape_html(title)}</b>", escape_html(text)) for title, text in sections.items()]
-    counts = f"{len(sections)} sections, {len(findings)} findings"
-    head = f'<div style="{_FAINT}">{escape_html(name)} · {counts}</div>'
-    return f"<div>{head}{shown}{render_table(['section', 'text'], rows)}</div>"
-
-
-def _drop_surrogates(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+    head = f"{escape_html(name)} · {len(sections)} sections, {len(findings)} findings"
+    return f"<div><div>{head}</div>{shown}{render_table(['section', 'text'], rows)}</div>"
 
 
 def render_facts(title: str, facts: Mapping[str, object]) -> str:
