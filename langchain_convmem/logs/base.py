@@ -63,7 +63,7 @@ from langchain_convmem.views.codec import (
     encode_metadata,
     load_json,
 )
-from langchain_convmem.views.lines import make_dialog_lines, read_plain_lines
+from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_retracted_ids
 
 _LARGEST_INTEGER = 2**63 - 1
@@ -219,17 +219,10 @@ def build_line_changes(
     count = 0
     for count, (key, row) in enumerate(rows, 1):  # noqa: B007 - what is left of it counts
         cursor = row.position
-        damage = row.damage if signer is None else signer.find_damage(key, row)
-        if damage:
-            controls.append(build_damaged_entry(key, row, damage))
-            continue
-        found = read_plain_lines(key, row.id, cursor, row.role, row.body, metadata=row.metadata)
-        if found is None:
-            entry = decode_entry(key, row)
-            found = make_dialog_lines(entry)
-            if entry.control is not None:
-                controls.append(entry)
-        lines += found
+        entry = decode_entry(key, row, signer)
+        lines += make_dialog_lines(entry)
+        if entry.control is not None:
+            controls.append(entry)
     is_last = limit is None or count < limit
     return LineChanges(tuple(lines), tuple(controls), cursor, generation, is_last)
 

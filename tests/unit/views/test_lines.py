@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
-from histories import messages, spoken
-from hypothesis import example, given, settings
+from histories import spoken
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -18,12 +17,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_convmem.errors import InvalidMessageError, LogError
-from langchain_convmem.ids import make_ulid
-from langchain_convmem.logs.base import Row, decode_entry
-from langchain_convmem.records import Metadata, ThreadKey
-from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLES
-from langchain_convmem.views.codec import encode_body, encode_metadata, get_role, make_draft
 from langchain_convmem.views.lines import (
     DEFAULT_SPEAKERS,
     clean_name,
@@ -33,7 +26,6 @@ from langchain_convmem.views.lines import (
     get_moment,
     indent_text,
     make_dialog_lines,
-    read_plain_lines,
 )
 
 
@@ -98,125 +90,6 @@ def test_a_line_is_tagged_with_the_short_plain_values_beside_its_message():
     first, second = make_dialog_lines(entry)
     assert first.tags == second.tags == tags
     assert hash(first) == hash(replace(first, tags={}))
-
-
-KEY = ThreadKey("ana", "t")
-USAGE = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
-
-PLAIN = {
-    "said": HumanMessage("Behind the harbour."),
-    "said by somebody": HumanMessage("Behind the harbour.", name="Ana", id="h1"),
-    "blank": HumanMessage(" \n"),
-    "answered": AIMessage("Two.", response_metadata={"model": "m", "logprobs": None}),
-    "counted": AIMessage("3", usage_metadata={**USAGE, "input_token_details": {"audio": 1}}),
-    "marked": HumanMessage(
-        'He said "100 $".\n',
-        additional_kwargs={"timestamp": "2026-09-03T18:20:00+02:00", "session": 4, "mood": "calm"},
-    ),
-    "timed": AIMessage("4", additional_kwargs={"timestamp": 7, "list": [1], "long": "x" * 300}),
-}
-
-
-def row_of(body, *, role="user", metadata=None):
-    return Row(make_ulid(), 9, "turn", role, body, metadata)
-
-
-def row_of_message(message, metadata=None):
-    body = encode_body(make_draft(message))
-    return row_of(body, role=get_role(message), metadata=encode_metadata(metadata or Metadata()))
-
-
-def plainly(row):
-    return read_plain_lines(KEY, row.id, row.position, row.role, row.body, metadata=row.metadata)
-
-
-def by_the_codec(row):
-    """Return the lines of a row, or what cannot be read of it."""
-    try:
-        return make_dialog_lines(decode_entry(KEY, row))
-    except (LogError, InvalidMessageError) as error:
-        return type(error)
-
-
-def agree(row):
-    found = plainly(row)
-    # As text, since a NaN equals nothing.
-    return found is None or repr(found) == repr(by_the_codec(row))
-
-
-@pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("metadata", [None, Metadata(("fake",), {"creation": 5, "llmEnd": 6})])
-def test_plain_messages_are_read_without_the_codec(name, metadata):
-    row = row_of_message(PLAIN[name], metadata)
-    assert plainly(row) == by_the_codec(row)
-
-
-@pytest.mark.parametrize("message", SAMPLES)
-def test_every_kind_of_message_has_the_lines_that_the_codec_gives_it(message):
-    assert agree(row_of_message(message))
-
-
-@pytest.mark.parametrize("number", range(len(ODD_TEXTS)))
-def test_any_text_comes_back_as_it_was(number):
-    row = row_of_message(HumanMessage(ODD_TEXTS[number]))
-    assert agree(row)
-
-
-@settings(max_examples=75, deadline=None)
-@given(messages, st.booleans())
-def test_any_message_has_the_lines_that_the_codec_gives_it(message, is_timed):
-    metadata = Metadata(timing={"creation": 12}) if is_timed else None
-    assert agree(row_of_message(message, metadata))
-
-
-FIELDS = st.sampled_from([
-    "content", "name", "id", "additional_kwargs", "response_metadata", "type",
-    "tool_calls", "example", "role", "v", "m", "c", "k", "timestamp", "session", "input_tokens",
-    "output_tokens", "total_tokens", "input_token_details", "$set", "$points",
-])  # fmt: skip
-
-VALUES = st.recursive(
-    st.one_of(
-        st.sampled_from([None, True, 0, 1, -1, 1.5, 10**30, float("nan"), "", "a"]),
-        st.sampled_from(["\ud800", "human", "ai", "1", "tool", "2026-01-01", USAGE]),
-    ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=2), st.dictionaries(FIELDS, inner, max_size=3)
-    ),
-    max_leaves=5,
-)  # fmt: skip
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.sampled_from(sorted(PLAIN)),
-    st.lists(st.tuples(st.sampled_from(["body", "message", "marks"]), FIELDS, VALUES), max_size=3),
-    st.sampled_from(["user", "assistant", "tool", "system", "control"]),
-)
-@example("said", [("body", "v", 2)], "user")
-@example("said", [("message", "content", None)], "user")
-@example("said", [("marks", "timestamp", "soon")], "user")
-@example("answered", [("marks", "tool_calls", [{"function": 1}])], "assistant")
-def test_what_the_codec_refuses_has_no_lines_of_its_own(name, changes, role):
-    body = json.loads(encode_body(make_draft(PLAIN[name])))
-    message = body["m"]
-    parts = {"body": body, "message": message, "marks": message.setdefault("additional_kwargs", {})}
-    for where, field, value in changes:
-        parts[where][field] = value
-    assert agree(row_of(json.dumps(body), role=role))
-
-
-@pytest.mark.parametrize(
-    "body", ["", " ", "{", "[]", "null", '"v"', '{"v":1}', '{"v":1,"m":{}} ', '{"v":1,"m":[]}']
-)
-def test_what_is_no_body_is_left_to_the_codec(body):
-    assert plainly(row_of(body)) is None
-
-
-def test_metadata_that_cannot_be_read_is_left_to_the_codec():
-    row = row_of_message(HumanMessage(" "))
-    assert plainly(row) == []
-    assert read_plain_lines(KEY, row.id, 9, "user", row.body, metadata="{") is None
 
 
 # -- Times as text: in UTC, and nothing where no calendar reaches ---------------------------------
@@ -301,20 +174,3 @@ def test_a_name_of_nothing_but_line_ends_is_none():
 )
 def test_a_mark_can_only_lower_what_a_message_is_trusted_as(role, marks, attributes, trust):
     assert find_trust(role, marks, attributes) == trust
-
-
-@pytest.mark.parametrize("stamp", [{}, {"timestamp": "2026-03-01T12:00:00+00:00"}])
-@pytest.mark.parametrize("attributes", [(), ("imported",), ("imported", "interrupted")])
-def test_stored_text_and_entries_say_the_same_of_where_they_come_from(stamp, attributes):
-    [entry] = spoken(HumanMessage("hi", id="m", additional_kwargs=stamp))
-    entry = replace(entry, metadata=replace(entry.metadata, attributes=attributes))
-    read = read_plain_lines(
-        entry.key,
-        entry.id,
-        entry.position,
-        entry.role,
-        encode_body(make_draft(entry.message)),
-        metadata=encode_metadata(entry.metadata),
-    )
-    assert read == make_dialog_lines(entry)
-    assert [line.trust for line in read] == ["import" if attributes else "user"]
