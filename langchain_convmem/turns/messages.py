@@ -15,7 +15,7 @@ from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.view import SPOKEN
-from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces, make_plain
+from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces
 from langchain_convmem.views.content import is_paused
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import (
@@ -339,7 +339,7 @@ def _fold(message: BaseMessage | None) -> str:
     media = (
         [] if isinstance(message.content, str) or not _is_user(message) else _list_media(message)
     )
-    return text + dump_json(make_plain(media), what="media") if media else text
+    return text + dump_json(media, what="media") if media else text
 
 
 def _drop_void(entries: Sequence[Entry]) -> Sequence[Entry]:

@@ -12,9 +12,8 @@ import copy
 import dataclasses
 import json
 import math
-import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
@@ -33,7 +32,6 @@ from pydantic import BaseModel
 from langchain_convmem.causes import (
     ErrorTrap,
     UnreadableError,
-    describe_error,
     describe_name,
     describe_value,
 )
@@ -136,16 +134,8 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     for key, value in values.items():
         if key in own:
             own[key] = value
-    for key in _list_derived(cls):
-        if key not in values:
-            own[key] = []
+    own.update((key, []) for key in _DERIVED if key in own and key not in values)
     return message
-
-
-@cache
-def _list_derived(cls: type[BaseMessage]) -> tuple[str, ...]:
-    """Return the fields of a message type that its constructor may derive from others."""
-    return tuple(name for name in cls.model_fields if name in _DERIVED)
 
 
 @cache
@@ -187,11 +177,8 @@ def get_line_time_ms(message: BaseMessage) -> int | None:
         InvalidMessageError: If the timestamp is neither ISO 8601 nor a number of milliseconds.
     """
     stamp = message.additional_kwargs.get("timestamp")
-    return None if stamp is None else parse_time_ms(stamp)
-
-
-def parse_time_ms(stamp: Any) -> int:
-    """Return the time that a message's timestamp stands for; see `get_line_time_ms`."""
+    if stamp is None:
+        return None
     if isinstance(stamp, int | float) and not isinstance(stamp, bool) and math.isfinite(stamp):
         return int(stamp)
     with ErrorTrap(TypeError, ValueError, OverflowError):
@@ -270,17 +257,12 @@ def encode_checked(draft: Draft) -> tuple[str, DecodedBody]:
     if draft.contents != (get_text_pieces(draft.message) if draft.message is not None else ()):
         body["c"] = list(draft.contents)
     if draft.control is not None:
-        control = draft.control
-        body["k"] = {"retracts": list(control.retracts), "reason": control.reason}
-        if control.replacement is not None:
-            body["k"]["replacement"] = control.replacement
+        fields = {**dataclasses.asdict(draft.control), "retracts": list(draft.control.retracts)}
+        body["k"] = {name: value for name, value in fields.items() if value is not None}
     if draft.cover is not None:
-        cover = draft.cover
         body["o"] = {
-            "ranges": [list(pair) for pair in cover.ranges],
-            "digest": cover.digest,
-            "model": cover.model,
-            "prompt_version": cover.prompt_version,
+            **dataclasses.asdict(draft.cover),
+            "ranges": [list(pair) for pair in draft.cover.ranges],
         }
     text = dump_json(body, what="message")
     try:
@@ -296,39 +278,26 @@ def decode_body(text: str) -> DecodedBody:
     Raises:
         ValueError: If the text is not such a body, or of a newer version of the codec.
     """
-    version = CODEC_VERSION
-    reason = ""
-    try:  # what `ErrorTrap` does, at every read of every entry
+    with ErrorTrap(*_DAMAGE) as trap:
         body = load_json(text)
-        version = body["v"]
-        if version == CODEC_VERSION:
-            message = decode_message(body["m"]) if "m" in body else None
-            contents = () if message is None else get_text_pieces(message)
-            contents = tuple(body["c"]) if "c" in body else contents
-            control = _decode_control(body["k"]) if "k" in body else None
-            cover = _decode_cover(body["o"]) if "o" in body else None
-            return message, contents, control, cover
-    except _DAMAGE as error:
-        reason = describe_error(error)
-    if version == CODEC_VERSION:
-        raise UnreadableError(f"not the body of an entry ({reason})")
-    found = describe_value(version)
-    raise UnreadableError(
-        f"entry body of version {found}; this release reads version {CODEC_VERSION}"
-    )
+        if (version := body["v"]) != CODEC_VERSION:
+            found = describe_value(version)
+            raise UnreadableError(f"version {found}; this release reads version {CODEC_VERSION}")
+        message = decode_message(body["m"]) if "m" in body else None
+        contents = () if message is None else get_text_pieces(message)
+        contents = tuple(body["c"]) if "c" in body else contents
+        control, cover = body.get("k"), body.get("o")
+        if control is not None:
+            control = Control(**{**control, "retracts": tuple(control["retracts"])})
+        if cover is not None:
+            ranges = tuple((first, last) for first, last in cover["ranges"])
+            cover = Cover(**{**cover, "ranges": ranges})
+        return message, contents, control, cover
+    raise UnreadableError(f"not the body of an entry ({trap.reason})")
 
 
 _DAMAGE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 """What reading something else than we wrote may raise."""
-
-
-def _decode_control(fields: Any) -> Control:
-    return Control(tuple(fields["retracts"]), fields["reason"], fields.get("replacement"))
-
-
-def _decode_cover(fields: Any) -> Cover:
-    ranges = tuple((first, last) for first, last in fields["ranges"])
-    return Cover(ranges, fields["digest"], fields["model"], fields["prompt_version"])
 
 
 def encode_metadata(metadata: Metadata) -> str | None:
@@ -368,42 +337,28 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 # What is tagged is a tree of known depth: nothing in it can hold itself.
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _to_ascii_json = json.JSONEncoder(separators=(",", ":")).encode
-_SECOND_TIME = "~"
-"""Behind an hour that the clock shows twice, when summer time ends."""
-_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
-def _tag_float(value: float) -> Any:
-    # A subclass may print itself otherwise: np.float64("nan") as "np.float64(nan)".
-    return value if math.isfinite(value) else {"$float": float.__repr__(value)}
-
-
-def _get_plain_text(value: str) -> str:
-    return str.__str__(value)  # str() of a mixed-in enum names the member, not its value
-
-
+# A subclass may print itself otherwise: np.float64("nan") as "np.float64(nan)".
 _ENCODERS: dict[type, Callable[[Any], Any]] = {
-    float: _tag_float,
+    float: lambda value: value if math.isfinite(value) else {"$float": float.__repr__(value)},
     bytes: lambda value: {"$bytes": base64.b64encode(value).decode()},
-    datetime: lambda value: {"$datetime": value.isoformat() + _SECOND_TIME * value.fold},
+    datetime: lambda value: {"$datetime": value.isoformat()},
     date: lambda value: {"$date": value.isoformat()},
     Decimal: lambda value: {"$decimal": str(value)},
+    str: str.__str__,  # str() of a mixed-in enum names the member, not its value
+    int: int,
 }
-
-_COLLECTIONS: dict[type, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "$float": float,
     "$bytes": base64.b64decode,
-    "$datetime": lambda text: datetime.fromisoformat(text.rstrip(_SECOND_TIME)).replace(
-        fold=text.count(_SECOND_TIME)
-    ),
+    "$datetime": datetime.fromisoformat,
     "$date": date.fromisoformat,
     "$decimal": Decimal,
     "$tuple": tuple,
     "$set": set,
     "$frozenset": frozenset,
-    "$points": lambda points: "".join(map(chr, points)),
     "$map": dict,
 }
 
@@ -431,18 +386,16 @@ def _tag(value: Any, path: _Path, depth: int = 0) -> Any:
         raise InvalidMessageError(msg)
     if kind is dict or isinstance(value, Mapping):
         return _tag_mapping(value, path, depth)
-    if isinstance(value, list):
-        return _tag_items(value, path, depth)
-    tag = next((tag for base, tag in _COLLECTIONS.items() if isinstance(value, base)), None)
-    if tag is not None:
-        items = _tag_items(value, path, depth)
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [_tag(item, (path, number), depth + 1) for number, item in enumerate(value)]
+        if isinstance(value, list | tuple):
+            return items if isinstance(value, list) else {"$tuple": items}
         # Equal sets must make equal text, whatever order they are walked in.
-        return {tag: items if tag == "$tuple" else sorted(items, key=json.dumps)}
+        tag = "$set" if isinstance(value, set) else "$frozenset"
+        return {tag: sorted(items, key=json.dumps)}
     for base, encode in _ENCODERS.items():
         if isinstance(value, base):
             return encode(value)
-    if isinstance(value, str | int):  # subclasses such as enums keep their plain value
-        return _get_plain_text(value) if isinstance(value, str) else int(value)
     msg = (
         f"{_format_path(path)} holds a {kind.__module__}.{kind.__qualname__}, which cannot be "
         "stored; convert it to text, numbers, lists or dicts first"
@@ -450,43 +403,24 @@ def _tag(value: Any, path: _Path, depth: int = 0) -> Any:
     raise InvalidMessageError(msg)
 
 
-def _tag_items(items: Iterable[Any], path: _Path, depth: int) -> list[Any]:
-    return [
-        item if type(item) in _PLAIN else _tag(item, (path, n), depth + 1)
-        for n, item in enumerate(items)
-    ]
-
-
 def _tag_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for key, item in value.items():
-        name = key if type(key) is str else _get_plain_key(key, path)
+        if not isinstance(key, str):
+            where = f"{_format_path(path)} has the key {describe_value(key)}"
+            raise InvalidMessageError(f"{where}; only text keys can be stored")
+        name = str.__str__(key)
         plain[name] = item if type(item) in _PLAIN else _tag(item, (path, name), depth + 1)
-    # A caller's own mapping may look like one of our tags; as pairs it cannot. Pairs also keep
-    # keys that a JSON reader would change.
-    looks_tagged = len(plain) == 1 and next(iter(plain)).startswith("$")
-    keys = "".join(plain)
-    if looks_tagged or not (keys.isascii() or _SURROGATE_PAIR.search(keys) is None):
+    # A caller's own mapping may look like one of our tags; as pairs it cannot.
+    if len(plain) == 1 and next(iter(plain)).startswith("$"):
         return {"$map": [[key, item] for key, item in plain.items()]}
     return plain
 
 
-def _get_plain_key(key: Any, path: _Path) -> str:
-    if isinstance(key, str):
-        return _get_plain_text(key)
-    place = _format_path(path)
-    msg = f"{place} has the key {describe_value(key)}; only text keys can be stored"
-    raise InvalidMessageError(msg)
-
-
 def _decode_tags(found: dict[str, Any]) -> Any:
     """Return what a map of the text stands for; the maps within it have been asked already."""
-    if len(found) == 1:
-        [(tag, inner)] = found.items()
-        decode = _DECODERS.get(tag)
-        if decode is not None:
-            return decode(inner)
-    return found
+    [tag] = found if len(found) == 1 else [""]
+    return _DECODERS[tag](found[tag]) if tag in _DECODERS else found
 
 
 _DECODER = json.JSONDecoder(object_hook=_decode_tags)
@@ -501,34 +435,17 @@ def dump_json(value: Any, *, what: str = "value") -> str:
         InvalidMessageError: If a part of it cannot be kept; the message names the part.
     """
     plain = _tag(value, what)
-    text = ""
-    try:  # what `ErrorTrap` does, at every write of every entry
-        text = _to_json(plain)
-        text.encode()
-    except UnicodeEncodeError:  # lone surrogates survive as escapes only
-        text = _to_ascii_json(_split_surrogates(plain))
-    except ValueError:
-        pass
-    if text:
+    with ErrorTrap(ValueError, passes=UnicodeEncodeError):
+        try:
+            text = _to_json(plain)
+            text.encode()
+        except UnicodeEncodeError:  # lone surrogates survive as escapes only
+            text = _to_ascii_json(plain)
         return text
     most = sys.get_int_max_str_digits()
     raise InvalidMessageError(
         f"{what} cannot be stored: it holds a number of more than {most} digits"
     )
-
-
-def _split_surrogates(plain: Any) -> Any:
-    """Return tagged values with texts of two surrogates in a row as code points.
-
-    A JSON reader would join the escapes of a high and a low one to a single character.
-    """
-    if isinstance(plain, str):
-        return {"$points": list(map(ord, plain))} if _SURROGATE_PAIR.search(plain) else plain
-    if isinstance(plain, list):
-        return [_split_surrogates(item) for item in plain]
-    if isinstance(plain, dict):
-        return {key: _split_surrogates(item) for key, item in plain.items()}
-    return plain
 
 
 def load_json(text: str) -> Any:
@@ -540,7 +457,7 @@ def load_json(text: str) -> Any:
 def describe_as_json(value: Any) -> str:
     """Return a value as JSON; what has no plain form is named by its type."""
     try:
-        return json.dumps(make_plain(_convert_to_maps(value)), ensure_ascii=False)
+        return json.dumps(make_plain(value), ensure_ascii=False)
     except (RecursionError, TypeError, ValueError, AttributeError):
         return f"[{type(value).__name__}]"
 
@@ -561,7 +478,7 @@ def make_storable(message: BaseMessage) -> BaseMessage:
             dump_json(value)
         except InvalidMessageError:
             with suppress(RecursionError):  # refused for its depth
-                changed[name] = make_plain(_convert_to_maps(value))
+                changed[name] = make_plain(value)
     usage = getattr(message, "usage_metadata", None)
     if usage and (filled := _fill_counts(usage)) != usage:
         changed["usage_metadata"] = filled
@@ -577,25 +494,8 @@ def _fill_counts(usage: Any) -> Any:
     return 0 if usage is None else usage
 
 
-_WRITTEN = (str, int, float, NoneType, AbstractSet, date, time, Decimal, UUID, PurePath)
+_WRITTEN = (str, int, float, NoneType, date, time, Decimal, UUID, PurePath)
 """What is written as it is, or as text says it."""
-
-
-def _convert_to_maps(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
-    elif isinstance(value, Enum):
-        value = value.value
-    elif callable(getattr(value, "tolist", None)):  # arrays and numbers of NumPy and its kin
-        value = value.tolist()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = (one.name for one in dataclasses.fields(value))
-        return {name: _convert_to_maps(getattr(value, name)) for name in names}
-    if isinstance(value, list | tuple):
-        return [_convert_to_maps(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _convert_to_maps(item) for key, item in value.items()}
-    return value if isinstance(value, _WRITTEN) else f"[{type(value).__name__}]"
 
 
 def clean_text(text: str) -> str:
@@ -608,15 +508,27 @@ def clean_text(text: str) -> str:
 
 
 def make_plain(value: Any) -> Any:
-    """Return `value` as JSON can carry it; what JSON has no form for becomes text."""
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
+    """Return `value` as JSON can carry it.
+
+    Models and data classes become maps, arrays lists, times and numbers that JSON lacks text; of
+    other objects stays a note of their type. Nothing is read of iterators.
+    """
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    elif isinstance(value, Enum):
+        value = value.value
+    elif callable(getattr(value, "tolist", None)):  # arrays and numbers of NumPy and its kin
+        value = value.tolist()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {clean_text(str(key)): make_plain(item) for key, item in value.items()}
     if isinstance(value, AbstractSet):
         return sorted((make_plain(item) for item in value), key=repr)
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+    if isinstance(value, list | tuple):
         return [make_plain(item) for item in value]
-    return clean_text(str(value))
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return clean_text(str(value)) if isinstance(value, _WRITTEN) else f"[{type(value).__name__}]"

@@ -387,7 +387,7 @@ values = st.recursive(
         hashable,
         st.decimals(),
         st.dates(),
-        st.datetimes(timezones=zones),
+        st.datetimes(timezones=zones).map(lambda moment: moment.replace(fold=0)),
         st.sets(hashable, max_size=3),
     ),
     lambda inner: st.one_of(
