@@ -7,9 +7,8 @@ to which the log was read.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from langchain_convmem.records import Entry
@@ -66,11 +65,11 @@ class ExportCursor:
     @classmethod
     def read(cls, document: Any) -> ExportCursor:
         """Return the cursor of a state document."""
-        return cls(document["position"], document["held"])
+        return cls(**document)
 
     def write_document(self) -> dict[str, Any]:
         """Return the cursor as a state document."""
-        return {"position": self.position, "held": dict(self.held)}
+        return asdict(self)
 
 
 def export_maps(
@@ -89,20 +88,13 @@ def export_maps(
     sink = _Sink(entries, cursor)
     shown = build_turns(entries)
     ids = {turn.id for turn in shown}
-    gone = [_mark_retracted(turn) for turn in sink.known if turn.id not in ids]
+    gone = [_mark_retracted(turn) for turn in sink.known.values() if turn.id not in ids]
     ready = shown[:-1] if exclude_last else shown
     fresh = [make_turn_map(turn) for turn in ready if not sink.has(turn)]
     late = [turn for turn in shown[len(ready) :] if not sink.has(turn)]
-    held = {turn.id: sink.has_some_form_of(turn) for turn in late}
+    held = {turn.id: turn.id in sink.known for turn in late}
     position = entries[-1].position if entries else cursor.position
     return [*gone, *fresh], ExportCursor(position, held)
-
-
-def find_first_unexported(entries: Sequence[Entry], cursor: ExportCursor) -> int:
-    """Return the number of the first turn that the sink lacks; one past the last if it has all."""
-    sink = _Sink(entries, cursor)
-    shown = build_turns(entries)
-    return next((n for n, turn in enumerate(shown) if not sink.has(turn)), len(shown))
 
 
 class _Sink:
@@ -111,30 +103,22 @@ class _Sink:
     def __init__(self, entries: Sequence[Entry], cursor: ExportCursor) -> None:
         """Compute again what the sink was shown."""
         then = build_turns([entry for entry in entries if entry.position <= cursor.position])
-        self.known = [turn for turn in then if cursor.held.get(turn.id, True)]
+        self.known = {turn.id: turn for turn in then if cursor.held.get(turn.id, True)}
         self._forms = {turn.id: _get_form(turn) for turn in then if turn.id not in cursor.held}
-        self._ids = {turn.id for turn in self.known}
 
     def has(self, turn: Turn) -> bool:
         """Return whether the sink has the turn as it is now."""
         return self._forms.get(turn.id) == _get_form(turn)
 
-    def has_some_form_of(self, turn: Turn) -> bool:
-        """Return whether the sink has the turn, as it is or as it was."""
-        return turn.id in self._ids
 
-
-def _get_form(turn: Turn) -> tuple[str, ...]:
-    return tuple(entry.id for entry in turn.entries)
+def _get_form(turn: Turn) -> list[str]:
+    return [entry.id for entry in turn.entries]
 
 
 def _mark_retracted(turn: Turn) -> dict[str, Any]:
     known = make_turn_map(turn)
-    metadata = known["metadata"]
-    return {
-        **known,
-        "metadata": {**metadata, "attribute": [*metadata.get("attribute", ()), RETRACTED]},
-    }
+    marked = [*turn.metadata.attributes, RETRACTED]
+    return {**known, "metadata": {**known["metadata"], "attribute": marked}}
 
 
 # -- A thread as a table: for people who look into it, on a terminal or in a notebook -------------
@@ -142,83 +126,33 @@ MAX_HTML_ROWS = 200
 """How many of the latest turns a notebook shows."""
 _NOTHING = "---"
 _HEADER = "TURNS ('*' first for the model, '-' next to export, '^' last summary):"
-_CONTROL = frozenset({"Cc", "Cs", "Zl", "Zp"})
-_BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b"})
 
 
 def format_text_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
     """Return one line per turn: number, marks, role, pieces, id and metadata.
 
-    Line ends, tabs and other control characters are escaped. A mark that stands after the last
-    turn is named in a line of its own, and so is an entry that is damaged.
+    Pieces and metadata are written as Python does, so that no line end and no control character
+    reaches the terminal. A mark that stands after the last turn is named in a line of its own, and
+    so is an entry that is damaged.
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
         cursor: How far the default sink was served; None leaves out its mark.
     """
     shown = build_turns(entries)
-    damaged = [f"\n{_escape(problem)}" for problem in describe_damage(entries)]
+    damaged = [f"\n{problem}" for problem in describe_damage(entries)]
     if not shown:
         return _NOTHING + "".join(damaged)
     marks = _find_marks(entries, shown, cursor)
-    lines = [
-        f"{n}\t{_join_marks_at(n, marks)}\t{_format_turn(turn)}" for n, turn in enumerate(shown)
-    ]
+    lines = []
+    for number, turn in enumerate(shown):
+        pieces = " ".join(map(repr, describe_turn(turn)))
+        known = make_turn_map(turn)["metadata"]
+        head = f"{number}\t{_join_marks_at(number, marks)}\t[{turn.role}]"
+        lines.append(f"{head} {{{pieces}}} -- {turn.id!r} {known}")
     beyond = ", ".join(f"'{mark}' -> index {at}" for mark, at in marks.items() if at >= len(shown))
     table = [_HEADER, ",\n".join(lines) + ".", *([f".\t{beyond}."] if beyond else [])]
     return "\n".join(table) + "".join(damaged)
-
-
-def _find_marks(
-    entries: Sequence[Entry], shown: Sequence[Turn], cursor: ExportCursor | None
-) -> dict[str, int]:
-    """Return the number of the turn that each mark stands at, in the order of the marks."""
-    number_of = {turn.id: number for number, turn in enumerate(shown)}
-    said = (turn.id for turn in build_model_turns(entries) if turn.role != "system")
-    firsts = [number_of[name] for name in said if name in number_of]
-    marks = {"*": min(firsts, default=len(shown))}
-    if cursor is not None:
-        marks["-"] = find_first_unexported(entries, cursor)
-    summary = find_live_summary(find_live_entries(entries))
-    if summary is not None:
-        marks["^"] = number_of[summary.id]
-    return marks
-
-
-def _join_marks_at(number: int, marks: Mapping[str, int]) -> str:
-    return " ".join(mark for mark, at in marks.items() if at == number)
-
-
-def _format_turn(turn: Turn) -> str:
-    pieces = " ".join(f"'{_escape(piece)}'" for piece in describe_turn(turn))
-    metadata = _escape(_format_plain(make_turn_map(turn)["metadata"]))
-    return f"[{turn.role}] {{{pieces}}} -- '{turn.id}' {metadata}"
-
-
-def _escape(text: str) -> str:
-    """Return the text on one line and in its own order: a terminal obeys control characters."""
-    visible = text.translate(_ESCAPES)
-    if visible.isprintable():
-        return visible
-    return "".join(map(_escape_character, visible))
-
-
-def _escape_character(character: str) -> str:
-    # Joiners and wide blanks, which scripts and emoji are written with, stay as they are.
-    if unicodedata.category(character) in _CONTROL or character in _BIDI:
-        return character.encode("unicode_escape").decode()
-    return character
-
-
-def _format_plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}={_format_plain(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_format_plain, value)) + "]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value)
 
 
 def format_html_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
@@ -231,20 +165,36 @@ def format_html_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> 
     shown = build_turns(entries)
     marks = _find_marks(entries, shown, cursor)
     first = max(0, len(shown) - MAX_HTML_ROWS)
-    rows = [
-        _format_cells(number, turn, marks) for number, turn in enumerate(shown[first:], start=first)
-    ]
-    left_out = f"<p>{first} earlier turns are not shown.</p>" if first else ""
-    left_out += "".join(f"<p>{escape_html(problem)}</p>" for problem in describe_damage(entries))
-    head = ["#", "", "role", "contents", "id", "metadata"]
-    return left_out + render_table(head, rows)
+    rows = []
+    for number, turn in enumerate(shown[first:], start=first):
+        known = {**make_turn_map(turn)["metadata"]}
+        del known["timing"]
+        pieces, marked = "\n".join(describe_turn(turn)), _join_marks_at(number, marks)
+        cells = [str(number), marked, turn.role, pieces, turn.id, str(known or "")]
+        rows.append([escape_html(cell) for cell in cells])
+    problems = [f"{first} earlier turns are not shown."] if first else []
+    problems += describe_damage(entries)
+    notes = "".join(f"<p>{escape_html(problem)}</p>" for problem in problems)
+    return notes + render_table(["#", "", "role", "contents", "id", "metadata"], rows)
 
 
-def _format_cells(number: int, turn: Turn, marks: Mapping[str, int]) -> list[str]:
-    metadata = {
-        key: item for key, item in make_turn_map(turn)["metadata"].items() if key != "timing"
-    }
-    texts = [str(number), _join_marks_at(number, marks), turn.role]
-    said = "<br>".join(escape_html(piece) for piece in describe_turn(turn))
-    known = _format_plain(metadata) if metadata else ""
-    return [*map(escape_html, texts), said, escape_html(turn.id), escape_html(known)]
+def _find_marks(
+    entries: Sequence[Entry], shown: Sequence[Turn], cursor: ExportCursor | None
+) -> dict[str, int]:
+    """Return the number of the turn that each mark stands at, in the order of the marks."""
+    number_of = {turn.id: number for number, turn in enumerate(shown)}
+    said = (turn.id for turn in build_model_turns(entries) if turn.role != "system")
+    firsts = [number_of[name] for name in said if name in number_of]
+    marks = {"*": min(firsts, default=len(shown))}
+    if cursor is not None:
+        sink = _Sink(entries, cursor)
+        lacking = (number for number, turn in enumerate(shown) if not sink.has(turn))
+        marks["-"] = next(lacking, len(shown))
+    summary = find_live_summary(find_live_entries(entries))
+    if summary is not None:
+        marks["^"] = number_of[summary.id]
+    return marks
+
+
+def _join_marks_at(number: int, marks: Mapping[str, int]) -> str:
+    return " ".join(mark for mark, at in marks.items() if at == number)
