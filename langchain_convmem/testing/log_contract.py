@@ -34,12 +34,10 @@ from typing import Any, ClassVar, TypeAlias
 import pytest
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     BaseMessage,
     ChatMessage,
     FunctionMessage,
     HumanMessage,
-    HumanMessageChunk,
     SystemMessage,
     ToolMessage,
 )
@@ -962,7 +960,6 @@ ODD_TEXTS = (*_SPACES, *_SIGNS, *_VALUES_OF_JSON, *_WRITINGS, *_MARKS)
 
 _CALL: dict[str, Any] = {"name": "weather", "args": {"city": "Genoa", "days": 2}, "id": "c1"}
 _BROKEN_CALL: dict[str, Any] = {"name": "x", "args": '{"city": ', "id": "c2", "error": "unfinished"}
-_PART_OF_A_CALL: Any = {"name": "x", "args": '{"city": "Gen', "id": "c1", "index": 0}
 _TIMES = [
     datetime(2026, 9, 3, 18, 20, 0, 123456, tzinfo=UTC),
     datetime(2026, 9, 3, tzinfo=timezone(timedelta(hours=5, minutes=30))),
@@ -994,8 +991,6 @@ SAMPLES: tuple[BaseMessage, ...] = (
     ToolMessage("x", tool_call_id="c", name="t", status="error", artifact=_VALUES),
     ChatMessage(content="Enter Ophelia.", role="narrator"),
     FunctionMessage(content="22", name="weather"),
-    HumanMessageChunk(content="Whe"),
-    AIMessageChunk(content="", tool_call_chunks=[_PART_OF_A_CALL], chunk_position="last"),
 )
 """Messages of every kind, with every kind of field and value."""
 

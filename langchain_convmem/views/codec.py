@@ -8,7 +8,6 @@ is refused while writing.
 from __future__ import annotations
 
 import base64
-import copy
 import dataclasses
 import json
 import math
@@ -27,6 +26,7 @@ from uuid import UUID
 
 from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage
+from langchain_core.messages.base import BaseMessageChunk
 from pydantic import BaseModel
 
 from langchain_convmem.causes import (
@@ -50,16 +50,10 @@ _TYPES: dict[str, type[BaseMessage]] = {
     "tool": lc.ToolMessage,
     "chat": lc.ChatMessage,
     "function": lc.FunctionMessage,
-    "HumanMessageChunk": lc.HumanMessageChunk,
-    "AIMessageChunk": lc.AIMessageChunk,
-    "SystemMessageChunk": lc.SystemMessageChunk,
-    "ToolMessageChunk": lc.ToolMessageChunk,
-    "ChatMessageChunk": lc.ChatMessageChunk,
-    "FunctionMessageChunk": lc.FunctionMessageChunk,
 }
 
 _NAMES = {cls: name for name, cls in _TYPES.items()}
-_DERIVED = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks"})
+_DERIVED = ("tool_calls", "invalid_tool_calls")
 
 _ROLES: dict[type[BaseMessage], Role] = {
     lc.HumanMessage: "user",
@@ -69,7 +63,7 @@ _ROLES: dict[type[BaseMessage], Role] = {
     lc.FunctionMessage: "tool",
 }
 
-_CHAT_ROLES: dict[str, Role] = {
+CHAT_ROLES: dict[str, Role] = {
     "user": "user",
     "human": "user",
     "assistant": "assistant",
@@ -122,12 +116,10 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     values = dict(fields)
     del values["type"]
     values.setdefault("content", "")
-    # Chunks change their content while they are made.
-    own_copy = copy.deepcopy(values) if cls is lc.AIMessageChunk else values.copy()
     # `cls(**values)` as pydantic makes it, past constructors that only hand on: they take a tenth
     # of the time in which an entry is read.
     message = cls.__new__(cls)
-    cls.__pydantic_validator__.validate_python(own_copy, self_instance=message)
+    cls.__pydantic_validator__.validate_python(values.copy(), self_instance=message)
     # Validation refuses what is not such a message, but also completes and derives fields
     # (tool calls from raw ones, for instance); what comes back is what was stored.
     own = message.__dict__
@@ -152,7 +144,7 @@ def _find_role(cls: type[BaseMessage]) -> Role | None:
 def get_role(message: BaseMessage) -> Role:
     """Return the role a message is logged under; an unfamiliar chat role counts as a user's."""
     role = _find_role(type(message))
-    return role or _CHAT_ROLES.get(str(getattr(message, "role", "user")).lower(), "user")
+    return role or CHAT_ROLES.get(str(getattr(message, "role", "user")).lower(), "user")
 
 
 def get_text_pieces(message: BaseMessage) -> tuple[str, ...]:
@@ -195,7 +187,9 @@ def get_line_time_ms(message: BaseMessage) -> int | None:
 def make_draft(
     message: BaseMessage, *, turn_id: str | None = None, metadata: Metadata | None = None
 ) -> Draft:
-    """Return the draft that logs `message` verbatim; see `make_storable` for its side fields.
+    """Return the draft that logs `message` verbatim, a chunk as a whole message.
+
+    See `make_storable` for its side fields.
 
     Raises:
         InvalidMessageError: If it is not a message or carries a timestamp that cannot be read.
@@ -209,6 +203,8 @@ def make_draft(
             "function messages (removals are made with undo or forget)"
         )
         raise InvalidMessageError(msg)
+    if isinstance(message, BaseMessageChunk):
+        message = lc.message_chunk_to_message(message)
     message = make_storable(message)
     if not isinstance(message.content, str | list):
         kind = type(message.content).__name__
