@@ -12,13 +12,13 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard, get_args
+from typing import Any, get_args
 
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.messages import get_block_type
 from langchain_convmem.views.providers import Form, Kind, MediaRule, ProviderProfile, fits
 
-_KINDS: frozenset[str] = frozenset(get_args(Kind))
+_FAMILIES: Mapping[str, Kind] = {kind: kind for kind in get_args(Kind)}
 
 _ALIASES = {
     "image/jpg": "image/jpeg",
@@ -47,7 +47,6 @@ _ADDRESS = re.compile(r"https?://[^\s/?#]+\S*")
 _BLANKS = re.compile(r"\s+")
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/x-yaml"})
 
-_DETAILS = frozenset({"auto", "low", "high"})
 _ADDRESS_SHOWN = 200
 _HEAD = 32
 
@@ -101,7 +100,9 @@ def read_media(block: Mapping[Any, Any]) -> MediaBlock | None:
     if kind_name not in _NAMES:
         return None
     source = inner["source"] if isinstance(inner.get("source"), Mapping) else inner
-    named = _read_type(source, block)
+    holders = (source, block)
+    types = (one.get(key) for one in holders for key in ("mime_type", "media_type"))
+    named = next(filter(None, map(_normalize_type, types)), "")
     kind = _NAMES[kind_name] or (get_family(named) if named else "file")
     form, detail = inner.get("format"), inner.get("detail")
     if isinstance(form, str):
@@ -110,7 +111,7 @@ def read_media(block: Mapping[Any, Any]) -> MediaBlock | None:
     return MediaBlock(
         *_read_data(kind, source, block, named),
         name=_find_name(inner, block, block.get("extras"), block.get("metadata")),
-        detail=detail if isinstance(detail, str) and detail in _DETAILS else "",
+        detail=detail if detail in ("auto", "low", "high") else "",
     )
 
 
@@ -135,11 +136,6 @@ def _find_name(*holders: Any) -> str:
     return ""
 
 
-def _read_type(*holders: Mapping[Any, Any]) -> str:
-    named = (holder.get(key) for holder in holders for key in ("mime_type", "media_type"))
-    return next(filter(None, map(_normalize_type, named)), "")
-
-
 def _read_data(
     kind: Kind, source: Mapping[Any, Any], block: Mapping[Any, Any], named: str
 ) -> tuple[Kind, Form, str, str]:
@@ -156,7 +152,9 @@ def _read_data(
         is_told = known and kind in ("file", get_family(named))
         return get_family(known) if is_told else kind, "base64", text, known
     if isinstance(address, str):
-        is_own = address == source.get("file_uri") and not _is_elsewhere(address)
+        # Google's own names for a file are no addresses for others.
+        is_named = "googleapis.com" in address or not _ADDRESS.fullmatch(address)
+        is_own = address == source.get("file_uri") and is_named
         return kind, "id" if is_own else "url", address.strip(), named
     return kind, *(("id", own) if isinstance(own, str) else ("base64", "")), named
 
@@ -165,19 +163,8 @@ def _find(holder: Mapping[Any, Any], *keys: str) -> Any:
     return next((holder[key] for key in keys if holder.get(key) is not None), None)
 
 
-def _is_elsewhere(address: str) -> bool:
-    """Return whether an address is none of Google's own names for a file."""
-    return "googleapis.com" not in address and _ADDRESS.fullmatch(address) is not None
-
-
-def _is_kind(value: object) -> TypeGuard[Kind]:
-    return isinstance(value, str) and value in _KINDS
-
-
 def _normalize_type(value: object) -> str:
-    if not isinstance(value, str):
-        return ""
-    plain = value.partition(";")[0].strip().lower()
+    plain = value.partition(";")[0].strip().lower() if isinstance(value, str) else ""
     return _ALIASES.get(plain, plain)
 
 
@@ -188,8 +175,7 @@ def _read_base64(data: object) -> tuple[str, bytes]:
         return base64.b64encode(raw).decode(), raw[:_HEAD]
     if not isinstance(data, str):
         return "", b""
-    text = _BLANKS.sub("", data) if not data.isalnum() else data
-    text = text.replace("-", "+").replace("_", "/")
+    text = _BLANKS.sub("", data).replace("-", "+").replace("_", "/")
     text += "=" * (-len(text) % 4)
     try:
         return text, binascii.a2b_base64(text, strict_mode=True)[:_HEAD]
@@ -272,69 +258,37 @@ def _format_size(size: int) -> str:
 
 
 # -- What bytes say of themselves: the media type, by how a file begins ---------------------------
-_STARTS = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"BM", "image/bmp"),
-    (b"II*\x00", "image/tiff"),
-    (b"MM\x00*", "image/tiff"),
-    (b"ID3", "audio/mp3"),
-    (b"OggS", "audio/ogg"),
-    (b"fLaC", "audio/flac"),
-    (b"%PDF-", "application/pdf"),
-    (b"\x1aE\xdf\xa3", "video/webm"),
+_SIGNS = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF8", "image/gif"),
+    (8, b"WEBP", "image/webp"),
+    (8, b"avif", "image/avif"),
+    (8, b"heic", "image/heic"),
+    (0, b"II*\x00", "image/tiff"),
+    (0, b"ID3", "audio/mp3"),
+    (0, b"\xff\xfb", "audio/mp3"),
+    (0, b"\xff\xf3", "audio/mp3"),
+    (0, b"\xff\xf1", "audio/aac"),
+    (8, b"WAVE", "audio/wav"),
+    (8, b"AIFF", "audio/aiff"),
+    (8, b"M4A ", "audio/mp4"),
+    (0, b"OggS", "audio/ogg"),
+    (0, b"fLaC", "audio/flac"),
+    (0, b"\x1aE\xdf\xa3", "video/webm"),
+    (8, b"AVI ", "video/avi"),
+    (8, b"qt  ", "video/quicktime"),
+    (4, b"ftyp", "video/mp4"),
+    (0, b"%PDF-", "application/pdf"),
 )
-
-_CONTAINERS = {
-    (b"RIFF", b"WEBP"): "image/webp",
-    (b"RIFF", b"WAVE"): "audio/wav",
-    (b"RF64", b"WAVE"): "audio/wav",
-    (b"RIFF", b"AVI "): "video/avi",
-    (b"FORM", b"AIFF"): "audio/aiff",
-    (b"FORM", b"AIFC"): "audio/aiff",
-}
-"""Formats that say in bytes 8 to 12 what the container holds."""
-
-_BRANDS = {
-    b"M4A ": "audio/mp4",
-    b"M4B ": "audio/mp4",
-    b"avif": "image/avif",
-    b"heic": "image/heic",
-    b"heix": "image/heic",
-    b"mif1": "image/heic",
-    b"qt  ": "video/quicktime",
-}
-"""What the containers of ISO hold, by their brand; the others are taken for video."""
-
-_BMP_RESERVED = slice(6, 10)
-_FRAME = b"\xff"
-_SYNC = 0xE0
-_MPEG_LAYER = 0x06
+"""Where a sign of a format stands, and what it is of; the first that fits holds."""
 
 
 def detect_media_type(data: bytes) -> str:
     """Return the media type that the first bytes show; empty if they show none."""
-    if data[4:8] == b"ftyp":
-        return _BRANDS.get(data[8:12], "video/mp4")
-    held = _CONTAINERS.get((data[:4], data[8:12]))
-    if held is not None:
-        return held
-    for start, kind in _STARTS:
-        if data.startswith(start) and not (start == b"BM" and any(data[_BMP_RESERVED])):
-            return kind
-    return _detect_mpeg_audio(data)
-
-
-def _detect_mpeg_audio(data: bytes) -> str:
-    """Return the type of MPEG audio without a header, whose frames begin with eleven ones."""
-    if len(data) < len(_FRAME) + 1 or not data.startswith(_FRAME) or data[1] & _SYNC != _SYNC:
-        return ""
-    return "audio/mp3" if data[1] & _MPEG_LAYER else "audio/aac"
+    return next((kind for at, sign, kind in _SIGNS if data.startswith(sign, at)), "")
 
 
 def get_family(media_type: str) -> Kind:
     """Return what a media type is of; `file` for all others."""
-    family = media_type.partition("/")[0]
-    return family if _is_kind(family) else "file"
+    return _FAMILIES.get(media_type.partition("/")[0], "file")
