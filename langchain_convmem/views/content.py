@@ -8,12 +8,11 @@ Every change that loses something is reported.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
@@ -35,6 +34,7 @@ from langchain_convmem.views.messages import build_message, get_block_type, unwr
 from langchain_convmem.views.providers import (
     THOUGHTS,
     Kind,
+    MediaRule,
     Origin,
     Place,
     ProviderProfile,
@@ -64,6 +64,9 @@ _TEXT_KEYS = ("text", "refusal", "content", "toolResult", "output")
 _NOT_IN_FILE_NAMES = re.compile(r"[^a-zA-Z0-9 ()\[\]-]+")
 _LONGEST_FILE_NAME = 120
 _MAX_NESTING = 8
+_MARKS = frozenset({"cachePoint", "index"})
+"""All that a block holds which says nothing but where a provider should cache."""
+_NOT_SHOWN = ": not shown]"
 _Place = Place | Literal["system"]
 _Block = Mapping[Any, Any]
 
@@ -76,8 +79,7 @@ class BlockFitter:
         self._provider = provider
         self._repairs = repairs
         self._file_names: set[str] = set()
-        self._takes_addresses = True
-        self._takes_compactions = False
+        self._lost: list[str] = []
 
     def goes_back(
         self, message: BaseMessage, *, stale: bool = False, is_current: bool = False
@@ -122,36 +124,42 @@ class BlockFitter:
             compacts: Whether its items of a compaction stand for what the view leaves out.
             is_old: Whether it is of an earlier turn than the view's last.
         """
-        self._takes_compactions = compacts
-        self._takes_addresses = not is_old or self._provider.old_addresses == "keep"
-        lost: list[str] = []
+        self._lost = []
+        rules = self._find_media_rules(message, place)
+        takes_addresses = not is_old or self._provider.old_addresses == "keep"
         whole = _read_content(message)
-        if isinstance(whole, str):
-            message.content = self._clean(whole, lost) if whole.strip() else ""
-        else:
-            fitted: list[dict[str, Any]] = []
-            for block in whole:
-                inner = unwrap_block(block)
-                if as_written and not is_compaction(inner):
-                    fitted += self._show_as_written(block, lost)
-                elif not (place == "assistant" and get_block_type(inner) in CALL_BLOCKS):
-                    fitted += self._fit_block(inner, message, place, lost, fitted)
-            if place in ("user", "tool") and self._provider.files_need_text and not as_written:
-                fitted = _add_text(fitted)
-            message.content = [*fitted] or ""
-        self._repairs.extend(f"{what} of {key}" for what in dict.fromkeys(lost))
+        fitted: list[dict[str, Any]] = []
+        for block in [] if isinstance(whole, str) else whole:
+            inner = unwrap_block(block)
+            if is_compaction(inner):
+                fitted += self._fit_compaction(inner, message, compacts=compacts)
+            elif as_written:
+                fitted += self._show_as_written(block)
+            elif not (place == "assistant" and get_block_type(inner) in CALL_BLOCKS):
+                fitted += self._fit_block(inner, rules, fitted, takes_addresses=takes_addresses)
+        if place in ("user", "tool") and self._provider.files_need_text and not as_written:
+            fitted = _add_text(fitted)
+        message.content = [*fitted] or (self._clean(whole) if isinstance(whole, str) else "")
+        self._repairs.extend(f"{what} of {key}" for what in dict.fromkeys(self._lost))
         if place == "tool":
             message.content = message.content or NO_OUTPUT
 
-    def _clean(self, text: str, lost: list[str]) -> str:
+    def _find_media_rules(self, message: BaseMessage, place: _Place) -> Mapping[Kind, MediaRule]:
+        is_error = isinstance(message, ToolMessage) and message.status == "error"
+        if place == "system" or (is_error and self._provider.errors_are_text):
+            return {}
+        return self._provider.media.get(place, {})
+
+    def _clean(self, text: str) -> str:
+        """Return text that can be sent; empty where it is blank."""
         clean = clean_text(text)
         if clean != text:
-            lost.append("replaced half characters")
-        return clean
+            self._lost.append("replaced half characters")
+        return clean if clean.strip() else ""
 
     # -- blocks -------------------------------------------------------------------------------
 
-    def _show_as_written(self, block: Any, lost: list[str]) -> list[dict[str, Any]]:
+    def _show_as_written(self, block: Any) -> list[dict[str, Any]]:
         """Return a block as it is: text that no encoding carries is mended, blank text goes."""
         if isinstance(block, str):
             block = _make_text_block(block)
@@ -160,84 +168,63 @@ class BlockFitter:
         text = block.get(key) if isinstance(block, Mapping) else None
         if not isinstance(text, str):
             return [] if kind == key else [block]
-        clean = self._clean(text, lost)
-        if not clean.strip():
-            return []
-        return [block if clean == text else {**block, key: clean}]
+        clean = self._clean(text)
+        return [block if clean == text else {**block, key: clean}] if clean else []
 
     def _fit_block(
         self,
         block: Any,
-        message: BaseMessage,
-        place: _Place,
-        lost: list[str],
+        rules: Mapping[Kind, MediaRule],
         before: Sequence[dict[str, Any]],
+        *,
+        takes_addresses: bool,
     ) -> Iterator[dict[str, Any]]:
         """Yield what stands for one block, behind those before it in the message."""
         if is_reasoning(block):
-            lost.append("left out the reasoning")
-        elif is_compaction(block):
-            yield from self._fit_compaction(block, message, lost)
+            self._lost.append("left out the reasoning")
         elif (text := _find_text(block)) is not None:
-            if text.strip():
-                yield {**_make_text_block(self._clean(text, lost)), **self._copy_cache_mark(block)}
+            if clean := self._clean(text):
+                mark = block.get("cache_control") if isinstance(block, Mapping) else None
+                is_marked = mark and self._provider.cache_marks
+                yield _make_text_block(clean) | ({"cache_control": mark} if is_marked else {})
         elif isinstance(block, Mapping) and (media := read_media(block)) is not None:
-            yield self._fit_media(media, message, place, lost)
-        elif not _is_mark(block):
-            note = _make_text_block(f"[{_name_block(block)}: not shown]")
-            lost.append(f"replaced the {_name_block(block)}")
+            is_known = takes_addresses or media.form != "url"
+            rule = rules.get(media.kind) if is_known else None
+            yield self._fit_media(media, rule)
+        elif block and not (isinstance(block, Mapping) and block.keys() <= _MARKS):
+            name = _name_block(block)
+            self._lost.append(f"replaced the {name}")
             # What a tool returned at a provider is told by the note on its use.
-            if not (get_block_type(block).endswith("_result") and _ends_with_note(before)):
-                yield note
+            is_told = before and str(before[-1].get("text")).endswith(_NOT_SHOWN)
+            if not (is_told and get_block_type(block).endswith("_result")):
+                yield _make_text_block(f"[{name}{_NOT_SHOWN}")
 
-    def _copy_cache_mark(self, block: Any) -> dict[str, Any]:
-        mark = block.get("cache_control") if isinstance(block, Mapping) else None
-        return {"cache_control": mark} if self._provider.cache_marks and mark else {}
-
-    def _fit_media(
-        self, media: MediaBlock, message: BaseMessage, place: _Place, lost: list[str]
-    ) -> dict[str, Any]:
-        if not self._is_taken(media, message, place):
-            text = read_text_file(media) or ""
-            if text.strip():
-                return _make_text_block(self._clean(text, lost))
-            lost.append(f"replaced the {media.kind}")
-            return _make_text_block(format_media_note(media))
-        is_named = media.kind == "file" and self._provider.files_need_text
-        return write_block(media, name=self._name_file(media) if is_named else "")
-
-    def _is_taken(self, media: MediaBlock, message: BaseMessage, place: _Place) -> bool:
-        if place == "system" or (
-            self._provider.errors_are_text
-            and isinstance(message, ToolMessage)
-            and message.status == "error"
-        ):
-            return False
-        if media.form == "url" and not self._takes_addresses:
-            return False
-        rule = self._provider.media.get(place, {}).get(media.kind)
-        return is_accepted(rule, media, self._provider)
+    def _fit_media(self, media: MediaBlock, rule: MediaRule | None) -> dict[str, Any]:
+        if is_accepted(rule, media, self._provider):
+            is_named = media.kind == "file" and self._provider.files_need_text
+            return write_block(media, name=self._name_file(media) if is_named else "")
+        if text := self._clean(read_text_file(media) or ""):
+            return _make_text_block(text)
+        self._lost.append(f"replaced the {media.kind}")
+        return _make_text_block(format_media_note(media))
 
     def _name_file(self, media: MediaBlock) -> str:
         """Return a name of letters and digits that no earlier file of the view has."""
         stem = media.name.rpartition(".")[0] or media.name or "file"
         plain = " ".join(_NOT_IN_FILE_NAMES.sub("-", stem).split())[:_LONGEST_FILE_NAME].strip()
-        name = base = plain.strip("-") or "file"
-        number = 1
-        while name in self._file_names:
-            number += 1
-            name = f"{base}-{number}"
+        base = plain.strip("-") or "file"
+        names = (base if number == 1 else f"{base}-{number}" for number in count(1))
+        name = next(name for name in names if name not in self._file_names)
         self._file_names.add(name)
         return name
 
     def _fit_compaction(
-        self, block: _Block, message: BaseMessage, lost: list[str]
-    ) -> Iterator[dict[str, Any]]:
-        whole = find_sendable_compaction(block, message, self._provider)
-        if whole is not None and self._takes_compactions:
-            yield whole
-        else:  # what it stands for is shown, or told by the summary
-            lost.append("left out the compaction")
+        self, block: _Block, message: BaseMessage, *, compacts: bool
+    ) -> list[dict[str, Any]]:
+        whole = find_sendable_compaction(block, message, self._provider) if compacts else None
+        if whole is None:  # what it stands for is shown, or told by the summary
+            self._lost.append("left out the compaction")
+        return [] if whole is None else [whole]
 
 
 # -- Shapes of blocks -----------------------------------------------------------------------------
@@ -253,11 +240,6 @@ def _make_text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _is_mark(block: Any) -> bool:
-    """Return whether the block says nothing but where a provider should cache, or is empty."""
-    return not block or (isinstance(block, Mapping) and block.keys() <= {"cachePoint", "index"})
-
-
 def _name_block(block: Any) -> str:
     """Return what to call a block that is not shown: its tool, else its type."""
     if not isinstance(block, Mapping):
@@ -265,10 +247,6 @@ def _name_block(block: Any) -> str:
     kind = get_block_type(block).removesuffix("_call").removesuffix("_tool_result")
     told = block.get("name") or kind or next(iter(block), "content")
     return clean_text(" ".join(str(told).split())[:60]) or "content"
-
-
-def _ends_with_note(blocks: Sequence[dict[str, Any]]) -> bool:
-    return bool(blocks) and str(blocks[-1].get("text")).endswith(": not shown]")
 
 
 def _find_text(block: Any, nesting: int = 0) -> str | None:
@@ -454,12 +432,6 @@ def is_reasoning(block: object) -> bool:
     return isinstance(block, dict) and "type" not in block and "reasoningContent" in block
 
 
-def has_reasoning(message: BaseMessage | None) -> bool:
-    """Return whether a message holds reasoning."""
-    content = "" if message is None else message.content
-    return isinstance(content, list) and any(map(is_reasoning, content))
-
-
 def drop_reasoning(message: BaseMessage) -> bool:
     """Take out what a model thought after one beginning alone; return whether there was any."""
     if not isinstance(message.content, list):
@@ -527,28 +499,18 @@ def is_whole_thought(block: Any, origin: Origin | None, *, is_v1: bool) -> bool:
         return isinstance(block.get("encrypted_content"), str) and bool(block["encrypted_content"])
     if kind == "redacted_thinking":
         return isinstance(block.get("data"), str) and bool(block["data"])
-    text, signature = _read_signed(block)
-    if not isinstance(text, str) or not isinstance(signature, str) or not signature.isascii():
+    inner = block.get("reasoning_content", block)
+    inner = inner if isinstance(inner, Mapping) else block
+    extras = inner.get("extras")
+    signature = inner.get("signature") or (isinstance(extras, Mapping) and extras.get("signature"))
+    text = next((inner[key] for key in _THOUGHT_KEYS if key in inner), None)
+    if not isinstance(text, str) or not isinstance(signature, str):
         return False
     # Anthropic's models that keep their thoughts to themselves sign an empty text.
-    is_told = origin == "anthropic" or bool(text.strip())
-    return bool(signature) and is_told and (origin != "gemini" or _is_base64(signature))
+    return bool(signature) and (origin == "anthropic" or bool(text.strip()))
 
 
-def _read_signed(block: Mapping[Any, Any]) -> tuple[Any, Any]:
-    inner = block.get("reasoning_content")
-    if isinstance(inner, Mapping):
-        return inner.get("text"), inner.get("signature")
-    extras = block.get("extras")
-    signature = extras.get("signature") if isinstance(extras, Mapping) else None
-    return block.get("thinking", block.get("reasoning")), block.get("signature", signature)
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        return bool(base64.b64decode(text, validate=True))
-    except binascii.Error:
-        return False
+_THOUGHT_KEYS = ("thinking", "reasoning", "text")
 
 
 # -- When it no longer may ------------------------------------------------------------------------
@@ -563,7 +525,8 @@ def find_stale_reasoning(
         shown: Those that the view shows, in its order.
         hoists: Whether the view puts system messages first, wherever they were written.
     """
-    if not any(has_reasoning(entry.message) for entry in shown if entry.role == "assistant"):
+    said = [entry.message.content for entry in shown if entry.message is not None]
+    if not any(isinstance(content, list) and any(map(is_reasoning, content)) for content in said):
         return frozenset()
     changes = find_changes(entries)
     changes += [
