@@ -45,7 +45,7 @@ from langchain_convmem.prompts.variables import (
     list_variable_functions,
     split_pieces,
 )
-from langchain_convmem.views.markup import render_prompt
+from langchain_convmem.views.markup import render_facts
 
 if TYPE_CHECKING:
     from langchain_core.prompts import ChatPromptTemplate
@@ -199,8 +199,8 @@ class PromptFile:
         return f"PromptFile({self.name!r}, sections={list(self.sections)}, errors={errors})"
 
     def _repr_html_(self) -> str:
-        findings = [(found.level, str(found)) for found in self.diagnostics]
-        return render_prompt(self.name, self.sections, findings)
+        found = {f"{n}. {one.level}": str(one) for n, one in enumerate(self.diagnostics, 1)}
+        return render_facts(self.name, {**found, **self.sections})
 
     @property
     def summary_title(self) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,9 +46,9 @@ def read_counter(value: TokenCounterLike | None) -> TokenCounter | None:
     if value is None or (isinstance(value, str) and value == "auto"):
         return None
     if isinstance(value, BaseLanguageModel):
-        return CheckedCounter(value.get_num_tokens_from_messages)
+        return partial(_count_checked, value.get_num_tokens_from_messages)
     if callable(value) and not isinstance(value, type):
-        return CheckedCounter(value)
+        return partial(_count_checked, value)
     msg = (
         "token_counter must be a function of messages, a model that counts tokens, or None, "
         f"got {describe_value(value)}"
@@ -55,29 +56,18 @@ def read_counter(value: TokenCounterLike | None) -> TokenCounter | None:
     raise ConfigError(msg)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedCounter:
-    """A counter of the application, whose answers are numbers. Thread-safe as the function is."""
+def _count_checked(function: Any, messages: Sequence[BaseMessage]) -> int:
+    """Return the tokens of messages by a function of the application.
 
-    function: Any
-
-    def __call__(self, messages: Sequence[BaseMessage]) -> int:
-        """Return the tokens of messages.
-
-        Raises:
-            ConfigError: If the function returns anything but a whole number from 0 on.
-        """
-        plain = list(messages)
-        if not plain:
-            return 0
-        count = self.function(plain)
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            msg = (
-                "token_counter must return a whole number of tokens from 0 on, got "
-                f"{describe_value(count)}"
-            )
-            raise ConfigError(msg)
-        return count
+    Raises:
+        ConfigError: If the function returns anything but a whole number from 0 on.
+    """
+    count = function(list(messages)) if messages else 0
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        got = describe_value(count)
+        msg = f"token_counter must return a whole number of tokens from 0 on, got {got}"
+        raise ConfigError(msg)
+    return count
 
 
 def get_text_counter(counter: TokenCounter) -> TextCounter:
@@ -89,11 +79,7 @@ def get_text_counter(counter: TokenCounter) -> TextCounter:
         return count_text_tokens
     if isinstance(counter, CalibratedCounter | CurrentCounter):
         return counter.count_text
-    return partial(_count_as_message, counter)
-
-
-def _count_as_message(counter: TokenCounter, text: str) -> int:
-    return counter([HumanMessage(text)]) if text else 0
+    return lambda text: counter([HumanMessage(text)]) if text else 0
 
 
 def find_prefix(text: str, room: int, count: TextCounter) -> int:
@@ -107,14 +93,8 @@ def find_suffix(text: str, room: int, count: TextCounter) -> int:
 
 
 def _find_most(text: str, room: int, count: Callable[[int], int]) -> int:
-    low, high = 0, min(len(text), max(room, 0) * _CHARACTERS_PER_TOKEN)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count(middle) <= room:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    sizes = range(1, min(len(text), max(room, 0) * _CHARACTERS_PER_TOKEN) + 1)
+    return bisect_right(sizes, room, key=count)
 
 
 # -- The estimate, calibrated ---------------------------------------------------------------------
@@ -145,9 +125,8 @@ class CalibratedCounter:
 
     def count_text(self, text: str) -> int:
         """Return about how many tokens a text takes."""
-        ratios = self.ratios
         weights = weigh_text(text).items()
-        return round_up(sum(weight * ratios.get(script, 1.0) for script, weight in weights))
+        return round_up(sum(weight * self.ratios.get(one, 1.0) for one, weight in weights))
 
 
 @dataclass(slots=True)

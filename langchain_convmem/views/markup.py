@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import describe_as_json
+from langchain_convmem.views.lines import get_moment
 from langchain_convmem.views.media import describe_media, read_media
 from langchain_convmem.views.messages import get_block_type
 from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
@@ -23,7 +23,6 @@ from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
 _LEFT = ' style="text-align:left;vertical-align:top"'
 _FRAME = "border-left:3px solid currentColor;padding-left:.6em;margin:.4em 0"
 _FAINT = "opacity:.7;font-size:.9em"
-_WRAP = ' style="white-space:pre-wrap"'
 _SHOWN_REPR = 60
 
 
@@ -115,14 +114,12 @@ def format_turn(turn: Any, name: str) -> str:
 
 def render_turn(turn: Any) -> str:
     """Return a turn, or a summary with how much it covers, as HTML."""
-    facts = [escape_html(turn.role), *map(escape_html, turn.metadata.attributes)]
-    created = turn.metadata.timing.get("creation")
-    if created is not None:
-        facts.append(_format_minute(created))
-    if turn.metadata.summary_ids:
-        facts.append(f"covers {len(turn.metadata.summary_ids)} turns")
+    known = turn.metadata
+    times = [_format_minute(known.timing["creation"])] if "creation" in known.timing else []
+    covers = [f"covers {len(known.summary_ids)} turns"] if known.summary_ids else []
+    facts = escape_html(" · ".join([turn.role, *known.attributes, *times, *covers, turn.id]))
     said = "<br>".join(map(escape_html, describe_turn(turn))) or "<i>no text</i>"
-    head = f'<div style="{_FAINT}">{" · ".join(facts)} · {escape_html(turn.id)}</div>'
+    head = f'<div style="{_FAINT}">{facts}</div>'
     return f'<div style="{_FRAME}">{head}{said}</div>'
 
 
@@ -149,39 +146,15 @@ def _list_cells(block: Any) -> Iterator[list[str]]:
 
 
 def _format_minute(at_ms: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M}"
-    except (ValueError, OverflowError, OSError):
-        return f"{at_ms} ms"
+    moment = get_moment(at_ms)
+    return f"{at_ms} ms" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
 
 
 # -- other values ---------------------------------------------------------------------------------
 
 
-def render_prompt(
-    name: str, sections: Mapping[str, str], findings: Sequence[tuple[str, str]]
-) -> str:
-    """Return a prompt file: its findings, then its sections.
-
-    Args:
-        name: What the file is called.
-        sections: Title -> text.
-        findings: Pairs of a level (`error`, ...) and the finding as text.
-    """
-    marks = {"error": "✖", "warning": "▲"}
-    shown = "".join(
-        f"<pre{_WRAP}>{marks.get(level, '·')} {escape_html(text)}</pre>" for level, text in findings
-    )
-    rows = [(f"<b>{escape_html(title)}</b>", escape_html(text)) for title, text in sections.items()]
-    head = f"{escape_html(name)} · {len(sections)} sections, {len(findings)} findings"
-    return f"<div><div>{head}</div>{shown}{render_table(['section', 'text'], rows)}</div>"
-
-
 def render_facts(title: str, facts: Mapping[str, object]) -> str:
     """Return named values as a small table under a title; what is empty is left out."""
-    rows = [
-        (escape_html(name), escape_html(str(value)))
-        for name, value in facts.items()
-        if value not in (None, "", 0, (), False)
-    ]
+    shown = {name: value for name, value in facts.items() if value not in (None, "", 0, (), False)}
+    rows = [(escape_html(name), escape_html(str(value))) for name, value in shown.items()]
     return f"<div><b>{escape_html(title)}</b>{render_table(['', ''], rows)}</div>"

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 Script: TypeAlias = Literal[
     "latin",
@@ -29,22 +29,15 @@ Script: TypeAlias = Literal[
 ]
 """What is priced apart: scripts, and numbers with all that is no word, such as ids."""
 
-SCRIPTS: tuple[Script, ...] = get_args(Script)
-
 
 def count_text_tokens(text: str) -> int:
     """Return about how many tokens a text takes, rounded up; rather too many than too few."""
-    weights = _weigh_kept(text) if len(text) <= _KEPT else _weigh(text)
-    return math.ceil(sum(weights.values()) - _ROUNDING)
-
-
-_ROUNDING = 1e-9
-"""So much of a sum may be an error of its floats."""
+    return round_up(sum(weigh_text(text).values()))
 
 
 def round_up(tokens: float) -> int:
     """Return a sum of prices as a whole number of tokens."""
-    return math.ceil(tokens - _ROUNDING)
+    return math.ceil(tokens - 1e-9)  # so much of a sum may be an error of its floats
 
 
 # -- Prices: tokens per character ------------------------------------------------------------------

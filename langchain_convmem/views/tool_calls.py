@@ -59,13 +59,11 @@ class ToolCalls:
         self._used_ids: set[str] = set()
         self._results: dict[_Place, Entry] = {}
         for entry, place in _match_results(entries):
-            if place is not None:
+            if place is None:
+                lost = f"{entry.message_id}: no open tool call {_get_answered_id(entry)!r}"
+                self._repairs.append(f"left out {lost} precedes it")
+            else:
                 self._results[place] = entry
-                continue
-            call_id = _get_answered_id(entry)
-            self._repairs.append(
-                f"left out {entry.message_id}: no open tool call {call_id!r} precedes it"
-            )
 
     # -- calls ----------------------------------------------------------------------------------
 
@@ -85,22 +83,19 @@ class ToolCalls:
         for number, call in enumerate(message.tool_calls):
             is_valid = bool(call["id"]) and fits(call["id"], self._provider.call_id)
             if not is_valid or call["id"] in self._used_ids:
-                changed = True
-                self._rename(call, f"call_{entry.id}_{number}", entry.message_id, is_valid)
+                changed, new = True, f"call_{entry.id}_{number}"
+                # Models that count their calls anew in every reply, or not at all, need no repair.
+                if call["id"] and not is_valid:
+                    said = f"gave the tool call {call['id']!r} of {entry.message_id} the id {new}"
+                    self._repairs.append(said)
+                call["id"] = new
             self._used_ids.add(str(call["id"]))
             name, args = self._fit_name(call["name"], entry.message_id), make_plain(call["args"])
             changed = changed or (name, args) != (call["name"], call["args"])
             call["name"], call["args"] = name, args
-        if _has_broken_calls(message, whole):
-            self._repairs.append(f"left out the unparsable tool calls of {entry.message_id}")
         # What repeats a call that is no longer what it was would name it wrongly.
-        _drop_calls(message, whole if as_written and not changed else ())
-
-    def _rename(self, call: ToolCall, own: str, key: str, is_valid: bool) -> None:
-        # Models that count their calls anew in every reply, or not at all, need no repair.
-        if call["id"] and not is_valid:
-            self._repairs.append(f"gave the tool call {call['id']!r} of {key} the id {own}")
-        call["id"] = own
+        if _drop_calls(message, whole, keeps_blocks=as_written and not changed):
+            self._repairs.append(f"left out the unparsable tool calls of {entry.message_id}")
 
     def _fit_name(self, name: str, key: str) -> str:
         """Return the tool's name in letters the provider takes."""
@@ -129,21 +124,18 @@ class ToolCalls:
             fit: Gives a result the content that the provider takes.
         """
         found: list[tuple[ToolMessage, set[int]]] = []
-        calls: Sequence[Any] = message.tool_calls if isinstance(message, AIMessage) else ()
-        for number, call in enumerate(calls):
+        for number, call in enumerate(find_calls(message)):
             answer = self._results.get((entry.id, number))
-            if answer is None:
-                self._repairs.append(
-                    f"closed the unanswered tool call {call['id']} ({call['name']})"
-                )
+            result = None if answer is None else build_message(answer)
+            if answer is None or not isinstance(result, ToolMessage):
+                said = f"closed the unanswered tool call {call['id']} ({call['name']})"
+                self._repairs.append(said)
                 found.append((_make_interrupted_result(call, entry), set()))
                 continue
-            result = build_message(answer)
             fit(result, answer)
-            if isinstance(result, ToolMessage):  # every handed-out tool entry is one
-                result.tool_call_id = call["id"]
-                result.name = call["name"] if result.name else None
-                found.append((result, {answer.position}))
+            result.tool_call_id = str(call["id"])
+            result.name = call["name"] if result.name else None
+            found.append((result, {answer.position}))
         return found
 
 
@@ -205,36 +197,39 @@ def find_calls(message: BaseMessage | None) -> list[ToolCall]:
     return message.tool_calls if isinstance(message, AIMessage) else []
 
 
-def _has_broken_calls(message: AIMessage, whole: Collection[str | None]) -> bool:
-    """Return whether the message has calls that are not in `tool_calls`."""
-    blocks = message.content if isinstance(message.content, list) else []
-    repeated = [block for block in blocks if get_block_type(block) in CALL_BLOCKS]
-    is_legacy = "function_call" in message.additional_kwargs  # of 2023, without an id
-    is_broken = is_legacy or bool(message.invalid_tool_calls)
-    return is_broken or not all(_is_named(one, whole) for one in repeated)
-
-
-def _drop_calls(message: AIMessage, repeated: Collection[str | None]) -> None:
+def _drop_calls(message: AIMessage, whole: Collection[str | None], *, keeps_blocks: bool) -> bool:
     """Take out calls that are not in `tool_calls`: providers would wait for their results.
 
-    Blocks of content that repeat a call are kept where its id is in `repeated`.
+    Args:
+        message: The message; it is changed.
+        whole: The ids that its whole calls had.
+        keeps_blocks: Whether blocks of content that repeat a whole call stay.
+
+    Returns:
+        Whether there were calls that cannot be read.
     """
+    is_broken = bool(message.invalid_tool_calls)
     message.invalid_tool_calls = []
-    message.additional_kwargs.pop("function_call", None)
-    raw = message.additional_kwargs.get("tool_calls")
-    own = [call.get("id") for call in raw if isinstance(call, dict)] if type(raw) is list else []
-    if raw is not None and own != [call["id"] for call in message.tool_calls]:
-        del message.additional_kwargs["tool_calls"]
-    if isinstance(message.content, list):
-        message.content = [
-            block
-            for block in message.content
-            if get_block_type(block) not in CALL_BLOCKS or _is_named(block, repeated)
-        ] or ""
+    own = message.additional_kwargs  # a function call of 2023 has no id
+    is_broken |= own.pop("function_call", None) is not None
+    raw = own.get("tool_calls")
+    ids = [call.get("id") for call in raw if isinstance(call, dict)] if type(raw) is list else []
+    if raw is not None and ids != [call["id"] for call in message.tool_calls]:
+        del own["tool_calls"]
+    if not isinstance(message.content, list):
+        return is_broken
+    kept: list[Any] = []
+    for block in message.content:
+        is_call = get_block_type(block) in CALL_BLOCKS
+        is_whole = is_call and _is_named(block, whole)
+        is_broken |= is_call and not is_whole
+        kept += [block] if not is_call or (is_whole and keeps_blocks) else []
+    message.content = kept or ""
+    return is_broken
 
 
 def _is_named(block: Any, names: Collection[str | None]) -> bool:
-    own = [block.get("id"), block["call_id"] if "call_id" in block else block.get("id")]
+    own = (block.get("id"), block.get("call_id", block.get("id")))
     return any(isinstance(name, str | None) and name in names for name in own)
 
 
