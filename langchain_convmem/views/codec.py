@@ -21,7 +21,7 @@ from enum import Enum
 from functools import cache
 from pathlib import PurePath
 from types import NoneType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from langchain_core import messages as lc
@@ -38,8 +38,6 @@ from langchain_convmem.causes import (
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, Role
 
-V = TypeVar("V")
-
 CODEC_VERSION = 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -54,14 +52,6 @@ _TYPES: dict[str, type[BaseMessage]] = {
 
 _NAMES = {cls: name for name, cls in _TYPES.items()}
 _DERIVED = ("tool_calls", "invalid_tool_calls")
-
-_ROLES: dict[type[BaseMessage], Role] = {
-    lc.HumanMessage: "user",
-    lc.AIMessage: "assistant",
-    lc.SystemMessage: "system",
-    lc.ToolMessage: "tool",
-    lc.FunctionMessage: "tool",
-}
 
 CHAT_ROLES: dict[str, Role] = {
     "user": "user",
@@ -136,15 +126,12 @@ def _find_type_name(cls: type[BaseMessage]) -> str | None:
     return next((_NAMES[base] for base in cls.__mro__ if base in _NAMES), None)
 
 
-@cache
-def _find_role(cls: type[BaseMessage]) -> Role | None:
-    return next((_ROLES[base] for base in cls.__mro__ if base in _ROLES), None)
-
-
 def get_role(message: BaseMessage) -> Role:
     """Return the role a message is logged under; an unfamiliar chat role counts as a user's."""
-    role = _find_role(type(message))
-    return role or CHAT_ROLES.get(str(getattr(message, "role", "user")).lower(), "user")
+    name = _find_type_name(type(message))
+    if name is None or name == "chat":
+        name = str(getattr(message, "role", "user")).lower()
+    return CHAT_ROLES.get(name, "user")
 
 
 def get_text_pieces(message: BaseMessage) -> tuple[str, ...]:
@@ -194,13 +181,10 @@ def make_draft(
     Raises:
         InvalidMessageError: If it is not a message or carries a timestamp that cannot be read.
     """
-    if not isinstance(message, BaseMessage):
-        msg = f"expected a LangChain message, got a value of type {type(message).__name__}"
-        raise InvalidMessageError(msg)
-    if _find_type_name(type(message)) is None:
+    if not isinstance(message, BaseMessage) or _find_type_name(type(message)) is None:
         msg = (
-            f"a {type(message).__name__} cannot be stored; store human, ai, system, tool, chat or "
-            "function messages (removals are made with undo or forget)"
+            f"a value of type {type(message).__name__} cannot be stored; store human, ai, system, "
+            "tool, chat or function messages (removals are made with undo or forget)"
         )
         raise InvalidMessageError(msg)
     if isinstance(message, BaseMessageChunk):
@@ -359,31 +343,21 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-_Path: TypeAlias = "str | tuple[_Path, str | int]"
-"""What an error names a value by: where it is, and its key or number there."""
-
-
-def _format_path(path: _Path) -> str:
-    if isinstance(path, str):
-        return path
-    outer, step = path
-    name = f"[{step}]" if isinstance(step, int) else f".{describe_name(step)}"
-    return f"{_format_path(outer)}{name}"
-
-
-def _tag(value: Any, path: _Path, depth: int = 0) -> Any:
+def _tag(value: Any, path: str, depth: int = 0) -> Any:
     """Return `value` in plain JSON; `path` names it in an error."""
     kind = type(value)
     if kind in _PLAIN:
         return value
     if depth > MAX_DEPTH:
-        place = _format_path(path)
-        msg = f"{place} is nested deeper than {MAX_DEPTH} levels; flatten it before storing"
+        msg = f"{path} is nested deeper than {MAX_DEPTH} levels; flatten it before storing"
         raise InvalidMessageError(msg)
     if kind is dict or isinstance(value, Mapping):
         return _tag_mapping(value, path, depth)
     if isinstance(value, list | tuple | set | frozenset):
-        items = [_tag(item, (path, number), depth + 1) for number, item in enumerate(value)]
+        items = [
+            item if type(item) in _PLAIN else _tag(item, f"{path}[{number}]", depth + 1)
+            for number, item in enumerate(value)
+        ]
         if isinstance(value, list | tuple):
             return items if isinstance(value, list) else {"$tuple": items}
         # Equal sets must make equal text, whatever order they are walked in.
@@ -393,20 +367,21 @@ def _tag(value: Any, path: _Path, depth: int = 0) -> Any:
         if isinstance(value, base):
             return encode(value)
     msg = (
-        f"{_format_path(path)} holds a {kind.__module__}.{kind.__qualname__}, which cannot be "
+        f"{path} holds a {kind.__module__}.{kind.__qualname__}, which cannot be "
         "stored; convert it to text, numbers, lists or dicts first"
     )
     raise InvalidMessageError(msg)
 
 
-def _tag_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> dict[str, Any]:
+def _tag_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            where = f"{_format_path(path)} has the key {describe_value(key)}"
+            where = f"{path} has the key {describe_value(key)}"
             raise InvalidMessageError(f"{where}; only text keys can be stored")
-        name = str.__str__(key)
-        plain[name] = item if type(item) in _PLAIN else _tag(item, (path, name), depth + 1)
+        is_plain = type(item) in _PLAIN
+        inner = item if is_plain else _tag(item, f"{path}.{describe_name(key)}", depth + 1)
+        plain[str.__str__(key)] = inner
     # A caller's own mapping may look like one of our tags; as pairs it cannot.
     if len(plain) == 1 and next(iter(plain)).startswith("$"):
         return {"$map": [[key, item] for key, item in plain.items()]}

@@ -10,12 +10,12 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.language_models import BaseLanguageModel
-from langchain_core.messages import BaseMessage, HumanMessage, MessageLikeRepresentation
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
@@ -119,7 +119,7 @@ class CalibratedCounter:
 
     ratios: Mapping[Script, float]
 
-    def __call__(self, messages: Iterable[MessageLikeRepresentation]) -> int:
+    def __call__(self, messages: Iterable[BaseMessage]) -> int:
         """Return about how many tokens messages take."""
         return count_tokens(messages, self.count_text)
 
@@ -127,14 +127,6 @@ class CalibratedCounter:
         """Return about how many tokens a text takes."""
         weights = weigh_text(text).items()
         return round_up(sum(weight * self.ratios.get(one, 1.0) for one, weight in weights))
-
-
-@dataclass(slots=True)
-class _Learned:
-    """What was learned of one model."""
-
-    ratios: dict[Script, float] = field(default_factory=dict)
-    counter: TokenCounter = count_tokens
 
 
 class TokenCounters:
@@ -155,7 +147,8 @@ class TokenCounters:
         """
         self._given = given
         self._lock = make_lock()
-        self._models: dict[str, _Learned] = {}
+        self._ratios: dict[str, dict[Script, float]] = {}
+        self._counters: dict[str, TokenCounter] = {}
         # Asked for each text of a recall: no lock for that.
         self._of_any = count_tokens if given is None else given
 
@@ -169,8 +162,7 @@ class TokenCounters:
         if self._given is not None or model is None:
             return self._of_any
         with self._lock:
-            known = self._models.get(model)
-            return count_tokens if known is None else known.counter
+            return self._counters.get(model, count_tokens)
 
     def learn(
         self, model: str, messages: Sequence[BaseMessage], tokens: Any, tools: Any = None
@@ -190,10 +182,10 @@ class TokenCounters:
         if not _is_credible(tokens, total, frame):
             return False
         with self._lock:
-            learned = self._models.setdefault(model, _Learned())
-            learned.ratios = _learn_ratios(learned.ratios, weights, tokens - frame)
-            learned.counter = _make_counter(learned.ratios)
-            self._of_any = learned.counter if len(self._models) == 1 else count_tokens
+            ratios = _learn_ratios(self._ratios.get(model, {}), weights, tokens - frame)
+            self._ratios[model], counter = ratios, _make_counter(ratios)
+            self._counters[model] = counter
+            self._of_any = counter if len(self._counters) == 1 else count_tokens
         return True
 
 

@@ -25,7 +25,6 @@ from langchain_core.messages import (
     BaseMessage,
     ChatMessage,
     HumanMessage,
-    MessageLikeRepresentation,
     RemoveMessage,
     SystemMessage,
     ToolMessage,
@@ -548,7 +547,7 @@ _COUNTED_WITH_CALLS = frozenset({"function_call", "tool_call", "tool_call_chunk"
 
 
 def count_tokens(
-    messages: Iterable[MessageLikeRepresentation], count_text: TextCounter = count_text_tokens
+    messages: Iterable[BaseMessage], count_text: TextCounter = count_text_tokens
 ) -> int:
     """Return about how many tokens messages take, tool calls and media included.
 
@@ -556,13 +555,9 @@ def count_tokens(
         messages: The messages.
         count_text: What counts their texts.
     """
-    total = 0
-    for one in messages:
-        message = one if isinstance(one, BaseMessage) else convert_to_messages([one])[0]
-        if not isinstance(message, RemoveMessage):
-            texts, media = list_counted(message)
-            total += TOKENS_PER_MESSAGE + TOKENS_PER_MEDIA * media + sum(map(count_text, texts))
-    return total
+    listed = list(map(list_counted, messages))
+    texts = sum(count_text(text) for own, _ in listed for text in own)
+    return texts + sum(TOKENS_PER_MESSAGE + TOKENS_PER_MEDIA * media for _, media in listed)
 
 
 def list_counted(message: BaseMessage) -> tuple[list[str], int]:
