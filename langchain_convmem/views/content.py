@@ -245,8 +245,8 @@ def _name_block(block: Any) -> str:
     if not isinstance(block, Mapping):
         return type(block).__name__
     kind = get_block_type(block).removesuffix("_call").removesuffix("_tool_result")
-    told = block.get("name") or kind or next(iter(block), "content")
-    return clean_text(" ".join(str(told).split())[:60]) or "content"
+    told = str(block.get("name") or kind or next(iter(block), ""))
+    return clean_text(" ".join(told.split())[:60]) or "content"
 
 
 def _find_text(block: Any, nesting: int = 0) -> str | None:

@@ -23,7 +23,6 @@ from typing import Any, TypeAlias, TypeVar, cast
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
-    ChatMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
@@ -46,6 +45,7 @@ from langchain_convmem.views.codec import (
     get_text_pieces,
     make_draft,
     make_storable,
+    redraft,
 )
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -178,7 +178,7 @@ def _is_continuation(before: Any, item: Any) -> bool:
     return not is_last and (before.id is None or item.id is None or before.id == item.id)
 
 
-def change_class(message: BaseMessage, kind: type[M]) -> M:
+def change_class(message: BaseMessage, kind: type[M], **more: Any) -> M:
     """Return a message as one of another class, which says the same under the same id and name."""
     return kind(
         message.content,
@@ -186,6 +186,7 @@ def change_class(message: BaseMessage, kind: type[M]) -> M:
         name=message.name,
         additional_kwargs=message.additional_kwargs,
         response_metadata=message.response_metadata,
+        **more,
     )
 
 
@@ -215,7 +216,6 @@ _PLAIN: dict[Role, type[BaseMessage]] = {
     "tool": ToolMessage,
 }
 
-_USER_ROLES = frozenset({"user", "human"})
 _UNSHAREABLE = frozenset({NoneType, str, int, float, bool, bytes})
 """Types whose values cannot be changed."""
 
@@ -228,14 +228,11 @@ def build_message(entry: Entry) -> BaseMessage:
     message = copy_detached(entry.message or HumanMessage("\n".join(entry.contents)))
     plain = _PLAIN.get(entry.role)
     if plain is not None and not isinstance(message, plain):
+        role = getattr(message, "role", "user")
         more = {"tool_call_id": ""} if plain is ToolMessage else {}
-        message = plain(
-            message.content,
-            name=message.name or _get_role_as_name(message, entry.role),
-            additional_kwargs=message.additional_kwargs,
-            response_metadata=message.response_metadata,
-            **more,
-        )
+        message = change_class(message, plain, **more)
+        if entry.role == "user" and role.lower() not in ("user", "human"):
+            message.name = message.name or role  # one that no model knows says who speaks
     message.id = entry.message_id
     return message
 
@@ -289,12 +286,6 @@ def _copy_value(value: Any) -> Any:
     if isinstance(value, str | int | float | bytes):
         return value
     return copy.deepcopy(value)
-
-
-def _get_role_as_name(message: BaseMessage, role: Role) -> str | None:
-    """Return a chat role that no model knows: it says who speaks."""
-    said = message.role if role == "user" and isinstance(message, ChatMessage) else "user"
-    return said if said.lower() not in _USER_ROLES else None
 
 
 def get_block_type(block: object) -> str:
@@ -412,7 +403,7 @@ class DraftBuilder:
         given = [make_draft(message, turn_id=turn_id) for message in messages]
         known = answers or {}
         kept = [
-            _apply_answer(draft, known[number]) if number in known else self.filter_draft(draft)
+            _apply_answer(draft, known[number] if number in known else self._ask(draft))
             for number, draft in enumerate(given)
         ]
         return [draft for draft in kept if draft is not None]
@@ -445,8 +436,7 @@ class DraftBuilder:
 
     def filter_entry(self, entry: Entry) -> Entry | None:
         """Return what is to be stored of another log's entry, if anything is."""
-        draft = Draft(role=entry.role, message=entry.message, contents=entry.contents)
-        kept = self.filter_draft(draft)
+        kept = self.filter_draft(redraft(entry))
         if kept is None:
             return None
         return replace(entry, message=kept.message, contents=kept.contents)

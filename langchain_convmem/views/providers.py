@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_convmem.errors import ConfigError
 
@@ -40,7 +40,7 @@ class MediaRule:
         max_bytes: Largest single one, in decoded bytes; None where no limit is published.
     """
 
-    forms: frozenset[Form]
+    forms: frozenset[str]
     types: frozenset[str]
     max_bytes: int | None = None
 
@@ -108,24 +108,19 @@ def fits(text: object, pattern: re.Pattern[str] | None) -> bool:
 
 # -- The providers --------------------------------------------------------------------------------
 def _make_rule(forms: str, types: str, max_bytes: int | None = None) -> MediaRule:
-    named = {form for form in get_args(Form) if form in forms.split()}
-    return MediaRule(frozenset(named), frozenset(types.split()), max_bytes)
+    return MediaRule(frozenset(forms.split()), frozenset(types.split()), max_bytes)
 
 
 _MB = 1_000_000
 _PICTURES = "image/png image/jpeg image/gif image/webp"
+_VIDEOS = "video/mp4 video/mpeg video/quicktime video/webm video/x-flv video/x-ms-wmv video/3gpp"
 
 BEDROCK_CONVERSE = ProviderProfile(
     name="bedrock_converse",
     media={
         "user": {
             "image": _make_rule("base64", _PICTURES, 3_750_000),
-            "video": _make_rule(
-                "base64",
-                "video/x-matroska video/quicktime video/mp4 video/webm video/x-flv video/mpeg "
-                "video/x-ms-wmv video/3gpp",
-                25 * _MB,
-            ),
+            "video": _make_rule("base64", f"{_VIDEOS} video/x-matroska", 25 * _MB),
             "file": _make_rule(
                 "base64",
                 "application/pdf text/csv text/html text/plain text/markdown application/msword "
@@ -198,23 +193,15 @@ OPENAI = ProviderProfile(
 OPENAI_RESPONSES = replace(OPENAI, name="openai_responses", takes_back=frozenset({"openai"}))
 
 _GEMINI_PICTURES = "image/png image/jpeg image/webp image/heic image/heif"
+_GEMINI_SOUNDS = "audio/wav audio/mp3 audio/aiff audio/aac audio/ogg audio/flac"
 
 GEMINI = ProviderProfile(
     name="gemini",
     media={
         "user": {
             "image": _make_rule("base64 url id", _GEMINI_PICTURES, 20 * _MB),
-            "audio": _make_rule(
-                "base64 url id",
-                "audio/wav audio/mp3 audio/aiff audio/aac audio/ogg audio/flac",
-                20 * _MB,
-            ),
-            "video": _make_rule(
-                "base64 url id",
-                "video/mp4 video/mpeg video/quicktime video/avi video/x-flv video/webm "
-                "video/x-ms-wmv video/3gpp",
-                20 * _MB,
-            ),
+            "audio": _make_rule("base64 url id", _GEMINI_SOUNDS, 20 * _MB),
+            "video": _make_rule("base64 url id", f"{_VIDEOS} video/avi", 20 * _MB),
             "file": _make_rule("base64 url id", "application/pdf", 20 * _MB),
         },
         "assistant": {"image": _make_rule("base64", _GEMINI_PICTURES, 20 * _MB)},

@@ -12,21 +12,9 @@ import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-Script: TypeAlias = Literal[
-    "latin",
-    "numbers",
-    "cyrillic",
-    "greek",
-    "hebrew",
-    "arabic",
-    "indic",
-    "southeast_asian",
-    "cjk",
-    "hangul",
-    "other",
-]
+Script: TypeAlias = str
 """What is priced apart: scripts, and numbers with all that is no word, such as ids."""
 
 
