@@ -269,13 +269,6 @@ _MODEL_CLASSES: Mapping[str, ProviderName] = {
     "ChatVertexAI": "gemini",
 }
 """Classes of LangChain's packages, which those of others inherit from."""
-_MODEL_TYPES: Mapping[str, ProviderName] = {
-    "amazon_bedrock_converse_chat": "bedrock_converse",
-    "anthropic-chat": "anthropic",
-    "openai-chat": "openai",
-    "azure-openai-chat": "openai",
-    "chat-google-generative-ai": "gemini",
-}
 
 
 def find_provider(model: Any) -> ProviderName:
@@ -286,15 +279,12 @@ def find_provider(model: Any) -> ProviderName:
     """
     while hasattr(model, "bound"):
         model = model.bound
-    known = [_MODEL_CLASSES[kind.__name__] for kind in type(model).__mro__ if _is_known(kind)]
-    name = known[0] if known else _MODEL_TYPES.get(getattr(model, "_llm_type", ""), "strict")
+    theirs = (kind for kind in type(model).__mro__ if kind.__module__.startswith("langchain_"))
+    known = [_MODEL_CLASSES[kind.__name__] for kind in theirs if kind.__name__ in _MODEL_CLASSES]
+    name = known[0] if known else "strict"
     if name == "strict":
         _note_unknown(f"{type(model).__module__}.{type(model).__qualname__}")
     return "openai_responses" if name == "openai" and _speaks_responses(model) else name
-
-
-def _is_known(kind: type) -> bool:
-    return kind.__name__ in _MODEL_CLASSES and kind.__module__.startswith("langchain_")
 
 
 @cache

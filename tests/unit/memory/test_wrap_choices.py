@@ -20,20 +20,16 @@ from langchain_convmem.errors import ConfigError, InvalidMessageError
 FENCE = "<recalled>"
 
 
-class OpenAILike(ScriptedChatModel):
+class ChatOpenAI(ScriptedChatModel):
     """A model that the memory takes for OpenAI's."""
 
-    @property
-    def _llm_type(self):
-        return "openai-chat"
+    __module__ = "langchain_openai"
 
 
-class BedrockLike(ScriptedChatModel):
+class ChatBedrockConverse(ScriptedChatModel):
     """A model that the memory takes for Bedrock's."""
 
-    @property
-    def _llm_type(self):
-        return "amazon_bedrock_converse_chat"
+    __module__ = "langchain_aws"
 
 
 class KeywordModel(ScriptedChatModel):
@@ -171,7 +167,7 @@ def _kinds(model):
 @pytest.mark.parametrize("behind_a_prompt", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 def test_the_profile_is_that_of_the_model_chosen_at_the_call(memory, way, behind_a_prompt):
-    one, other = OpenAILike(replies=["One."]), BedrockLike(replies=["Other."])
+    one, other = ChatOpenAI(replies=["One."]), ChatBedrockConverse(replies=["Other."])
     inner = one.configurable_alternatives(ConfigurableField(id="llm"), other=other)
     if behind_a_prompt:
         inner = ChatPromptTemplate([MessagesPlaceholder("messages")]) | inner
@@ -184,7 +180,7 @@ def test_the_profile_is_that_of_the_model_chosen_at_the_call(memory, way, behind
 
 @pytest.mark.parametrize("steps", [False, True])
 def test_a_choice_bound_to_the_inner_chain_counts_unless_the_call_chooses(memory, steps):
-    one, other = BedrockLike(replies=["One."]), OpenAILike(replies=["Other."])
+    one, other = ChatBedrockConverse(replies=["One."]), ChatOpenAI(replies=["Other."])
     inner = one.configurable_alternatives(
         ConfigurableField(id="llm"), default_key="one", other=other
     )
@@ -238,16 +234,16 @@ def test_an_unknown_choice_is_refused_before_anything_is_stored(memory, way):
 
 def test_a_field_of_a_model_set_by_the_call_makes_one_model_only(memory, monkeypatch):
     inits = []
-    plain = OpenAILike.__init__
+    plain = ChatOpenAI.__init__
 
     def counted(self, *args, **fields):
         inits.append(fields)
         plain(self, *args, **fields)
 
-    inner = OpenAILike(replies=["Yes."]).configurable_fields(replies=ConfigurableField(id="script"))
+    inner = ChatOpenAI(replies=["Yes."]).configurable_fields(replies=ConfigurableField(id="script"))
     chain = memory.wrap(inner, recall=False)
     _two_systems(memory)
-    monkeypatch.setattr(OpenAILike, "__init__", counted)
+    monkeypatch.setattr(ChatOpenAI, "__init__", counted)
     assert chain.invoke("Well?", at(script=["No."])).text == "No."
     assert len(inits) == 1
 
@@ -264,7 +260,7 @@ def _asked_through(model):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_that_a_function_uses_decides_the_profile(memory, way):
-    model = OpenAILike(replies=["Yes."])
+    model = ChatOpenAI(replies=["Yes."])
     _two_systems(memory)
     WAYS[way](memory.wrap(_asked_through(model), recall=False), "Well?", at())
     assert _kinds(model) == MIDDLE
@@ -295,7 +291,7 @@ def test_where_one_of_two_prompts_will_run_recalled_lines_reach_both(memory):
 
 
 def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
-    model = OpenAILike(replies=["Yes."])
+    model = ChatOpenAI(replies=["Yes."])
 
     def answer(given):
         return model.invoke(given["messages"]) if chain else itself
@@ -308,7 +304,7 @@ def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
 @pytest.mark.parametrize(("profile", "kinds"), [("openai", MIDDLE), ("bedrock_converse", HEAD)])
 @pytest.mark.parametrize("way", ["invoke", "astream"])
 def test_a_profile_that_is_given_overrides_the_models(memory, way, profile, kinds):
-    model = BedrockLike(replies=["Yes."])
+    model = ChatBedrockConverse(replies=["Yes."])
     _two_systems(memory)
     WAYS[way](memory.wrap(model, recall=False, provider=profile), "Well?", at())
     assert _kinds(model) == kinds

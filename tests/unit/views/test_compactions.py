@@ -272,8 +272,8 @@ def test_forgetting_what_came_after_it_leaves_it_alone():
 
 
 # -- whose model it is --------------------------------------------------------------------------
-class Model:
-    _llm_type = "openai-chat"
+class ChatOpenAI:
+    __module__ = "langchain_openai"
 
     def __init__(self, **fields):
         self.__dict__.update(fields)
@@ -292,7 +292,7 @@ class Model:
     ],
 )
 def test_only_a_model_that_speaks_responses_gets_their_items(fields, expected):
-    assert find_provider(Model(**fields)) == expected
+    assert find_provider(ChatOpenAI(**fields)) == expected
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,16 @@ def test_a_model_that_takes_less_has_a_profile_of_its_own():
 @pytest.mark.parametrize(
     ("kind", "profile"),
     [
-        ("openai-chat", "openai"),
-        ("azure-openai-chat", "openai"),
-        ("anthropic-chat", "anthropic"),
-        ("amazon_bedrock_converse_chat", "bedrock_converse"),
-        ("chat-google-generative-ai", "gemini"),
-        ("fake-chat-model", "strict"),
+        ("ChatOpenAI", "openai"),
+        ("AzureChatOpenAI", "openai"),
+        ("ChatAnthropic", "anthropic"),
+        ("ChatBedrockConverse", "bedrock_converse"),
+        ("ChatGoogleGenerativeAI", "gemini"),
+        ("FakeListChatModel", "strict"),
     ],
 )
 def test_a_chat_model_has_the_profile_of_its_provider_whatever_is_bound_to_it(kind, profile):
-    model = type("Model", (), {"_llm_type": kind})()
+    model = type(kind, (), {"__module__": "langchain_them"})()
     assert find_provider(model) == profile
     assert find_provider(type("Bound", (), {"bound": model})()) == profile
     assert find_provider(object()) == "strict"

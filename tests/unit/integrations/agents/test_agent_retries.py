@@ -43,16 +43,12 @@ def test_the_reply_of_the_model_that_stands_in_is_stored(memory, way, place):
     assert shape(spare.seen[0]) == ["human: Where?"]
 
 
-class _ConverseModel(ScriptedChatModel):
-    @property
-    def _llm_type(self) -> str:
-        return "amazon_bedrock_converse_chat"
+class ChatBedrockConverse(ScriptedChatModel):
+    __module__ = "langchain_aws"
 
 
-class _ChatCompletionsModel(ScriptedChatModel):
-    @property
-    def _llm_type(self) -> str:
-        return "openai-chat"
+class ChatOpenAI(ScriptedChatModel):
+    __module__ = "langchain_openai"
 
 
 def test_each_model_gets_what_its_own_provider_takes(memory):
@@ -60,8 +56,8 @@ def test_each_model_gets_what_its_own_provider_takes(memory):
     audio = {"type": "audio", "base64": "aGk=", "mime_type": "audio/wav"}
     said = HumanMessage([{"type": "text", "text": "See and hear."}, picture, audio])
     memory.add_messages([said, AIMessage("I do.")], user_id="ana", thread_id="t")
-    spare = _ChatCompletionsModel(replies=["Yes."])
-    model = _ConverseModel(replies=[ProviderError()])
+    spare = ChatOpenAI(replies=["Yes."])
+    model = ChatBedrockConverse(replies=[ProviderError()])
     agent_with(memory, model, before=[ModelFallbackMiddleware(spare)]).invoke(says("Well?"), at())
     kinds = [[block["type"] for block in one.seen[0][0].content] for one in (model, spare)]
     assert "audio" in kinds[1]
