@@ -495,19 +495,18 @@ def is_whole_thought(block: Any, origin: Origin | None, *, is_v1: bool) -> bool:
     kind = get_block_type(block)
     if origin is None or kind not in ({"reasoning"} if is_v1 else THOUGHTS[origin]):
         return False
-    if origin == "openai":  # what it keeps at its own place is gone after a while
-        return isinstance(block.get("encrypted_content"), str) and bool(block["encrypted_content"])
-    if kind == "redacted_thinking":
-        return isinstance(block.get("data"), str) and bool(block["data"])
     inner = block.get("reasoning_content", block)
     inner = inner if isinstance(inner, Mapping) else block
+    # What a provider keeps at its own place alone is gone after a while.
+    sealed = inner.get("encrypted_content" if origin == "openai" else "data")
+    if origin == "openai" or kind == "redacted_thinking":
+        return isinstance(sealed, str) and bool(sealed)
     extras = inner.get("extras")
     signature = inner.get("signature") or (isinstance(extras, Mapping) and extras.get("signature"))
     text = next((inner[key] for key in _THOUGHT_KEYS if key in inner), None)
-    if not isinstance(text, str) or not isinstance(signature, str):
-        return False
     # Anthropic's models that keep their thoughts to themselves sign an empty text.
-    return bool(signature) and (origin == "anthropic" or bool(text.strip()))
+    is_told = isinstance(text, str) and (origin == "anthropic" or bool(text.strip()))
+    return is_told and isinstance(signature, str) and bool(signature)
 
 
 _THOUGHT_KEYS = ("thinking", "reasoning", "text")

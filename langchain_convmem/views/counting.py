@@ -19,7 +19,6 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.forks import make_lock
 from langchain_convmem.views.messages import (
     TOKENS_PER_MESSAGE,
     TextCounter,
@@ -146,11 +145,8 @@ class TokenCounters:
             given: A counter of the application, for all models; None is the estimate.
         """
         self._given = given
-        self._lock = make_lock()
         self._ratios: dict[str, dict[Script, float]] = {}
         self._counters: dict[str, TokenCounter] = {}
-        # Asked for each text of a recall: no lock for that.
-        self._of_any = count_tokens if given is None else given
 
     def get_counter(self, model: str | None = None) -> TokenCounter:
         """Return the counter for a model.
@@ -159,10 +155,12 @@ class TokenCounters:
             model: Its name. None: not known; where all that was learned is of one model, it is
                 taken for that.
         """
-        if self._given is not None or model is None:
-            return self._of_any
-        with self._lock:
-            return self._counters.get(model, count_tokens)
+        if self._given is not None:
+            return self._given
+        known = dict(self._counters)
+        if model is None:
+            return next(iter(known.values())) if len(known) == 1 else count_tokens
+        return known.get(model, count_tokens)
 
     def learn(
         self, model: str, messages: Sequence[BaseMessage], tokens: Any, tools: Any = None
@@ -181,11 +179,9 @@ class TokenCounters:
         total = sum(weights.values())
         if not _is_credible(tokens, total, frame):
             return False
-        with self._lock:
-            ratios = _learn_ratios(self._ratios.get(model, {}), weights, tokens - frame)
-            self._ratios[model], counter = ratios, _make_counter(ratios)
-            self._counters[model] = counter
-            self._of_any = counter if len(self._counters) == 1 else count_tokens
+        # Of two replies at once one may teach nothing.
+        ratios = _learn_ratios(self._ratios.get(model, {}), weights, tokens - frame)
+        self._ratios[model], self._counters[model] = ratios, _make_counter(ratios)
         return True
 
 
