@@ -63,7 +63,6 @@ _TEXT_BLOCKS = frozenset(
 _TEXT_KEYS = ("text", "refusal", "content", "toolResult", "output")
 _NOT_IN_FILE_NAMES = re.compile(r"[^a-zA-Z0-9 ()\[\]-]+")
 _LONGEST_FILE_NAME = 120
-_MAX_NESTING = 8
 _MARKS = frozenset({"cachePoint", "index"})
 """All that a block holds which says nothing but where a provider should cache."""
 _NOT_SHOWN = ": not shown]"
@@ -249,7 +248,7 @@ def _name_block(block: Any) -> str:
     return clean_text(" ".join(told.split())[:60]) or "content"
 
 
-def _find_text(block: Any, nesting: int = 0) -> str | None:
+def _find_text(block: Any) -> str | None:
     """Return the text of a block that is nothing but text; None for other blocks."""
     if not isinstance(block, Mapping):
         return block if isinstance(block, str) else None
@@ -263,7 +262,7 @@ def _find_text(block: Any, nesting: int = 0) -> str | None:
     if "json" in block:
         return json.dumps(make_plain(block["json"]), ensure_ascii=False)
     inner = (block[key] for key in _TEXT_KEYS if block.get(key) is not None)
-    return next((_flatten(one, nesting + 1) for one in inner), "" if kind else None)
+    return next((_flatten(one) for one in inner), "" if kind else None)
 
 
 def _add_title(block: _Block, text: Any) -> str | None:
@@ -272,13 +271,11 @@ def _add_title(block: _Block, text: Any) -> str | None:
     return f"[file {title}]\n{text}" if is_named else text if isinstance(text, str) else None
 
 
-def _flatten(value: Any, nesting: int) -> str:
+def _flatten(value: Any) -> str:
     """Return the text in a value, however deep it lies; media are notes."""
-    if nesting > _MAX_NESTING:
-        return "[...]"
     if isinstance(value, list | tuple):
-        return "\n".join(text for item in value if (text := _flatten(item, nesting + 1)))
-    said = _find_text(value, nesting)
+        return "\n".join(filter(None, map(_flatten, value)))
+    said = _find_text(value)
     media = read_media(value) if said is None and isinstance(value, Mapping) else None
     return format_media_note(media) if media else said or ""
 
@@ -550,12 +547,13 @@ def has_half_a_tool(message: BaseMessage) -> bool:
 
     Those are of Anthropic's tools; other providers tell of a tool's use in one block.
     """
+    blocks: Sequence[Any] = message.content
     waiting: list[Any] = []
-    for block in message.content:
+    for block in blocks:
         kind = get_block_type(block)
         if kind.endswith("_tool_use"):
-            waiting.append(block["id"] if isinstance(block, Mapping) and "id" in block else None)
-        elif kind.endswith("_tool_result") and isinstance(block, Mapping):
+            waiting.append(block.get("id"))
+        elif kind.endswith("_tool_result"):
             if block.get("tool_use_id") not in waiting:
                 return True
             waiting.remove(block.get("tool_use_id"))

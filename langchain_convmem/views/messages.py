@@ -452,8 +452,6 @@ class DraftBuilder:
 
     def filter_question(self, text: str) -> str:
         """Return what may be searched for instead of a text; empty if nothing may."""
-        if self.hook is None:
-            return text
         kept = self.apply_hook(HumanMessage(text))
         return "" if kept is None else "\n".join(get_text_pieces(kept))
 

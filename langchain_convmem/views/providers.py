@@ -45,9 +45,6 @@ class MediaRule:
     max_bytes: int | None = None
 
 
-MediaRules: TypeAlias = Mapping[Place, Mapping[Kind, MediaRule]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderProfile:
     """What one provider accepts.
@@ -83,7 +80,7 @@ class ProviderProfile:
     system: Literal["head", "in_place"] = "head"
     speaker_name: re.Pattern[str] | None = None
     sends_names: bool = False
-    media: MediaRules = field(default_factory=dict)
+    media: Mapping[Place, Mapping[Kind, MediaRule]] = field(default_factory=dict)
     max_media: Mapping[Kind, int] = field(default_factory=dict)
     file_id: re.Pattern[str] | None = None
     call_id: re.Pattern[str] | None = None
