@@ -347,14 +347,11 @@ def add_speaker(content: Any, name: str) -> Any:
         return label + indent_text(content) if content else content
     said = []
     for block in content:
-        if block.get("type") == "text":
-            said.append({**block, "text": label + indent_text(block["text"])})
-            label = INDENT
-        else:
-            said.append(block)
-    return (
-        [{"type": "text", "text": label.rstrip()}, *said] if content and label != INDENT else said
-    )
+        is_text = block.get("type") == "text"
+        said.append({**block, "text": label + indent_text(block["text"])} if is_text else block)
+        label = INDENT if is_text else label
+    is_named = label == INDENT or not content
+    return said if is_named else [_make_text_block(label.rstrip()), *said]
 
 
 # -- What a provider counts over a whole request --------------------------------------------------

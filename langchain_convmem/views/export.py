@@ -33,18 +33,16 @@ def make_turn_map(turn: Turn) -> dict[str, Any]:
     `timing` (milliseconds since the epoch by name), which always has `creation`.
     """
     known = turn.metadata
-    metadata: dict[str, Any] = {}
-    if known.summary_ids:
-        metadata["summaryIds"] = list(known.summary_ids)
-    if known.attributes:
-        metadata["attribute"] = list(known.attributes)
-    if known.aux:
-        metadata["aux"] = dict(known.aux)
-    metadata["timing"] = dict(known.timing)
+    metadata = {
+        "summaryIds": list(known.summary_ids),
+        "attribute": list(known.attributes),
+        "aux": dict(known.aux),
+    }
+    shown = {key: value for key, value in metadata.items() if value}
     return {
         "id": turn.id,
         "message": {"role": turn.role, "contents": list(turn.contents)},
-        "metadata": metadata,
+        "metadata": {**shown, "timing": dict(known.timing)},
     }
 
 

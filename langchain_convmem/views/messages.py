@@ -84,11 +84,9 @@ def read_messages(value: Any, read_map: ReadMap | None = None) -> list[BaseMessa
             never the text.
     """
     items = unpack_messages(value)
-    names = ["the message"]
-    if items is None:
-        items = [value]
-    elif len(items) != 1:
-        names = [f"message {number}" for number in range(len(items))]
+    items = [value] if items is None else items
+    is_one = len(items) == 1
+    names = ["the message" if is_one else f"message {number}" for number in range(len(items))]
     read = read_map or _convert_map
     return [_read_message(item, what, read) for item, what in zip(items, names, strict=True)]
 
@@ -551,13 +549,13 @@ def count_tokens(
 def list_counted(message: BaseMessage) -> tuple[list[str], int]:
     """Return the texts of a message that take tokens, and how many media it holds."""
     content = message.content
-    texts: list[str | None] = [content] if isinstance(content, str) else []
-    texts += map(_get_block_text, [] if isinstance(content, str) else content)
+    blocks: Sequence[Any] = [content] if isinstance(content, str) else content
+    texts = list(map(_get_block_text, blocks))
     media = texts.count(None)
     texts.append(message.name)
     if isinstance(message, AIMessage):
-        for call in (*message.tool_calls, *message.invalid_tool_calls):
-            texts.append(json.dumps(call, default=str, ensure_ascii=False))
+        calls = (*message.tool_calls, *message.invalid_tool_calls)
+        texts += [json.dumps(call, default=str, ensure_ascii=False) for call in calls]
     elif isinstance(message, ToolMessage):
         texts.append(message.tool_call_id)
     return list(filter(None, texts)), media
