@@ -177,6 +177,17 @@ def read_mark(entry: Entry) -> Mark | None:
     return Mark(mark["after"], path) if path else None
 
 
+def _read_step(path: Path) -> int:
+    """Return at which step of the outermost graph something happened.
+
+    LangGraph writes it into the ids of checkpoints; 0 for an id of another kind.
+    """
+    try:
+        return UUID(path[0][0]).clock_seq
+    except ValueError:
+        return 0
+
+
 def _read_level(path: Path) -> list[str]:
     return [name.partition(":")[0] for _, name in path[:-1]]
 
@@ -227,17 +238,22 @@ class StateSync:
             sent = self._begin_sent(held, entries)
             if sent is not None:
                 return BegunTurn(sent)
-        again = self._find_old_answer(held, note)
+        edited = self._find_edited(held, entries)
+        again = held[edited + 1 :] or self._find_old_answer(held, note)
         spoken = held[: len(held) - len(again)]
         asked = _find_question(spoken)
-        is_whole = self._follows_state or self.context.since is not None
+        fork = self._find_fork(spoken, entries, note, _read_step(self.context.path))
+        is_back = self.context.since is not None or fork is not None
+        is_whole = self._follows_state or is_back
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
             entries = self._read()
         generation = self._read_generation()
         forgotten = self._find_forgotten(spoken[: find_exchange(spoken)], entries, note, generation)
         differ = StateDiffer(self.drafting, self.context, entries, forgotten)
         differ.compare(spoken, asked=asked)
-        back = self._follow(differ, held, note) if is_whole else []
+        back = self._follow(differ, held, note, fork) if is_whole else []
+        if edited < len(held):
+            back += self.context.retract(_list_later(entries, str(held[edited].id)), "replaced")
         late = {draft.turn_id for draft in differ.news if draft.role == "assistant"}
         old = [entry for entry in find_live_entries(entries) if entry.turn_id in late]
         back += self.context.retract(_find_abandoned(old, spoken, self.context), "replaced")
@@ -276,6 +292,63 @@ class StateSync:
             return []
         answer = spoken[_find_question(spoken) + 1 :]
         return answer if answer and _is_answer(answer[-1]) and not context.level else []
+
+    def _find_edited(self, held: Sequence[BaseMessage], entries: Sequence[Entry]) -> int:
+        """Return the number of the question that a run brings edited, and nothing else with it.
+
+        The length of the state if there is none: an edit that a question follows stays an edit.
+        """
+        context = self.context
+        if context.is_stateless or context.is_sent or not _is_answer(held[-1]):
+            return len(held)
+        differ = StateDiffer(self.drafting, context, entries)
+        differ.compare(held)
+        ids = {draft.message.id for draft in differ.news if draft.message and draft.role == "user"}
+        edited = [n for n, one in enumerate(held) if one.id in ids and one.id in differ.known]
+        return max(edited, default=len(held))
+
+    def _find_fork(
+        self,
+        held: Sequence[BaseMessage],
+        entries: Sequence[Entry],
+        note: TurnNote | None,
+        step: int = 0,
+    ) -> set[str] | None:
+        """Return the messages that a state lacks since it was taken back; None if it was not.
+
+        `update_state` with the config of an old snapshot does that, and the run says nothing of it.
+        A turn that follows what the state holds last, and is not in it, tells; not one that began
+        in the same step: that runs beside this one, or its process died.
+
+        Args:
+            held: The messages of the state.
+            entries: Those that have their ids, and perhaps what came later.
+            note: What the state noted; nothing up to its turn was left.
+            step: At which step a turn begins; 0 where one goes on, which others may follow.
+        """
+        context, ids = self.context, {str(message.id) for message in held}
+        last = _find_last(entries, ids)
+        if not last or context.since is not None or context.is_stateless or context.is_sent:
+            return None
+        if note is None and (context.level or not self._follows_state):
+            return None
+        known = [entry for entry in entries if entry.position <= last]
+        later = self._read(after=last)
+        names = {entry.id for entry in known if entry.message_id in ids}
+        for entry in later:
+            gone = () if entry.control is None else entry.control.retracts
+            if read_mark(entry) is not None and names.intersection(gone):
+                return set(_follow_marks(later, ids, ids))  # a branch that was left before
+        left = _follow_marks(later, {one.message_id for one in known if one.position == last}, ids)
+        position = max(last, 0 if note is None else note.get("position", 0))
+        for entry in later:
+            mark = left.get(entry.message_id)
+            is_turn = mark is not None and entry.role == "user" and mark.level == context.level
+            if mark is None or not is_turn or entry.position <= position:
+                continue
+            if mark.after not in ids or _read_step(mark.path) < step:
+                return set(left)
+        return None
 
     def _find_forgotten(
         self,
@@ -408,6 +481,8 @@ class StateSync:
         if not spoken:
             return SyncedTurn()
         start, entries = self._read_turn(spoken, note)
+        fork = self._find_fork(spoken, entries, note)
+        entries = entries if fork is None else self._read()
         # What was forgotten of the turn stood before anything that is still there. If nothing is,
         # only an answer is new that this run gave and did not store yet.
         names = {entry.message_id for entry in entries}
@@ -419,9 +494,9 @@ class StateSync:
             forgotten = self._find_forgotten(old, entries, note, self._read_generation())
         differ = StateDiffer(self.drafting, self.context, entries, forgotten)
         turn_id = note["id"] if self.is_one_turn and note is not None else None
-        is_back = self.context.since is not None
+        is_back = self.context.since is not None or fork is not None
         differ.compare(spoken, first=0 if is_back else start, turn_id=turn_id)
-        back = self._follow(differ, spoken, note) if is_back else []
+        back = self._follow(differ, spoken, note, fork) if is_back else []
         turn = self._make_turn(differ, spoken[start:], turn_id, back)
         if note is not None and note["first"] not in names and self._is_erased(note):
             turn.is_heard = False
@@ -487,7 +562,11 @@ class StateSync:
         turn.known.update({entry.message_id: entry for entry in own})
 
     def _follow(
-        self, differ: StateDiffer, held: Sequence[BaseMessage], note: TurnNote | None
+        self,
+        differ: StateDiffer,
+        held: Sequence[BaseMessage],
+        note: TurnNote | None,
+        fork: set[str] | None = None,
     ) -> list[Draft]:
         """Return what takes out of the views what the state no longer holds, and brings back."""
         context, entries = self.context, differ.entries
@@ -495,6 +574,8 @@ class StateSync:
         live, ids = find_live_entries(entries), {str(message.id) for message in held}
         if context.since is not None:
             left = _find_later(live, entries, ids, context)
+        elif fork is not None:
+            left = fork
         elif context.is_sent or note is None:
             left = set()
         else:
@@ -1117,6 +1198,28 @@ def _find_later(
         and mark.path[0][0] != here
         and (entry.position > last if last else mark.path[0][0] >= str(context.since))
     }
+
+
+def _follow_marks(
+    entries: Iterable[Entry], roots: Collection[str], held: Collection[str]
+) -> dict[str, Mark]:
+    """Return how what a state lacks, and follows some of its messages, came into the log, by id."""
+    left: dict[str, Mark] = {}
+    for entry in entries:
+        mark = read_mark(entry)
+        is_left = mark is not None and entry.control is None and entry.message_id not in held
+        if mark is not None and is_left and (mark.after in roots or mark.after in left):
+            left[entry.message_id] = mark
+    return left
+
+
+def _list_later(entries: Sequence[Entry], name: str) -> list[str]:
+    """Return the ids of what was said after a message, and of summaries that tell of it."""
+    live = find_live_entries(entries)
+    said = [entry for entry in live if entry.role != "summary"]
+    number = next((n for n, entry in enumerate(said) if entry.message_id == name), len(said))
+    gone = [entry.id for entry in said[number + 1 :]]
+    return [*gone, *find_summaries_over(live, gone)]
 
 
 def _list_own(live: Iterable[Entry], note: TurnNote, context: NodeContext) -> set[str]:
