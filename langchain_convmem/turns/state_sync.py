@@ -17,7 +17,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.message_log import MessageLog
@@ -28,7 +28,7 @@ from langchain_convmem.turns.messages import (
     join_thread,
     name_result,
 )
-from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
+from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import (
     CallContext,
@@ -46,6 +46,11 @@ from langchain_convmem.views.summaries import find_summaries_over
 
 _BEYOND = 2**32
 """A position after all that a log holds."""
+NOTHING_ASKED: Final = (
+    "the input ends with what the assistant says, so there is nothing to answer; end with what the "
+    "user says, and put other messages into the thread with memory.add_messages()"
+)
+"""Why a run is refused that brings replies alone."""
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 _SUMMARY_SOURCE = "summarization"
@@ -228,18 +233,21 @@ class StateSync:
 
         Raises:
             ConfigError: If the state holds a turn of another user than the run is for.
+            InvalidMessageError: If there is nothing to answer.
         """
         self._check_user(note)
         held = select_spoken(messages, self.context, note)
         if not held:
             return BegunTurn(None)
+        if all(map(_is_answer, held)):
+            raise InvalidMessageError(NOTHING_ASKED)
         entries = self._find(held)
         if note is None and self.context.since is None:
             sent = self._begin_sent(held, entries)
             if sent is not None:
                 return BegunTurn(sent)
         edited = self._find_edited(held, entries)
-        again = held[edited + 1 :] or self._find_old_answer(held, note)
+        again = held[edited + 1 :] or self._find_old_answer(held, entries, note)
         spoken = held[: len(held) - len(again)]
         asked = _find_question(spoken)
         fork = self._find_fork(spoken, entries, note, _read_step(self.context.path))
@@ -280,18 +288,26 @@ class StateSync:
         return BegunTurn(begun, [*removed, *differ.edits], len(known & late))
 
     def _find_old_answer(
-        self, spoken: Sequence[BaseMessage], note: TurnNote | None
+        self, spoken: Sequence[BaseMessage], entries: Sequence[Entry], note: TurnNote | None
     ) -> Sequence[BaseMessage]:
         """Return what answers the latest question, if this run brings nothing new.
 
         A graph may come by here twice in a run; so the note tells whether another run has begun.
+
+        Raises:
+            InvalidMessageError: If it brings an answer of its own, behind one that is stored.
         """
         context = self.context
         is_own = note is None or note.get("run") in (None, context.run)
         if is_own or context.since is not None or context.is_stateless or context.is_sent:
             return []
         answer = spoken[_find_question(spoken) + 1 :]
-        return answer if answer and _is_answer(answer[-1]) and not context.level else []
+        if context.level or not (answer and _is_answer(answer[-1])):
+            return []
+        ids = {entry.message_id for entry in entries}
+        if answer[-1].id not in ids and any(one.id in ids for one in answer if _is_answer(one)):
+            raise InvalidMessageError(NOTHING_ASKED)
+        return answer
 
     def _find_edited(self, held: Sequence[BaseMessage], entries: Sequence[Entry]) -> int:
         """Return the number of the question that a run brings edited, and nothing else with it.
@@ -442,8 +458,10 @@ class StateSync:
         news = [own[id(one)] for one in joined.new]
         goes_on = not any(get_role(one) == "user" for one in news)
         asked = joined.again or _find_asked(thread.entries) if goes_on else joined.replaces
-        turn_id = make_ulid() if asked is None else asked.turn_id
-        names = {} if asked is None else _find_names(said, news, asked, thread.entries)
+        turn_id, names = make_ulid(), {}
+        if asked is not None:
+            start, asked = _find_opening(said, asked, thread.entries)
+            turn_id, names = asked.turn_id, _find_names(said[start:], news, asked, thread.entries)
         differ = StateDiffer(self.drafting, self.context, [*found, *thread.entries])
         last = _find_question(news) if asked is None and news else 0
         differ.compare(news[:last])
@@ -639,7 +657,8 @@ class StateSync:
         """Store what came of a reply that broke off, unless an earlier attempt said all of it."""
         earlier = [entry for entry in turn.known.values() if entry.id in turn.abandoned]
         if all(INTERRUPTED in entry.metadata.attributes for entry in earlier):
-            self.store_reply(turn, messages, state, timing, (INTERRUPTED,))
+            cut = [*messages[:-1], mark_interrupted(messages[-1])]
+            self.store_reply(turn, cut, state, timing, (INTERRUPTED,))
 
     def store_call(
         self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str | None
@@ -1135,6 +1154,23 @@ def _rename(message: BaseMessage, names: Mapping[str, str]) -> BaseMessage:
     return message if name is None else message.model_copy(update={"id": name})
 
 
+def _find_opening(
+    said: Sequence[BaseMessage], asked: Entry, entries: Sequence[Entry]
+) -> tuple[int, Entry]:
+    """Return where a turn begins in a state and in the log: a question may be several messages.
+
+    Args:
+        said: The messages of a state.
+        asked: What the user said last in the log.
+        entries: Those of the thread.
+    """
+    live = find_live_entries(entries)
+    own = [one for one in live if one.turn_id == asked.turn_id and one.role == "user"]
+    last = _find_question(said)
+    start = max(find_exchange(said), last - len(own) + 1)
+    return start, own[start - last - 1]
+
+
 def _find_names(
     said: Sequence[BaseMessage],
     news: Sequence[BaseMessage],
@@ -1144,14 +1180,13 @@ def _find_names(
     """Return the log's ids of a turn's messages that were sent once more, by those they have now.
 
     Args:
-        said: The messages of a state.
+        said: Those of the turn in a state.
         news: Those that the log lacks.
-        asked: What the user said last in the log.
+        asked: What the turn begins with in the log.
         entries: Those of the thread.
     """
-    start = _find_question(said)
     new = {one.id for one in news if get_role(one) != "user"}
-    old = [one for one in said[start:] if one.id not in new]
+    old = [one for one in said if one.id not in new]
     own = [
         entry
         for entry in find_live_entries(entries)
