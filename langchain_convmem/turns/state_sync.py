@@ -53,6 +53,10 @@ NOTHING_ASKED: Final = (
 """Why a run is refused that brings replies alone."""
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
+_REFUSED = "refused"
+"""Document beside a thread: ids of messages that were sent to its state for other users."""
+_NOTED = 100
+"""So many of these are kept."""
 _SUMMARY_SOURCE = "summarization"
 _RANDOM = 4
 """The version of a UUID that holds nothing but chance, as LangGraph's do."""
@@ -235,13 +239,15 @@ class StateSync:
             ConfigError: If the state holds a turn of another user than the run is for.
             InvalidMessageError: If there is nothing to answer.
         """
-        self._check_user(note)
         held = select_spoken(messages, self.context, note)
+        entries = self._find(held)
+        self._check_owner(held, entries, note)
+        refused = self._find_refused(held, entries)
+        held = [message for message in held if message.id not in refused]
         if not held:
             return BegunTurn(None)
         if all(map(_is_answer, held)):
             raise InvalidMessageError(NOTHING_ASKED)
-        entries = self._find(held)
         if note is None and self.context.since is None:
             sent = self._begin_sent(held, entries)
             if sent is not None:
@@ -280,7 +286,7 @@ class StateSync:
         )
         if note is not None and note.get("names"):
             begun["names"] = note["names"]
-        removed = [RemoveMessage(id=str(message.id)) for message in again]
+        removed = [RemoveMessage(id=name) for name in [*refused, *(str(one.id) for one in again)]]
         places = [one.position for one in [*entries, *stored] if one.message_id == first]
         if places:
             begun["position"] = min(places)
@@ -413,18 +419,70 @@ class StateSync:
         return self.begin(sent).note
 
     def _check_user(self, note: TurnNote | None) -> None:
-        """Refuse to continue one user's state for another user.
+        """Refuse to continue one user's state for another user."""
+        if note is not None and note["user"] is not None:
+            self._check_same(note["user"])
 
-        A checkpointer knows a thread by its id alone, and the config of a snapshot names no user.
-        """
+    def _check_same(self, user: str) -> None:
         key = self.context.key
-        if note is not None and note["user"] not in (None, key.user_id):
+        if user != key.user_id:
             msg = (
-                f"the state of thread {key.thread_id!r} is of the user {note['user']!r}, and this "
+                f"the state of thread {key.thread_id!r} is of the user {user!r}, and this "
                 f"run is for {key.user_id!r}; name that user, or another thread. The config of a "
                 'snapshot names no user: add user_id to its "configurable"'
             )
             raise ConfigError(msg)
+
+    def _check_owner(
+        self, held: Sequence[BaseMessage], entries: Sequence[Entry], note: TurnNote | None
+    ) -> None:
+        """Refuse to continue one user's state for another user, also where it notes no turn.
+
+        A checkpointer knows a thread by its id alone, and keeps what the run was sent: so the ids
+        of that are noted beside the owner's thread, whose next run takes it out of the state.
+
+        Args:
+            held: The messages of the state.
+            entries: Those that have their ids.
+            note: What the state noted.
+        """
+        user = self._find_owner(held, entries) if note is None else note["user"]
+        if user is None or user == self.context.key.user_id:
+            return
+        owner = ThreadKey(user, self.context.key.thread_id)
+        known = {entry.message_id for entry in self.log.find(owner, {str(one.id) for one in held})}
+        news = [str(one.id) for one in held if one.id not in known]
+        document = self.log.get_state(owner, _REFUSED)
+        noted = [] if document is None else [one for one in document.value if one not in news]
+        version = None if document is None else document.version
+        self.log.set_state(owner, _REFUSED, [*noted, *news][-_NOTED:], expected=version)
+        self._check_same(user)
+
+    def _find_owner(self, held: Sequence[BaseMessage], entries: Sequence[Entry]) -> str | None:
+        """Return the user in whose thread of this name a state's earlier messages are, if any."""
+        context, before = self.context, {str(one.id) for one in held[: find_exchange(held)]}
+        if entries or not before or context.is_stateless or context.is_sent:
+            return None
+        users = {owner.user_id for owner in self.log.owners()} - {None, context.key.user_id}
+        return next(
+            (
+                user
+                for user in users
+                if self.log.find(ThreadKey(user, context.key.thread_id), before)
+            ),
+            None,
+        )
+
+    def _find_refused(
+        self, held: Sequence[BaseMessage], entries: Sequence[Entry]
+    ) -> Collection[str]:
+        """Return the ids of what was sent for another user, and stayed in the state."""
+        known = {entry.message_id for entry in entries}
+        news = [str(one.id) for one in held if one.id not in known]
+        if not known or not news or self.context.is_stateless:
+            return []
+        document = self.log.get_state(self.context.key, _REFUSED)
+        return [] if document is None else [name for name in news if name in document.value]
 
     @property
     def _follows_state(self) -> bool:

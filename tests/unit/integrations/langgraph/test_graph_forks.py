@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from graphs import says
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemoryMiddleware, create_memory_graph
+from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.integrations.langgraph import model_node, recall_node, record_node
 
 
 @pytest.fixture(params=["graph", "agent"])
@@ -117,3 +122,74 @@ def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(app, me
     assert [one.text for one in model.seen[-1]] == [*kept, "Where is Rex?"]
     assert _shown(memory) == [*kept, "Where is Rex?", "Reply 3."]
     assert [one.text for one in state["messages"]] == [*kept, "Where is Rex?", "Reply 3."]
+
+
+# -- two users who name a thread alike ------------------------------------------------------------
+
+
+def _own_nodes(memory, model):
+    builder = StateGraph(MessagesState)
+    builder.add_node("recall", recall_node(memory, recall=False))
+    builder.add_node("model", model_node(memory, model, recall=False))
+    builder.add_node("record", record_node(memory))
+    for before, after in pairwise([START, "recall", "model", "record"]):
+        builder.add_edge(before, after)
+    return builder.compile(checkpointer=InMemorySaver())
+
+
+def test_a_plain_state_of_one_user_is_refused_to_another(memory, model):
+    _check_two_users(_own_nodes(memory, model), memory, model)
+
+
+def test_a_state_of_one_user_is_refused_to_another(app, memory, model):
+    _check_two_users(app, memory, model)
+
+
+def _check_two_users(graph, memory, model):
+    _chat(graph, "The code is 4711.")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="name that user, or another thread"):
+            graph.invoke(says("Which code?"), at(user_id="ben"))
+    assert memory.threads(user_id="ben") == []
+    _chat(graph, "Thanks.")
+    assert [one.text for one in model.seen[-1]] == ["The code is 4711.", "Reply 1.", "Thanks."]
+    assert _shown(memory) == ["The code is 4711.", "Reply 1.", "Thanks.", "Reply 2."]
+    assert len(graph.get_state(at()).values["messages"]) == 4
+
+
+# -- nothing to answer ----------------------------------------------------------------------------
+
+
+def test_replies_alone_are_no_input(app, memory, model):
+    for before in ([], ["Porto?"]):
+        _chat(app, *before)
+        with pytest.raises(InvalidMessageError, match="nothing to answer"):
+            app.invoke({"messages": [AIMessage("How can I help?")]}, at(f"{len(before)}"))
+    assert len(model.seen) == 1
+    assert _shown(memory) == ["Porto?", "Reply 1."]
+
+
+def test_a_reply_behind_a_stored_one_is_no_input(app, memory, model):
+    _chat(app, "Porto?")
+    with pytest.raises(InvalidMessageError, match="nothing to answer"):
+        app.invoke({"messages": [AIMessage("Anything else?")]}, at())
+    assert _shown(memory) == ["Porto?", "Reply 1."]
+
+
+def test_a_model_that_answers_nothing_is_an_error(memory):
+    graph = create_memory_graph(memory, lambda _: None, recall=False)
+    with pytest.raises(InvalidMessageError, match="the model returned None"):
+        graph.invoke(says("Porto?"), at())
+    assert _shown(memory) == ["Porto?"]
+
+
+@pytest.mark.parametrize("keep_state", ["all", "turn"])
+def test_a_reply_under_the_id_of_an_earlier_one_gets_its_own(memory, model, keep_state):
+    model.replies = [AIMessage(text, id="same") for text in ("One.", "Two.")]
+    for saver in (None, InMemorySaver()):
+        graph = create_memory_graph(
+            memory, model, recall=False, keep_state=keep_state, checkpointer=saver
+        )
+        _chat(graph, "First?", "Second?")
+    assert _shown(memory)[:4] == ["First?", "One.", "Second?", "Two."]
+    assert len(_shown(memory)) == 8
