@@ -7,7 +7,7 @@ a state is what the user sees and edits, so the log follows; it only ever adds e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Final, NamedTuple, NotRequired, TypeAlias
@@ -718,39 +718,28 @@ class StateSync:
             cut = [*messages[:-1], mark_interrupted(messages[-1])]
             self.store_reply(turn, cut, state, timing, (INTERRUPTED,))
 
-    def store_call(
-        self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str | None
-    ) -> BaseMessage | None:
-        """Make sure that a call is stored before the tool runs; return the message that makes it.
+    def begin_results(
+        self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str
+    ) -> Callable[[ToolMessage], ToolMessage]:
+        """Store what the state holds up to a call; return what stores results of it.
 
-        None if nothing is stored of the turn. What other middleware made of the message after it
-        was stored is stored now.
+        That returns a result with the id that it has in every attempt, and a message that answers
+        another call as it is.
         """
         caller = _find_caller(messages, call_id)
-        draft = None if caller is None else _draft(self.drafting, caller, note["id"])
-        if caller is None or draft is None:
-            return None
-        found = self._find([caller])
-        if not found or not has_same_content(found[-1], draft):
-            turn = self.catch_up(messages, note)
-            return caller if turn.is_heard else None
-        return caller
+        turn = self.catch_up(messages, note)
 
-    def store_result(
-        self, note: TurnNote, caller: BaseMessage, result: ToolMessage, call_id: str
-    ) -> ToolMessage:
-        """Store the result of a call and return it, with the id that it has in every attempt.
-
-        A message that answers another call is returned as it is.
-        """
-        if result.tool_call_id != call_id:
+        def store(result: ToolMessage) -> ToolMessage:
+            if caller is None or not turn.is_heard or result.tool_call_id != call_id:
+                return result
+            result = name_result(result, self.context.key, note["id"], str(caller.id))
+            metadata = self.context.make_metadata(caller.id)
+            draft = _draft(self.drafting, result, note["id"], metadata)
+            if draft is not None:
+                self._append_if_asked(note, draft)
             return result
-        result = name_result(result, self.context.key, note["id"], str(caller.id))
-        metadata = self.context.make_metadata(caller.id)
-        draft = _draft(self.drafting, result, note["id"], metadata)
-        if draft is not None:
-            self._append_if_asked(note, draft)
-        return result
+
+        return store
 
     def finish(self, note: TurnNote, messages: Sequence[BaseMessage]) -> None:
         """Store what is left of a turn that came to its end."""
