@@ -282,8 +282,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may also return lists of messages and commands, despite LangChain's types.
         """
-        result = handler(request)
-        return self._run(request.runtime, partial(_store_results, request, result))
+        store = partial(_store_results, request, handler(request))
+        return cast("_ToolResult", self._run(request.runtime, store))
 
     async def awrap_tool_call(
         self,
@@ -291,9 +291,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store a tool's result; see `wrap_tool_call`."""
-        result = await handler(request)
-        run = partial(self._run, request.runtime)
-        return await finish(lambda: run(partial(_store_results, request, result)))
+        store = partial(_store_results, request, await handler(request))
+        return await finish(lambda: cast("_ToolResult", self._run(request.runtime, store)))
 
     # -- The run --------------------------------------------------------------------------------
 

@@ -133,20 +133,6 @@ class NodeContext:
                 return checkpoint == others
         return False
 
-    def check_known(self, entries: int) -> None:
-        """Refuse to go back in a thread that the log does not know.
-
-        Raises:
-            ConfigError: If the run starts from a checkpoint and the thread does not exist.
-        """
-        if self.since is not None and self.key.user_id is None and not entries:
-            msg = (
-                f"the log has nothing of thread {self.key.thread_id!r} without a user, where the "
-                "run is to begin from a checkpoint; the config of a snapshot names no user: add "
-                'user_id to its "configurable"'
-            )
-            raise ConfigError(msg)
-
     def make_metadata(
         self,
         after: str | None = None,
@@ -646,10 +632,9 @@ class StateSync:
     ) -> list[Draft]:
         """Return what takes out of the views what the state no longer holds, and brings back."""
         context, entries = self.context, differ.entries
-        context.check_known(len(entries))
         live, ids = find_live_entries(entries), {str(message.id) for message in held}
         if context.since is not None:
-            left = _find_later(live, entries, ids, context)
+            left = _find_later(entries, ids, context)
         elif fork is not None:
             left = fork
         elif context.is_sent or note is None:
@@ -1260,9 +1245,7 @@ def _find_replaced(
 
 
 # -- What is gone ---------------------------------------------------------------------------------
-def _find_later(
-    live: Sequence[Entry], entries: Iterable[Entry], held: Collection[str], context: NodeContext
-) -> set[str]:
+def _find_later(entries: Sequence[Entry], held: Collection[str], context: NodeContext) -> set[str]:
     """Return the ids of what states held after the last message that this one holds.
 
     Where it holds nothing that the log knows, of what was stored since the checkpoint. What this
@@ -1271,15 +1254,10 @@ def _find_later(
     last = _find_last(entries, held)
     if not last and (context.level or context.is_sent):
         return set()
-    here = context.path[0][0]
-    marked = [(entry, mark) for entry in live if (mark := read_mark(entry)) is not None]
-    return {
-        entry.message_id
-        for entry, mark in marked
-        if entry.message_id not in held
-        and mark.path[0][0] != here
-        and (entry.position > last if last else mark.path[0][0] >= str(context.since))
-    }
+    later = [entry for entry in entries if entry.position > last and entry.message_id not in held]
+    here, since = context.path[0][0], "" if last else str(context.since)
+    checkpoints = {e.message_id: m.path[0][0] for e in later if (m := read_mark(e)) is not None}
+    return {name for name, at in checkpoints.items() if at != here and at >= since}
 
 
 def _follow_marks(
