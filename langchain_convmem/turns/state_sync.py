@@ -53,9 +53,9 @@ NOTHING_ASKED: Final = (
 """Why a run is refused that brings replies alone."""
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
-_REFUSED = "refused"
+_REFUSED: Final = "refused"
 """Document beside a thread: ids of messages that were sent to its state for other users."""
-_NOTED = 100
+_NOTED: Final = 100
 """So many of these are kept."""
 _SUMMARY_SOURCE = "summarization"
 _RANDOM = 4
@@ -187,6 +187,68 @@ def _read_level(path: Path) -> list[str]:
     return [name.partition(":")[0] for _, name in path[:-1]]
 
 
+# -- Whose a state is -----------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class StateOwner:
+    """Keeps what a state holds from other users. As thread-safe as the log.
+
+    A checkpointer knows a thread by its id alone, and two users may name one.
+
+    Attributes:
+        log: Where the threads are.
+        key: The thread that a run is for.
+    """
+
+    log: MessageLog
+    key: ThreadKey
+
+    def check(self, user: str | None) -> None:
+        """Refuse to continue one user's state for another user.
+
+        Raises:
+            ConfigError: If the state is of a user, and the run for another one.
+        """
+        if user not in (None, self.key.user_id):
+            msg = (
+                f"the state of thread {self.key.thread_id!r} is of the user {user!r}, and this "
+                f"run is for {self.key.user_id!r}; name that user, or another thread. The config "
+                'of a snapshot names no user: add user_id to its "configurable"'
+            )
+            raise ConfigError(msg)
+
+    def check_sent(self, user: str | None, ids: Sequence[str]) -> None:
+        """Do the same before a turn begins, and note what was sent: the state has it already.
+
+        Args:
+            user: Whose the state is.
+            ids: Those of the messages in it.
+
+        Raises:
+            ConfigError: As `check`.
+        """
+        if user not in (None, self.key.user_id):
+            owner = ThreadKey(user, self.key.thread_id)
+            known = {entry.message_id for entry in self.log.find(owner, ids)}
+            news = [name for name in ids if name not in known]
+            document = self.log.get_state(owner, _REFUSED)
+            noted = [] if document is None else [one for one in document.value if one not in news]
+            version = None if document is None else document.version
+            self.log.set_state(owner, _REFUSED, [*noted, *news][-_NOTED:], expected=version)
+        self.check(user)
+
+    def find_user(self, ids: Collection[str]) -> str | None:
+        """Return another user in whose thread of this name some messages are, if any."""
+        users = {owner.user_id for owner in self.log.owners()} - {None, self.key.user_id}
+        keys = [ThreadKey(user, self.key.thread_id) for user in users]
+        return next((key.user_id for key in keys if self.log.find(key, ids)), None)
+
+    def find_refused(self, ids: Collection[str]) -> Collection[str]:
+        """Return which messages were sent for another user, and stayed in the state."""
+        document = self.log.get_state(self.key, _REFUSED)
+        return [] if document is None else [name for name in ids if name in document.value]
+
+
+# -- What a state and the log know of each other --------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class StateSync:
     """Keeps a thread of the log in sync with a state. As thread-safe as the log.
@@ -227,8 +289,7 @@ class StateSync:
         """
         held = select_spoken(messages, self.context, note)
         entries = self._find(held)
-        self._check_owner(held, entries, note)
-        refused = self._find_refused(held, entries)
+        refused = self._find_refused(held, entries, note)
         held = [message for message in held if message.id not in refused]
         if not held:
             return BegunTurn(None)
@@ -330,7 +391,7 @@ class StateSync:
 
         Args:
             held: The messages of the state.
-            entries: Those that have their ids, and perhaps what came later.
+            entries: Those that have their ids; where a turn goes on, what came later as well.
             note: What the state noted; nothing up to its turn was left.
             step: At which step a turn begins; 0 where one goes on, which others may follow.
         """
@@ -341,7 +402,7 @@ class StateSync:
         if note is None and (context.level or not self._follows_state):
             return None
         known = [entry for entry in entries if entry.position <= last]
-        later = self._read(after=last)
+        later = self._read(after=last) if step else [one for one in entries if one.position > last]
         names = {entry.id for entry in known if entry.message_id in ids}
         for entry in later:
             gone = () if entry.control is None else entry.control.retracts
@@ -393,8 +454,8 @@ class StateSync:
         Raises:
             ConfigError: If the state holds a turn of another user than the run is for.
         """
-        self._check_user(note)
         if note is not None:
+            self._owner.check(note["user"])
             return note
         sent = list(messages)
         if not self.is_one_turn:
@@ -404,71 +465,26 @@ class StateSync:
                 sent.pop()
         return self.begin(sent).note
 
-    def _check_user(self, note: TurnNote | None) -> None:
-        """Refuse to continue one user's state for another user."""
-        if note is not None and note["user"] is not None:
-            self._check_same(note["user"])
-
-    def _check_same(self, user: str) -> None:
-        key = self.context.key
-        if user != key.user_id:
-            msg = (
-                f"the state of thread {key.thread_id!r} is of the user {user!r}, and this "
-                f"run is for {key.user_id!r}; name that user, or another thread. The config of a "
-                'snapshot names no user: add user_id to its "configurable"'
-            )
-            raise ConfigError(msg)
-
-    def _check_owner(
-        self, held: Sequence[BaseMessage], entries: Sequence[Entry], note: TurnNote | None
-    ) -> None:
-        """Refuse to continue one user's state for another user, also where it notes no turn.
-
-        A checkpointer knows a thread by its id alone, and keeps what the run was sent: so the ids
-        of that are noted beside the owner's thread, whose next run takes it out of the state.
-
-        Args:
-            held: The messages of the state.
-            entries: Those that have their ids.
-            note: What the state noted.
-        """
-        user = self._find_owner(held, entries) if note is None else note["user"]
-        if user is None or user == self.context.key.user_id:
-            return
-        owner = ThreadKey(user, self.context.key.thread_id)
-        known = {entry.message_id for entry in self.log.find(owner, {str(one.id) for one in held})}
-        news = [str(one.id) for one in held if one.id not in known]
-        document = self.log.get_state(owner, _REFUSED)
-        noted = [] if document is None else [one for one in document.value if one not in news]
-        version = None if document is None else document.version
-        self.log.set_state(owner, _REFUSED, [*noted, *news][-_NOTED:], expected=version)
-        self._check_same(user)
-
-    def _find_owner(self, held: Sequence[BaseMessage], entries: Sequence[Entry]) -> str | None:
-        """Return the user in whose thread of this name a state's earlier messages are, if any."""
-        context, before = self.context, {str(one.id) for one in held[: find_exchange(held)]}
-        if entries or not before or context.is_stateless or context.is_sent:
-            return None
-        users = {owner.user_id for owner in self.log.owners()} - {None, context.key.user_id}
-        return next(
-            (
-                user
-                for user in users
-                if self.log.find(ThreadKey(user, context.key.thread_id), before)
-            ),
-            None,
-        )
-
     def _find_refused(
-        self, held: Sequence[BaseMessage], entries: Sequence[Entry]
+        self, held: Sequence[BaseMessage], entries: Sequence[Entry], note: TurnNote | None
     ) -> Collection[str]:
-        """Return the ids of what was sent for another user, and stayed in the state."""
-        known = {entry.message_id for entry in entries}
-        news = [str(one.id) for one in held if one.id not in known]
-        if not known or not news or self.context.is_stateless:
-            return []
-        document = self.log.get_state(self.context.key, _REFUSED)
-        return [] if document is None else [name for name in news if name in document.value]
+        """Return the ids of what was sent for another user, and stayed in the state.
+
+        Raises:
+            ConfigError: If the state is of another user than the run is for.
+        """
+        ids, known = [str(one.id) for one in held], {entry.message_id for entry in entries}
+        is_kept = not (self.context.is_stateless or self.context.is_sent)
+        user = None if note is None else note["user"]
+        if note is None and is_kept and not known and (start := find_exchange(held)):
+            user = self._owner.find_user(ids[:start])
+        self._owner.check_sent(user, ids)
+        news = [name for name in ids if name not in known]
+        return self._owner.find_refused(news) if is_kept and known and news else []
+
+    @property
+    def _owner(self) -> StateOwner:
+        return StateOwner(self.log, self.context.key)
 
     @property
     def _follows_state(self) -> bool:
