@@ -57,6 +57,8 @@ _REFUSED: Final = "refused"
 """Document beside a thread: ids of messages that were sent to its state for other users."""
 _NOTED: Final = 100
 """So many of these are kept."""
+_FIRST_STEPS: Final = 1
+"""Up to this step a state holds what its first run was sent, and nobody's turn."""
 _SUMMARY_SOURCE = "summarization"
 _RANDOM = 4
 """The version of a UUID that holds nothing but chance, as LangGraph's do."""
@@ -237,7 +239,10 @@ class StateOwner:
         self.check(user)
 
     def find_user(self, ids: Collection[str]) -> str | None:
-        """Return another user in whose thread of this name some messages are, if any."""
+        """Return another user in whose thread of this name some messages are, if any.
+
+        It asks for each user of the log.
+        """
         users = {owner.user_id for owner in self.log.owners()} - {None, self.key.user_id}
         keys = [ThreadKey(user, self.key.thread_id) for user in users]
         return next((key.user_id for key in keys if self.log.find(key, ids)), None)
@@ -476,8 +481,9 @@ class StateSync:
         ids, known = [str(one.id) for one in held], {entry.message_id for entry in entries}
         is_kept = not (self.context.is_stateless or self.context.is_sent)
         user = None if note is None else note["user"]
-        if note is None and is_kept and not known and (start := find_exchange(held)):
-            user = self._owner.find_user(ids[:start])
+        start, is_later = find_exchange(held), _read_step(self.context.path) > _FIRST_STEPS
+        if note is None and is_kept and is_later and start and not (known or self.is_one_turn):
+            user = self._owner.find_user(ids[:start])  # a graph whose state has no key for the note
         self._owner.check_sent(user, ids)
         news = [name for name in ids if name not in known]
         return self._owner.find_refused(news) if is_kept and known and news else []
@@ -525,7 +531,7 @@ class StateSync:
         differ = StateDiffer(self.drafting, self.context, [*found, *thread.entries])
         last = _find_question(news) if asked is None and news else 0
         differ.compare(news[:last])
-        differ.compare([_rename(one, names) for one in news[last:]], turn_id=turn_id)
+        differ.compare(_rename(news[last:], names), turn_id=turn_id)
         gone = _find_replaced(thread.entries, joined, news)
         stored = self._append([*self.context.retract(gone, "replaced"), *differ.news])
         first = said[_find_question(said)]
@@ -1193,13 +1199,14 @@ def drop_earlier(
 
 def rename_known(messages: Iterable[BaseMessage], note: TurnNote | None) -> list[BaseMessage]:
     """Return the messages of a state under the ids that the log has."""
-    names = {} if note is None else note.get("names", {})
-    return [_rename(message, names) for message in messages]
+    return _rename(messages, {} if note is None else note.get("names", {}))
 
 
-def _rename(message: BaseMessage, names: Mapping[str, str]) -> BaseMessage:
-    name = names.get(message.id or "")
-    return message if name is None else message.model_copy(update={"id": name})
+def _rename(messages: Iterable[BaseMessage], names: Mapping[str, str]) -> list[BaseMessage]:
+    return [
+        one.model_copy(update={"id": names[one.id]}) if one.id and one.id in names else one
+        for one in messages
+    ]
 
 
 def _find_opening(
