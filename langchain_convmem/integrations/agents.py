@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from operator import is_
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -282,10 +282,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may also return lists of messages and commands, despite LangChain's types.
         """
-        run = partial(self._run, request.runtime)
-        call = run(partial(AgentToolCall.store, request))
-        result = handler(request)
-        return result if call is None else run(partial(call.store_results, result))
+        store = partial(_store_results, request, handler(request))
+        return cast("_ToolResult", self._run(request.runtime, store))
 
     async def awrap_tool_call(
         self,
@@ -293,12 +291,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store a tool's result; see `wrap_tool_call`."""
-        run = partial(self._run, request.runtime)
-        call = await hop(lambda: run(partial(AgentToolCall.store, request)))
-        result = await handler(request)
-        if call is None:
-            return result
-        return await finish(lambda: run(partial(call.store_results, result)))
+        store = partial(_store_results, request, await handler(request))
+        return await finish(lambda: cast("_ToolResult", self._run(request.runtime, store)))
 
     # -- The run --------------------------------------------------------------------------------
 
@@ -392,43 +386,24 @@ class AgentCall:
         return measure_times(self.started_ms, heard.first_token_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentToolCall:
-    """A call of a tool, which is stored.
-
-    Attributes:
-        note: Its turn.
-        caller: The message that makes it.
-        id: The call's own id.
-    """
-
-    note: TurnNote
-    caller: BaseMessage
-    id: str
-
-    @classmethod
-    def store(cls, request: ToolCallRequest, hook: AgentHook) -> AgentToolCall | None:
-        """Make sure that a call is stored; return it, or None if its turn is not stored."""
-        call_id = request.tool_call["id"]
-        state: Any = request.state
-        note = hook.find_note(state)
-        if note is None or call_id is None:
-            return None
-        caller = hook.sync.store_call(note, state["messages"], call_id)
-        return None if caller is None else cls(note, caller, call_id)
-
-    def store_results(self, returned: Any, hook: AgentHook) -> Any:
-        """Store the results in what a tool returned; return it with the ids that they have."""
-        if isinstance(returned, ToolMessage):
-            return hook.sync.store_result(self.note, self.caller, returned, self.id)
-        if isinstance(returned, list):
-            return [self.store_results(one, hook) for one in returned]
-        if isinstance(returned, Command):
-            update = _read_update(returned)
-            if isinstance(update.get("messages"), list):
-                messages = self.store_results(update["messages"], hook)
-                return replace(returned, update={**update, "messages": messages})
+def _store_results(request: ToolCallRequest, returned: Any, hook: AgentHook) -> Any:
+    """Store the results in what a tool returned; return it with the ids that they have."""
+    note, call_id = hook.find_note(request.state), request.tool_call["id"]
+    if note is None or call_id is None:
         return returned
+    store = hook.sync.begin_results(note, cast("Any", request.state)["messages"], call_id)
+
+    def visit(found: Any) -> Any:
+        if isinstance(found, ToolMessage):
+            return store(found)
+        if isinstance(found, list):
+            return list(map(visit, found))
+        if isinstance(found, Command) and isinstance(_read_update(found).get("messages"), list):
+            update = _read_update(found)
+            return replace(found, update={**update, "messages": visit(update["messages"])})
+        return found
+
+    return visit(returned)
 
 
 def _read_update(command: Command[Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -20,7 +20,7 @@ from langchain_core.runnables.base import RunnableLike
 from typing_extensions import TypedDict
 
 from langchain_convmem.background import finish, hop, to_async
-from langchain_convmem.errors import ConfigError, MissingExtraError
+from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.records import Entry
@@ -28,7 +28,7 @@ from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
-from langchain_convmem.turns.replies import PartialReplyHandler, read_reply
+from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids, read_reply
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     NodeContext,
@@ -405,13 +405,11 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
         asked = run(NodeRun.prepare_call)
         heard = PartialReplyHandler(nodes.memory.token_counters.learn)
         try:
-            update = asked.answer(model.invoke(asked.payload, heard.listen(config)), heard)
+            output = model.invoke(asked.payload, heard.listen(config))
         except BaseException:
             run(partial(NodeRun.store_broken, asked=asked, heard=heard))
             raise
-        if asked.calls_tools(update):
-            run(partial(NodeRun.store_reply, update=update))
-        return update
+        return run(partial(NodeRun.answer, asked=asked, heard=heard, output=output))
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
         run = partial(nodes.run, state, config)
@@ -419,15 +417,14 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
         heard = PartialReplyHandler(nodes.memory.token_counters.learn)
         try:
             output = await model.ainvoke(asked.payload, heard.listen(config))
-            update = asked.answer(output, heard)
         except GeneratorExit:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:
             await finish(partial(run, partial(NodeRun.store_broken, asked=asked, heard=heard)))
             raise
-        if asked.calls_tools(update):
-            await finish(partial(run, partial(NodeRun.store_reply, update=update)))
-        return update
+        return await finish(
+            partial(run, partial(NodeRun.answer, asked=asked, heard=heard, output=output))
+        )
 
     return RunnableLambda(call, acall, name="model")
 
@@ -541,14 +538,7 @@ class NodeRun:
         shape = ChainShape.from_chain(model, self.place.configurable, nodes.provider)
         nodes.memory.use_model(shape.model, model)
         context = self.read_context(shape)
-        return ModelCall(
-            context,
-            context.build_payload(),
-            {message.id for message in self.messages},
-            nodes.messages_key,
-            get_now_ms(),
-            nodes.speaker,
-        )
+        return ModelCall(context, context.build_payload(), get_now_ms())
 
     def read_context(self, shape: ChainShape) -> ModelContext:
         """Store what is new and return the context to answer from."""
@@ -575,9 +565,31 @@ class NodeRun:
         self.trace.dispatch_event("convmem.context", context.count)
         return context
 
-    def store_reply(self, update: Update) -> None:
-        """Store a reply that is not yet in the state."""
-        self._catch_up([*self.messages, *update[self.nodes.messages_key]])
+    def answer(self, asked: ModelCall, heard: PartialReplyHandler, output: Any) -> Update:
+        """Return the state update for the model's output; a reply that calls tools is stored.
+
+        Each message is under the speaker's name, and an id that no other of the thread has: a
+        cached model repeats its ids.
+
+        Raises:
+            InvalidMessageError: If the model answers nothing.
+        """
+        if output is None and heard.message is None:
+            msg = "the model returned None; let it return a message, a text or a list of messages"
+            raise InvalidMessageError(msg)
+        said = read_reply(output, asked.context.given, heard=heard.message).messages
+        taken = {str(message.id) for message in self.messages}
+        taken |= {entry.message_id for entry in self._find(*[one.id for one in said if one.id])}
+        speaker = self.nodes.speaker
+        replies = [
+            one.model_copy(update={"name": speaker})
+            if speaker and one.type == "ai" and not one.name
+            else one
+            for one in assign_free_ids(said, taken, lambda _: make_ulid())
+        ]
+        if replies and getattr(replies[-1], "tool_calls", None):
+            self._catch_up([*self.messages, *replies])
+        return {self.nodes.messages_key: replies}
 
     def store_broken(self, asked: ModelCall, heard: PartialReplyHandler) -> None:
         """Store the text of an interrupted reply."""
@@ -654,40 +666,12 @@ class ModelCall:
     Attributes:
         context: The context that the model answers from.
         payload: What the model is called with.
-        taken: Ids of the state's messages.
-        messages_key: Where the state keeps them.
         started_ms: When the call begins, in milliseconds since the epoch.
-        speaker: The name for replies that have none.
     """
 
     context: ModelContext
     payload: Any
-    taken: Collection[str | None]
-    messages_key: str
     started_ms: int
-    speaker: str | None = None
-
-    def answer(self, output: Any, heard: PartialReplyHandler) -> Update:
-        """Return the state update for the model's output."""
-        reply = read_reply(output, self.context.given, heard=heard.message)
-        return {self.messages_key: [self._name(message) for message in reply.messages]}
-
-    def calls_tools(self, update: Update) -> bool:
-        """Return whether a reply calls tools: it is stored before they run."""
-        replies = update[self.messages_key]
-        return bool(replies and getattr(replies[-1], "tool_calls", None))
-
-    def _name(self, message: BaseMessage) -> BaseMessage:
-        """Return a message under the speaker's name, and an id that no other has.
-
-        A cached model repeats its ids.
-        """
-        changes: Update = {}
-        if not message.id or message.id in self.taken:
-            changes["id"] = make_ulid()
-        if self.speaker is not None and not message.name and message.type == "ai":
-            changes["name"] = self.speaker
-        return message.model_copy(update=changes) if changes else message
 
 
 # -- Reading a state ------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ a state is what the user sees and edits, so the log follows; it only ever adds e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Final, NamedTuple, NotRequired, TypeAlias
@@ -17,7 +17,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.message_log import MessageLog
@@ -28,7 +28,7 @@ from langchain_convmem.turns.messages import (
     join_thread,
     name_result,
 )
-from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
+from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import (
     CallContext,
@@ -46,8 +46,19 @@ from langchain_convmem.views.summaries import find_summaries_over
 
 _BEYOND = 2**32
 """A position after all that a log holds."""
+NOTHING_ASKED: Final = (
+    "the input ends with what the assistant says, so there is nothing to answer; end with what the "
+    "user says, and put other messages into the thread with memory.add_messages()"
+)
+"""Why a run is refused that brings replies alone."""
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
+_REFUSED: Final = "refused"
+"""Document beside a thread: ids of messages that were sent to its state for other users."""
+_NOTED: Final = 100
+"""So many of these are kept."""
+_FIRST_STEPS: Final = 1
+"""Up to this step a state holds what its first run was sent, and nobody's turn."""
 _SUMMARY_SOURCE = "summarization"
 _RANDOM = 4
 """The version of a UUID that holds nothing but chance, as LangGraph's do."""
@@ -124,20 +135,6 @@ class NodeContext:
                 return checkpoint == others
         return False
 
-    def check_known(self, entries: int) -> None:
-        """Refuse to go back in a thread that the log does not know.
-
-        Raises:
-            ConfigError: If the run starts from a checkpoint and the thread does not exist.
-        """
-        if self.since is not None and self.key.user_id is None and not entries:
-            msg = (
-                f"the log has nothing of thread {self.key.thread_id!r} without a user, where the "
-                "run is to begin from a checkpoint; the config of a snapshot names no user: add "
-                'user_id to its "configurable"'
-            )
-            raise ConfigError(msg)
-
     def make_metadata(
         self,
         after: str | None = None,
@@ -177,10 +174,86 @@ def read_mark(entry: Entry) -> Mark | None:
     return Mark(mark["after"], path) if path else None
 
 
+def _read_step(path: Path) -> int:
+    """Return at which step of the outermost graph something happened.
+
+    LangGraph writes it into the ids of checkpoints; 0 for an id of another kind.
+    """
+    try:
+        return UUID(path[0][0]).clock_seq
+    except ValueError:
+        return 0
+
+
 def _read_level(path: Path) -> list[str]:
     return [name.partition(":")[0] for _, name in path[:-1]]
 
 
+# -- Whose a state is -----------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class StateOwner:
+    """Keeps what a state holds from other users. As thread-safe as the log.
+
+    A checkpointer knows a thread by its id alone, and two users may name one.
+
+    Attributes:
+        log: Where the threads are.
+        key: The thread that a run is for.
+    """
+
+    log: MessageLog
+    key: ThreadKey
+
+    def check(self, user: str | None) -> None:
+        """Refuse to continue one user's state for another user.
+
+        Raises:
+            ConfigError: If the state is of a user, and the run for another one.
+        """
+        if user not in (None, self.key.user_id):
+            msg = (
+                f"the state of thread {self.key.thread_id!r} is of the user {user!r}, and this "
+                f"run is for {self.key.user_id!r}; name that user, or another thread. The config "
+                'of a snapshot names no user: add user_id to its "configurable"'
+            )
+            raise ConfigError(msg)
+
+    def check_sent(self, user: str | None, ids: Sequence[str]) -> None:
+        """Do the same before a turn begins, and note what was sent: the state has it already.
+
+        Args:
+            user: Whose the state is.
+            ids: Those of the messages in it.
+
+        Raises:
+            ConfigError: As `check`.
+        """
+        if user not in (None, self.key.user_id):
+            owner = ThreadKey(user, self.key.thread_id)
+            known = {entry.message_id for entry in self.log.find(owner, ids)}
+            news = [name for name in ids if name not in known]
+            document = self.log.get_state(owner, _REFUSED)
+            noted = [] if document is None else [one for one in document.value if one not in news]
+            version = None if document is None else document.version
+            self.log.set_state(owner, _REFUSED, [*noted, *news][-_NOTED:], expected=version)
+        self.check(user)
+
+    def find_user(self, ids: Collection[str]) -> str | None:
+        """Return another user in whose thread of this name some messages are, if any.
+
+        It asks for each user of the log.
+        """
+        users = {owner.user_id for owner in self.log.owners()} - {None, self.key.user_id}
+        keys = [ThreadKey(user, self.key.thread_id) for user in users]
+        return next((key.user_id for key in keys if self.log.find(key, ids)), None)
+
+    def find_refused(self, ids: Collection[str]) -> Collection[str]:
+        """Return which messages were sent for another user, and stayed in the state."""
+        document = self.log.get_state(self.key, _REFUSED)
+        return [] if document is None else [name for name in ids if name in document.value]
+
+
+# -- What a state and the log know of each other --------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class StateSync:
     """Keeps a thread of the log in sync with a state. As thread-safe as the log.
@@ -217,27 +290,36 @@ class StateSync:
 
         Raises:
             ConfigError: If the state holds a turn of another user than the run is for.
+            InvalidMessageError: If there is nothing to answer.
         """
-        self._check_user(note)
         held = select_spoken(messages, self.context, note)
+        entries = self._find(held)
+        refused = self._find_refused(held, entries, note)
+        held = [message for message in held if message.id not in refused]
         if not held:
             return BegunTurn(None)
-        entries = self._find(held)
+        if all(map(_is_answer, held)):
+            raise InvalidMessageError(NOTHING_ASKED)
         if note is None and self.context.since is None:
             sent = self._begin_sent(held, entries)
             if sent is not None:
                 return BegunTurn(sent)
-        again = self._find_old_answer(held, note)
+        edited = self._find_edited(held, entries)
+        again = held[edited + 1 :] or self._find_old_answer(held, entries, note)
         spoken = held[: len(held) - len(again)]
         asked = _find_question(spoken)
-        is_whole = self._follows_state or self.context.since is not None
+        fork = self._find_fork(spoken, entries, note, _read_step(self.context.path))
+        is_back = self.context.since is not None or fork is not None
+        is_whole = self._follows_state or is_back
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
             entries = self._read()
         generation = self._read_generation()
         forgotten = self._find_forgotten(spoken[: find_exchange(spoken)], entries, note, generation)
         differ = StateDiffer(self.drafting, self.context, entries, forgotten)
         differ.compare(spoken, asked=asked)
-        back = self._follow(differ, held, note) if is_whole else []
+        back = self._follow(differ, held, note, fork) if is_whole else []
+        if edited < len(held):
+            back += self.context.retract(_list_later(entries, str(held[edited].id)), "replaced")
         late = {draft.turn_id for draft in differ.news if draft.role == "assistant"}
         old = [entry for entry in find_live_entries(entries) if entry.turn_id in late]
         back += self.context.retract(_find_abandoned(old, spoken, self.context), "replaced")
@@ -256,7 +338,7 @@ class StateSync:
         )
         if note is not None and note.get("names"):
             begun["names"] = note["names"]
-        removed = [RemoveMessage(id=str(message.id)) for message in again]
+        removed = [RemoveMessage(id=name) for name in [*refused, *(str(one.id) for one in again)]]
         places = [one.position for one in [*entries, *stored] if one.message_id == first]
         if places:
             begun["position"] = min(places)
@@ -264,18 +346,83 @@ class StateSync:
         return BegunTurn(begun, [*removed, *differ.edits], len(known & late))
 
     def _find_old_answer(
-        self, spoken: Sequence[BaseMessage], note: TurnNote | None
+        self, spoken: Sequence[BaseMessage], entries: Sequence[Entry], note: TurnNote | None
     ) -> Sequence[BaseMessage]:
         """Return what answers the latest question, if this run brings nothing new.
 
         A graph may come by here twice in a run; so the note tells whether another run has begun.
+
+        Raises:
+            InvalidMessageError: If it brings an answer of its own, behind one that is stored.
         """
         context = self.context
         is_own = note is None or note.get("run") in (None, context.run)
         if is_own or context.since is not None or context.is_stateless or context.is_sent:
             return []
         answer = spoken[_find_question(spoken) + 1 :]
-        return answer if answer and _is_answer(answer[-1]) and not context.level else []
+        if context.level or not (answer and _is_answer(answer[-1])):
+            return []
+        ids = {entry.message_id for entry in entries}
+        if answer[-1].id not in ids and any(one.id in ids for one in answer if _is_answer(one)):
+            raise InvalidMessageError(NOTHING_ASKED)
+        return answer
+
+    def _find_edited(self, held: Sequence[BaseMessage], entries: Sequence[Entry]) -> int:
+        """Return the number of the question that a run brings edited, and nothing else with it.
+
+        The length of the state if there is none: an edit that a question follows stays an edit.
+        """
+        context = self.context
+        if context.is_stateless or context.is_sent or not _is_answer(held[-1]):
+            return len(held)
+        differ = StateDiffer(self.drafting, context, entries)
+        differ.compare(held)
+        ids = {draft.message.id for draft in differ.news if draft.message and draft.role == "user"}
+        edited = [n for n, one in enumerate(held) if one.id in ids and one.id in differ.known]
+        return max(edited, default=len(held))
+
+    def _find_fork(
+        self,
+        held: Sequence[BaseMessage],
+        entries: Sequence[Entry],
+        note: TurnNote | None,
+        step: int = 0,
+    ) -> set[str] | None:
+        """Return the messages that a state lacks since it was taken back; None if it was not.
+
+        `update_state` with the config of an old snapshot does that, and the run says nothing of it.
+        A turn that follows what the state holds last, and is not in it, tells; not one that began
+        in the same step: that runs beside this one, or its process died.
+
+        Args:
+            held: The messages of the state.
+            entries: Those that have their ids; where a turn goes on, what came later as well.
+            note: What the state noted; nothing up to its turn was left.
+            step: At which step a turn begins; 0 where one goes on, which others may follow.
+        """
+        context, ids = self.context, {str(message.id) for message in held}
+        last = _find_last(entries, ids)
+        if not last or context.since is not None or context.is_stateless or context.is_sent:
+            return None
+        if note is None and (context.level or not self._follows_state):
+            return None
+        known = [entry for entry in entries if entry.position <= last]
+        later = self._read(after=last) if step else [one for one in entries if one.position > last]
+        names = {entry.id for entry in known if entry.message_id in ids}
+        for entry in later:
+            gone = () if entry.control is None else entry.control.retracts
+            if read_mark(entry) is not None and names.intersection(gone):
+                return set(_follow_marks(later, ids, ids))  # a branch that was left before
+        left = _follow_marks(later, {one.message_id for one in known if one.position == last}, ids)
+        position = max(last, 0 if note is None else note.get("position", 0))
+        for entry in later:
+            mark = left.get(entry.message_id)
+            is_turn = mark is not None and entry.role == "user" and mark.level == context.level
+            if mark is None or not is_turn or entry.position <= position:
+                continue
+            if mark.after not in ids or _read_step(mark.path) < step:
+                return set(left)
+        return None
 
     def _find_forgotten(
         self,
@@ -312,8 +459,8 @@ class StateSync:
         Raises:
             ConfigError: If the state holds a turn of another user than the run is for.
         """
-        self._check_user(note)
         if note is not None:
+            self._owner.check(note["user"])
             return note
         sent = list(messages)
         if not self.is_one_turn:
@@ -323,19 +470,27 @@ class StateSync:
                 sent.pop()
         return self.begin(sent).note
 
-    def _check_user(self, note: TurnNote | None) -> None:
-        """Refuse to continue one user's state for another user.
+    def _find_refused(
+        self, held: Sequence[BaseMessage], entries: Sequence[Entry], note: TurnNote | None
+    ) -> Collection[str]:
+        """Return the ids of what was sent for another user, and stayed in the state.
 
-        A checkpointer knows a thread by its id alone, and the config of a snapshot names no user.
+        Raises:
+            ConfigError: If the state is of another user than the run is for.
         """
-        key = self.context.key
-        if note is not None and note["user"] not in (None, key.user_id):
-            msg = (
-                f"the state of thread {key.thread_id!r} is of the user {note['user']!r}, and this "
-                f"run is for {key.user_id!r}; name that user, or another thread. The config of a "
-                'snapshot names no user: add user_id to its "configurable"'
-            )
-            raise ConfigError(msg)
+        ids, known = [str(one.id) for one in held], {entry.message_id for entry in entries}
+        is_kept = not (self.context.is_stateless or self.context.is_sent)
+        user = None if note is None else note["user"]
+        start, is_later = find_exchange(held), _read_step(self.context.path) > _FIRST_STEPS
+        if note is None and is_kept and is_later and start and not (known or self.is_one_turn):
+            user = self._owner.find_user(ids[:start])  # a graph whose state has no key for the note
+        self._owner.check_sent(user, ids)
+        news = [name for name in ids if name not in known]
+        return self._owner.find_refused(news) if is_kept and known and news else []
+
+    @property
+    def _owner(self) -> StateOwner:
+        return StateOwner(self.log, self.context.key)
 
     @property
     def _follows_state(self) -> bool:
@@ -369,12 +524,14 @@ class StateSync:
         news = [own[id(one)] for one in joined.new]
         goes_on = not any(get_role(one) == "user" for one in news)
         asked = joined.again or _find_asked(thread.entries) if goes_on else joined.replaces
-        turn_id = make_ulid() if asked is None else asked.turn_id
-        names = {} if asked is None else _find_names(said, news, asked, thread.entries)
+        turn_id, names = make_ulid(), {}
+        if asked is not None:
+            start, asked = _find_opening(said, asked, thread.entries)
+            turn_id, names = asked.turn_id, _find_names(said[start:], news, asked, thread.entries)
         differ = StateDiffer(self.drafting, self.context, [*found, *thread.entries])
         last = _find_question(news) if asked is None and news else 0
         differ.compare(news[:last])
-        differ.compare([_rename(one, names) for one in news[last:]], turn_id=turn_id)
+        differ.compare(_rename(news[last:], names), turn_id=turn_id)
         gone = _find_replaced(thread.entries, joined, news)
         stored = self._append([*self.context.retract(gone, "replaced"), *differ.news])
         first = said[_find_question(said)]
@@ -408,6 +565,8 @@ class StateSync:
         if not spoken:
             return SyncedTurn()
         start, entries = self._read_turn(spoken, note)
+        fork = self._find_fork(spoken, entries, note)
+        entries = entries if fork is None else self._read()
         # What was forgotten of the turn stood before anything that is still there. If nothing is,
         # only an answer is new that this run gave and did not store yet.
         names = {entry.message_id for entry in entries}
@@ -419,9 +578,9 @@ class StateSync:
             forgotten = self._find_forgotten(old, entries, note, self._read_generation())
         differ = StateDiffer(self.drafting, self.context, entries, forgotten)
         turn_id = note["id"] if self.is_one_turn and note is not None else None
-        is_back = self.context.since is not None
+        is_back = self.context.since is not None or fork is not None
         differ.compare(spoken, first=0 if is_back else start, turn_id=turn_id)
-        back = self._follow(differ, spoken, note) if is_back else []
+        back = self._follow(differ, spoken, note, fork) if is_back else []
         turn = self._make_turn(differ, spoken[start:], turn_id, back)
         if note is not None and note["first"] not in names and self._is_erased(note):
             turn.is_heard = False
@@ -487,14 +646,19 @@ class StateSync:
         turn.known.update({entry.message_id: entry for entry in own})
 
     def _follow(
-        self, differ: StateDiffer, held: Sequence[BaseMessage], note: TurnNote | None
+        self,
+        differ: StateDiffer,
+        held: Sequence[BaseMessage],
+        note: TurnNote | None,
+        fork: set[str] | None = None,
     ) -> list[Draft]:
         """Return what takes out of the views what the state no longer holds, and brings back."""
         context, entries = self.context, differ.entries
-        context.check_known(len(entries))
         live, ids = find_live_entries(entries), {str(message.id) for message in held}
         if context.since is not None:
-            left = _find_later(live, entries, ids, context)
+            left = _find_later(entries, ids, context)
+        elif fork is not None:
+            left = fork
         elif context.is_sent or note is None:
             left = set()
         else:
@@ -558,41 +722,31 @@ class StateSync:
         """Store what came of a reply that broke off, unless an earlier attempt said all of it."""
         earlier = [entry for entry in turn.known.values() if entry.id in turn.abandoned]
         if all(INTERRUPTED in entry.metadata.attributes for entry in earlier):
-            self.store_reply(turn, messages, state, timing, (INTERRUPTED,))
+            cut = [*messages[:-1], mark_interrupted(messages[-1])]
+            self.store_reply(turn, cut, state, timing, (INTERRUPTED,))
 
-    def store_call(
-        self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str | None
-    ) -> BaseMessage | None:
-        """Make sure that a call is stored before the tool runs; return the message that makes it.
+    def begin_results(
+        self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str
+    ) -> Callable[[ToolMessage], ToolMessage]:
+        """Store what the state holds up to a call; return what stores results of it.
 
-        None if nothing is stored of the turn. What other middleware made of the message after it
-        was stored is stored now.
+        That returns a result with the id that it has in every attempt, and a message that answers
+        another call as it is.
         """
         caller = _find_caller(messages, call_id)
-        draft = None if caller is None else _draft(self.drafting, caller, note["id"])
-        if caller is None or draft is None:
-            return None
-        found = self._find([caller])
-        if not found or not has_same_content(found[-1], draft):
-            turn = self.catch_up(messages, note)
-            return caller if turn.is_heard else None
-        return caller
+        turn = self.catch_up(messages, note)
 
-    def store_result(
-        self, note: TurnNote, caller: BaseMessage, result: ToolMessage, call_id: str
-    ) -> ToolMessage:
-        """Store the result of a call and return it, with the id that it has in every attempt.
-
-        A message that answers another call is returned as it is.
-        """
-        if result.tool_call_id != call_id:
+        def store(result: ToolMessage) -> ToolMessage:
+            if caller is None or not turn.is_heard or result.tool_call_id != call_id:
+                return result
+            result = name_result(result, self.context.key, note["id"], str(caller.id))
+            metadata = self.context.make_metadata(caller.id)
+            draft = _draft(self.drafting, result, note["id"], metadata)
+            if draft is not None:
+                self._append_if_asked(note, draft)
             return result
-        result = name_result(result, self.context.key, note["id"], str(caller.id))
-        metadata = self.context.make_metadata(caller.id)
-        draft = _draft(self.drafting, result, note["id"], metadata)
-        if draft is not None:
-            self._append_if_asked(note, draft)
-        return result
+
+        return store
 
     def finish(self, note: TurnNote, messages: Sequence[BaseMessage]) -> None:
         """Store what is left of a turn that came to its end."""
@@ -1045,13 +1199,31 @@ def drop_earlier(
 
 def rename_known(messages: Iterable[BaseMessage], note: TurnNote | None) -> list[BaseMessage]:
     """Return the messages of a state under the ids that the log has."""
-    names = {} if note is None else note.get("names", {})
-    return [_rename(message, names) for message in messages]
+    return _rename(messages, {} if note is None else note.get("names", {}))
 
 
-def _rename(message: BaseMessage, names: Mapping[str, str]) -> BaseMessage:
-    name = names.get(message.id or "")
-    return message if name is None else message.model_copy(update={"id": name})
+def _rename(messages: Iterable[BaseMessage], names: Mapping[str, str]) -> list[BaseMessage]:
+    return [
+        one.model_copy(update={"id": names[one.id]}) if one.id and one.id in names else one
+        for one in messages
+    ]
+
+
+def _find_opening(
+    said: Sequence[BaseMessage], asked: Entry, entries: Sequence[Entry]
+) -> tuple[int, Entry]:
+    """Return where a turn begins in a state and in the log: a question may be several messages.
+
+    Args:
+        said: The messages of a state.
+        asked: What the user said last in the log.
+        entries: Those of the thread.
+    """
+    live = find_live_entries(entries)
+    own = [one for one in live if one.turn_id == asked.turn_id and one.role == "user"]
+    last = _find_question(said)
+    start = max(find_exchange(said), last - len(own) + 1)
+    return start, own[start - last - 1]
 
 
 def _find_names(
@@ -1063,14 +1235,13 @@ def _find_names(
     """Return the log's ids of a turn's messages that were sent once more, by those they have now.
 
     Args:
-        said: The messages of a state.
+        said: Those of the turn in a state.
         news: Those that the log lacks.
-        asked: What the user said last in the log.
+        asked: What the turn begins with in the log.
         entries: Those of the thread.
     """
-    start = _find_question(said)
     new = {one.id for one in news if get_role(one) != "user"}
-    old = [one for one in said[start:] if one.id not in new]
+    old = [one for one in said if one.id not in new]
     own = [
         entry
         for entry in find_live_entries(entries)
@@ -1097,9 +1268,7 @@ def _find_replaced(
 
 
 # -- What is gone ---------------------------------------------------------------------------------
-def _find_later(
-    live: Sequence[Entry], entries: Iterable[Entry], held: Collection[str], context: NodeContext
-) -> set[str]:
+def _find_later(entries: Sequence[Entry], held: Collection[str], context: NodeContext) -> set[str]:
     """Return the ids of what states held after the last message that this one holds.
 
     Where it holds nothing that the log knows, of what was stored since the checkpoint. What this
@@ -1108,15 +1277,32 @@ def _find_later(
     last = _find_last(entries, held)
     if not last and (context.level or context.is_sent):
         return set()
-    here = context.path[0][0]
-    marked = [(entry, mark) for entry in live if (mark := read_mark(entry)) is not None]
-    return {
-        entry.message_id
-        for entry, mark in marked
-        if entry.message_id not in held
-        and mark.path[0][0] != here
-        and (entry.position > last if last else mark.path[0][0] >= str(context.since))
-    }
+    later = [entry for entry in entries if entry.position > last and entry.message_id not in held]
+    here, since = context.path[0][0], "" if last else str(context.since)
+    checkpoints = {e.message_id: m.path[0][0] for e in later if (m := read_mark(e)) is not None}
+    return {name for name, at in checkpoints.items() if at != here and at >= since}
+
+
+def _follow_marks(
+    entries: Iterable[Entry], roots: Collection[str], held: Collection[str]
+) -> dict[str, Mark]:
+    """Return how what a state lacks, and follows some of its messages, came into the log, by id."""
+    left: dict[str, Mark] = {}
+    for entry in entries:
+        mark = read_mark(entry)
+        is_left = mark is not None and entry.control is None and entry.message_id not in held
+        if mark is not None and is_left and (mark.after in roots or mark.after in left):
+            left[entry.message_id] = mark
+    return left
+
+
+def _list_later(entries: Sequence[Entry], name: str) -> list[str]:
+    """Return the ids of what was said after a message, and of summaries that tell of it."""
+    live = find_live_entries(entries)
+    said = [entry for entry in live if entry.role != "summary"]
+    number = next((n for n, entry in enumerate(said) if entry.message_id == name), len(said))
+    gone = [entry.id for entry in said[number + 1 :]]
+    return [*gone, *find_summaries_over(live, gone)]
 
 
 def _list_own(live: Iterable[Entry], note: TurnNote, context: NodeContext) -> set[str]:
