@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import ProfilerLike
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
-    from langchain_convmem.recall.embedding import Embedder
+    from langchain_core.embeddings import Embeddings
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
@@ -114,7 +114,7 @@ class ConversationMemory:
         self,
         log: MessageLog,
         *,
-        embeddings: Embedder = "auto",
+        embeddings: Embeddings | None = None,
         settings: RecallSettings | None = None,
         before_write: WriteHook | None = None,
         rewriter: Rewriter | None = None,
@@ -174,7 +174,7 @@ class ConversationMemory:
         cls,
         path: str | os.PathLike[str],
         *,
-        embeddings: Embedder = "auto",
+        embeddings: Embeddings | None = None,
         settings: RecallSettings | None = None,
         before_write: WriteHook | None = None,
         rewriter: Rewriter | None = None,

@@ -25,11 +25,9 @@ from langchain_convmem.recall.blocks import (
     make_block,
     select_first_of_lines,
 )
-from langchain_convmem.recall.embedding import (
-    EmbeddedEmbeddings,
-    compute_fingerprint,
-    replace_surrogates,
-)
+from langchain_convmem.recall.embedding import compute_fingerprint
+from langchain_convmem.recall.encoders import replace_surrogates
+from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
 from langchain_convmem.recall.options import (
     Owners,
     Progress,
@@ -132,7 +130,7 @@ class VectorStoreRecall(DialogRecall):
         settings = settings or RecallSettings()
         is_auto = settings.budget_threshold == "auto"
         self.log = log
-        self.embeddings = store.embeddings or EmbeddedEmbeddings()
+        self.embeddings = store.embeddings or UniversalSentenceEmbeddings()
         self.settings = replace(settings, budget_threshold=None) if is_auto else settings
         self.store = store
         self._note = f"vector store {name or getattr(store, 'collection_name', 'default')}"
@@ -488,7 +486,7 @@ def _build(
     numbers = {
         (_name_line(line), segment): number
         for line in lines
-        for segment, number in enumerate(table.add(line))
+        for segment, number in enumerate(table.add_many([line]))
     }
     # The log has the last word on what is in scope, whatever the store let through.
     allowed = query.scope.mask(table)

@@ -117,7 +117,8 @@ class LocalEncoder:
 
     def embed_question(self, text: str) -> Array:
         """Return the vector of one text, shape (dim,); do not write."""
-        return self.embed_texts([text])[0]
+        [vector] = self.embed_texts([text])
+        return vector
 
     def embed_texts(self, texts: Sequence[str]) -> Array:
         """Return the vectors of texts, shape (texts, dim)."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from langchain_convmem.profile.profiler import Profiler, ProfilerLike
     from langchain_convmem.profile.reader import ProfileReader
     from langchain_convmem.recall import DialogRecall, RecallSettings
-    from langchain_convmem.recall.embedding import Embedder
+    from langchain_core.embeddings import Embeddings
     from langchain_convmem.recall.recall import Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
@@ -88,7 +88,7 @@ class Recaller:
     log: MessageLog
     drafting: DraftBuilder
     counters: TokenCounters
-    embeddings: Embedder = "auto"
+    embeddings: Embeddings | None = None
     settings: RecallSettings | None = None
     rewriter: Rewriter | None = None
     reranker: BaseDocumentCompressor | None = None
@@ -102,10 +102,10 @@ class Recaller:
             from langchain_convmem.recall.recall import check_hooks
 
             check_hooks(self.rewriter, self.reranker)
-        if isinstance(self.embeddings, str) and self.embeddings != "auto":
-            from langchain_convmem.recall.embedding import EmbedderChoice
+        if self.embeddings is not None:
+            from langchain_convmem.recall.embedding import choose_embedder
 
-            EmbedderChoice.check(self.embeddings)
+            choose_embedder(self.embeddings)
         if self.given is not None:
             self._check_given(self.given)
 
@@ -123,7 +123,7 @@ class Recaller:
             )
             raise ConfigError(msg)
         for name in ("embeddings", "settings", "rewriter", "reranker"):
-            if getattr(self, name) not in (None, "auto"):
+            if getattr(self, name) is not None:
                 raise ConfigError(f"recall has its own {name}; pass one or the other")
 
     @property
@@ -412,13 +412,13 @@ class Summaries:
 
     def _compact_and_prepare(self, key: ThreadKey) -> None:
         """Compact a thread, and take up what is folded now, which the next turn would have to."""
-        from langchain_convmem.recall.embedding import EmbeddedEmbeddings
+        from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
         from langchain_convmem.summarizing.branches import prepare_branches
 
         with allow_own_loop():
             self.compactor.compact(key)
         live = find_live_entries(self._read(key))
-        embed = EmbeddedEmbeddings().embed_documents
+        embed = UniversalSentenceEmbeddings().embed_documents
         prepare_branches(find_place(self._log), key, live, partial(self._log.entries, key), embed)
 
     def flush(self, timeout_s: float | None = None) -> bool:

@@ -73,8 +73,8 @@ from langchain_convmem.views.tokens import count_text_tokens
 
 _LINES_SHARE = 0.3
 """How much of the room of recall lines keep that do not answer, beside folded summaries."""
-_PATIENCE_S = 0.3
-"""How long a turn waits for lines of other threads that were said a moment ago."""
+_WAIT_S = 1.0
+"""How long a turn waits until what was said a moment ago is embedded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class TurnView:
                 buffer=self.key,
                 before=_find_user_text(entries, start),
                 remember=self.options.remember,
-                patience_s=_PATIENCE_S,
+                wait_s=_WAIT_S,
                 **limits,
             )
             recall = partial(self._recall_and_open, find, seen, query, room)
@@ -285,7 +285,7 @@ class TurnView:
         is_answered: bool,
     ) -> tuple[OpenedSummary, ...]:
         """Return what folded summaries say, in the room that recalled lines leave."""
-        from langchain_convmem.recall.embedding import EmbeddedEmbeddings
+        from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
         from langchain_convmem.summarizing.branches import (
             BRANCHES,
             find_folding,
@@ -312,7 +312,7 @@ class TurnView:
             shown=folded,
             max_tokens=room - sum(map(self._count_text, texts)),
             count=self._count_text,
-            embed=None if is_answered else EmbeddedEmbeddings().embed_documents,
+            embed=None if is_answered else UniversalSentenceEmbeddings().embed_documents,
         )
 
     # -- Budgets --------------------------------------------------------------------------------
