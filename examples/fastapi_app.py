@@ -201,3 +201,18 @@ def thread(thread_id: Id, user_id: User, memory: Memory) -> list[dict[str, Any]]
 def forget(thread_id: Id, user_id: User, memory: Memory) -> dict[str, int]:
     """Erase a thread for good."""
     return {"entries": memory.forget(thread_id=thread_id, user_id=user_id).entries}
+
+
+# -- what is known of the user --------------------------------------------------------------------
+
+
+@app.get("/me")
+def profile(user_id: User, memory: Memory) -> list[str]:
+    """Return what the user has said about themselves, as far as it still holds."""
+    return [item.text for item in memory.profile(user_id).current]
+
+
+@app.delete("/me")
+def forget_me(user_id: User, memory: Memory) -> dict[str, int]:
+    """Erase all that the user ever said, in every thread, for good."""
+    return {"entries": memory.forget(user_id=user_id).entries}

@@ -16,28 +16,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_convmem.background import hop, to_async
 from langchain_convmem.causes import describe_value, suggest_name
-from langchain_convmem.errors import (
-    BudgetError,
-    ConfigError,
-    InvalidMessageError,
-    StaleWindowError,
-)
+from langchain_convmem.errors import BudgetError, ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import (
-    TIMINGS,
-    Control,
-    Draft,
-    Entry,
-    Metadata,
-    Role,
-    ThreadKey,
-)
+from langchain_convmem.records import TIMINGS, Control, Draft, Entry, Metadata, Role, ThreadKey
 from langchain_convmem.views.codec import get_role
-from langchain_convmem.views.context import (
-    SummaryPlace,
-    build_context,
-)
+from langchain_convmem.views.context import SummaryPlace, build_context
 from langchain_convmem.views.edits import (
     Heard,
     check_target,
@@ -83,7 +67,6 @@ from langchain_convmem.views.pins import (
     find_pinned_text,
     find_pins,
     fork_pins,
-    is_same_pin,
     plan_unpin,
     read_pin,
 )
@@ -102,6 +85,7 @@ from langchain_convmem.views.summaries import (
     plan_edit_summary,
     plan_undo_summary,
 )
+from langchain_convmem.views.tool_calls import drop_open_notes
 
 T = TypeVar("T")
 
@@ -122,6 +106,13 @@ class ConversationHistory(BaseChatMessageHistory):
 
     Holds nothing of its own: every read asks the log, so that several histories of one thread,
     in several processes, agree. Thread-safe as the log is.
+
+    Attributes:
+        log: Where the entries are.
+        key: The thread and its user.
+        thread_id: The thread.
+        user_id: The thread's user, if it has one.
+        drafting: Makes drafts of messages, through the write hook.
     """
 
     def __init__(
@@ -149,21 +140,12 @@ class ConversationHistory(BaseChatMessageHistory):
         super().__init__()
         self.log = log
         self.key = ThreadKey(user_id, thread_id)
+        self.thread_id, self.user_id = self.key.thread_id, self.key.user_id
         self.drafting = DraftBuilder(before_write)
         self._token_counter = token_counter
 
     def __repr__(self) -> str:
         return f"ConversationHistory({self.thread_id!r}, user_id={self.user_id!r})"
-
-    @property
-    def thread_id(self) -> str:
-        """The thread."""
-        return self.key.thread_id
-
-    @property
-    def user_id(self) -> str | None:
-        """The thread's user, if it has one."""
-        return self.key.user_id
 
     # -- adding -----------------------------------------------------------------------------------
 
@@ -216,8 +198,12 @@ class ConversationHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The model's view: the summaries as one marked system message, then the turns."""
-        return self.context().messages
+        """The model's view: the summaries as one marked message, then the turns.
+
+        Calls of the last reply that nothing answered yet, as while somebody's approval is pending,
+        are open here; `context()` closes them by a note, since providers ask for a result.
+        """
+        return drop_open_notes(self.context().messages)
 
     @messages.setter
     def messages(self, value: list[BaseMessage]) -> None:
@@ -226,7 +212,7 @@ class ConversationHistory(BaseChatMessageHistory):
         raise AttributeError(msg)
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """Return the model's view."""
+        """Return what `messages` is."""
         return await hop(lambda: self.messages)
 
     def context(
@@ -434,11 +420,9 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         if not isinstance(window, SummaryWindow) or window.key != self.key:
             raise ConfigError(
-                f"window must be one of thread {self.key.thread_id!r}, got {describe_value(window)}"
+                f"window must be one of thread {self.thread_id!r}, got {describe_value(window)}"
             )
-        pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
-        if pieces is None:
-            raise InvalidMessageError("before_write stores nothing of the summary; none was added")
+        pieces = self._filter_summary(text)
         before = self.entries
         added = find_applied_summary(pieces, window, before)
         if added is not None:
@@ -514,19 +498,30 @@ class ConversationHistory(BaseChatMessageHistory):
                 nothing is written.
             StaleWindowError: If the summary was forgotten at this moment; nothing is written.
         """
-        pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
-        if pieces is None:
-            raise InvalidMessageError("before_write stores nothing of the summary; it stays")
-        old, draft = plan_edit_summary(self.entries, pieces, summary_id)
-        [added] = self.log.append(self.key, [draft])
-        entries = self.entries
-        if old.id not in {entry.id for entry in entries}:
-            self.log.forget(self.key, [added.id])
-            msg = f"summary {old.id!r} was forgotten with what it told; nothing was written"
-            raise StaleWindowError(msg, thread_id=self.key.thread_id)
-        return AddedTurn.find_holding(added, entries, self.log)
+        old, draft = plan_edit_summary(self.entries, self._filter_summary(text), summary_id)
+        return AddedTurn.find_holding(self._append_about(old, draft), self.entries, self.log)
 
     aedit_summary = to_async(edit_summary)
+
+    def _filter_summary(self, text: str | Sequence[str]) -> tuple[str, ...]:
+        """Return the pieces of a summary as the write hook leaves them."""
+        pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
+        if pieces is None:
+            raise InvalidMessageError("before_write stores nothing of the summary; none was added")
+        return pieces
+
+    def _append_about(self, source: Entry, draft: Draft) -> Entry:
+        """Append what stands for another entry; erase it again if that was erased meanwhile.
+
+        Raises:
+            StaleWindowError: If so.
+        """
+        [added] = self.log.append(self.key, [draft])
+        if source.id in {entry.id for entry in self.entries}:
+            return added
+        self.log.forget(self.key, [added.id])
+        msg = f"{source.id!r} was forgotten meanwhile; nothing was written"
+        raise StaleWindowError(msg, thread_id=self.thread_id)
 
     # -- pins -------------------------------------------------------------------------------------
 
@@ -568,27 +563,16 @@ class ConversationHistory(BaseChatMessageHistory):
         source = find_pin_source(entries, words[0], message_id)
         known = find_pins(entries)
         draft = draft_pin(words[0], source, known)
-        made = [pin for pin in known if is_same_pin(pin, draft)]
-        if made:
-            return made[0]
-        [added] = self.log.append(self.key, [draft])
+        name = None if source is None else source.message_id
+        for pin in known:
+            if (pin.text, pin.message_id) == (words[0], name):
+                return pin
         if source is not None:
-            self._check_source_kept(source, added)
+            return read_pin(self._append_about(source, draft))
+        [added] = self.log.append(self.key, [draft])
         return read_pin(added)
 
     apin = to_async(pin)
-
-    def _check_source_kept(self, source: Entry, pinned: Entry) -> None:
-        """Erase a pin again if its message was erased while it was written.
-
-        Raises:
-            StaleWindowError: If so.
-        """
-        if self.log.find(self.key, [source.message_id]):
-            return
-        self.log.forget(self.key, [pinned.id])
-        msg = f"message {source.message_id!r} was forgotten; nothing is pinned"
-        raise StaleWindowError(msg, thread_id=self.key.thread_id)
 
     def unpin(self, pin: Pin | str) -> bool:
         """Take back a pin; the log keeps it, and `redo` brings it back.
@@ -864,7 +848,7 @@ def fork_thread(
     for summary in sorted(summaries, key=lambda entry: entry.position):
         draft = fork_summary(summary, spoken, copies)
         [copies[summary.id]] = log.append(target, [draft])
-    marks = [*fork_pins(entries, copies, there), *fork_hold(entries, spoken, copies, there)]
+    marks = [*fork_pins(entries, copies, there), *fork_hold(entries, copies, there)]
     if marks:
         log.append(target, marks)
     return target
@@ -900,14 +884,16 @@ class LiveThread:
         """Return whether all entries from this position on are among these."""
         return position > self.floor
 
-    def build_view(self, **options: Any) -> Context | None:
+    def build_view(
+        self, build: Callable[..., Context] = build_context, **options: Any
+    ) -> Context | None:
         """Return the view of the whole thread.
 
         None if it takes more than these entries, or if what must not be cut is larger than the
         budget: the view of all entries tells which.
         """
         try:
-            view = build_context(self.entries, earlier_left_out=int(not self.is_whole), **options)
+            view = build(self.entries, earlier_left_out=int(not self.is_whole), **options)
         except BudgetError:
             return None
         if self.is_whole:

@@ -53,7 +53,7 @@ class FifoLock:
     @property
     def is_mine(self) -> bool:
         """Whether the running code was started by who is inside."""
-        return any(waiter.is_mine for waiter in self._list_inside())
+        return any(waiter.is_mine for waiter in list(self._line)[: self._capacity])
 
     @contextmanager
     def hold(self, timeout_s: float | None = None) -> Iterator[None]:
@@ -98,10 +98,10 @@ class FifoLock:
         """
         if not waiter.done():
             self._check_own_loop(waiter)
-        try:
-            _wait_for(waiter, timeout_s, stopped)
-        except TimeoutError:
-            raise self._make_late_error(timeout_s or 0) from None
+            try:
+                _wait_for(waiter, timeout_s, stopped)
+            except TimeoutError:
+                raise self._make_late_error(timeout_s or 0) from None
         note_held(frozenset({waiter}))
 
     async def await_turn(self, waiter: Waiter, timeout_s: float | None = None) -> None:
@@ -153,19 +153,14 @@ class FifoLock:
                 self._line.remove(waiter)
         self._admit()
 
-    def _list_inside(self) -> list[Waiter]:
-        return list(self._line)[: self._capacity]
-
     def _admit(self) -> None:
+        admitted = []
         with self._guard:
-            # A cancelled waiter leaves by itself and admits the next one then.
-            admitted = [
-                waiter
-                for waiter in self._list_inside()
-                if not waiter.running()
-                and not waiter.done()
-                and waiter.set_running_or_notify_cancel()
-            ]
+            for waiter in list(self._line)[: self._capacity]:
+                is_waiting = not (waiter.running() or waiter.done())
+                # A cancelled waiter leaves by itself and admits the next one then.
+                if is_waiting and waiter.set_running_or_notify_cancel():
+                    admitted.append(waiter)
         for waiter in admitted:
             waiter.set_result(None)
 
@@ -198,7 +193,7 @@ def note_held(waiters: frozenset[Waiter]) -> None:
     """Note that the running code, and what it starts, is inside by these waiters."""
     held = _HELD.get()
     if not waiters <= held:
-        _HELD.set(frozenset(one for one in held | waiters if not one.is_over))
+        _HELD.set(frozenset([one for one in held | waiters if not one.is_over]))
 
 
 def _wait_for(waiter: Waiter, timeout_s: float | None, stopped: Future[None] | None) -> None:

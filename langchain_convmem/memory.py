@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
-from pydantic import SecretStr
 
 from langchain_convmem.background import run_in_thread, to_async
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.history import (
-    ConversationHistory,
-    fork_thread,
-    read_context,
-)
+from langchain_convmem.history import ConversationHistory, fork_thread, read_context
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
     DialogLine,
-    Draft,
     Entry,
     ForgetReceipt,
     Owner,
@@ -38,38 +30,38 @@ from langchain_convmem.records import (
     find_owner,
     read_id,
 )
-from langchain_convmem.runnables import OWN_TOKENS
-from langchain_convmem.titles import (
-    check_title,
-    list_threads,
-    read_title,
-    update_thread,
-)
+from langchain_convmem.titles import check_title, list_threads, read_title, update_thread
 from langchain_convmem.turns.chains import ChainShape, read_chain
-from langchain_convmem.turns.forgetting import forget_before, forget_scope, move_thread
-from langchain_convmem.turns.memory import TurnMemory
+from langchain_convmem.turns.forgetting import (
+    forget_before,
+    forget_scope,
+    list_keys,
+    list_owners,
+    move_thread,
+)
+from langchain_convmem.turns.memory import (
+    OnSummary,
+    Profiles,
+    Recaller,
+    Summaries,
+    SummarizeWhen,
+    TurnMemory,
+)
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_profile_tokens
-from langchain_convmem.turns.replies import INTERRUPTED
-from langchain_convmem.turns.runtime import OnSummary, Profiles, Recaller, Summaries, SummarizeWhen
-from langchain_convmem.views.codec import encode_body, encode_metadata
+from langchain_convmem.turns.stats import ThreadStats, compute_stats
 from langchain_convmem.views.counting import (
     CurrentCounter,
     TokenCounterLike,
     TokenCounters,
     read_counter,
 )
-from langchain_convmem.views.live import build_turns, find_live_entries
-from langchain_convmem.views.messages import (
-    DraftBuilder,
-    MessagesInput,
-    WriteHook,
-    read_messages,
-)
+from langchain_convmem.views.messages import DraftBuilder, MessagesInput, WriteHook, read_messages
 from langchain_convmem.views.providers import Provider, resolve_provider
 from langchain_convmem.views.shown import Recall, Turn
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
+    from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables.base import RunnableLike
 
@@ -79,7 +71,6 @@ if TYPE_CHECKING:
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import ProfilerLike
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
-    from langchain_core.embeddings import Embeddings
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
@@ -94,11 +85,8 @@ _READING = (
 )
 """Options that say how a memory is read, at any time."""
 
-_OPENING = (
-    *_READING,
-    *("summarizer", "summary_settings", "summarize_when", "on_summary", "profiler"),
-)
-"""Options that a memory takes however its log was opened."""
+_NOT_OPTIONS = ("cls", "self", "path", "log", "recall", "signing_key")
+"""What a memory is given besides options that it takes however its log was opened."""
 
 
 class ConversationMemory:
@@ -139,35 +127,22 @@ class ConversationMemory:
             ConfigError: If an option makes no sense; the message names it.
         """
         given = locals()  # before any other name is bound
+        self._options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
         check_profile_tokens(profile_tokens, is_optional=False)
         if not isinstance(log, MessageLog):
             way = "ConversationMemory.open(path) opens one"
             raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}; {way}")
         self.log = log
-        self._reads_as = {name: given[name] for name in _READING}
-        self._now_ms: int | None = None  # for a memory `as_of` a time: that time
         drafting = DraftBuilder(before_write)
         counters = TokenCounters(read_counter(token_counter))
         recaller = Recaller(
-            log=log,
-            drafting=drafting,
-            counters=counters,
-            embeddings=embeddings,
-            settings=settings,
-            rewriter=rewriter,
-            reranker=reranker,
-            given=recall,
+            log, drafting, counters, embeddings, settings, rewriter, reranker, given=recall
         )
+        summaries = Summaries(recaller, summarizer, summary_settings, summarize_when, on_summary)
         self._turn_memory = TurnMemory(
-            log=log,
-            drafting=drafting,
-            recaller=recaller,
-            summaries=Summaries(recaller, summarizer, summary_settings, summarize_when, on_summary),
-            profiles=Profiles(log, profiler=profiler),
-            token_counters=counters,
-            profile_tokens=profile_tokens,
+            log, drafting, recaller, summaries, Profiles(log, profiler), counters, profile_tokens
         )
-        self._opened: _Opened | None = None
+        self._opened: tuple[str, bytes | str | None] | None = None
 
     @classmethod
     def open(
@@ -235,13 +210,12 @@ class ConversationMemory:
             MissingExtraError: If the log's driver is not installed.
         """
         given = locals()  # before any other name is bound
-        options = {name: given[name] for name in _OPENING}
-        cls(InMemoryLog(), **options)  # options are refused before anything is opened
+        options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
+        memory = cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
-        in_memory = address == ":memory:"
-        log = InMemoryLog() if in_memory else open_log(address, signing_key=signing_key)
-        memory = cls(log, **options)
-        memory._opened = _Opened(address, options, signing_key)
+        if address != ":memory:":
+            memory = cls(open_log(address, signing_key=signing_key), **options)
+        memory._opened = address, signing_key
         return memory
 
     def __repr__(self) -> str:
@@ -274,9 +248,7 @@ class ConversationMemory:
         await run_in_thread(self._release)
 
     def _release(self) -> None:
-        self._turn_memory.summaries.close()
-        self._turn_memory.profiles.close()
-        self._turn_memory.recaller.close()
+        self._turn_memory.close()
         if self._opened is not None:
             self.log.close()
 
@@ -306,11 +278,9 @@ class ConversationMemory:
         Raises:
             ConfigError: If it was not opened by an address that may be written down.
         """
-        if self._opened is None:
-            msg = "a memory that was given its log cannot be pickled, since its log cannot; "
-            raise ConfigError(msg + _OPEN_ELSEWHERE)
-        address = make_address_portable(self._opened.address)
-        return _reopen, (type(self), address, self._opened.options, self._opened.signing_key)
+        address, signing_key = self._opened or (":memory:", None)
+        address = make_address_portable(address)
+        return partial(type(self).open, address, **self._options, signing_key=signing_key), ()
 
     # -- Chains and conversations -----------------------------------------------------------------
 
@@ -378,29 +348,16 @@ class ConversationMemory:
             ConfigError: If `inner` is not a chain, there is no such provider, or a budget leaves no
                 room for messages, or none for as many as are said before they are summarised.
         """
+        given = locals()  # before any other name is bound
         from langchain_convmem.wrap import RememberingRunnable
 
-        given = locals()
         if provider is not None:
             resolve_provider(provider)
         chosen = TurnOptions.pick(options, given)
         self._turn_memory.check_options(chosen)
-        return RememberingRunnable(
-            memory=self,
-            inner=read_chain(
-                inner,
-                input_messages_key=input_messages_key,
-                history_messages_key=history_messages_key,
-            ),
-            **asdict(chosen),
-            queue_timeout_s=queue_timeout_s,
-            provider=provider,
-            user_id_key=None if user_id_key is None else SecretStr(user_id_key),
-            input_messages_key=input_messages_key,
-            history_messages_key=history_messages_key,
-            output_messages_key=output_messages_key,
-            record_recall=record_recall,
-        )
+        names = {name: given[name] for name in RememberingRunnable.model_fields if name in given}
+        chain = read_chain(inner, input_messages_key, history_messages_key)
+        return RememberingRunnable(**{**names, **asdict(chosen), "memory": self, "inner": chain})
 
     def conversation(
         self,
@@ -477,16 +434,14 @@ class ConversationMemory:
         from langchain_convmem.conversation import Conversation, ConversationConfig, Engine
 
         engine = model if isinstance(model, Engine) else Engine(model)
+        chosen = TurnOptions.pick(options, given)
+        rules = provider or _read_shape(engine.model).provider
         thread = self.conversation_thread(
-            thread_id,
-            user_id=user_id,
-            options=TurnOptions.pick(options, given),
-            provider=provider or _read_shape(engine.model).provider,
-            model=engine.model,
+            thread_id, user_id=user_id, options=chosen, provider=rules, model=engine.model
         )
-        settings = {name: given.get(name) for name in ConversationConfig.model_fields}
-        chosen = {name: value for name, value in settings.items() if value is not None}
-        return Conversation(engine, config, history=thread, **chosen)
+        named = given.keys() & ConversationConfig.model_fields.keys()
+        settings = {name: given[name] for name in named if given[name] is not None}
+        return Conversation(engine, config, history=thread, **settings)
 
     def conversation_thread(
         self,
@@ -519,20 +474,17 @@ class ConversationMemory:
         facts = _read_shape(model).model
         self._turn_memory.check_options(chosen)
         self._turn_memory.use_model(facts)
-        key, rules = ThreadKey(user_id, thread_id), resolve_provider(provider or "strict")
-        return MemoryThread(self._turn_memory, key, chosen, rules, facts.name)
+        shape = ChainShape(None, resolve_provider(provider or "strict"), model=facts)
+        return MemoryThread(self._turn_memory, ThreadKey(user_id, thread_id), chosen, shape)
 
     # -- Threads ----------------------------------------------------------------------------------
 
     def history(self, thread_id: str, *, user_id: str | None = None) -> ConversationHistory:
         """Return the history of a thread, which need not exist yet."""
         hook = self._turn_memory.drafting.hook
+        counter = CurrentCounter(self._turn_memory.token_counters)
         return ConversationHistory(
-            self.log,
-            thread_id,
-            user_id=user_id,
-            before_write=hook,
-            token_counter=CurrentCounter(self._turn_memory.token_counters),
+            self.log, thread_id, user_id=user_id, before_write=hook, token_counter=counter
         )
 
     def threads(self, user_id: str | None = None) -> list[ThreadInfo]:
@@ -792,25 +744,16 @@ class ConversationMemory:
             ConfigError: If no owner is given, or users in two ways, or the scope is not
                 valid.
         """
+        given = locals()  # before any other name is bound
         from langchain_convmem.recall import DialogLineRetriever
         from langchain_convmem.recall.options import make_owners
 
+        named = {name: given[name] for name in DialogLineRetriever.model_fields if name in given}
         if user_ids is None:
             find_owner(user_id, thread_id)
         else:
-            user_ids = frozenset(str(one.user_id) for one in make_owners(user_ids))
-        retriever = DialogLineRetriever(
-            recall=self._turn_memory.line_recall,
-            user_id=user_id,
-            thread_id=thread_id,
-            user_ids=user_ids,
-            k=k,
-            max_tokens=max_tokens,
-            threshold=threshold,
-            filter=filter,
-            since=since,
-            until=until,
-        )
+            named["user_ids"] = frozenset(str(one.user_id) for one in make_owners(user_ids))
+        retriever = DialogLineRetriever(recall=self._turn_memory.line_recall, **named)
         retriever.check_scope()
         return retriever
 
@@ -859,27 +802,17 @@ class ConversationMemory:
         Raises:
             ConfigError: If an argument is invalid; the message names it.
         """
+        given = locals()  # before any other name is bound
+        from langchain_convmem.recall.options import RecallOptions
+
         owners = _find_searched(user_id, thread_id, user_ids)
-        current: ThreadKey | None = None
-        exclude: Mapping[ThreadKey, Collection[int]] = {}
+        options = {name: given[name] for name in RecallOptions.__annotations__ if name in given}
         if user_id is not None and thread_id is not None:
             current = ThreadKey(user_id, thread_id)
-            exclude = {current: read_context(self.log, current).positions}
-        return self._turn_memory.line_recall.recall(
-            owners,
-            query,
-            exclude=exclude,
-            buffer=current,
-            now_ms=self._now_ms,
-            k=k,
-            max_tokens=max_tokens,
-            threshold=threshold,
-            filter=filter,
-            since=since,
-            until=until,
-            remember=remember,
-            before=before,
-        )
+            options["buffer"] = current
+            options["exclude"] = {current: read_context(self.log, current).positions}
+        options["now_ms"] = self._turn_memory.profiles.now_ms
+        return self._turn_memory.line_recall.recall(owners, query, **options)
 
     arecall = to_async(recall)
 
@@ -904,11 +837,9 @@ class ConversationMemory:
         wanted = words.casefold().split()
         if not wanted:
             raise ConfigError("words is blank; give at least one word to search for")
-        recall, owner = self._turn_memory.line_recall, find_owner(user_id, thread_id)
-        lines = recall.find_lines(owner, wanted)
+        lines = self._turn_memory.line_recall.find_lines(find_owner(user_id, thread_id), wanted)
         # Of two of the same millisecond, the one stored later leads.
-        lines.sort(key=lambda line: line.time_ms)
-        return lines[::-1]
+        return sorted(lines, key=lambda line: line.time_ms)[::-1]
 
     asearch = to_async(search)
 
@@ -933,8 +864,7 @@ class ConversationMemory:
         Raises:
             ConfigError: If neither a user nor a thread is given.
         """
-        recall, owner = self._turn_memory.line_recall, find_owner(user_id, thread_id)
-        return recall.refresh(owner, progress)
+        return self._turn_memory.line_recall.refresh(find_owner(user_id, thread_id), progress)
 
     arefresh = to_async(refresh)
 
@@ -966,12 +896,7 @@ class ConversationMemory:
             ConfigError: If the call names nobody, or all users of a log that cannot list them.
             LogError: If the log cannot be read.
         """
-        if not all_users:
-            owners: Sequence[Owner] = [find_owner(user_id, thread_id)]
-        elif user_id is not None or thread_id is not None:
-            raise ConfigError("pass user_id or thread_id, or all_users=True, not both")
-        else:
-            owners = self.log.owners()
+        owners = list_owners(self.log, user_id, thread_id, all_users=all_users)
         problems = [self._turn_memory.line_recall.reindex(owner, progress) for owner in owners]
         return tuple(dict.fromkeys(chain.from_iterable(problems)))
 
@@ -1011,8 +936,7 @@ class ConversationMemory:
             ConfigError: If neither a user nor a thread is given.
             LogError: If the log cannot be read.
         """
-        owner = find_owner(user_id, thread_id)
-        return self._turn_memory.profiles.reader.read_profile(owner)
+        return self._turn_memory.profiles.reader.read_profile(find_owner(user_id, thread_id))
 
     aprofile = to_async(profile)
 
@@ -1034,10 +958,7 @@ class ConversationMemory:
             ConfigError: If the memory has no profiler, or neither a user nor a thread is given.
             LogError: If the log cannot be read or written.
         """
-        owner, profiler = find_owner(user_id, thread_id), self._turn_memory.profiles.profiler
-        if thread_id is not None:
-            return profiler.read_threads([ThreadKey(owner.user_id, thread_id)])
-        return profiler.read_threads([one.key for one in self.log.threads(owner.user_id)])
+        return self._turn_memory.profiles.update(list_keys(self.log, user_id, thread_id))
 
     aupdate_profile = to_async(update_profile)
 
@@ -1074,10 +995,9 @@ class ConversationMemory:
             )
             raise ConfigError(msg)
         log = self.log.log if isinstance(self.log, LogAsOf) else self.log
-        past = ConversationMemory(LogAsOf(log, bound), **self._reads_as)
-        past._now_ms = bound.time_ms
-        profiles = Profiles(past.log, now_ms=bound.time_ms)
-        past._turn_memory = replace(past._turn_memory, profiles=profiles)
+        reading = {name: self._options[name] for name in _READING}
+        past = ConversationMemory(LogAsOf(log, bound), **reading)
+        past._turn_memory.profiles = Profiles(past.log, now_ms=bound.time_ms)
         return past
 
     # -- Summaries --------------------------------------------------------------------------------
@@ -1098,9 +1018,8 @@ class ConversationMemory:
         Raises:
             ConfigError: If the memory has no summarizer.
         """
-        return self._turn_memory.summaries.compactor.compact(
-            ThreadKey(user_id, thread_id), force=force
-        )
+        compactor = self._turn_memory.summaries.compactor
+        return compactor.compact(ThreadKey(user_id, thread_id), force=force)
 
     asummarize = to_async(summarize)
 
@@ -1113,8 +1032,7 @@ class ConversationMemory:
         Returns:
             Whether all ended in time.
         """
-        are_done = self._turn_memory.summaries.flush(timeout_s)
-        return self._turn_memory.profiles.flush(timeout_s) and are_done
+        return self._turn_memory.flush(timeout_s)
 
     async def aflush(self, timeout_s: float | None = None) -> bool:
         """Wait for what goes on behind the turns, without blocking the event loop; see `flush`."""
@@ -1159,9 +1077,8 @@ class ConversationMemory:
             return forget_scope(self._turn_memory, scope, entry_ids)
         if before is None or entry_ids is not None:
             raise ConfigError("all_users needs before=, and neither goes with entry_ids")
-        return forget_before(
-            self._turn_memory, before, user_id=user_id, thread_id=thread_id, all_users=all_users
-        )
+        keys = list_keys(self.log, user_id, thread_id, all_users=all_users)
+        return forget_before(self._turn_memory, keys, before)
 
     aforget = to_async(forget)
 
@@ -1199,148 +1116,7 @@ def _read_shape(model: Any) -> ChainShape:
     return ChainShape.from_chain(model) if isinstance(model, Runnable) else _NO_SHAPE
 
 
-# -- Pickling: what may be written down of where a memory is kept ---------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """How a memory was opened; its log is its own to close."""
-
-    address: str
-    options: Mapping[str, Any]
-    signing_key: bytes | str | None = field(default=None, repr=False)
-
-
-def _reopen(
-    kind: type[ConversationMemory],
-    address: str,
-    options: Mapping[str, Any],
-    signing_key: bytes | str | None,
-) -> ConversationMemory:
-    return kind.open(address, **options, signing_key=signing_key)
-
-
-# -- A thread in numbers: a pure function of its entries ------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadStats:
-    """What a thread holds, in numbers; all are 0 for a thread that does not exist.
-
-    Attributes:
-        entries: Entries in the log, those that views skip and control entries included.
-        messages: Messages that views show, by role; summaries are not among them.
-        turns: Turns as `history.turns` shows them, placeholders and summaries left out.
-        summaries: Summaries that views show.
-        retracted: Entries that views skip: undone, replaced, cleared.
-        damaged: Entries that cannot be read, and stretches that are missing.
-        interrupted: Replies among `messages` that were cut off.
-        input_tokens: Sum of the input tokens that replies report. Every reply counts, even one
-            that was replaced later: it was paid for.
-        output_tokens: Sum of the output tokens that replies report; counted the same way.
-        unreported: Replies without reported usage.
-        own_calls: Calls of models that the memory itself made: in turns, for summaries that were
-            written, and for what a profiler read.
-        own_input_tokens: Input tokens of these calls.
-        own_output_tokens: Output tokens of these calls.
-        first_ms: Creation of the first entry, milliseconds since the epoch; None without one.
-        last_ms: Creation of the last entry.
-        bytes: Size of the entries as a log encodes them, in UTF-8; what its storage adds (indexes,
-            vectors, free pages) is not known here.
-    """
-
-    entries: int = 0
-    messages: Mapping[str, int] = field(default_factory=dict)
-    turns: int = 0
-    summaries: int = 0
-    retracted: int = 0
-    damaged: int = 0
-    interrupted: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    unreported: int = 0
-    own_calls: int = 0
-    own_input_tokens: int = 0
-    own_output_tokens: int = 0
-    first_ms: int | None = None
-    last_ms: int | None = None
-    bytes: int = 0
-
-
-def compute_stats(entries: Sequence[Entry]) -> ThreadStats:
-    """Return the statistics of a thread.
-
-    Args:
-        entries: All of its entries by ascending position, control entries included.
-    """
-    live = find_live_entries(entries)
-    shown = [entry for entry in live if entry.role != "summary"]
-    said = sum(entry.control is None for entry in entries)
-    usage = _list_usages(entries)
-    own = [entry.metadata.aux.get(OWN_TOKENS) for entry in entries]
-    times = [ms for entry in entries if (ms := entry.metadata.timing.get("creation")) is not None]
-    return ThreadStats(
-        entries=len(entries),
-        messages=dict(Counter(entry.role for entry in shown)),
-        turns=sum(bool(turn.entries) and turn.role != "summary" for turn in build_turns(entries)),
-        summaries=len(live) - len(shown),
-        retracted=said - len(live),
-        damaged=sum(bool(entry.damage) for entry in entries),
-        interrupted=sum(INTERRUPTED in entry.metadata.attributes for entry in shown),
-        input_tokens=_sum_counts(usage, "input_tokens"),
-        output_tokens=_sum_counts(usage, "output_tokens"),
-        unreported=sum(not one for one in usage),
-        own_calls=_sum_counts(own, "calls"),
-        own_input_tokens=_sum_counts(own, "input_tokens"),
-        own_output_tokens=_sum_counts(own, "output_tokens"),
-        first_ms=min(times, default=None),
-        last_ms=max(times, default=None),
-        bytes=sum(map(_measure_size, entries)),
-    )
-
-
-def _list_usages(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
-    """Return what each reply took; one that was edited or cut took it once."""
-    found = {
-        entry.id: _get_usage(entry) for entry in entries if isinstance(entry.message, AIMessage)
-    }
-    for control in (entry.control for entry in entries):
-        if control is not None and control.replacement is not None and control.retracts:
-            old = control.retracts[0]
-            if old in found and found[old] == found.get(control.replacement):
-                del found[old]
-    return list(found.values())
-
-
-def _get_usage(entry: Entry) -> Mapping[str, Any]:
-    return getattr(entry.message, "usage_metadata", None) or {}
-
-
-def _sum_counts(counts: Iterable[Any], name: str) -> int:
-    """Return the sum of a count; what applications put under the same key may be anything."""
-    found = (one.get(name) for one in counts if isinstance(one, Mapping))
-    return sum(number for number in found if isinstance(number, int))
-
-
-def _measure_size(entry: Entry) -> int:
-    if entry.damage:
-        return 0
-    body = Draft(
-        role=entry.role,
-        message=entry.message,
-        contents=entry.contents,
-        control=entry.control,
-        cover=entry.cover,
-    )
-    return len(encode_body(body).encode()) + len((encode_metadata(entry.metadata) or "").encode())
-
-
-# -- what may be written down of an address -------------------------------------------------------
-
-_OPEN_ELSEWHERE = (
-    "pass the address instead, and call ConversationMemory.open(...) where it is needed"
-)
-"""What to do where a memory cannot be pickled."""
+# -- What may be written down of an address -------------------------------------------------------
 
 
 def make_address_portable(address: str) -> str:
@@ -1352,19 +1128,13 @@ def make_address_portable(address: str) -> str:
     Raises:
         ConfigError: If nobody else can open it, or it holds a password.
     """
-    if address == ":memory:":
-        msg = (
-            'a memory opened with ":memory:" cannot be pickled, since it lives in this process '
-            "alone; keep it in a file: ConversationMemory.open('memory.db')"
-        )
-        raise ConfigError(msg)
-    if "://" not in address:
-        return str(Path(address).resolve())
     parts = urlsplit(address)
-    if parts.password is not None or any(name == "password" for name, _ in parse_qsl(parts.query)):
+    names = [name for name, _ in parse_qsl(parts.query)]
+    if address == ":memory:" or parts.password is not None or "password" in names:
         msg = (
-            "a memory whose address holds a password cannot be pickled, since the password would "
-            f"be readable in the pickle; {_OPEN_ELSEWHERE}"
+            "a memory cannot be pickled if its log lives in this process alone, or if its address "
+            "holds a password, which the pickle would show; open it where it is needed, as with "
+            "ConversationMemory.open('memory.db')"
         )
         raise ConfigError(msg)
-    return address
+    return address if "://" in address else str(Path(address).resolve())

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Sequence
 from copy import copy
 from itertools import takewhile
 from typing import Any
 
-from langchain_core.messages import (
-    BaseMessage,
-    RemoveMessage,
-    SystemMessage,
-    convert_to_messages,
-)
+from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSerializable
 from pydantic import ConfigDict, Field, InstanceOf, field_validator
@@ -163,7 +156,10 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         except SummaryError as error:
             _logger.warning("messages pass without a new summary: %s", error)
             return messages
-        return _replace_beginning(messages, pieces, said[: plan.window.cover.ranges[-1][1]])
+        left = {id(one) for one in said[plan.window.cover.ranges[-1][1] :]}
+        kept = [one for one in messages if id(one) in left or _is_instruction(one)]
+        system = list(takewhile(_is_instruction, kept))
+        return [*system, *_build_summary(pieces), *kept[len(system) :]]
 
     def _summarize(self, window: SummaryWindow) -> tuple[str, ...]:
         written = write(self.summarizer, window, self.settings)
@@ -173,11 +169,16 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         check_summarizer(self.summarizer, self.settings.judge)
         summary, said = _split(convert_to_messages(messages))
         entries = _build_entries(summary, said)
-        spoken = [entry for entry in entries if entry.role != "summary"]
+        spoken = entries[len(entries) - len(said) :]
         window = make_window(_KEY, entries, spoken, entries[0] if summary else None)
         return "\n".join(summary if window.is_empty else self._summarize(window))
 
     _awrite_text = to_async(_write_text)
+
+
+def _is_instruction(message: BaseMessage) -> bool:
+    is_summary = message.additional_kwargs.get("source") == SUMMARY_SOURCE
+    return isinstance(message, SystemMessage) and not is_summary
 
 
 def _split(messages: Sequence[BaseMessage]) -> tuple[tuple[str, ...], list[BaseMessage]]:
@@ -185,56 +186,29 @@ def _split(messages: Sequence[BaseMessage]) -> tuple[tuple[str, ...], list[BaseM
     summary: tuple[str, ...] = ()
     said: list[BaseMessage] = []
     for message in messages:
-        if _is_summary(message):
-            kept = message.additional_kwargs.get(_PIECES)
+        kwargs = message.additional_kwargs
+        if kwargs.get("source") == SUMMARY_SOURCE or kwargs.get("lc_source") == "summarization":
+            kept = kwargs.get(_PIECES)
             summary = tuple(kept) if isinstance(kept, list) else (str(message.text),)
-        elif not isinstance(message, SystemMessage) and not _is_noted(message):
+        elif not isinstance(message, SystemMessage) and kwargs.get("source") != NOTED_SOURCE:
             said.append(message)
     return summary, said
 
 
-def _replace_beginning(
-    messages: Sequence[BaseMessage], pieces: tuple[str, ...], covered: Sequence[BaseMessage]
-) -> list[BaseMessage]:
-    """Return the system messages, the summary, and what it does not cover."""
-    gone = {id(message) for message in covered}
-    ours = (one for one in messages if not _is_summary(one) and not _is_noted(one))
-    kept = [one for one in ours if id(one) not in gone]
-    system = list(takewhile(lambda one: isinstance(one, SystemMessage), kept))
-    return [*system, *_build_summary(pieces), *kept[len(system) :]]
-
-
-def _is_summary(message: BaseMessage) -> bool:
-    kwargs = message.additional_kwargs
-    return kwargs.get("source") == SUMMARY_SOURCE or kwargs.get("lc_source") == "summarization"
-
-
-def _is_noted(message: BaseMessage) -> bool:
-    return message.additional_kwargs.get("source") == NOTED_SOURCE
-
-
 def _build_summary(pieces: tuple[str, ...]) -> list[BaseMessage]:
-    name = f"summary-{hashlib.blake2b(json.dumps(pieces).encode(), digest_size=16).hexdigest()}"
+    name = f"summary-{make_ulid()}"
     summary, noted = make_summary_messages(format_summary(pieces), (name, f"{name}-noted"))
     summary.additional_kwargs[_PIECES] = list(pieces)
     return [summary, noted]
 
 
-def _build_entries(summary: Sequence[str], said: Sequence[BaseMessage]) -> list[Entry]:
+def _build_entries(summary: tuple[str, ...], said: Sequence[BaseMessage]) -> list[Entry]:
     """Return what a log would hold of a summary and the messages after it."""
-    before = Entry(
-        id=make_ulid(),
-        key=_KEY,
-        position=0,
-        turn_id="",
-        role="summary",
-        contents=tuple(summary),
-        cover=Cover(()),
-    )
-    spoken = [_build_entry(message, position) for position, message in enumerate(said, 1)]
-    return [before, *spoken] if summary else spoken
-
-
-def _build_entry(message: BaseMessage, position: int) -> Entry:
-    name = make_ulid()
-    return make_entry(message, entry_id=name, key=_KEY, position=position, turn_id=name)
+    spoken = [
+        make_entry(one, entry_id=make_ulid(), key=_KEY, position=place, turn_id=str(place))
+        for place, one in enumerate(said, 1)
+    ]
+    if not summary:
+        return spoken
+    parts: dict[str, Any] = {"role": "summary", "contents": summary, "cover": Cover(())}
+    return [Entry(id=make_ulid(), key=_KEY, position=0, turn_id="", **parts), *spoken]

@@ -79,8 +79,7 @@ def add_titles(log: MessageLog, titles: Mapping[ThreadKey, str]) -> None:
 
 def read_title(log: MessageLog, key: ThreadKey) -> str:
     """Return a thread's title; empty if it has none."""
-    found = log.get_state(key, DOCUMENT)
-    return str(_read_member(found, "title", ""))
+    return str(_read_member(log.get_state(key, DOCUMENT), "title", ""))
 
 
 def list_threads(log: MessageLog, user_id: str | None) -> list[ThreadInfo]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, cast, get_type_hints
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -29,8 +29,7 @@ from langchain_convmem.conversation.streams import (
     merge_chunks,
     require_complete,
 )
-from langchain_convmem.locks import FifoLock
-from langchain_convmem.turns.chains import ChainShape
+from langchain_convmem.turns.chains import ChainShape, find_history_name
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import CallInput, read_input
 from langchain_convmem.turns.options import (
@@ -42,9 +41,9 @@ from langchain_convmem.turns.options import (
 from langchain_convmem.turns.replies import (
     PartialReplyHandler,
     ReplyCollector,
+    cut_last,
     is_unfinished,
     read_reply,
-    settle_unfinished,
 )
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE, Turn
@@ -77,7 +76,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     record_recall: bool = False
 
     model_config = ConfigDict(
-        arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
+        arbitrary_types_allowed=True, extra="forbid", frozen=True, hide_input_in_errors=True
     )
 
     _fixed_shape: ChainShape | None = PrivateAttr(default=None)
@@ -253,7 +252,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     # -- the turn -------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def options(self) -> TurnOptions:
         """Options of every turn unless a call overrides them."""
         return TurnOptions(
@@ -273,9 +272,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         shape = self._read_shape(configurable)
         memory = get_turn_memory(self.memory)
         memory.use_model(shape.model, self.inner)
-        keys = DictKeys(
-            self.input_messages_key, self.history_messages_key, self.output_messages_key
-        )
+        history = self.history_messages_key or find_history_name(shape.slots)
+        keys = DictKeys(self.input_messages_key, history, self.output_messages_key)
         incoming = read_input(
             value,
             input_messages_key=keys.input_messages_key,
@@ -295,18 +293,17 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     @contextmanager
     def _hold(self, turn: WrappedTurn) -> Iterator[None]:
         """Hold the thread of a turn, and let who closes the memory wait for it."""
-        with self._queue(turn).hold(self.queue_timeout_s), turn.turn.memory.active_turns.count():
+        line = TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key))
+        with line.hold(self.queue_timeout_s), turn.turn.memory.active_turns.count():
             yield
 
     @asynccontextmanager
     async def _ahold(self, turn: WrappedTurn) -> AsyncIterator[None]:
         """Hold the thread of a turn without blocking the event loop; see `_hold`."""
-        async with self._queue(turn).ahold(self.queue_timeout_s):
+        line = TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key))
+        async with line.ahold(self.queue_timeout_s):
             with turn.turn.memory.active_turns.count():
                 yield
-
-    def _queue(self, turn: WrappedTurn) -> FifoLock:
-        return TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key))
 
     def _stamp(self, config: RunnableConfig | None) -> RunnableConfig:
         key = self.user_id_key
@@ -357,7 +354,7 @@ class WrappedTurn:
 
     def begin(self) -> Any:
         """Store the user's message and return the input of the inner chain; see `Turn.begin`."""
-        context = self.turn.begin([*self.incoming.instructions, *self.incoming.said])
+        context = self.turn.begin(self.incoming.messages)
         payload = context.build_payload(self.incoming.extra)
         return self.keys.rename(payload) if isinstance(payload, dict) else payload
 
@@ -381,7 +378,7 @@ class WrappedTurn:
         key = self.keys.output_messages_key
         reply = read_reply(output, self._given, heard=heard, output_messages_key=key)
         if reply.messages and is_unfinished(reply.messages[-1]):
-            kept = settle_unfinished(reply.messages)
+            kept = cut_last(reply.messages, keeps_calls=True)
             self.turn.finish(kept, "interrupted", aux=reply.aux)
         else:
             self.turn.finish(reply.messages, aux=reply.aux)
@@ -389,7 +386,7 @@ class WrappedTurn:
     def complete(self, reply: ReplyCollector, heard: AIMessage | None = None) -> None:
         """Store the reply of a stream that came to its end, its provider's last word included."""
         if reply.is_unfinished:
-            self.turn.finish(reply.collect_unfinished(self._given), "interrupted")
+            self.turn.finish(reply.collect_cut(self._given, has_ended=True), "interrupted")
         else:
             key = self.keys.output_messages_key
             whole = reply.complete(self._given, heard=heard, output_messages_key=key)
@@ -397,7 +394,7 @@ class WrappedTurn:
 
     def cut(self, reply: ReplyCollector) -> None:
         """Store the part of a stream received before it was cut off, marked `interrupted`."""
-        self.turn.finish(reply.collect_interrupted(self._given), "interrupted")
+        self.turn.finish(reply.collect_cut(self._given), "interrupted")
 
     @property
     def _given(self) -> Sequence[BaseMessage]:

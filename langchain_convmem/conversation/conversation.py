@@ -476,7 +476,8 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def checkpoint(self, label: str | None = None) -> Checkpoint:
         """Return a mark of where the conversation stands."""
-        return Checkpoint(label, self._thread.mark())
+        last = self.read_history(lambda messages: messages[-1] if messages else None)
+        return Checkpoint(label, None if last is None else last.id)
 
     acheckpoint = to_async(checkpoint)
 
@@ -487,15 +488,18 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ConversationError: If the history no longer holds what the checkpoint saw.
         """
         with self._hold():
-            self._go_back(partial(self._thread.rewind, checkpoint.mark))
+            self._go_back(partial(self._thread.rewind, checkpoint.message_id))
 
     async def arewind(self, checkpoint: Checkpoint) -> None:
         """Async `rewind`."""
         async with self._ahold():
-            await hop(partial(self._go_back, partial(self._thread.rewind, checkpoint.mark)))
+            await hop(partial(self._go_back, partial(self._thread.rewind, checkpoint.message_id)))
 
     def undo(self, turns: int = 1) -> list[BaseMessage]:
-        """Take back the last turns; return what they held. What is pending is dropped."""
+        """Take back the last exchanges; return what they held. What is pending is dropped.
+
+        An exchange is what the user said and all that followed, results of tools included.
+        """
         with self._hold():
             return self._go_back(partial(self._thread.undo, turns))
 
@@ -578,11 +582,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         thread = self._thread
         if not isinstance(thread, ListThread):
             raise ConfigError("the history is kept in a memory; open it there by its thread_id")
-        return {
-            "version": _VERSION,
-            "messages": messages_to_dict(thread.get_messages()),
-            "starts": thread.starts,
-        }
+        return {"version": _VERSION, "messages": messages_to_dict(thread.get_messages())}
 
     @staticmethod
     def load_thread(data: Mapping[str, Any]) -> ListThread:
@@ -597,8 +597,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
                 f"{describe_value(data.get('version'))} of a conversation cannot be "
                 f"read, only {_VERSION}"
             )
-        messages = messages_from_dict(copy.deepcopy(data["messages"]))
-        return ListThread(messages, data["starts"])
+        return ListThread(messages_from_dict(copy.deepcopy(data["messages"])))
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -880,11 +879,11 @@ class Checkpoint:
 
     Attributes:
         label: The caller's name for it.
-        mark: Where the history stood; plain values.
+        message_id: Id of the last message that the history held; None if it held none.
     """
 
     label: str | None
-    mark: Any
+    message_id: str | None
 
 
 class Engine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
@@ -33,21 +33,59 @@ class ThreadView(NamedTuple):
     Attributes:
         before: What was said before; a summary stands first, where older messages are left out.
         asked: What is said now, as the model gets it: with recalled text before the user's words.
-        note: The thread's own, for when it writes the turn.
+        turn: What stores what is said.
     """
 
     before: tuple[BaseMessage, ...]
     asked: tuple[BaseMessage, ...]
-    note: Any = None
+    turn: ThreadTurn
+
+
+class ThreadTurn(Protocol):
+    """One turn of a thread, as a conversation writes it.
+
+    `open` before the model is called, then `finish`, and `settle` if it stands. Until it is
+    finished, the turn shows in no other answer of the thread.
+    """
+
+    def open(self, asked: Sequence[BaseMessage], asked_ms: int) -> None:
+        """Make what is asked durable, where a turn that fails can be taken back.
+
+        Args:
+            asked: What is said now, and results of tools that come with it; in order.
+            asked_ms: When it was said, in milliseconds since the epoch.
+        """
+        ...
+
+    def note_first_token(self) -> None:
+        """Note that the first words came just now, if they did not before."""
+        ...
+
+    def finish(
+        self,
+        messages: Sequence[BaseMessage],
+        status: Literal["done", "failed", "cancelled"] = "done",
+    ) -> object:
+        """Store the rest of the turn, all of it or nothing; or take the turn back.
+
+        Args:
+            messages: Replies and what the tools said, in order.
+            status: How the turn ended. One that failed or was cancelled shows in no view, however
+                far it was written.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Do what is due after a turn that was stored; it may take long."""
+        ...
 
 
 @runtime_checkable
 class ThreadMemory(Protocol):
     """One thread, as a conversation reads and writes it.
 
-    The conversation runs one turn at a time: `select_asked` and `read_view`, then
-    `begin` before the model is called, and at its end `add` and `settle`, or `retract`. Until
-    it is added, the turn shows in no other answer of the thread.
+    The conversation runs one turn at a time: `select_asked` and `read_view`, then what the
+    view's `turn` does.
     """
 
     @property
@@ -74,42 +112,12 @@ class ThreadMemory(Protocol):
         """Return what the model sees when these messages are said; writes nothing."""
         ...
 
-    def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> None:
-        """Make what is asked durable, where a turn that fails can be taken back.
-
-        Args:
-            asked: What is said now, and results of tools that come with it; in order.
-            view: What the model is going to see.
-            asked_ms: When it was said, in milliseconds since the epoch.
-        """
-        ...
-
-    def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
-        """Store the rest of a turn that has begun: all of it or nothing.
-
-        Args:
-            said: Replies and what the tools said, in order.
-            view: What the model had seen.
-            timing: When, in milliseconds since the epoch; see `Metadata`.
-        """
-        ...
-
-    def settle(self, said: Sequence[BaseMessage], view: ThreadView) -> None:
-        """Do what is due after a turn that was added; it may take long."""
-        ...
-
-    def retract(
-        self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
-    ) -> None:
-        """Take back a turn that has begun, however far it was written; it shows in no view."""
-        ...
-
     def read_messages(self) -> list[BaseMessage]:
         """Return copies of all that was said, in order."""
         ...
 
     def undo(self, turns: int) -> list[BaseMessage]:
-        """Take back the last turns; return what they held."""
+        """Take back the last exchanges; return what they held."""
         ...
 
     def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
@@ -128,15 +136,11 @@ class ThreadMemory(Protocol):
         """
         ...
 
-    def mark(self) -> Any:
-        """Return a mark of where the thread stands, of plain values."""
-        ...
-
-    def rewind(self, mark: Any) -> None:
-        """Take back everything that was said since a mark.
+    def rewind(self, message_id: str | None) -> None:
+        """Take back everything that was said after a message; None takes back all.
 
         Raises:
-            ConversationError: If the thread does not go back that far any more.
+            ConversationError: If the thread does not hold the message any more.
         """
         ...
 
@@ -171,32 +175,21 @@ class ListThread:
     lock = None
 
     def __init__(
-        self,
-        messages: Sequence[BaseMessage] = (),
-        starts: Sequence[int] | None = None,
-        store: MessageStore | None = None,
+        self, messages: Sequence[BaseMessage] = (), store: MessageStore | None = None
     ) -> None:
         """Begin with messages.
 
         Args:
             messages: What was said, oldest first.
-            starts: Where turns begin, as numbers of messages; None goes by the user's messages.
             store: Where later turns are stored.
         """
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
         self._lock = make_lock()
         self._messages = _add_ids(messages)
-        self._starts = _find_starts(self._messages) if starts is None else list(starts)
         self._store = store
 
     def __repr__(self) -> str:
         return f"{len(self._messages)} messages"
-
-    @property
-    def starts(self) -> list[int]:
-        """Where turns begin, as numbers of messages."""
-        with self._lock:
-            return list(self._starts)
 
     def count(self) -> AbstractContextManager[None]:
         """Let nobody wait: a list is not closed."""
@@ -213,28 +206,15 @@ class ListThread:
     def read_view(self, asked: Sequence[BaseMessage]) -> ThreadView:
         """Return everything; see `ThreadMemory`."""
         with self._lock:
-            return ThreadView(tuple(self._messages), tuple(asked))
+            return ThreadView(tuple(self._messages), tuple(asked), ListTurn(self))
 
-    def begin(self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int) -> None:
-        """Do nothing: a list does not outlive the process, and a store takes nothing back."""
-
-    def add(self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]) -> None:
-        """Store the turn, what was asked included; see `ThreadMemory`."""
-        del timing
-        named = _add_ids([*view.asked, *said])
+    def add(self, said: Sequence[BaseMessage]) -> None:
+        """Store a whole turn."""
+        named = _add_ids(said)
         if self._store is not None:
             _store(self._store, named)
         with self._lock:
-            self._starts.append(len(self._messages))
             self._messages += named
-
-    def settle(self, said: Sequence[BaseMessage], view: ThreadView) -> None:
-        """Do nothing: nothing is due."""
-
-    def retract(
-        self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
-    ) -> None:
-        """Forget the turn: a list keeps no failures."""
 
     def read_messages(self) -> list[BaseMessage]:
         """Return copies of all messages."""
@@ -246,14 +226,14 @@ class ListThread:
             return tuple(self._messages)
 
     def undo(self, turns: int) -> list[BaseMessage]:
-        """Take back the last turns; see `ThreadMemory`."""
+        """Take back the last exchanges; see `ThreadMemory`."""
         if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
             raise ConfigError(
                 f"turns must be a whole number of at least 1, got {describe_value(turns)}"
             )
         with self._lock:
-            first = self._starts[-turns] if turns <= len(self._starts) else 0
-            return self._cut(first)
+            starts = _find_starts(self._messages)
+            return self._cut(starts[-turns] if turns <= len(starts) else 0)
 
     def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
         """Cut a reply to what was heard of it; see `ThreadMemory`."""
@@ -265,8 +245,6 @@ class ListThread:
             self._check_writable()
             # Another object in its place: a clone may hold the reply too.
             self._messages[number : number + 1] = [] if cut is None else [cut]
-            if cut is None:
-                self._starts = [start - (start > number) for start in self._starts]
         return None if cut is None else copy_message(cut)
 
     def _find_reply(self, message_id: str | None) -> int:
@@ -282,21 +260,15 @@ class ListThread:
         named = "" if message_id is None else f" {message_id!r}"
         raise ConfigError(f"the conversation holds no reply{named} that could be cut")
 
-    def mark(self) -> Any:
-        """Return how many messages there are, and the latest one's id."""
+    def rewind(self, message_id: str | None) -> None:
+        """Take back what was said after a message; see `ThreadMemory`."""
         with self._lock:
-            return [len(self._messages), self._messages[-1].id if self._messages else None]
-
-    def rewind(self, mark: Any) -> None:
-        """Take back what was said since a mark; see `ThreadMemory`."""
-        count, last = mark
-        with self._lock:
-            held = self._messages[count - 1].id if 0 < count <= len(self._messages) else None
-            if count and held != last:
+            ids = [message.id for message in self._messages]
+            if message_id is not None and message_id not in ids:
                 raise ConversationError(
-                    f"the conversation no longer holds the {count} messages of this checkpoint"
+                    "the conversation no longer holds the message of this checkpoint"
                 )
-            self._cut(count)
+            self._cut(0 if message_id is None else ids.index(message_id) + 1)
 
     def _cut(self, count: int) -> list[BaseMessage]:
         if count < len(self._messages):
@@ -304,7 +276,6 @@ class ListThread:
         # Copies: a clone may hold these messages too.
         cut = [copy_message(message) for message in self._messages[count:]]
         del self._messages[count:]
-        self._starts = [start for start in self._starts if start < count]
         return cut
 
     def _check_writable(self) -> None:
@@ -317,13 +288,42 @@ class ListThread:
     def branch(self) -> ListThread:
         """Return a list that goes on by itself; what it adds goes to no store."""
         with self._lock:
-            return ListThread(self._messages, self._starts)
+            return ListThread(self._messages)
 
     @classmethod
     def from_store(cls, store: MessageStore) -> ListThread:
         """Return a thread that goes on from what a store holds."""
         messages = ask(lambda: store.messages, lambda: cast("Any", store).aget_messages())
         return cls([copy_message(message) for message in messages], store=store)
+
+
+class ListTurn:
+    """One turn of a list: it is stored when it stands, since a store takes nothing back."""
+
+    def __init__(self, thread: ListThread) -> None:
+        """Begin a turn of a thread."""
+        self._thread = thread
+        self._asked: Sequence[BaseMessage] = ()
+
+    def open(self, asked: Sequence[BaseMessage], asked_ms: int) -> None:
+        """Keep what is asked; see `ThreadTurn`."""
+        del asked_ms
+        self._asked = asked
+
+    def note_first_token(self) -> None:
+        """Note nothing: a list keeps no times."""
+
+    def finish(
+        self,
+        messages: Sequence[BaseMessage],
+        status: Literal["done", "failed", "cancelled"] = "done",
+    ) -> None:
+        """Store the turn if it stands: a list keeps no failures."""
+        if status == "done":
+            self._thread.add([*self._asked, *messages])
+
+    def settle(self) -> None:
+        """Do nothing: nothing is due."""
 
 
 def _store(store: MessageStore, messages: Sequence[BaseMessage]) -> None:
@@ -345,7 +345,7 @@ def _add_ids(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _find_starts(messages: Sequence[BaseMessage]) -> list[int]:
-    """Return where turns begin: with the first of several messages of the user in a row."""
+    """Return where exchanges begin: with the first of several messages of the user in a row."""
     return [
         number
         for number, message in enumerate(messages)

@@ -33,7 +33,7 @@ from langchain_convmem.conversation.chat_backend import (
     TurnTransaction,
 )
 from langchain_convmem.conversation.inputs import copy_message
-from langchain_convmem.conversation.threads import ThreadMemory, ThreadView
+from langchain_convmem.conversation.threads import ThreadMemory, ThreadTurn
 from langchain_convmem.conversation.tools import (
     answer_cancelled,
     find_stray_results,
@@ -48,7 +48,6 @@ from langchain_convmem.errors import (
     TurnCancelledError,
 )
 from langchain_convmem.forks import make_lock
-from langchain_convmem.ids import get_now_ms
 from langchain_convmem.locks import Waiter, get_held
 from langchain_convmem.text import RenderStats
 from langchain_convmem.views.edits import INTERRUPTED
@@ -72,14 +71,13 @@ class ConversationTurn:
     on_commit: Callable[[tuple[RenderStats, ...]], object]
     """Called with how the texts of the turn came about, once it stands."""
     said: list[BaseMessage] = field(default_factory=list)
-    timing: dict[str, int] = field(default_factory=dict)
     late: list[BaseException] = field(default_factory=list)
     """Cancellations that came while the turn was written, and were too late to undo it."""
     reply: ModelReply | None = None
     """What came of it."""
     context: list[BaseMessage] = field(default_factory=list)
     """What the model sees before it says anything."""
-    _view: ThreadView = field(init=False)
+    _turn: ThreadTurn = field(init=False)
     _transaction: TurnTransaction = field(init=False)
 
     def look(self) -> None:
@@ -98,7 +96,7 @@ class ConversationTurn:
         self.context = [*view.before, *missing, *shown]
         if is_pending:
             return
-        self._view = view._replace(asked=(*missing, *shown))
+        self._turn = view.turn
         self._transaction = self.backend.begin(self.request)
         given = {message.id: message for message in shown}
         for said in self.asked:
@@ -112,7 +110,7 @@ class ConversationTurn:
         Yields what is new of what the model says; in the end, `reply` is its last word.
         """
         try:
-            self._begin()
+            self._open()
             while True:
                 yield from self._ask()
                 message = self._take_reply()
@@ -126,12 +124,12 @@ class ConversationTurn:
             self.control.end()
             self._end(error)
             raise
-        self._settle()
+        self._turn.settle()
 
     async def arun(self) -> AsyncGenerator[AIMessageChunk]:
         """Run the turn without blocking the event loop; see `run`."""
         try:
-            await finish(self._begin)
+            await finish(self._open)
             while True:
                 async with aclosing(self._aask()) as chunks:
                     async for chunk in chunks:
@@ -150,11 +148,10 @@ class ConversationTurn:
             raise
         if self.late:
             raise self.late[0]
-        await hop(self._settle)
+        await hop(self._turn.settle)
 
-    def _begin(self) -> None:
-        self.thread.begin(self.asked, self._view, self.asked_ms)
-        self.timing["llmStart"] = get_now_ms()
+    def _open(self) -> None:
+        self._turn.open(self.asked, self.asked_ms)
 
     def _find_missing_answers(
         self, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
@@ -205,7 +202,7 @@ class ConversationTurn:
     def _show(self, chunks: Iterable[AIMessageChunk]) -> Iterator[AIMessageChunk]:
         for chunk in chunks:
             if chunk.text:
-                self.timing.setdefault("firstToken", get_now_ms())
+                self._turn.note_first_token()
             self.control.held = get_held()
             yield chunk
             self.control.check()
@@ -230,7 +227,6 @@ class ConversationTurn:
         self.said.append(copy_message(reply.message))
         if is_for_tools:
             return reply.message
-        self.timing["llmEnd"] = get_now_ms()
         self.reply = reply
         return None
 
@@ -285,12 +281,9 @@ class ConversationTurn:
             self.late.append(error)
 
     def _store(self) -> None:
-        self.thread.add(self.said, self._view, self.timing)
+        self._turn.finish(self.said)
         self._transaction.commit()
         self.on_commit(self._transaction.stats)
-
-    def _settle(self) -> None:
-        self.thread.settle(self.said, self._view)
 
     def _end(self, error: BaseException) -> None:
         """Keep of a turn that ended early what is to be kept, and let the rest be undone."""
@@ -314,7 +307,7 @@ class ConversationTurn:
             # Nobody cancelled it, and the model did not say why it stopped.
             said[-1].response_metadata.pop("finish_reason", None)
         try:
-            self.thread.retract(said, self._view, reason)
+            self._turn.finish(said, reason)
         except LogError as second:
             error.add_note(f"and the failed turn could not be taken back: {second}")
 

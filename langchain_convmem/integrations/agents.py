@@ -21,10 +21,10 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
-from langchain_convmem.turns.provenance import NodeContext
 from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
+    NodeContext,
     StateSync,
     SyncedTurn,
     TurnNote,
@@ -33,7 +33,6 @@ from langchain_convmem.turns.state_sync import (
     find_exchange,
     is_stand_in,
     name_messages,
-    remove_superseded,
     rename_known,
 )
 from langchain_convmem.turns.tracing import TurnTrace
@@ -44,7 +43,6 @@ from langchain_convmem.turns.view import (
     ModelContext,
     TurnEntries,
     TurnView,
-    find_turn_start,
     join_searchable,
     list_earlier_entries,
     make_entry,
@@ -194,29 +192,23 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             update["messages"] = Overwrite(messages)
         return update
 
-    def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Store the last changes by other middleware and retract answers that were replaced."""
-        update = self._run(runtime, partial(self._end, state))
+    def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
+        """Store the last changes by other middleware."""
+        self._run(runtime, partial(self._end, state))
         self._run(runtime, partial(self._settle, state))
-        return update
 
-    async def aafter_agent(
-        self, state: RememberedState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
+    async def aafter_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
         """Store what is missing from the log; see `after_agent`."""
-        update = await finish(lambda: self._run(runtime, partial(self._end, state)))
+        await finish(lambda: self._run(runtime, partial(self._end, state)))
         await hop(lambda: self._run(runtime, partial(self._settle, state)))
-        return update
 
-    def _end(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
+    def _end(self, state: RememberedState, hook: AgentHook) -> None:
         note = hook.find_note(state)
         if note is None:
-            return None
+            return
         hook.sync.finish(note, state["messages"])
         if hook.options.remember:
             self._turn_memory.note_turn(hook.sync.context.key)
-        removed = remove_superseded(state["messages"], note)
-        return {"messages": removed} if removed else None
 
     def _settle(self, state: RememberedState, hook: AgentHook) -> None:
         """Compact the thread after a turn of which anything is stored, if that is due."""
@@ -492,14 +484,13 @@ def _read_context(
     """
     own = {message.id for message in loop.messages}
     earlier = {message.id for message in state} - own
-    turn = _make_entries(loop, shown, earlier, view.key)
-    asked = next(iter(loop.known.values()), None)  # None of a turn that is not to be stored
+    said = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
+    turn = loop.make_entries(said, view.key)
 
     def locate(entries: Sequence[Entry]) -> TurnEntries:
-        before = _put_stand_in(list_earlier_entries(entries, asked), shown, earlier, view.key)
-        end = max((entry.position for entry in before), default=0)
-        placed = [replace(entry, position=end + entry.position) for entry in turn]
-        return aside.add_to(TurnEntries(before, placed, find_turn_start(entries, asked)))
+        before = list_earlier_entries(entries, loop.asked)
+        before = _put_stand_in(before, shown, earlier, view.key)
+        return loop.locate(entries, before, turn, aside)
 
     query = join_searchable(_select_opening(loop.messages), view.memory.drafting)
     return view.build_context(locate, query)
@@ -509,25 +500,6 @@ def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return what the user said before anyone answered."""
     before = takewhile(lambda message: not isinstance(message, AIMessage | ToolMessage), messages)
     return [message for message in before if isinstance(message, HumanMessage)]
-
-
-# -- Entries of a view ----------------------------------------------------------------------------
-def _make_entries(
-    loop: SyncedTurn, shown: Sequence[BaseMessage], earlier: Collection[str | None], key: ThreadKey
-) -> list[Entry]:
-    """Return the turn as the call shows it, as entries at the positions 1, 2, ..."""
-    own = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
-    return [
-        make_entry(
-            message,
-            # Names that a view makes up are made of the entry's id: they must not change in a loop.
-            entry_id=loop.known[message.id].id if message.id in loop.known else make_ulid(),
-            key=key,
-            position=number,
-            turn_id=str(loop.id),
-        )
-        for number, message in enumerate(own, 1)
-    ]
 
 
 def _put_stand_in(

@@ -23,37 +23,30 @@ from langchain_convmem.background import finish, hop, to_async
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.memory import ConversationMemory
-from langchain_convmem.records import Entry, ThreadKey
+from langchain_convmem.records import Entry
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
-from langchain_convmem.turns.provenance import NodeContext
 from langchain_convmem.turns.replies import PartialReplyHandler, read_reply
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
+    NodeContext,
     StateSync,
     SyncedTurn,
     TurnNote,
     drop_earlier,
     find_aside,
-    find_exchange,
-    remove_superseded,
-    select_spoken,
 )
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import measure_times
 from langchain_convmem.turns.view import (
-    CallContext,
     ModelContext,
     TurnEntries,
     TurnView,
-    find_turn_start,
     list_earlier_entries,
-    make_entry,
 )
 from langchain_convmem.views.codec import get_role
-from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.providers import Provider, resolve_provider
 
 if TYPE_CHECKING:
@@ -515,9 +508,13 @@ class NodeRun:
         self.nodes.memory.check_call(recalls=self.options.recall)
         if not self.options.remember:
             return {NOTE_KEY: None, **self._update(self._mark_unstored())}
-        unstored = self._find_unstored_replies()
         begun = self._sync.begin(messages, self.note)
-        self._warn_of_missing_record(unstored)
+        if begun.late and self.nodes.model is None:  # a ready graph has the node
+            _logger.warning(
+                "replies of %d earlier turn(s) were not stored when they came, and are stored now: "
+                "put record_node(memory) behind the node that answers",
+                begun.late,
+            )
         update = {NOTE_KEY: begun.note, **self._update(begun.changes)}
         if self.nodes.keep_state == "turn" and begun.note is not None:
             update |= self._keep_turn(begun.apply(messages), begun.note)
@@ -525,10 +522,11 @@ class NodeRun:
 
     def record(self) -> Update:
         """Store the reply."""
-        note, _ = self._catch_up(self.messages)
-        if self.options.remember:
-            self.nodes.memory.note_turn(self.place.key)
-        return self._update(remove_superseded(self.messages, note))
+        if not self.options.remember:
+            return {}
+        self._catch_up(self.messages)
+        self.nodes.memory.note_turn(self.place.key)
+        return {}
 
     def summarize(self) -> Update:
         """Compact the thread if due; the state does not change."""
@@ -555,7 +553,15 @@ class NodeRun:
     def read_context(self, shape: ChainShape) -> ModelContext:
         """Store what is new and return the context to answer from."""
         note, synced = self._catch_up(self.messages)
-        turn = self._find_turn(synced.apply_edits(self.messages, self.messages), note)
+        said = synced.apply_edits(synced.messages, synced.messages)
+        own, names = synced.make_entries(said, self.place.key), {one.id for one in said}
+        aside = find_aside(self.messages, note, self.place)
+
+        def locate(entries: Sequence[Entry]) -> TurnEntries:
+            before = list_earlier_entries(entries, synced.asked)
+            before = [entry for entry in before if entry.message_id not in names]
+            return synced.locate(entries, before, own, aside)
+
         view = TurnView(
             self.nodes.memory,
             self.place.key,
@@ -565,7 +571,7 @@ class NodeRun:
             shape.slots,
             shape.model.name,
         )
-        context = view.build_context(turn.locate)
+        context = view.build_context(locate)
         self.trace.dispatch_event("convmem.context", context.counts)
         return context
 
@@ -594,22 +600,10 @@ class NodeRun:
 
     def _catch_up(self, messages: Sequence[BaseMessage]) -> tuple[TurnNote | None, SyncedTurn]:
         """Store what these messages have new of the latest turn; return its note, and the turn."""
-        if not self.options.remember:
-            return self.note, SyncedTurn()
-        note = self._sync.find_note(messages, self.note)
-        return note, self._sync.catch_up(messages, note)
-
-    def _find_turn(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> StateTurn:
-        """Return the latest exchange of a state."""
-        spoken = select_spoken(messages, self.place, note)
-        start = find_exchange(spoken)
-        names = [message.id or "" for message in spoken]
-        if note is not None and note["first"] in names[start:]:
-            start = names.index(note["first"])  # what stands before was forgotten, or answered
-        found = self.nodes.memory.log.find(self.place.key, names[start:])
-        known = {entry.message_id for entry in found}
-        aside = find_aside(messages, note, self.place)
-        return StateTurn(self.place.key, known, spoken[start:], aside)
+        note, stores = self.note, self.options.remember
+        if stores:
+            note = self._sync.find_note(messages, note)
+        return note, self._sync.catch_up(messages, note, stores=stores)
 
     # -- What the state is to learn -------------------------------------------------------------
 
@@ -620,8 +614,9 @@ class NodeRun:
         """Return what the state has new, marked: the next call would store it else."""
         if self.place.is_sent:
             return []
-        turn = self._find_turn(self.messages, None)
-        return [mark_unstored(one) for one in turn.messages if one.id not in turn.known]
+        said = self._sync.catch_up(self.messages, stores=False).messages
+        known = {entry.message_id for entry in self._find(*[str(one.id) for one in said])}
+        return [mark_unstored(one) for one in said if one.id not in known]
 
     def _keep_turn(self, messages: Sequence[BaseMessage], note: TurnNote) -> Update:
         """Return what takes earlier turns out of the state, and leaves what is for this run."""
@@ -630,29 +625,6 @@ class NodeRun:
         kept = drop_earlier(messages, note, self.place)
         # Removals would show up among the messages of a stream; this does not.
         return {} if kept == list(messages) else {self.nodes.messages_key: Overwrite(kept)}
-
-    # -- A graph without the node `record` ------------------------------------------------------
-
-    def _find_unstored_replies(self) -> list[str]:
-        """Return the ids of replies to the question before this one that the log does not know."""
-        if self.nodes.model is not None:
-            return []  # a ready graph has the node
-        spoken = select_spoken(self.messages, self.place, self.note)
-        asked = [n for n, one in enumerate(spoken) if get_role(one) == "user"][-2:]
-        if len(asked) == 1:
-            return []
-        question, *answers = [str(one.id) for one in spoken[asked[0] : asked[1]]]
-        known = {entry.message_id for entry in self._find(question, *answers)}
-        return [name for name in answers if name not in known] if question in known else []
-
-    def _warn_of_missing_record(self, unstored: Sequence[str]) -> None:
-        """Say that replies were stored by the turn after theirs, if they were."""
-        if unstored and self._find(*unstored):
-            _logger.warning(
-                "%d message(s) of the turn before were not stored when it ended, and are stored "
-                "now: put record_node(memory) behind the node that answers",
-                len(unstored),
-            )
 
     def _find(self, *names: str) -> list[Entry]:
         return self.nodes.memory.log.find(self.place.key, names)
@@ -750,7 +722,7 @@ def _read_messages(state: Any, key: str, context: NodeContext) -> list[BaseMessa
                 "again; declare the key as Annotated[list[AnyMessage], add_messages]"
             )
             raise ConfigError(msg)
-        message.id = message.id or f"{context.place.task}-{number}"
+        message.id = message.id or f"{context.task}-{number}"
     return list(found)
 
 
@@ -767,55 +739,3 @@ def _check_answerable(messages: Sequence[BaseMessage]) -> None:
             "user says, {'messages': [('user', ...)]}"
         )
         raise ConfigError(msg)
-
-
-# -- A graph's turn among the entries of its thread -----------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class StateTurn:
-    """The turn that a state is in.
-
-    Attributes:
-        key: The thread.
-        known: Ids of this turn's messages in the log, including retracted ones.
-        messages: The messages of this turn as the state has them, stored or not.
-        aside: What else only this call shows.
-    """
-
-    key: ThreadKey
-    known: Collection[str]
-    messages: Sequence[BaseMessage]
-    aside: CallContext
-
-    def locate(self, entries: Sequence[Entry]) -> TurnEntries:
-        """Return the turn among entries; a state says it in full and in its own order."""
-        stored = [entry for entry in find_live_entries(entries) if entry.message_id in self.known]
-        first = min(stored, key=lambda entry: entry.position, default=None)
-        ids = {entry.id for entry in stored}
-        before = [entry for entry in list_earlier_entries(entries, first) if entry.id not in ids]
-        read = {entry.message_id for entry in entries}
-        turn = TurnEntries(
-            before,
-            self._as_said(entries, stored),
-            find_turn_start(entries, first),
-            is_whole=read.issuperset(self.known),
-        )
-        return self.aside.add_to(turn)
-
-    def _as_said(self, entries: Sequence[Entry], stored: Sequence[Entry]) -> list[Entry]:
-        """Return the state's messages as the entries that they are or would be."""
-        by_id = {entry.message_id: entry for entry in stored}
-        turn_id = stored[0].turn_id if stored else make_ulid()
-        end = max((entry.position for entry in entries), default=0)
-        return [
-            make_entry(
-                message,
-                entry_id=by_id[message.id].id if message.id in by_id else make_ulid(),
-                key=self.key,
-                position=end + number,
-                turn_id=turn_id,
-            )
-            for number, message in enumerate(self.messages, start=1)
-            if message.id in by_id or message.id not in self.known
-        ]

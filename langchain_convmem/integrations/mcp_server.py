@@ -21,7 +21,6 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from langchain_convmem._version import __version__
 from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
-from langchain_convmem.ids import get_now_ms
 from langchain_convmem.profile.profile import format_items
 from langchain_convmem.records import DialogLine, ThreadKey
 from langchain_convmem.turns.recalled import fence_blocks
@@ -55,7 +54,6 @@ _INSTRUCTIONS = (
 )
 _NOTHING = "Nothing that fits was said before."
 _NOTHING_KNOWN = "Nothing is known of the user yet."
-_CONFIRM_MS = 10 * 60 * 1000
 _MOST = 500
 """Lines, threads or ids of one call."""
 _LEAST_TOKEN = 16
@@ -78,9 +76,7 @@ Note = Annotated[
 Ids = Annotated[
     list[Id], Field(min_length=1, max_length=_MOST, description="Only these messages of it.")
 ]
-Code = Annotated[
-    str, Field(pattern="^[0-9]{1,15}-[0-9a-f]{32}$", description="What the first call returned.")
-]
+Code = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="What the first call returned.")]
 
 
 # -- What the tools return ------------------------------------------------------------------------
@@ -210,12 +206,15 @@ def _add_tools(server: MCPServer[Any], tools: MemoryTools) -> None:
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     adds = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
     erases = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
-    server.add_tool(tools.recall, title="Recall what was said", annotations=reads)
-    server.add_tool(tools.profile, title="Read what is known of the user", annotations=reads)
-    server.add_tool(tools.read_thread, title="Read a conversation", annotations=reads)
-    server.add_tool(tools.list_threads, title="List conversations", annotations=reads)
-    server.add_tool(tools.remember, title="Remember something", annotations=adds)
-    server.add_tool(tools.forget, title="Forget for good", annotations=erases)
+    for tool, title, hints in (
+        (tools.recall, "Recall what was said", reads),
+        (tools.profile, "Read what is known of the user", reads),
+        (tools.read_thread, "Read a conversation", reads),
+        (tools.list_threads, "List conversations", reads),
+        (tools.remember, "Remember something", adds),
+        (tools.forget, "Forget for good", erases),
+    ):
+        server.add_tool(_report_errors(tool), title=title, annotations=hints)
 
 
 # -- Whose memory it is ---------------------------------------------------------------------------
@@ -278,7 +277,6 @@ class MemoryTools:
     trusts_notes: bool
     secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
-    @_report_errors
     async def recall(
         self,
         query: Query,
@@ -303,7 +301,6 @@ class MemoryTools:
         text = TextContent(type="text", text=fence_blocks(found.blocks) or _NOTHING)
         return CallToolResult(content=[text], structured_content=value.model_dump(mode="json"))
 
-    @_report_errors
     async def profile(self) -> str:
         """Read what the user said of themselves, and how they want to be answered, word for word.
 
@@ -312,7 +309,6 @@ class MemoryTools:
         known = await self.memory.aprofile(self._find_user())
         return format_items(known.current) or _NOTHING_KNOWN
 
-    @_report_errors
     async def read_thread(
         self, thread_id: Id, limit: Limit = 50, before: Position | None = None
     ) -> McpThreadPage:
@@ -331,7 +327,6 @@ class MemoryTools:
             earlier=page[0][0].position if len(older) > len(page) else None,
         )
 
-    @_report_errors
     async def list_threads(self, limit: Limit = 20) -> McpThreadList:
         """List the user's conversations, latest first."""
         known = await self.memory.athreads(self._find_user())
@@ -347,7 +342,6 @@ class MemoryTools:
         ]
         return McpThreadList(threads=threads, total=len(known))
 
-    @_report_errors
     async def remember(
         self,
         text: Note,
@@ -370,7 +364,6 @@ class MemoryTools:
         )
         return McpNote(message_id=entries[0].message_id if entries else None, thread_id=thread)
 
-    @_report_errors
     async def forget(
         self,
         thread_id: Annotated[
@@ -386,14 +379,18 @@ class MemoryTools:
         user = self._find_user()
         if everything == (thread_id is not None) or (message_ids and thread_id is None):
             raise ToolError("pass thread_id, perhaps with message_ids; or everything=true")
-        threads, messages = await self._count(user, thread_id, message_ids)
-        claim = [user, thread_id, sorted(message_ids or ()), messages]
+        threads, messages, last_ms = await self._count(user, thread_id, message_ids)
+        code = self._sign([user, thread_id, sorted(message_ids or ()), messages, last_ms])
         if confirmation is None:
-            code = self._sign(claim, get_now_ms() + _CONFIRM_MS)
             return McpForgetting(
                 is_done=False, threads=threads, messages=messages, confirmation=code
             )
-        self._check(claim, confirmation)
+        if not hmac.compare_digest(code, confirmation):
+            msg = (
+                "this confirmation does not fit, or messages came in since; "
+                "call forget again without it, and ask the user"
+            )
+            raise ToolError(msg)
         receipt = await self.memory.aforget(
             user_id=user, thread_id=thread_id, entry_ids=message_ids
         )
@@ -414,38 +411,28 @@ class MemoryTools:
 
     async def _count(
         self, user: str, thread_id: str | None, message_ids: Sequence[str] | None
-    ) -> tuple[int, int]:
-        """Return how many threads and messages would be forgotten.
+    ) -> tuple[int, int, int]:
+        """Return how many threads and messages would be forgotten, and when the last was written.
 
         Raises:
             ToolError: If there are none.
         """
         if message_ids and thread_id is not None:
             found = await self.memory.log.afind(ThreadKey(user, thread_id), message_ids)
-            counts = int(bool(found)), len(found)
+            counts = int(bool(found)), len(found), 0
         else:
             known = await self.memory.athreads(user)
             meant = [info for info in known if thread_id in (None, info.key.thread_id)]
-            counts = len(meant), sum(info.entries for info in meant)
+            last_ms = max((info.last_ms for info in meant), default=0)
+            counts = len(meant), sum(info.entries for info in meant), last_ms
         if not counts[1]:
             msg = "there is nothing of that to forget; list_threads says what there is"
             raise ToolError(msg)
         return counts
 
-    def _sign(self, claim: Sequence[Any], until_ms: int) -> str:
-        """Return the confirmation for erasing what is claimed, until a time."""
-        digest = hmac.new(self.secret, json.dumps([*claim, until_ms]).encode(), hashlib.sha256)
-        return f"{until_ms}-{digest.hexdigest()[:32]}"
-
-    def _check(self, claim: Sequence[Any], confirmation: str) -> None:
-        until_ms = int(confirmation.partition("-")[0])
-        is_signed = hmac.compare_digest(self._sign(claim, until_ms), confirmation)
-        if until_ms < get_now_ms() or not is_signed:
-            msg = (
-                "this confirmation does not fit, is older than ten minutes, or messages came in "
-                "since; call forget again without it, and ask the user"
-            )
-            raise ToolError(msg)
+    def _sign(self, claim: Sequence[Any]) -> str:
+        """Return the confirmation for erasing what is claimed: of no use to another server."""
+        return hmac.digest(self.secret, json.dumps(claim).encode(), "sha256").hex()
 
 
 # -- From values of ours to those of the protocol -------------------------------------------------

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
@@ -38,7 +38,6 @@ try:
     from langgraph.store.base import (
         BaseStore,
         GetOp,
-        Item,
         ListNamespacesOp,
         Op,
         PutOp,
@@ -56,8 +55,6 @@ THREADS = "threads"
 """The namespace below which threads are read, one label a thread."""
 
 Namespace: TypeAlias = tuple[str, ...]
-Ttls: TypeAlias = dict[str, list[float]]
-"""Of items that expire, by their keys: minutes to live, and the time when they are over, in ms."""
 
 _PREFIX = "store/"
 """Begins the id of a thread that holds the items of a namespace."""
@@ -66,9 +63,10 @@ _FIELD = "store_field"
 _SAID = ("user", "assistant", "tool", "system")
 _MOST_FILTERED = 200
 """So many lines are recalled at most, where a filter is to choose among them."""
-_TTLS = "store ttl"
-"""The state document of a namespace's thread that holds its `Ttls`."""
-_MINUTE_MS = 60_000
+_TTL = "store_ttl"
+"""In an item's message: its minutes to live, and when they begin, in milliseconds."""
+_READ = "store_read"
+"""In the metadata of its entry: when they began anew."""
 
 
 class ConversationStore(BaseStore):
@@ -82,6 +80,7 @@ class ConversationStore(BaseStore):
 
     `ttl` is minutes, as in LangGraph: since the item was last put, or read where `refresh_on_read`
     holds. What has expired is read until `sweep_ttl` erases it, unless `omit_expired` is set.
+    What is said in threads does not expire.
     """
 
     supports_ttl = True
@@ -136,8 +135,6 @@ class ConversationStore(BaseStore):
         planned = [self._plan_put(op) for op in puts.values()]
         results = [self._read(op) for op in ops]
         for op, (key, message) in zip(puts.values(), planned, strict=True):
-            # First, so that a sweep that runs meanwhile never takes what is written now.
-            self._change_ttls(key, partial(_set_ttl, op.key, op.ttl if message else None))
             self._write(key, op.key, message)
         return results
 
@@ -148,46 +145,51 @@ class ConversationStore(BaseStore):
     def _read(self, op: Op) -> Result:
         if isinstance(op, GetOp):
             item = self._read_items(self._find_place(op.namespace), op.namespace).get(op.key)
-            self._refresh([item] if item and op.refresh_ttl else [])
+            self._renew([item] if item and op.refresh_ttl else [])
             return item
         if isinstance(op, SearchOp):
             found = self._search(op)
-            self._refresh(found if op.refresh_ttl else [])
-            return found
+            self._renew(found if op.refresh_ttl else [])
+            return list[SearchItem](found)
         if isinstance(op, ListNamespacesOp):
             return self._list(op)
         return None
 
+    def _renew(self, items: Iterable[StoredItem]) -> None:
+        """Let items that were read live on."""
+        for entry in (item.entry for item in items):
+            if _find_end(entry) is not None:
+                self._memory.log.annotate(entry.key, entry.id, aux={_READ: get_now_ms()})
+
     # -- reading ----------------------------------------------------------------------------------
 
-    def _read_items(self, key: ThreadKey, namespace: Namespace) -> dict[str, SearchItem]:
+    def _read_items(self, key: ThreadKey, namespace: Namespace) -> dict[str, StoredItem]:
         """Return the live items of a namespace by their keys, in the order of their last change."""
         entries = self._memory.log.entries(key)
         first = {entry.message_id: entry for entry in reversed(entries)}
-        items: dict[str, SearchItem] = {}
+        omits_expired = (self.ttl_config or {}).get("omit_expired")
+        items: dict[str, StoredItem] = {}
         for entry in find_live_entries(entries):
-            if entry.role in _SAID and entry.contents:
-                name = entry.message_id
-                items.pop(name, None)
-                items[name] = _make_item(entry, namespace, first.get(name, entry))
-        if (self.ttl_config or {}).get("omit_expired"):
-            for name in _find_expired(self._read_ttls(key)):
-                items.pop(name, None)
+            name = entry.message_id
+            items.pop(name, None)
+            is_shown = not (omits_expired and _is_expired(entry))
+            if entry.role in _SAID and entry.contents and is_shown:
+                items[name] = StoredItem(entry, namespace, first[name])
         return items
 
-    def _search(self, op: SearchOp) -> list[SearchItem]:
+    def _search(self, op: SearchOp) -> list[StoredItem]:
         threads = self._find_threads(op.namespace_prefix)
         found = self._recall(op, threads) if op.query else self._read_latest(threads)
         wanted = op.filter or {}
         kept = [item for item in found if _fits_filter(item.value, wanted)] if wanted else found
         return kept[op.offset : op.offset + op.limit]
 
-    def _read_latest(self, threads: Mapping[ThreadInfo, Namespace]) -> list[SearchItem]:
+    def _read_latest(self, threads: Mapping[ThreadInfo, Namespace]) -> list[StoredItem]:
         read = (self._read_items(info.key, name) for info, name in threads.items())
         found = [item for items in read for item in reversed(items.values())]
         return sorted(found, key=lambda item: item.updated_at, reverse=True)
 
-    def _recall(self, op: SearchOp, threads: Mapping[ThreadInfo, Namespace]) -> list[SearchItem]:
+    def _recall(self, op: SearchOp, threads: Mapping[ThreadInfo, Namespace]) -> list[StoredItem]:
         if not threads or op.limit <= 0:
             return []
         names = {info.key.thread_id: namespace for info, namespace in threads.items()}
@@ -199,7 +201,7 @@ class ConversationStore(BaseStore):
             remember=False,
         )
         read = cache(lambda key: self._read_items(key, names[key.thread_id]))
-        found: list[SearchItem] = []
+        found: list[StoredItem] = []
         for hit in (hit for block in recall.blocks for hit in block.matches):
             line = hit.line
             item = read(line.key).get(line.line_id.rpartition("#")[0] or line.line_id)
@@ -281,19 +283,18 @@ class ConversationStore(BaseStore):
         if op.value is None:
             return place, None
         if place.thread_id.startswith(_PREFIX):
-            return place, _make_message(op.key, op.value, is_line=op.index is not False)
+            return place, _make_message(op, op.value)
         [message] = read_messages([dict(op.value)])
         return place, message.model_copy(update={"id": op.key})
 
-    def _write(self, key: ThreadKey, message_id: str, message: BaseMessage | None) -> None:
-        memory = self._memory
+    def _write(self, key: ThreadKey, name: str, message: BaseMessage | None) -> None:
         if message is not None:
-            memory.add_messages([message], thread_id=key.thread_id, user_id=key.user_id)
+            self._memory.add_messages([message], thread_id=key.thread_id, user_id=key.user_id)
             return
-        live = find_live_entries(memory.log.entries(key))
-        gone = [one.id for one in live if one.message_id == message_id]
+        live = find_live_entries(self._memory.log.entries(key))
+        gone = [one.id for one in live if one.message_id == name]
         if gone:
-            memory.log.append(key, draft_retraction(gone, "undo"))
+            self._memory.log.append(key, draft_retraction(gone, "undo"))
 
     # -- what expires -----------------------------------------------------------------------------
 
@@ -305,38 +306,17 @@ class ConversationStore(BaseStore):
         Returns:
             How many items were erased.
         """
-        keys = [info.key for info in self._find_threads(namespace_prefix)]
         swept = 0
-        for key in self._memory.log.get_states(keys, _TTLS):
-            # Read before their times: whatever is put meanwhile is not among them.
-            entries = self._memory.log.entries(key)
-            gone = _find_expired(self._read_ttls(key))
+        for info in self._find_threads(namespace_prefix):
+            key = info.key
+            entries = self._memory.log.entries(key) if key.thread_id.startswith(_PREFIX) else []
+            gone = {one.message_id for one in find_live_entries(entries) if _is_expired(one)}
+            # By their own ids: what is put meanwhile is not among them.
             ids = [entry.id for entry in entries if entry.message_id in gone]
             if ids:
                 self._memory.forget(user_id=key.user_id, thread_id=key.thread_id, entry_ids=ids)
-            self._change_ttls(key, partial(_drop_ttls, gone))
-            swept += len({entry.message_id for entry in entries} & gone.keys())
+            swept += len(gone)
         return swept
-
-    def _refresh(self, items: Iterable[Item]) -> None:
-        """Let items that were read live on."""
-        read: dict[ThreadKey, list[str]] = {}
-        for item in items:
-            read.setdefault(self._find_place(item.namespace), []).append(item.key)
-        for key in self._memory.log.get_states(read, _TTLS):
-            self._change_ttls(key, partial(_renew_ttls, read[key]))
-
-    def _read_ttls(self, key: ThreadKey) -> Ttls:
-        found = self._memory.log.get_state(key, _TTLS)
-        return {} if found is None else found.value
-
-    def _change_ttls(self, key: ThreadKey, change: Callable[[Ttls], Ttls]) -> None:
-        log, is_written = self._memory.log, False
-        while not is_written:  # else another writer was faster
-            found = log.get_state(key, _TTLS)
-            old, version = ({}, None) if found is None else (found.value, found.version)
-            new = change(old)
-            is_written = new == old or log.set_state(key, _TTLS, new, expected=version) is not None
 
 
 def _quote(text: str, special: str) -> str:
@@ -347,31 +327,34 @@ def _quote(text: str, special: str) -> str:
 
 
 # -- When items expire ----------------------------------------------------------------------------
-def _set_ttl(key: str, minutes: float | None, ttls: Ttls) -> Ttls:
-    others = {name: ttl for name, ttl in ttls.items() if name != key}
-    return others if minutes is None else {**others, key: _start(minutes)}
+def _find_end(entry: Entry) -> float | None:
+    """Return when an item is over, in milliseconds; None if never."""
+    marks = {} if entry.message is None else entry.message.additional_kwargs
+    if _TTL not in marks:
+        return None
+    minutes, began = marks[_TTL]
+    return float(entry.metadata.aux.get(_READ, began) + minutes * 60_000)
 
 
-def _renew_ttls(keys: Iterable[str], ttls: Ttls) -> Ttls:
-    """Start the time of some items anew."""
-    return ttls | {key: _start(ttls[key][0]) for key in keys if key in ttls}
-
-
-def _drop_ttls(gone: Ttls, ttls: Ttls) -> Ttls:
-    return {name: ttl for name, ttl in ttls.items() if gone.get(name) != ttl}
-
-
-def _find_expired(ttls: Ttls) -> Ttls:
-    now = get_now_ms()
-    return {name: ttl for name, ttl in ttls.items() if ttl[1] <= now}
-
-
-def _start(minutes: float) -> list[float]:
-    return [minutes, get_now_ms() + minutes * _MINUTE_MS]
+def _is_expired(entry: Entry) -> bool:
+    end = _find_end(entry)
+    return end is not None and end <= get_now_ms()
 
 
 # -- Items and messages ---------------------------------------------------------------------------
-def _make_message(key: str, value: Mapping[str, Any], *, is_line: bool) -> BaseMessage:
+class StoredItem(SearchItem):
+    """An item, and the entry that holds it."""
+
+    __slots__ = ("entry",)
+
+    def __init__(self, entry: Entry, namespace: Namespace, first: Entry) -> None:
+        """Read an entry, and when the item was made from its first one."""
+        value, key = _read_value(entry), entry.message_id
+        super().__init__(namespace, key, value, _get_time(first), _get_time(entry))
+        self.entry = entry
+
+
+def _make_message(op: PutOp, value: Mapping[str, Any]) -> BaseMessage:
     """Return the message of an item. What a tool puts was written by nobody in the dialog.
 
     Raises:
@@ -380,9 +363,11 @@ def _make_message(key: str, value: Mapping[str, Any], *, is_line: bool) -> BaseM
     [field, text] = next(iter(value.items())) if len(value) == 1 else ("", "")
     if not field or not isinstance(text, str) or not text.strip():
         field, text = "", _encode(value)
-    marks = {"trust": "tool", _FIELD: field}
-    kind = AIMessage if is_line else SystemMessage
-    return kind(text, id=key, additional_kwargs=marks)
+    marks: dict[str, Any] = {"trust": "tool", _FIELD: field}
+    if op.ttl is not None:
+        marks[_TTL] = [op.ttl, get_now_ms()]
+    kind = SystemMessage if op.index is False else AIMessage
+    return kind(text, id=op.key, additional_kwargs=marks)
 
 
 def _encode(value: Mapping[str, Any]) -> str:
@@ -391,16 +376,6 @@ def _encode(value: Mapping[str, Any]) -> str:
     except (TypeError, ValueError) as error:
         msg = "the value of an item must be JSON: text, numbers, lists and maps of these"
         raise InvalidMessageError(msg) from error
-
-
-def _make_item(entry: Entry, namespace: Namespace, first: Entry) -> SearchItem:
-    return SearchItem(
-        value=_read_value(entry),
-        key=entry.message_id,
-        namespace=namespace,
-        created_at=_get_time(first),
-        updated_at=_get_time(entry),
-    )
 
 
 def _read_value(entry: Entry) -> dict[str, Any]:

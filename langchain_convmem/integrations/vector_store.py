@@ -8,11 +8,12 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 from langchain_core.documents import Document
-from langchain_core.vectorstores import VectorStore
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from langchain_convmem.background import BackgroundJobs
 from langchain_convmem.causes import ErrorTrap
@@ -27,7 +28,6 @@ from langchain_convmem.recall.blocks import (
 )
 from langchain_convmem.recall.embedding import compute_fingerprint
 from langchain_convmem.recall.encoders import replace_surrogates
-from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
 from langchain_convmem.recall.options import (
     Owners,
     Progress,
@@ -37,13 +37,9 @@ from langchain_convmem.recall.options import (
     sort_owners,
 )
 from langchain_convmem.recall.recall import DialogRecall
-from langchain_convmem.recall.segments import (
-    SEGMENT_CHARS,
-    UNCUT_CHARS,
-    SegmentTable,
-    split_line,
-)
-from langchain_convmem.records import DialogLine, Entry, Owner, ThreadKey
+from langchain_convmem.recall.segments import SegmentTable, split_line
+from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
+from langchain_convmem.records import Entry, Owner, Stretch, ThreadKey
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_retracted_ids
 from langchain_convmem.views.shown import LineMatch, Recall
@@ -55,20 +51,30 @@ _BATCH = 256
 _ROUNDING = 1e-6
 """Cosines that differ by less are equal."""
 _IDS = uuid.UUID("6f1c2d0e-2f0b-5d55-9a5c-3b7c9f0b8d11")
+_REASONS = ("meaning",)
 _OWNER, _THREAD = "owner", "thread"
 _STATE_THREAD = "convmem-vector-store"
 """Beside which thread of a user the cursor is kept; no entry is ever written there."""
 
-LineName = tuple[ThreadKey, str, int]
-"""A line by its thread, its entry and which of the entry's lines it is."""
+Place: TypeAlias = tuple[ThreadKey, int, int, int]
+"""Where a segment stands: thread, position of the entry, line of that, part of the line."""
+Found: TypeAlias = tuple[TableView, dict[int, float]]
+"""Lines that were read, and the scores of those segments that the store found, in its order."""
 
 
-class Hit(NamedTuple):
-    """A segment that a store found: its line, which part of it, and its score."""
+class _Around(NamedTuple):
+    """Asks a log for some stretches of a thread; see `ReadPlan`."""
 
-    line: LineName
-    segment: int
-    score: float
+    stretches: Sequence[Stretch]
+
+    def find_stretches(self, framing: Sequence[Entry]) -> Sequence[Stretch]:  # noqa: ARG002
+        return self.stretches
+
+    def find_named(self, framing: Sequence[Entry]) -> Collection[str]:  # noqa: ARG002
+        return ()
+
+    def is_enough(self, page: Sequence[Entry]) -> bool:  # noqa: ARG002
+        return False
 
 
 class VectorStoreRecall(DialogRecall):
@@ -108,13 +114,13 @@ class VectorStoreRecall(DialogRecall):
                 "auto" needs an index there, and is none here.
             name: Of the collection; None is the store's own `collection_name` if it has one.
                 Another collection needs another name.
-            candidates: How many segments the store finds at first. The threads of these are read.
+            candidates: How many segments the store finds at first. The log is read around these.
             make_filter: From the name of a metadata field and the texts of which it must have one
                 to the `filter` of a search. None knows `InMemoryVectorStore`,
                 `QdrantVectorStore`, and the operator `$in` as in Chroma and PGVector.
-            to_cosine: From the score of a search to the cosine similarity. None knows those of
-                `InMemoryVectorStore`, `QdrantVectorStore` and `PGVector`; where the scores of a
-                store are unknown or no cosines, its order counts, and a `threshold` is refused.
+            to_cosine: From the score of a search to the cosine similarity, such as `float` where it
+                is one. None knows those of `InMemoryVectorStore`; the scores of other stores only
+                order an answer then, and a `threshold` is refused.
 
         Raises:
             ConfigError: If the store is none or asynchronous alone, or
@@ -133,15 +139,14 @@ class VectorStoreRecall(DialogRecall):
         self.embeddings = store.embeddings or UniversalSentenceEmbeddings()
         self.settings = replace(settings, budget_threshold=None) if is_auto else settings
         self.store = store
-        self._note = f"vector store {name or getattr(store, 'collection_name', 'default')}"
+        collection = name or getattr(store, "collection_name", "default")
+        # What another embedder has written is written again, under its own name.
+        self._note = f"vector store {collection} {compute_fingerprint(self.embeddings)}"
         self._candidates = candidates
         self._make_filter = make_filter or find_filter(store)
-        self._to_cosine = to_cosine or find_cosine(store)
+        self._to_cosine = to_cosine or (float if isinstance(store, InMemoryVectorStore) else None)
         self._locks = [make_lock() for _ in range(64)]
-        self._jobs = BackgroundJobs(self._follow_thread, name="vector store", workers=1)
-
-    def __repr__(self) -> str:
-        return f"VectorStoreRecall({self.log!r}, {type(self.store).__name__})"
+        self._jobs = BackgroundJobs(self._follow, name="vector store", workers=1)
 
     # -- recalling ---------------------------------------------------------------------------
 
@@ -156,18 +161,22 @@ class VectorStoreRecall(DialogRecall):
             LineStoreError: If the store cannot be searched. If it cannot be written to, that is
                 one of the answer's `problems`.
         """
-        _check(query, has_cosines=self._to_cosine is not None)
+        self._check(query)
         problems: dict[str, None] = {}
         for owner in query.scope.owners:
             try:
                 self._follow(owner)
             except LineStoreError as error:
                 problems[f"the newest lines may be missing: {error}"] = None
-        read = cache(self._read_lines)
-        hits = self._search(query, read)
-        lines = [line for key in {hit.line[0]: 0 for hit in hits} for line in read(key).values()]
-        found = _build(query, hits, lines, has_cosines=self._to_cosine is not None)
-        return replace(found, problems=tuple(problems))
+        ground, scores = self._search(query)
+        matches = {
+            number: LineMatch(
+                ground.table.find_line(number), score, score if self._to_cosine else 0.0, _REASONS
+            )
+            for number, score in scores.items()
+            if query.threshold is None or score > float(query.threshold) + _ROUNDING
+        }
+        return _build(query, ground, matches, tuple(problems))
 
     def answer_from_buffer(self, query: RecallQuery) -> Recall:
         """Return nothing, since there is no buffer.
@@ -175,28 +184,39 @@ class VectorStoreRecall(DialogRecall):
         Raises:
             ConfigError: If the settings keep one.
         """
-        _check(query, has_cosines=self._to_cosine is not None)
+        self._check(query)
         return Recall((), ())
 
-    def _search(
-        self, query: RecallQuery, read: Callable[[ThreadKey], Mapping[LineName, DialogLine]]
-    ) -> list[Hit]:
-        """Return what the store finds, in its order, but for what the log does not show."""
-        scope, text = query.scope, replace_surrogates(query.search_text)
-        field, labels = _find_labels(scope)
+    def _check(self, query: RecallQuery) -> None:
+        """Refuse what needs an index of all lines, or another filter.
 
-        def is_shown(hit: Hit) -> bool:
-            key, line = hit.line[0], read(hit.line[0]).get(hit.line)
-            return line is not None and line.position not in scope.exclude.get(key, ())
+        Raises:
+            ConfigError: If anything of the kind is asked for; the message names it.
+        """
+        scope, threshold = query.scope, query.threshold
+        refused = sorted(scope.where.keys() - {"user_id", "thread_id"})
+        refused += ["since"] if scope.since_ms is not None else []
+        refused += ["until"] if scope.until_ms is not None else []
+        refused += ["buffer (pass settings with buffer_size=0)"] if query.buffer is not None else []
+        if threshold is not None and (threshold == "auto" or self._to_cosine is None):
+            refused.append(f"threshold={threshold!r}")
+        if refused:
+            msg = f"recall over this vector store cannot filter or select by {', '.join(refused)}"
+            raise ConfigError(msg)
 
+    def _search(self, query: RecallQuery) -> Found:
+        """Return what the store finds, but for what the log does not show."""
+        text = replace_surrogates(query.search_text)
+        field, labels = _find_labels(query.scope)
         wanted = asked = max(self._candidates, 4 * (query.k or 0))
-        while labels:
-            found = self._find_nearest(text, asked, field, labels)
-            hits = list(filter(is_shown, map(_read_hit, found)))
+        while True:
+            found = self._find_nearest(text, asked, field, labels) if labels else []
+            scores = {_read_place(document): score for document, score in found}
+            ground, numbers = self._read_around(query, scores)
+            hits = {numbers[at]: score for at, score in scores.items() if at in numbers}
             if len(hits) >= wanted or len(found) < asked:
-                return hits[:wanted]
+                return ground, dict(islice(hits.items(), wanted))
             asked *= 2
-        return []
 
     def _find_nearest(
         self, text: str, k: int, field: str, labels: list[str]
@@ -214,22 +234,45 @@ class VectorStoreRecall(DialogRecall):
             return [(document, 1 / (1 + n)) for n, (document, _) in enumerate(found)]
         return [(document, self._to_cosine(score)) for document, score in found]
 
-    def _read_lines(self, key: ThreadKey) -> dict[LineName, DialogLine]:
-        """Return the lines of a thread that count."""
-        entries = self.log.entries(key)
-        dead = find_retracted_ids(entries)
-        live = (entry for entry in entries if entry.id not in dead)
-        return {_name_line(line): line for entry in live for line in make_dialog_lines(entry)}
+    def _read_around(
+        self, query: RecallQuery, places: Iterable[Place]
+    ) -> tuple[TableView, dict[Place, int]]:
+        """Return the lines that count around some places, and the numbers of their segments."""
+        settings, exclude = query.settings, query.scope.exclude
+        reach = 8 + 4 * int(max(np.max(settings.window), np.max(settings.budget_window)))
+        positions: dict[ThreadKey, set[int]] = {}
+        for key, position, *_ in places:
+            positions.setdefault(key, set()).add(position)
+        table, numbers, borders = SegmentTable(), dict[Place, int](), list[int]()
+        for key, some in positions.items():
+            stretches = _join_stretches(sorted(some), reach)
+            entries = self.log.read_back(key, _Around(stretches))
+            dead, out = find_retracted_ids(entries), exclude.get(key, ())
+            live = [one for one in entries if one.id not in dead and one.position not in out]
+            for after, until in stretches:
+                near = (entry for entry in live if after < entry.position <= until)
+                lines = [line for entry in near for line in make_dialog_lines(entry)]
+                for line in lines:
+                    for part, number in enumerate(table.add_many([line])):
+                        numbers[key, line.position, line.part, part] = number
+                # No line is the neighbour of one that stands in another stretch.
+                borders += table.add_many([replace(lines[-1], text="-")]) if lines else ()
+        allowed = np.ones(len(table), dtype=np.bool_)
+        allowed[borders] = False
+        return TableView(table, allowed, settings.cross_sessions, query.header_now_ms), numbers
 
     # -- following the log -------------------------------------------------------------------
 
-    def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+    def refresh(
+        self,
+        owner: Owners,
+        progress: Progress | None = None,  # noqa: ARG002 - how much there is, is not known
+    ) -> tuple[str, ...]:
         """Write to the store what is new in the log.
 
         Args:
             owner: Whose lines; of several owners, one after the other.
-            progress: Called after each page with how many entries were read, twice: how many there
-                are in all is not known before.
+            progress: Never called: how much there is in all is not known before.
 
         Returns:
             Always empty: problems are raised.
@@ -239,7 +282,7 @@ class VectorStoreRecall(DialogRecall):
             LineStoreError: If the store or its embedder failed; the next call resumes there.
         """
         for one in sort_owners(owner):
-            self._follow(one, progress)
+            self._follow(one)
         return ()
 
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
@@ -256,7 +299,7 @@ class VectorStoreRecall(DialogRecall):
 
     def embed_later(self, owner: Owner) -> None:
         """Write what is new of an owner to the store soon."""
-        self._jobs.submit(_get_place(owner))
+        self._jobs.submit(owner)
 
     def close(self) -> None:
         """Write nothing more in the background; recalls still work. Idempotent."""
@@ -264,15 +307,17 @@ class VectorStoreRecall(DialogRecall):
 
     def list_copies(self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> list[str]:
         """List the documents of what is about to be forgotten."""
-        entries: Sequence[Entry] = (
+        entries: Iterable[Entry] = (
             self.log.entries(scope)
             if isinstance(scope, ThreadKey)
             else self.log.changes(scope).entries
         )
-        if entry_ids is not None:
-            wanted = set(entry_ids)
-            entries = [one for one in entries if not wanted.isdisjoint((one.id, one.message_id))]
-        return _list_ids(entries)
+        return [
+            str(made.id)
+            for entry in entries
+            if entry_ids is None or entry.id in entry_ids or entry.message_id in entry_ids
+            for made in make_documents(entry)
+        ]
 
     def drop_forgotten(self, owner: Owner, copies: Sequence[str] = ()) -> None:
         """Delete the documents of what the log has forgotten.
@@ -288,47 +333,28 @@ class VectorStoreRecall(DialogRecall):
     def _get_lock(self, owner: Owner) -> Any:
         return self._locks[hash(owner) % len(self._locks)]
 
-    def _follow_thread(self, place: ThreadKey) -> None:
-        self._follow(place.owner)
-
-    def _follow(self, owner: Owner, progress: Progress | None = None) -> None:
+    def _follow(self, owner: Owner) -> None:
         """Follow the log of an owner to its end, one call at a time.
 
         A page that failed is repeated by the next call: documents have ids that say what they are
         of, so that nothing is doubled.
         """
-        done = 0
+        place = _get_place(owner)
         with self._get_lock(owner):
             while True:
-                state, version = self._read_state(owner)
-                page = self.log.changes(owner, state["cursor"], limit=_BATCH)
+                note = self.log.get_state(place, self._note)
+                cursor, version = (note.value, note.version) if note else (0, None)
+                page = self.log.changes(owner, cursor, limit=_BATCH)
                 if not page.entries:
                     return
-                self._add(page.entries)
-                new = {**state, "cursor": page.cursor}
+                made = [document for entry in page.entries for document in make_documents(entry)]
+                if made:
+                    ids = [document.id for document in made]
+                    self._call("stored", "add_documents", made, ids=ids)
                 # Where another process was faster, the next round begins where that one stands.
-                self.log.set_state(_get_place(owner), self._note, new, expected=version)
-                done += len(page.entries)
-                if progress is not None:
-                    progress(done, done)
-
-    def _read_state(self, owner: Owner) -> tuple[dict[str, Any], int | None]:
-        """Return how far the store has followed the log of an owner, and the note's version.
-
-        What another embedder has written is written again.
-        """
-        embedder = f"{compute_fingerprint(self.embeddings)}/cut-{SEGMENT_CHARS}-{UNCUT_CHARS}"
-        found = self.log.get_state(_get_place(owner), self._note)
-        if found is not None and found.value["embedder"] == embedder:
-            return found.value, found.version
-        return {"cursor": 0, "embedder": embedder}, None if found is None else found.version
+                self.log.set_state(place, self._note, page.cursor, expected=version)
 
     # -- the store ---------------------------------------------------------------------------
-
-    def _add(self, entries: Iterable[Entry]) -> None:
-        made = [document for entry in entries for document in make_documents(entry)]
-        if made:
-            self._call("stored", "add_documents", made, ids=[document.id for document in made])
 
     def _delete(self, ids: Sequence[str]) -> None:
         for start in range(0, len(ids), _BATCH):
@@ -356,26 +382,6 @@ def _get_place(owner: Owner) -> ThreadKey:
     return ThreadKey(owner.user_id, owner.thread_id or _STATE_THREAD)
 
 
-def _check(query: RecallQuery, *, has_cosines: bool) -> None:
-    """Refuse what needs an index of all lines, or another filter.
-
-    Raises:
-        ConfigError: If anything of the kind is asked for; the message names it.
-    """
-    is_number = has_cosines and query.threshold != "auto"
-    refused = {
-        **dict.fromkeys(sorted(query.scope.where.keys() - {"user_id", "thread_id"}), True),
-        "since": query.scope.since_ms is not None,
-        "until": query.scope.until_ms is not None,
-        "buffer (pass settings with buffer_size=0)": query.buffer is not None,
-        f"threshold={query.threshold!r}": query.threshold is not None and not is_number,
-    }
-    names = [name for name, is_refused in refused.items() if is_refused]
-    if names:
-        msg = f"recall over this vector store cannot filter or select by {', '.join(names)}"
-        raise ConfigError(msg)
-
-
 # -- documents ------------------------------------------------------------------------------------
 
 
@@ -391,7 +397,7 @@ def _label_thread(key: ThreadKey) -> str:
 def make_documents(entry: Entry) -> list[Document]:
     """Return the documents of an entry: one for each segment of its lines.
 
-    Their metadata say whose a segment is, and of what.
+    Their metadata say whose a segment is, and where it stands.
     """
     said = {_OWNER: _label_owner(entry.key.owner), _THREAD: _label_thread(entry.key)}
     found = []
@@ -400,116 +406,82 @@ def make_documents(entry: Entry) -> list[Document]:
         for number, (start, end) in enumerate(cuts):
             # No column of text takes a NUL.
             text = replace_surrogates(line.text[start:end]).replace("\x00", " ")
-            place = {**said, "entry_id": entry.id, "part": line.part, "segment": number}
-            found.append(Document(id=_make_id(place), page_content=text, metadata=place))
+            at = {"position": line.position, "part": line.part, "segment": number}
+            place = {**said, "entry_id": line.entry_id, **at}
+            found.append(Document(text, id=_make_id(place), metadata=place))
     return found
 
 
 def _make_id(said: Mapping[str, Any]) -> str:
-    """Return the id of a document, by its metadata."""
+    """Return the id of a document by its metadata; collections may share a table."""
     numbers = f"{int(said['part'])}\n{int(said['segment'])}"
     return str(uuid.uuid5(_IDS, f"{said[_THREAD]}\n{said['entry_id']}\n{numbers}"))
 
 
-def _list_ids(entries: Iterable[Entry]) -> list[str]:
-    return [str(made.id) for entry in entries for made in make_documents(entry)]
+def _read_place(document: Document) -> Place:
+    said = document.metadata
+    position, part, segment = (int(said[name]) for name in ("position", "part", "segment"))
+    return ThreadKey(*json.loads(said[_THREAD])), position, part, segment
 
 
-def _read_hit(found: tuple[Document, float]) -> Hit:
-    said, score = found[0].metadata, found[1]
-    line = ThreadKey(*json.loads(said[_THREAD])), said["entry_id"], int(said["part"])
-    return Hit(line, int(said["segment"]), score)
+def _join_stretches(positions: Iterable[int], reach: int) -> list[tuple[int, int]]:
+    """Return what lies around ascending positions as stretches that do not overlap."""
+    found: list[tuple[int, int]] = []
+    for position in positions:
+        after = max(position - reach, 0)
+        if found and after <= found[-1][1]:
+            after = found.pop()[0]
+        found.append((after, position + reach))
+    return found
 
 
-def _name_line(line: DialogLine) -> LineName:
-    return line.key, line.entry_id, line.part
-
-
-# -- how stores filter and score ------------------------------------------------------------------
+# -- how stores filter ----------------------------------------------------------------------------
 
 
 def _find_labels(scope: Scope) -> tuple[str, list[str]]:
     """Return which metadata a search filters by, and the texts of which it must be one."""
-    users, threads = scope.where.get("user_id"), scope.where.get("thread_id")
+    within, users, threads = scope.within, scope.where.get("user_id"), scope.where.get("thread_id")
     owners = [one for one in scope.owners if users is None or one.user_id in users]
-    if scope.within is None and threads is None:
+    if within is None and threads is None:
         return _OWNER, [_label_owner(owner) for owner in owners]
     keys = [ThreadKey(owner.user_id, str(one)) for owner in owners for one in threads or ()]
-    if scope.within is not None:
-        is_wanted = scope.within.owner in owners and (threads is None or scope.within in keys)
-        keys = [scope.within] if is_wanted else []
-    return _THREAD, [_label_thread(key) for key in keys]
+    if within is not None:
+        keys = [within] if threads is None or within in keys else []
+    return _THREAD, [_label_thread(key) for key in keys if key.owner in owners]
 
 
 def find_filter(store: VectorStore) -> Callable[[str, list[str]], Any]:
     """Return how a store filters; see `VectorStoreRecall`."""
-    kinds = _list_kinds(store)
-    if "InMemoryVectorStore" in kinds:
+    if isinstance(store, InMemoryVectorStore):
         return lambda field, labels: lambda document: document.metadata.get(field) in labels
-    if "QdrantVectorStore" in kinds:
-        return partial(_filter_qdrant, store)
-    return lambda field, labels: {field: {"$in": labels}}
-
-
-def _filter_qdrant(store: Any, field: str, labels: list[str]) -> Any:
-    models = importlib.import_module("qdrant_client.models")
-    match = models.MatchAny(any=labels)
-    key = f"{store.metadata_payload_key}.{field}"
-    return models.Filter(must=[models.FieldCondition(key=key, match=match)])
-
-
-def find_cosine(store: Any) -> Callable[[float], float] | None:
-    """Return how the scores of a store become cosines; None where it is not known."""
-    kinds = _list_kinds(store)
-    if "InMemoryVectorStore" in kinds:
-        return float
-    if "QdrantVectorStore" in kinds:
-        return float if (store.retrieval_mode, store.distance) == ("dense", "Cosine") else None
-    # The public property of PGVector gives an SQL comparator, which does not tell its kind.
-    is_cosine = "PGVector" in kinds and getattr(store, "_distance_strategy", "") == "cosine"
-    return (lambda distance: 1.0 - distance) if is_cosine else None
-
-
-def _list_kinds(store: VectorStore) -> set[str]:
     # By name: which of these packages are installed is not known.
-    return {kind.__name__ for kind in type(store).__mro__}
+    if "QdrantVectorStore" in {kind.__name__ for kind in type(store).__mro__}:
+        models = importlib.import_module("qdrant_client.models")
+        path = getattr(store, "metadata_payload_key", "metadata")
+        return lambda field, labels: models.Filter(
+            must=[models.FieldCondition(key=f"{path}.{field}", match=models.MatchAny(any=labels))]
+        )
+    return lambda field, labels: {field: {"$in": labels}}
 
 
 # -- the answer -----------------------------------------------------------------------------------
 
 
 def _build(
-    query: RecallQuery, hits: Sequence[Hit], lines: Iterable[DialogLine], *, has_cosines: bool
+    query: RecallQuery,
+    ground: TableView,
+    matches: dict[int, LineMatch],
+    problems: tuple[str, ...],
 ) -> Recall:
-    """Return hits in the order of the store, as blocks with the lines around them."""
-    table = SegmentTable()
-    numbers = {
-        (_name_line(line), segment): number
-        for line in lines
-        for segment, number in enumerate(table.add_many([line]))
-    }
-    # The log has the last word on what is in scope, whatever the store let through.
-    allowed = query.scope.mask(table)
-    matches: dict[int, LineMatch] = {}
-    for hit in hits:
-        number = numbers.get((hit.line, hit.segment))
-        is_near = query.threshold is None or hit.score > float(query.threshold) + _ROUNDING
-        if number is not None and allowed[number] and is_near:
-            similarity = hit.score if has_cosines else 0.0
-            matches[number] = LineMatch(
-                table.find_line(number), hit.score, similarity, ("meaning",)
-            )
-    ground = TableView(table, allowed, query.settings.cross_sessions, query.header_now_ms)
-    blocks = [
-        make_block(group, [matches[n] for n in select_first_of_lines(group.hits, table)], ground)
-        for group in build_groups(query, matches, ground)
-    ]
-    shown = {_name_line(line) for block in blocks for line in block.lines}
-    rejected = (one.relevance for one in matches.values() if _name_line(one.line) not in shown)
-    best = select_first_of_lines(matches, table, query.ranking)
+    """Return matches in the order of the store, as blocks with the lines around them."""
+    blocks = []
+    for group in build_groups(query, matches, ground):
+        hits = select_first_of_lines(group.hits, ground.table)
+        blocks.append(make_block(group, [matches[number] for number in hits], ground))
+    best = select_first_of_lines(matches, ground.table, query.ranking)
     return Recall(
         matches=tuple(matches[number] for number in best),
         blocks=tuple(blocks),
-        best_rejected=next(rejected, None),
+        problems=problems,
         verdict="related" if blocks else "nothing",
     )

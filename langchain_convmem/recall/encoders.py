@@ -117,7 +117,7 @@ class LocalEncoder:
 
     def embed_question(self, text: str) -> Array:
         """Return the vector of one text, shape (dim,); do not write."""
-        [vector] = self.embed_texts([text])
+        vector: Array = self.embed_texts([text])[0]
         return vector
 
     def embed_texts(self, texts: Sequence[str]) -> Array:

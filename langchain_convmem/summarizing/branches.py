@@ -121,7 +121,7 @@ class FoldedSummary:
             get_days(entry),
             sentences,
             tuple(map(frozenset, read_cites(entry, len(sentences)) or ())),
-            tuple(child[:2] for child in get_children(entry)),
+            tuple(get_children(entry)),
         )
 
 
@@ -145,7 +145,7 @@ class Branches:
         with self._lock:
             reached: dict[str, FoldedSummary | None] = {}
             missing: dict[str, int] = {}
-            waiting = [child[:2] for root in roots for child in get_children(root)]
+            waiting = [child for root in roots for child in get_children(root)]
             while waiting:
                 name, position = waiting.pop()
                 if name not in self._known:

@@ -15,7 +15,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.citations import CitedSentence, explain_summaries
 from langchain_convmem.summarizing.compactor import SummaryReport
-from langchain_convmem.summarizing.record import SummaryRecord, record
+from langchain_convmem.summarizing.record import SummaryRecord, find_words, record
 from langchain_convmem.summarizing.summarizers import SummarizerLike, as_summarizer
 from langchain_convmem.views.live import find_frontier, find_live_entries
 
@@ -68,8 +68,9 @@ def summary_record(memory: Any, thread_id: str, *, user_id: str | None = None) -
     Raises:
         LogError: If the log cannot be read.
     """
-    key, parts = ThreadKey(user_id, thread_id), _get_parts(memory)
-    return record(key, parts.log.entries(key), partial(parts.summaries.find_words, most=None))
+    key = ThreadKey(user_id, thread_id)
+    find = partial(find_words, _get_parts(memory).line_recall)
+    return record(key, memory.log.entries(key), find)
 
 
 asummary_record = to_async(summary_record)

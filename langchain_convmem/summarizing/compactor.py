@@ -56,7 +56,6 @@ from langchain_convmem.views.summaries import (
     DAYS,
     SummaryWindow,
     check_kept,
-    draft_replacement,
     draft_summary,
 )
 
@@ -263,9 +262,15 @@ class Compactor:
             msg = "another process took over the summary of this thread; nothing was written"
             raise StaleWindowError(msg, thread_id=lease.key.thread_id)
         read: ReadThread = self.log.entries if plan.is_redone else self.read
-        make = draft_replacement if plan.is_redone else draft_summary
         author, entries = self.summarizer.name, read(lease.key)
-        draft = make(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
+        draft = draft_summary(
+            kept,
+            plan.window,
+            entries,
+            model=author,
+            prompt_version=PROMPT_VERSION,
+            is_redone=plan.is_redone,
+        )
         cites = {CITES: found} if (found := cite(kept, plan.window)) else {}
         record = {**report.to_record(), LEVEL: 0, **_note_days(plan.window), **cites}
         draft = replace(

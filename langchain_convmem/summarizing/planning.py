@@ -21,7 +21,7 @@ from langchain_convmem.views.live import (
     find_live_summary,
 )
 from langchain_convmem.views.messages import TextCounter, TokenCounter, count_tokens
-from langchain_convmem.views.pins import count_pin_tokens
+from langchain_convmem.views.pins import find_pins, format_pins
 from langchain_convmem.views.summaries import (
     SummaryWindow,
     find_closing_points,
@@ -450,7 +450,7 @@ def plan_leaves(
     live = find_live_entries(entries)
     said = find_waiting(entries, live, force=force)
     rest = measure(said, settings.counter)
-    more = count_pin_tokens(entries, settings.count_text)
+    more = settings.count_text(format_pins(find_pins(entries)))
     more += count_excess(_count_told(live, settings), settings)
     if not force and not settings.is_due(rest.add_tokens(more)):
         return []

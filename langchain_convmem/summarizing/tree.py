@@ -170,7 +170,7 @@ def draft_parent(
         return None
     record: dict[str, Any] = {
         LEVEL: 1 + max(map(get_level, children)),
-        CHILDREN: [[child.id, child.position, *_find_ends(child)] for child in children],
+        CHILDREN: [[child.id, child.position] for child in children],
         **({CITES: cites} if any(cites) else {}),
     }
     days = [day for child in children for day in get_days(child)]
@@ -181,15 +181,10 @@ def draft_parent(
     return make_summary_draft([text], _join_covers(children), metadata)
 
 
-def _find_ends(child: Entry) -> tuple[int, int]:
-    ranges = child.cover.ranges if child.cover is not None else ()
-    return (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
-
-
 def _count_span(summary: Entry) -> int:
     """Return how many positions lie between the ends of what a summary covers, both included."""
-    first, last = _find_ends(summary)
-    return last - first + 1
+    ranges = summary.cover.ranges if summary.cover is not None else ()
+    return 1 + ranges[-1][1] - ranges[0][0] if ranges else 1
 
 
 def _join_covers(children: Sequence[Entry]) -> Cover:

@@ -403,10 +403,9 @@ class Replay:
 
     def _translate_aux(self, entry: Entry) -> Mapping[str, Any]:
         """Return what stands with an entry; a summary's names ids and places of others."""
-        aux = entry.metadata.aux
         if entry.role != "summary":
-            return aux
-        return translate_record(aux, self._ids, dict(self._positions))
+            return entry.metadata.aux
+        return translate_record(entry, self._ids, dict(self._positions))
 
     def _translate_control(self, control: Control) -> Control:
         new = control.replacement

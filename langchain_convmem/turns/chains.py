@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, cast, get_args
@@ -70,12 +70,29 @@ class ChainShape:
             slots = _find_slots(inner, configurable, frozenset()) or frozenset()
         parts = list(_walk(inner, configurable, frozenset()))
         is_fixed = not any(isinstance(part, DynamicRunnable) for part in parts)
-        return cls(slots, provider or _find_provider(parts), is_fixed, _read_models(parts))
+        # Models that a function uses by name count too. Where they are of several providers, or
+        # none can be seen, messages keep to what all providers accept.
+        models = [part for part in parts if isinstance(part, BaseLanguageModel)]
+        facts = ModelFacts.merge(map(ModelFacts.read, models))
+        return cls(
+            slots, provider or join_providers({*map(find_provider, models)}), is_fixed, facts
+        )
+
+
+HISTORY_NAMES = ("history", "chat_history")
+"""Names that prompts give to what was said before."""
+
+
+def find_history_name(slots: Collection[str] | None) -> str | None:
+    """Return the one of these names that a prompt has a slot for; None if it has none."""
+    for name in HISTORY_NAMES:
+        if slots is not None and name in slots:
+            return name
+    return None
 
 
 def read_chain(
     inner: RunnableLike[Any, Any],
-    *,
     input_messages_key: str | None = None,
     history_messages_key: str | None = None,
 ) -> Runnable[Any, Any]:
@@ -87,7 +104,8 @@ def read_chain(
     Args:
         inner: The chain.
         input_messages_key: The variable of what the user says; `input` as well.
-        history_messages_key: The variable of what was said before; `history` as well.
+        history_messages_key: The variable of what was said before; `history` and `chat_history` as
+            well.
 
     Raises:
         ConfigError: If nothing can be made of it, or its prompt has no place for what the user
@@ -95,7 +113,7 @@ def read_chain(
     """
     if isinstance(inner, Runnable):
         asked = dict.fromkeys(filter(None, (input_messages_key, "input", "messages")))
-        before = dict.fromkeys(filter(None, (history_messages_key, "history", "messages")))
+        before = dict.fromkeys(filter(None, (history_messages_key, *HISTORY_NAMES, "messages")))
         return _fill_prompt(inner, list(asked), list(before))
     if isinstance(inner, type):
         msg = f"{inner.__name__} is a class; pass an object of it, {inner.__name__}(...)"
@@ -119,23 +137,20 @@ def _fill_prompt(
         from langchain_convmem.turns.memory_prompt import fill_prompt
 
         return fill_prompt(runnable, asked, before)
+    update: dict[str, Any] = {}
     if isinstance(runnable, RunnableBindingBase):
-        bound = fill(runnable.bound)
-        return runnable if bound is runnable.bound else runnable.model_copy(update={"bound": bound})
-    if isinstance(runnable, RunnableWithFallbacks):
-        parts = {
-            "runnable": fill(runnable.runnable),
-            "fallbacks": list(map(fill, runnable.fallbacks)),
-        }
-        return runnable.model_copy(update=parts)
-    if not isinstance(runnable, RunnableSequence):
-        return runnable
-    steps = list(runnable.steps)
-    # What is assigned beside the input leaves it as it is.
-    at = next((n for n, one in enumerate(steps) if not isinstance(one, RunnableAssign)), 0)
-    steps[at] = fill(steps[at])
-    update = {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
-    return runnable if steps == runnable.steps else runnable.model_copy(update=update)
+        update = {"bound": fill(runnable.bound)}
+    elif isinstance(runnable, RunnableWithFallbacks):
+        others = list(map(fill, runnable.fallbacks))
+        update = {"runnable": fill(runnable.runnable), "fallbacks": others}
+    elif isinstance(runnable, RunnableSequence):
+        steps = list(runnable.steps)
+        # What is assigned beside the input leaves it as it is.
+        at = next((n for n, one in enumerate(steps) if not isinstance(one, RunnableAssign)), 0)
+        steps[at] = fill(steps[at])
+        update = {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
+    is_same = [*update.values()] == [getattr(runnable, name) for name in update]
+    return runnable if is_same else cast("Any", runnable).model_copy(update=update)
 
 
 # -- What gets the input ---------------------------------------------------------------------------
@@ -159,16 +174,16 @@ def _find_first(
 ) -> Runnable[Any, Any]:
     """Return what gets the input first, where that is chosen at the call or declared by a part."""
     if isinstance(runnable, RunnableBindingBase):
-        if runnable.custom_input_type is not None:
-            return runnable
-        return _find_first(runnable.bound, _merge_bound(runnable, configurable))
-    if isinstance(runnable, DynamicRunnable):
-        return _find_first(_choose(runnable, configurable), configurable)
-    if isinstance(runnable, RunnableWithFallbacks):
-        return _find_first(runnable.runnable, configurable)
-    if isinstance(runnable, RunnableSequence):
-        return _find_first(runnable.first, configurable)
-    return runnable
+        is_passed_on = runnable.custom_input_type is None
+    else:
+        is_passed_on = isinstance(
+            runnable, DynamicRunnable | RunnableWithFallbacks | RunnableSequence
+        )
+    if not is_passed_on:
+        return runnable
+    configurable = _merge_bound(runnable, configurable)
+    first, *_ = _list_parts(runnable, configurable)
+    return _find_first(first, configurable)
 
 
 # -- Prompts and models inside ---------------------------------------------------------------------
@@ -198,21 +213,6 @@ def _find_slots(
     return reduce(frozenset.union if is_sequence else frozenset.intersection, found)
 
 
-def _find_provider(parts: Iterable[Runnable[Any, Any]]) -> Provider:
-    """Return whose rules the messages must keep: those of the chain's chat models.
-
-    Models that a function uses by name count too. Where the models are of several providers, or
-    none can be seen, what all providers accept.
-    """
-    found = {find_provider(part) for part in parts if isinstance(part, BaseLanguageModel)}
-    return join_providers(found)
-
-
-def _read_models(parts: Iterable[Runnable[Any, Any]]) -> ModelFacts:
-    models = [part for part in parts if isinstance(part, BaseLanguageModel)]
-    return ModelFacts.merge(map(ModelFacts.read, models))
-
-
 def _walk(
     runnable: Runnable[Any, Any], configurable: Mapping[str, Any], seen: frozenset[int]
 ) -> Iterator[Runnable[Any, Any]]:
@@ -238,27 +238,27 @@ def _list_parts(
     runnable: Runnable[Any, Any], configurable: Mapping[str, Any]
 ) -> Iterable[Runnable[Any, Any]]:
     """Return what a runnable is made of, one level deep."""
-    if isinstance(runnable, RunnableBindingBase | RunnableEachBase):
-        return (runnable.bound,)
-    if isinstance(runnable, DynamicRunnable):
-        return (_choose(runnable, configurable),)
-    if isinstance(runnable, RunnableLambda):
-        return runnable.deps
-    if isinstance(runnable, RunnableBranch):
-        return (*(branch for _, branch in runnable.branches), runnable.default)
-    return _list_members(runnable)
-
-
-def _list_members(runnable: Runnable[Any, Any]) -> Iterable[Runnable[Any, Any]]:
-    if isinstance(runnable, RunnableSequence):
-        return runnable.steps
-    if isinstance(runnable, RunnableWithFallbacks):
-        return (runnable.runnable, *runnable.fallbacks)
-    if isinstance(runnable, RunnableParallel):
-        return runnable.steps__.values()
-    if isinstance(runnable, RunnableAssign):
-        return (runnable.mapper,)
-    return runnable.runnables.values() if isinstance(runnable, RouterRunnable) else ()
+    parts: Iterable[Runnable[Any, Any]] = ()
+    match runnable:
+        case RunnableBindingBase() | RunnableEachBase():
+            parts = (runnable.bound,)
+        case DynamicRunnable():
+            parts = (_choose(runnable, configurable),)
+        case RunnableLambda():
+            parts = runnable.deps
+        case RunnableBranch():
+            parts = (*(branch for _, branch in runnable.branches), runnable.default)
+        case RunnableSequence():
+            parts = runnable.steps
+        case RunnableWithFallbacks():
+            parts = (runnable.runnable, *runnable.fallbacks)
+        case RunnableParallel():
+            parts = runnable.steps__.values()
+        case RunnableAssign():
+            parts = (runnable.mapper,)
+        case RouterRunnable():
+            parts = runnable.runnables.values()
+    return parts
 
 
 def _choose(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
@@ -18,6 +19,38 @@ from langchain_convmem.views.pins import find_pins_over
 from langchain_convmem.views.summaries import find_summaries_over
 
 
+def list_owners(
+    log: MessageLog, user_id: str | None, thread_id: str | None, *, all_users: bool = False
+) -> Sequence[Owner]:
+    """Return whom a call names.
+
+    Raises:
+        ConfigError: If it names nobody, somebody and everybody, or all users of a log that cannot
+            list them.
+    """
+    if not all_users:
+        return [find_owner(user_id, thread_id)]
+    if user_id is not None or thread_id is not None:
+        raise ConfigError("pass user_id or thread_id, or all_users=True, not both")
+    return log.owners()
+
+
+def list_keys(
+    log: MessageLog, user_id: str | None, thread_id: str | None, *, all_users: bool = False
+) -> list[ThreadKey]:
+    """Return the threads that a call names; see `list_owners`."""
+    owners = list_owners(log, user_id, thread_id, all_users=all_users)
+    if thread_id is not None:
+        return [ThreadKey(user_id, thread_id)]
+    keys: list[ThreadKey] = []
+    for owner in owners:
+        if owner.thread_id is None:
+            keys.extend(info.key for info in log.threads(owner.user_id))
+        else:
+            keys.append(ThreadKey(None, owner.thread_id))
+    return keys
+
+
 def forget_scope(
     memory: TurnMemory, scope: Owner | ThreadKey, entry_ids: Iterable[str] | None = None
 ) -> ForgetReceipt:
@@ -26,51 +59,30 @@ def forget_scope(
     Raises:
         ConfigError: If the entries are of no thread, or no list of ids.
     """
-    if entry_ids is not None and isinstance(scope, Owner):
-        raise ConfigError("entry_ids need the thread they belong to; pass thread_id")
     if isinstance(entry_ids, str):
         raise ConfigError(f"entry_ids must be a list of ids, got {describe_value(entry_ids)}")
     ids = None if entry_ids is None else list(entry_ids)
-    owner = scope.owner if isinstance(scope, ThreadKey) else scope
-    copies = memory.recaller.list_copies(scope, ids)
     if isinstance(scope, ThreadKey) and ids:
-        receipt = _erase_entries(memory.log, scope, ids)
-    else:
-        receipt = memory.log.forget(scope, ids)
-    _drop_forgotten(memory, owner, copies)
-    if isinstance(scope, ThreadKey) and ids:
+        receipt = _forget(memory, scope, ids, partial(_erase_entries, memory.log))
         memory.compact(scope)  # what else the summaries covered is shown again
-    return receipt
+        return receipt
+    if isinstance(scope, Owner) and ids is not None:
+        raise ConfigError("entry_ids need the thread they belong to; pass thread_id")
+    return _forget(memory, scope, ids, memory.log.forget)
 
 
 def forget_before(
-    memory: TurnMemory,
-    before: PointInTime,
-    *,
-    user_id: str | None,
-    thread_id: str | None,
-    all_users: bool,
+    memory: TurnMemory, keys: Iterable[ThreadKey], before: PointInTime
 ) -> ForgetReceipt:
-    """Erase what was written before a time, thread by thread; see `ConversationMemory.forget`.
-
-    Raises:
-        ConfigError: If the call names nobody, or somebody and everybody.
-    """
-    keys = _list_threads(memory.log, user_id, thread_id, all_users=all_users)
+    """Erase what was written before a time, thread by thread; see `ConversationMemory.forget`."""
     end_ms = LogBound(before).time_ms
     receipt = ForgetReceipt()
     for key in keys:
-        old = [
-            entry.id
-            for entry in memory.log.entries(key)
-            if is_ulid(entry.id) and get_ulid_ms(entry.id) < end_ms
-        ]
+        known = [entry.id for entry in memory.log.entries(key) if is_ulid(entry.id)]
+        old = [name for name in known if get_ulid_ms(name) < end_ms]
         if old:
             receipt = _add_receipts(receipt, forget_scope(memory, key, old))
-            if not memory.log.entries(key, last=1):
-                # Not the whole thread: somebody may speak in it at this moment.
-                memory.log.delete_state(key, DOCUMENT)
-                receipt = replace(receipt, threads=receipt.threads + 1)
+            receipt = replace(receipt, threads=receipt.threads + _drop_emptied(memory.log, key))
     return receipt
 
 
@@ -79,37 +91,39 @@ def move_thread(memory: TurnMemory, origin: ThreadKey, target: ThreadKey) -> Non
     from langchain_convmem.transfer.copy import copy_thread
 
     ids = copy_thread(memory.log, origin, target)
-    kept = memory.recaller.list_copies(origin, ids)
-    memory.log.forget(origin, ids)
-    if not memory.log.entries(origin, last=1):
-        memory.log.delete_state(origin, DOCUMENT)
-    _drop_forgotten(memory, origin.owner, kept)
+    _forget(memory, origin, ids, memory.log.forget)
+    _drop_emptied(memory.log, origin)
     memory.recaller.embed_soon(target.owner)
 
 
-def _drop_forgotten(memory: TurnMemory, owner: Owner, copies: Sequence[str]) -> None:
-    """Drop what is kept outside the log of what it has forgotten."""
+def _drop_emptied(log: MessageLog, key: ThreadKey) -> bool:
+    """Drop the title of a thread that has no entries left; return whether it has none.
+
+    The whole thread is not forgotten: somebody may speak in it at this moment.
+    """
+    is_empty = not log.entries(key, last=1)
+    if is_empty:
+        log.delete_state(key, DOCUMENT)
+    return is_empty
+
+
+def _forget(
+    memory: TurnMemory,
+    scope: Owner | ThreadKey,
+    ids: Sequence[str] | None,
+    erase: Callable[..., ForgetReceipt],
+) -> ForgetReceipt:
+    """Erase from the log, then drop what is kept outside of it."""
     from langchain_convmem.summarizing.branches import BRANCHES
 
-    memory.recaller.drop_forgotten(owner, copies)
+    owner = scope.owner if isinstance(scope, ThreadKey) else scope
+    recall = memory.recaller.made
+    copies = [] if recall is None else recall.list_copies(scope, ids)
+    receipt = erase(scope, ids)
+    if recall is not None:
+        recall.drop_forgotten(owner, copies)
     BRANCHES.drop(memory.log_place, owner)
-
-
-def _list_threads(
-    log: MessageLog, user_id: str | None, thread_id: str | None, *, all_users: bool
-) -> list[ThreadKey]:
-    if all_users and (user_id is not None or thread_id is not None):
-        raise ConfigError("pass user_id or thread_id, or all_users=True, not both")
-    if thread_id is not None:
-        return [ThreadKey(user_id, thread_id)]
-    owners = log.owners() if all_users else [find_owner(user_id, thread_id)]
-    keys: list[ThreadKey] = []
-    for owner in owners:
-        if owner.thread_id is not None:
-            keys.append(ThreadKey(None, owner.thread_id))
-        else:
-            keys.extend(info.key for info in log.threads(owner.user_id))
-    return keys
+    return receipt
 
 
 def _erase_entries(log: MessageLog, key: ThreadKey, ids: Sequence[str]) -> ForgetReceipt:

@@ -1,63 +1,93 @@
-"""What a turn needs of the memory that it runs over, and the turns of one memory under way."""
+"""A memory as its turns see it: log, recall, profiles and summaries, and the turns under way."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from weakref import ref
 
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable
+
+from langchain_convmem.background import BackgroundJobs
+from langchain_convmem.causes import describe_value
+from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.turns.runtime import Profiles, Recaller, Summaries, find_place
+from langchain_convmem.history import read_live
+from langchain_convmem.message_log import MessageLog
+from langchain_convmem.records import Entry, Owner, ThreadKey
+from langchain_convmem.runnables import allow_own_loop, check_askable
+from langchain_convmem.views.counting import CurrentCounter, TokenCounters
+from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.messages import DraftBuilder, check_plain_function
 
 if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
-    from langchain_core.runnables import Runnable
+    from langchain_core.documents import BaseDocumentCompressor
+    from langchain_core.embeddings import Embeddings
 
-    from langchain_convmem.message_log import MessageLog
-    from langchain_convmem.profile.reader import FollowedProfile
-    from langchain_convmem.recall import DialogRecall
-    from langchain_convmem.records import Owner, ThreadKey
+    from langchain_convmem.profile import ProfilerReport
+    from langchain_convmem.profile.profiler import Profiler, ProfilerLike
+    from langchain_convmem.profile.reader import ProfileReader
+    from langchain_convmem.recall import DialogRecall, RecallSettings
+    from langchain_convmem.recall.recall import Rewriter
+    from langchain_convmem.summarizing import SummaryReport, SummarySettings
+    from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
+    from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike
     from langchain_convmem.turns.options import TurnOptions
-    from langchain_convmem.views.counting import TokenCounters
-    from langchain_convmem.views.messages import DraftBuilder
     from langchain_convmem.views.models import ModelFacts
     from langchain_convmem.views.shown import Context
+
+OnSummary: TypeAlias = "Callable[[SummaryEvent], object]"
+"""Is told of compactions; see `ConversationMemory.open`."""
+
+SummarizeWhen: TypeAlias = Literal["background", "foreground"] | Callable[[ThreadKey], object]
+"""When a thread that is due is compacted: by a worker thread after the turn, within the turn, or by
+whoever the function hands the thread to."""
+
+_DEFAULT_RECALL_TOKENS = 1000
+"""Budget of recalled text where neither a call nor the settings name one."""
+
+_MOST_SOUGHT = 200
+"""How many facts are searched for when a summary is written; the others are listed first."""
+
+_logger = logging.getLogger("langchain_convmem")
+
+
+def find_place(log: MessageLog) -> Hashable:
+    """Return the identity of a log in this process; handles of one file are one log.
+
+    Caches hold it longer than the log lives, and no later log may be taken for that one.
+    """
+    return getattr(log, "path", None) or ref(log)
+
+
+# -- The turns under way --------------------------------------------------------------------------
 
 
 class WritingTurns:
     """Counts turns from the first write to the last. Thread-safe; a forked child has none."""
 
     def __init__(self) -> None:
-        # Reentrant: the garbage collector may close a forgotten stream at any moment.
-        self._lock = make_lock()
-        self._turns: dict[Hashable, _ActiveTurn] = {}
+        self._threads: dict[Future[None], tuple[int, int]] = {}
 
     @contextmanager
     def count(self) -> Iterator[None]:
         """Count a turn while it runs."""
-        name = object()
-        self.begin(name)
+        over: Future[None] = Future()
+        self._threads[over] = (os.getpid(), threading.get_ident())
         try:
             yield
         finally:
-            self.end(name)
-
-    def begin(self, name: Hashable) -> None:
-        """Count a turn under a name of its own."""
-        with self._lock:
-            self._turns[name] = _ActiveTurn()
-
-    def end(self, name: Hashable) -> None:
-        """Stop counting a turn. Idempotent."""
-        with self._lock:
-            turn = self._turns.pop(name, None)
-        if turn is not None:
-            turn.over.set_result(None)
+            del self._threads[over]
+            over.set_result(None)
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until the turns of other threads are over.
@@ -71,33 +101,357 @@ class WritingTurns:
             Whether they are.
         """
         this = threading.get_ident()
-        waiting = [turn.over for turn in self._list_own() if turn.thread != this]
+        waiting = [over for over, thread in self._list_own() if thread != this]
         return not wait(waiting, timeout_s).not_done
 
     async def await_all(self, timeout_s: float | None) -> bool:
         """Wait until all turns are over, and let the event loop run meanwhile; see `wait`."""
-        waiting = [asyncio.wrap_future(turn.over) for turn in self._list_own()]
-        if not waiting:
-            return True
-        _, running = await asyncio.wait(waiting, timeout=timeout_s)
-        return not running
+        waiting = [asyncio.wrap_future(over) for over, _ in self._list_own()]
+        return not waiting or not (await asyncio.wait(waiting, timeout=timeout_s))[1]
 
-    def _list_own(self) -> list[_ActiveTurn]:
-        """Return the turns of this process."""
+    def _list_own(self) -> list[tuple[Future[None], int]]:
+        """Return the turns of this process, each with the thread in which it began."""
+        turns, this = self._threads.copy(), os.getpid()
+        return [(over, thread) for over, (process, thread) in turns.items() if process == this]
+
+
+# -- The recall of a memory -----------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Recaller:
+    """The recall over a memory's log, made on first use; its questions pass the write hook.
+
+    Thread-safe.
+
+    Attributes:
+        log: Where the lines are.
+        drafting: Holds the write hook.
+        counters: What counts tokens.
+        embeddings: What `LineRecall` is made of, as the next three; see `ConversationMemory.open`.
+        settings: How lines are recalled.
+        rewriter: Makes of a question what to search for.
+        reranker: Puts what was found in an order of its own.
+        given: A recall that takes the place of all four.
+        made: The recall, once there is one; what has not been made has nothing to embed or drop.
+
+    Raises:
+        ConfigError: If a part makes no sense, or comes with a recall that is given.
+    """
+
+    log: MessageLog
+    drafting: DraftBuilder
+    counters: TokenCounters
+    embeddings: Embeddings | None = None
+    settings: RecallSettings | None = None
+    rewriter: Rewriter | None = None
+    reranker: BaseDocumentCompressor | None = None
+    given: DialogRecall | None = None
+    made: DialogRecall | None = field(default=None, init=False)
+    _lock: Any = field(default_factory=make_lock, init=False)
+
+    def __post_init__(self) -> None:
+        """Check the parts; recall is imported only where there is something to check."""
+        if self.rewriter is not None or self.reranker is not None:
+            from langchain_convmem.recall.recall import check_hooks
+
+            check_hooks(self.rewriter, self.reranker)
+        if self.embeddings is not None:
+            from langchain_convmem.recall.embedding import choose_embedder
+
+            choose_embedder(self.embeddings)
+        if self.given is not None:
+            self._check_given(self.given)
+            self.made = self._bind(self.given)
+
+    def _check_given(self, given: object) -> None:
+        """Refuse a recall that is none, searches elsewhere, or comes with parts of another one."""
+        from langchain_convmem.recall import DialogRecall
+
+        if not isinstance(given, DialogRecall):
+            msg = "recall must be a DialogRecall such as VectorStoreRecall, got "
+            raise ConfigError(msg + describe_value(given))
+        if given.log is not self.log:
+            msg = (
+                f"recall searches {given.log!r}, and this memory keeps {self.log!r}: make both of "
+                "one log, ConversationMemory(log, recall=...)"
+            )
+            raise ConfigError(msg)
+        for name in ("embeddings", "settings", "rewriter", "reranker"):
+            if getattr(self, name) is not None:
+                raise ConfigError(f"recall has its own {name}; pass one or the other")
+
+    def _bind(self, recall: DialogRecall) -> DialogRecall:
+        bound = recall.bind_counter(CurrentCounter(self.counters).count_text)
+        if self.drafting.hook is None:
+            return bound
+        return bound.bind_query_hook(self.drafting.filter_question)
+
+    @property
+    def recall(self) -> DialogRecall:
+        """The recall, made on first use."""
         with self._lock:
-            return [turn for turn in self._turns.values() if turn.process == os.getpid()]
+            if self.made is None:
+                from langchain_convmem.recall import LineRecall
+
+                hooks: dict[str, Any] = {"rewriter": self.rewriter, "reranker": self.reranker}
+                made = LineRecall(self.log, self.embeddings, self.settings, **hooks)
+                self.made = self._bind(made)
+            return self.made
+
+    @property
+    def default_tokens(self) -> int:
+        """Budget of recalled text where a call names none."""
+        settings = self.settings if self.given is None else self.given.settings
+        return (settings and settings.max_tokens) or _DEFAULT_RECALL_TOKENS
+
+    def check_call(self) -> None:
+        """Refuse a turn that would ask a rewriter whose coroutine it cannot await."""
+        rewriter = self.rewriter or getattr(self.given, "rewriter", None)
+        check_askable(rewriter, "the rewriter", "arecall, ainvoke or the like")
+
+    def embed_soon(self, owner: Owner) -> None:
+        """Have what was just stored of an owner embedded, if the owner was searched before."""
+        if self.made is not None:
+            self.made.embed_later(owner)
+
+    def close(self) -> None:
+        """End the work in the background; a recall that was given goes on."""
+        if self.made is not None and self.given is None:
+            self.made.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _ActiveTurn:
-    """A turn: where it began, and what is done when it is over."""
-
-    over: Future[None] = field(default_factory=Future)
-    thread: int = field(default_factory=threading.get_ident)
-    process: int = field(default_factory=os.getpid)
+# -- What is known of users -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Profiles:
+    """The profiles of a memory's users, read on first use. Thread-safe.
+
+    Attributes:
+        now_ms: The time at which profiles are read, milliseconds since the epoch; None is now.
+        jobs: The readings of the profiler under way behind the turns.
+    """
+
+    def __init__(
+        self, log: MessageLog, profiler: ProfilerLike | None = None, now_ms: int | None = None
+    ) -> None:
+        """Take a log, what proposes items, and the time.
+
+        Raises:
+            ConfigError: If the profiler can be asked nothing.
+        """
+        self.now_ms = now_ms
+        self._log = log
+        self._profiler: Profiler | None = None
+        self.jobs = BackgroundJobs(self._read_waiting, name="profile", workers=1)
+        if profiler is not None:
+            from langchain_convmem.profile.profiler import Profiler
+
+            self._profiler = Profiler(log, profiler)
+
+    @cached_property
+    def reader(self) -> ProfileReader:
+        """What follows the log; made on first use, since it loads the rules of languages."""
+        from langchain_convmem.profile.reader import ProfileReader
+
+        return ProfileReader(self._log, now_ms=self.now_ms)
+
+    def update(self, keys: Sequence[ThreadKey]) -> ProfilerReport:
+        """Have the profiler read what it has not read of threads of one owner.
+
+        Raises:
+            ConfigError: If there is no profiler.
+        """
+        if self._profiler is None:
+            msg = "this memory has no profiler; pass one, such as a chat model, as profiler="
+            raise ConfigError(msg)
+        return self._profiler.read_threads(keys)
+
+    def note_turn(self, key: ThreadKey) -> None:
+        """Have what was said read in the background, if it is time."""
+        if self._profiler is not None and self._profiler.note_turn(key):
+            self.jobs.submit(key)
+
+    def _read_waiting(self, key: ThreadKey) -> None:
+        if self._profiler is not None:
+            with allow_own_loop():
+                self._profiler.read_waiting(key.owner)
+
+
+# -- The summaries of a memory --------------------------------------------------------------------
+
+
+class Summaries:
+    """Compacts the threads of a memory, if it has a summarizer. Thread-safe.
+
+    Attributes:
+        has_summarizer: Whether threads are ever compacted.
+        jobs: The compactions under way behind the turns.
+    """
+
+    def __init__(
+        self,
+        recaller: Recaller,
+        summarizer: SummarizerLike | Literal["auto"] | None,
+        settings: SummarySettings | None,
+        when: SummarizeWhen,
+        on_summary: OnSummary | None,
+    ) -> None:
+        """Take what threads are compacted by and when; see `ConversationMemory.open`.
+
+        Raises:
+            ConfigError: If a part makes no sense.
+        """
+        if not callable(when) and when not in ("background", "foreground"):
+            msg = f"summarize_when must be 'background', 'foreground' or a function, got {when!r}"
+            raise ConfigError(msg)
+        if on_summary is not None:
+            check_plain_function("on_summary", on_summary, of="an event")
+        if summarizer is None and settings is not None:
+            _logger.warning("summary_settings do nothing without a summarizer; pass one, too")
+        self.has_summarizer = summarizer is not None
+        self._recaller = recaller
+        self._when = when
+        self._on_summary = on_summary
+        self._waits_for_model = isinstance(summarizer, str) and summarizer == "auto"
+        self._lock = make_lock()
+        self.jobs = BackgroundJobs(self._compact_and_prepare, name="compaction")
+        self._compactor = None if summarizer is None else self._make_compactor(summarizer, settings)
+
+    def _make_compactor(
+        self, summarizer: SummarizerLike | Literal["auto"], settings: SummarySettings | None
+    ) -> Compactor:
+        from langchain_convmem.summarizing import SummarySettings
+        from langchain_convmem.summarizing.compactor import Compactor, Leases
+
+        given, log = settings or SummarySettings(), self._recaller.log
+        counter = given.token_counter or CurrentCounter(self._recaller.counters)
+        settings = replace(given, token_counter=counter)
+        return Compactor(
+            log=log,
+            summarizer=_read_summarizer(summarizer),
+            settings=settings,
+            leases=Leases(log, settings),
+            drafting=self._recaller.drafting,
+            read=self._read,
+            findable=self._find_words,
+            on_report=self._report,
+        )
+
+    @property
+    def compactor(self) -> Compactor:
+        """What compacts threads.
+
+        Raises:
+            ConfigError: If the memory has no summarizer.
+        """
+        if self._compactor is None:
+            msg = (
+                "this memory has no summarizer; pass one, such as a chat model or "
+                "langchain_convmem.offline.ExtractiveSummarizer(), as summarizer="
+            )
+            raise ConfigError(msg)
+        return self._compactor
+
+    def _read(self, key: ThreadKey) -> Sequence[Entry]:
+        return read_live(self._recaller.log, key).entries
+
+    def _find_words(self, key: ThreadKey, facts: Sequence[Any]) -> list[str]:
+        from langchain_convmem.summarizing.record import find_words
+
+        return find_words(self._recaller.recall, key, facts, most=_MOST_SOUGHT)
+
+    def _report(self, report: SummaryReport) -> None:
+        """Tell the application what came of a compaction, if it wants to know."""
+        if self._on_summary is not None:
+            from langchain_convmem.summarizing.compactor import list_events
+
+            for event in list_events(report):
+                self._on_summary(event)
+
+    def check_call(self) -> None:
+        """Refuse a turn that would end with a summary whose coroutine it cannot await."""
+        if self.has_summarizer and self._when == "foreground":
+            from langchain_convmem.summarizing.summarizers import check_summarizer
+
+            check_summarizer(self.compactor.summarizer, self.compactor.settings.judge)
+
+    def fit_budget(self, budget: int | None) -> None:
+        """Have threads compacted before a model gets more of one than this; None is any number.
+
+        Several hosts of one memory share its settings: the smallest budget decides.
+        """
+        if budget is not None and self.has_summarizer:
+            with self._lock:
+                settings = self.compactor.settings.fit_to(budget)
+                self._compactor = replace(self.compactor, settings=settings)
+
+    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None) -> None:
+        """Fit the marks to the window of a chain's model, and have it summarise if that is asked.
+
+        What is not known of it changes nothing. Of several models, the first summarises; on top of
+        the requests of the chain, where it can be seen what these begin with.
+        """
+        with self._lock:
+            settings, summarizer = self.compactor.settings, self.compactor.summarizer
+            window = model.window_tokens
+            if window is not None:
+                settings = settings.fit_window(window)
+            if self._waits_for_model and model.chat_model is not None:
+                self._waits_for_model = False
+                summarizer = _read_summarizer(model.chat_model, chain)
+                if window is not None:
+                    settings = settings.fit_input(window)
+            # A compaction under way goes on with those it began with.
+            self._compactor = replace(self.compactor, settings=settings, summarizer=summarizer)
+
+    def compact(self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]) -> None:
+        """Compact a thread if that is due, now or later; see `TurnMemory.compact`."""
+        if not self.compactor.may_be_due(view, replies):
+            return
+        if self._when == "background":
+            self.jobs.submit(key)
+        elif self._when == "foreground":
+            try:
+                self.compactor.compact(key)
+            except ConvMemError:
+                # The reply is there and stored; the next turn tries again.
+                _logger.exception("could not compact thread %r", key.thread_id)
+        elif self.compactor.is_due(key):
+            from langchain_convmem.summarizing.summarizers import notify_application
+
+            notify_application(self._when, key, f"the compaction of thread {key.thread_id!r}")
+
+    def _compact_and_prepare(self, key: ThreadKey) -> None:
+        """Compact a thread, and take up what is folded now, which the next turn would have to."""
+        from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
+        from langchain_convmem.summarizing.branches import prepare_branches
+
+        with allow_own_loop():
+            self.compactor.compact(key)
+        log, live = self._recaller.log, find_live_entries(self._read(key))
+        embed = UniversalSentenceEmbeddings().embed_documents
+        prepare_branches(find_place(log), key, live, partial(log.entries, key), embed)
+
+
+def _read_summarizer(
+    given: SummarizerLike | Literal["auto"], chain: Runnable[Any, Any] | None = None
+) -> Summarizer:
+    """Return what writes summaries; for "auto", what does so until a chain's model is known."""
+    if isinstance(given, str) and given == "auto":
+        from langchain_convmem.offline.extractive import ExtractiveSummarizer
+
+        return ExtractiveSummarizer()
+    from langchain_convmem.summarizing.prefix import PrefixSummarizer
+    from langchain_convmem.summarizing.summarizers import as_summarizer
+
+    return (chain and PrefixSummarizer.from_chain(chain)) or as_summarizer(given)
+
+
+# -- All of it ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
 class TurnMemory:
     """A memory as a turn sees it: the parts of a `ConversationMemory` that turns run over.
 
@@ -112,6 +466,7 @@ class TurnMemory:
         token_counters: What counts tokens, as the models of the turns were seen to take them.
         profile_tokens: Budget of the profile in a turn whose options name none.
         active_turns: The turns under way: who closes the memory waits for them.
+        log_place: Identifies the log in this process.
     """
 
     log: MessageLog
@@ -122,11 +477,11 @@ class TurnMemory:
     token_counters: TokenCounters
     profile_tokens: int = 0
     active_turns: WritingTurns = field(default_factory=WritingTurns)
+    log_place: Hashable = field(init=False)
 
-    @property
-    def log_place(self) -> Hashable:
-        """Identifies the log in this process."""
-        return find_place(self.log)
+    def __post_init__(self) -> None:
+        """Find out where the log is, once."""
+        self.log_place = find_place(self.log)
 
     @property
     def line_recall(self) -> DialogRecall:
@@ -141,10 +496,6 @@ class TurnMemory:
         """Return the token budget for what is known of the user in a turn with these options."""
         return self.profile_tokens if options.profile_tokens is None else options.profile_tokens
 
-    def read_profile(self, owner: Owner) -> FollowedProfile:
-        """Return what is known of a user."""
-        return self.profiles.reader.read(owner)
-
     def check_options(self, options: TurnOptions) -> None:
         """Have threads summarised before these options leave something out."""
         self.summaries.fit_budget(options.history_tokens)
@@ -154,7 +505,8 @@ class TurnMemory:
 
     def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
         """Have threads summarised before the window of a turn's model is full."""
-        self.summaries.use_model(model, chain)
+        if self.summaries.has_summarizer:
+            self.summaries.use_model(model, chain)
 
     def check_call(self, *, recalls: bool = False) -> None:
         """Refuse a synchronous turn that would need a coroutine, before anything is stored.
@@ -163,7 +515,8 @@ class TurnMemory:
             ConfigError: If a summary in the foreground would be one that only an event loop awaits,
                 or a recall of the turn would ask such a rewriter.
         """
-        self.summaries.check_call()
+        if self.summaries.has_summarizer:
+            self.summaries.check_call()
         if recalls:
             self.recaller.check_call()
 
@@ -182,7 +535,19 @@ class TurnMemory:
             view: The thread as the model saw it; None if not available.
             replies: What was stored of the answer.
         """
-        self.summaries.compact(key, view, replies)
+        if self.summaries.has_summarizer:
+            self.summaries.compact(key, view, replies)
+
+    def flush(self, timeout_s: float | None) -> bool:
+        """Wait for what goes on behind the turns; return whether both ended within this time."""
+        are_compacted = self.summaries.jobs.flush(timeout_s)
+        return self.profiles.jobs.flush(timeout_s) and are_compacted
+
+    def close(self) -> None:
+        """Finish what is under way behind the turns, and start no more."""
+        self.summaries.jobs.close()
+        self.profiles.jobs.close()
+        self.recaller.close()
 
 
 def get_turn_memory(memory: Any) -> TurnMemory:

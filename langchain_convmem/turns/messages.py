@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -32,27 +32,22 @@ class CallInput:
     """The input of a call, as messages.
 
     Attributes:
-        instructions: System messages: they steer this call, and are not stored.
-        said: The others in order: what is new, and what callers who send the whole chat, or its
-            last messages, send along. Empty to go on with the turn as it stands.
-        human: What the user says now, the last of them; None where a turn goes on.
+        messages: What the user says now, last, and what callers who send the whole chat, or its
+            last messages, send along; or results of tools. Empty to go on with the turn as it
+            stands.
         extra: What else a dict held, for the inner chain.
     """
 
-    instructions: Sequence[BaseMessage] = ()
-    said: Sequence[BaseMessage] = ()
-    human: HumanMessage | None = None
+    messages: Sequence[BaseMessage] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 def find_results(said: Sequence[BaseMessage]) -> list[ToolMessage]:
     """Return the results of tools at the end of what is said, which an open turn goes on with."""
-    found: list[ToolMessage] = []
-    for message in reversed(said):
-        if not isinstance(message, ToolMessage):
-            break
-        found.insert(0, message)
-    return found
+    start = len(said)
+    while start and isinstance(said[start - 1], ToolMessage):
+        start -= 1
+    return [message for message in said[start:] if isinstance(message, ToolMessage)]
 
 
 def read_input(
@@ -76,24 +71,26 @@ def read_input(
         value, extra = _take_keys(value, input_messages_key, history_messages_key or "history")
     if value is None:
         return CallInput(extra=extra)
-    if isinstance(value, int | float | bytes | bytearray):
-        msg = f"the input is of type {type(value).__name__}; {MESSAGE_FORMS}"
-        raise InvalidMessageError(msg)
-    instructions, said = _split_instructions(read_messages(value))
+    messages = [
+        change_class(one, HumanMessage)
+        if get_role(one) == "user" and not isinstance(one, HumanMessage)
+        else one
+        for one in read_messages(value)
+    ]
+    said = [message for message in messages if get_role(message) != "system"]
     if not said:
-        kind = type(value).__name__
-        msg = f"the input is a {kind} without any message; {MESSAGE_FORMS}"
+        what = "any message but instructions" if messages else "any message"
+        msg = f"the input is a {type(value).__name__} without {what}; {MESSAGE_FORMS}"
         raise InvalidMessageError(msg)
-    last = said[-1]
-    if not isinstance(last, HumanMessage | ToolMessage):
+    if not isinstance(said[-1], HumanMessage | ToolMessage):
         msg = (
-            f"the input ends with an {type(last).__name__}; it must end with what the user says, "
-            "or with results of tools. Put messages into the thread with memory.add_messages()"
+            f"the input ends with an {type(said[-1]).__name__}; it must end with what the user "
+            "says, or with results of tools. Put messages into the thread with "
+            "memory.add_messages()"
         )
         raise InvalidMessageError(msg)
-    check_question(last)
-    human = last if isinstance(last, HumanMessage) else None
-    return CallInput(instructions, said, human, extra)
+    check_question(said[-1])
+    return CallInput(messages, extra)
 
 
 def check_question(message: BaseMessage) -> None:
@@ -102,39 +99,19 @@ def check_question(message: BaseMessage) -> None:
     Raises:
         InvalidMessageError: If it has neither text nor media.
     """
-    if not isinstance(message, HumanMessage):
-        return
-    content = message.content
-    if isinstance(content, str):
-        is_blank = not content.strip()
-    else:
-        media = [b for b in content if not isinstance(b, str) and b.get("type") != "text"]
-        is_blank = not media and not get_text_pieces(message)
-    if is_blank:
+    if isinstance(message, HumanMessage) and not (get_text_pieces(message) or _list_media(message)):
         raise InvalidMessageError("the user's message is blank; there is nothing to answer")
+
+
+def _list_media(message: BaseMessage) -> list[Any]:
+    blocks = () if isinstance(message.content, str) else message.content
+    return [one for one in blocks if not isinstance(one, str) and one.get("type") != "text"]
 
 
 def mark_unstored(message: BaseMessage) -> BaseMessage:
     """Return the message marked as one that is never stored."""
     marked = {**message.additional_kwargs, "remember": False}
     return message.model_copy(update={"additional_kwargs": marked})
-
-
-def _split_instructions(
-    messages: Iterable[BaseMessage],
-) -> tuple[list[BaseMessage], list[BaseMessage]]:
-    """Return system messages, and the others; a chat message of a user's role as what it is."""
-    instructions: list[BaseMessage] = []
-    said: list[BaseMessage] = []
-    for message in messages:
-        role = get_role(message)
-        if role == "system":
-            instructions.append(message)
-        elif role == "user" and not isinstance(message, HumanMessage):
-            said.append(change_class(message, HumanMessage))
-        else:
-            said.append(message)
-    return instructions, said
 
 
 def _is_message(value: Mapping[Any, Any]) -> bool:
@@ -158,19 +135,12 @@ def _take_keys(
         raise InvalidMessageError(msg)
     said, before = value[key], value.get(history_messages_key)
     taken = {key}
-    if said is not None and history_messages_key != key and _is_list(before):
+    earlier = None if isinstance(before, str) else unpack_messages(before)
+    if said is not None and history_messages_key != key and earlier is not None:
         taken.add(history_messages_key)
-        said = [*_list_items(before), *_list_items(said)]
+        items = unpack_messages(said)
+        said = [*earlier, *([said] if items is None else items)]
     return said, {str(name): item for name, item in value.items() if name not in taken}
-
-
-def _is_list(value: Any) -> bool:
-    return value is not None and not isinstance(value, str) and unpack_messages(value) is not None
-
-
-def _list_items(value: Any) -> list[Any]:
-    items = unpack_messages(value)
-    return [value] if items is None else items
 
 
 # -- What of a list is new ----------------------------------------------------------------------
@@ -199,10 +169,6 @@ class Joined:
     is_certain: bool = True
 
 
-def _keep_unchanged(message: BaseMessage) -> BaseMessage | None:
-    return message
-
-
 def join_thread(
     log: MessageLog, thread: LiveThread, said: Sequence[BaseMessage], stored_form: StoredForm
 ) -> tuple[LiveThread, Joined]:
@@ -222,7 +188,7 @@ def join(
     entries: Sequence[Entry],
     said: Sequence[BaseMessage],
     *,
-    stored_form: StoredForm = _keep_unchanged,
+    stored_form: StoredForm = lambda message: message,
 ) -> Joined:
     """Find where a list of messages joins a thread, and what of it is new.
 
@@ -236,61 +202,60 @@ def join(
         said: Messages, none of them a system message.
         stored_form: What the thread stores of a message.
     """
+    entries = _drop_void(entries)
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
     forms = [stored_form(message) for message in said]
-    if _is_user(said[-1]):
-        forms[-1] = forms[-1] or said[-1]  # compared, also where it is not stored
-        named = _find_named(live, said[-1])
+    asked = said[-1] if get_role(said[-1]) == "user" else None
+    if asked is not None:
+        forms[-1] = forms[-1] or asked  # compared, also where it is not stored
+        named = None if asked.id is None else _find_named(live, asked.id)
         if named is not None:
             is_same = _fold(named.message) == _fold(forms[-1])
-            return Joined(again=named) if is_same else Joined(said[-1:], replaces=named)
+            return Joined(again=named) if is_same else Joined([asked], replaces=named)
+        if len(said) == 1 and not (live and live[-1].role == "user"):
+            return Joined([asked])  # no question is open that this could be
     told = [n for n, form in enumerate(forms) if form is not None and _is_user(form)][-_COMPARED:]
     users = [entry for entry in entries if entry.role == "user"][-_COMPARED:]
-    matches = _match_users(users, [(said[number].id, forms[number]) for number in told])
+    texts = [_fold(entry.message) for entry in users]
+    matches = [_match(users, texts, said[number].id, _fold(forms[number])) for number in told]
     counts = _count_common(matches, len(users))
     is_certain = counts[-2:-1] in ([], [len(told) - 1])
+    latest = next((entry for entry in reversed(live) if entry.role == "user"), None)
     last = counts.index(counts[-1]) if counts and counts[-1] else None
     if last is None:
-        anchor = next((entry for entry in reversed(live) if entry.role == "user"), None)
-        return Joined(_list_new(entries, live, anchor, said, forms), is_certain=is_certain)
-    anchor = users[matches[last].bit_length() - 1]
+        return Joined(_list_new(entries, live, latest, said, forms), is_certain=is_certain)
+    anchor: Entry | None = users[matches[last].bit_length() - 1]
     rest = told[last] + 1
-    if rest < len(said):
-        new = _list_new(entries, live, anchor, said[rest:], forms[rest:])
-        return Joined(new, is_certain=is_certain)
-    if live[-1:] == [anchor]:
+    if rest == len(said) and live[-1:] == [anchor]:
         return Joined(again=anchor, is_certain=is_certain)
-    return Joined(said[-1:], is_certain=is_certain)
+    if rest == len(said):  # asked anew, with results that open calls wait for
+        anchor, rest = latest, rest - 1 - len(find_results(said[:-1]))
+    new = _list_new(entries, live, anchor, said[rest:], forms[rest:])
+    return Joined(new, is_certain=is_certain)
 
 
-def _find_named(live: Sequence[Entry], asked: BaseMessage) -> Entry | None:
-    """Return the user's entry that has the id of a message."""
-    if asked.id is None:
-        return None
-    named = (one for one in reversed(live) if asked.id in (one.message_id, one.id))
-    entry = next(named, None)
+def _find_named(live: Sequence[Entry], own: str) -> Entry | None:
+    """Return the user's entry that has an id."""
+    entry = next((one for one in reversed(live) if own in (one.message_id, one.id)), None)
     return entry if entry is not None and entry.role == "user" and entry.message else None
 
 
-def _match_users(
-    users: Sequence[Entry], messages: Iterable[tuple[str | None, BaseMessage | None]]
-) -> list[int]:
-    """Return for each message, by its id and form, which entries it may be: bit n for entry n."""
-    by_text: dict[str, int] = {}
-    by_id: dict[str | None, int] = {}
-    unnamed = 0
-    for number, entry in enumerate(users):
-        bit, text = 1 << number, _fold(entry.message)
-        by_text[text] = by_text.get(text, 0) | bit
-        by_id[entry.message_id] = by_id[entry.id] = bit
-        if entry.message is None or not entry.message.id:
-            unnamed |= bit
-    by_text.pop("", None)
-    matches = []
-    for own, message in messages:
-        same = by_text.get(_fold(message), 0)
-        matches.append(same if own is None else by_id.get(own, same & unnamed))
-    return matches
+def _match(users: Sequence[Entry], texts: Sequence[str], own: str | None, text: str) -> int:
+    """Return which entries of the user a message may be: bit n for entry n.
+
+    Args:
+        users: The entries.
+        texts: What they say.
+        own: The message's id; one that the thread knows decides.
+        text: What it says; entries with an id of their own say it under that alone.
+    """
+    named = same = 0
+    for number, (entry, known) in enumerate(zip(users, texts, strict=True)):
+        if own is not None and own in (entry.message_id, entry.id):
+            named |= 1 << number
+        elif text and known == text and not (own and entry.message and entry.message.id):
+            same |= 1 << number
+    return named or same
 
 
 def _count_common(matches: Sequence[int], size: int) -> list[int]:
@@ -330,13 +295,14 @@ def _list_new(
     """
     ids = {name for entry in entries for name in (entry.message_id, entry.id)}
     is_over = anchor is not None and (anchor not in live or _is_answered(live, anchor))
+    there = set().union(*[_mark(entry.message) for entry in entries]) if not is_over else set()
     new: list[BaseMessage] = []
     is_reply = True
     for message, form in zip(said, forms, strict=True):
         is_reply = is_reply and not _is_user(message)
         if form is None or (message.id in ids and message is not said[-1]):
             continue
-        if not is_reply or not (is_over or _is_known(form, entries)):
+        if not is_reply or not (is_over or _mark(form) <= there):
             new.append(message)
     return new
 
@@ -351,17 +317,14 @@ def _is_answered(live: Sequence[Entry], asked: Entry) -> bool:
     return False
 
 
-def _is_known(message: BaseMessage, entries: Sequence[Entry]) -> bool:
-    """Return whether a thread has a reply, calls, or a result."""
-    calls = {call["id"] for entry in entries for call in find_calls(entry.message)}
+def _mark(message: BaseMessage | None) -> set[tuple[str, str | None]]:
+    """Return what a reply, calls, or a result are known by in a turn."""
+    if message is None:
+        return set()
     if isinstance(message, ToolMessage):
-        results = [one.message for one in entries if isinstance(one.message, ToolMessage)]
-        return message.tool_call_id in {result.tool_call_id for result in results}
-    own = find_calls(message)
-    if own:
-        return all(call["id"] in calls for call in own)
-    role, text = get_role(message), _fold(message)
-    return any(entry.role == role and _fold(entry.message) == text for entry in entries)
+        return {("result", message.tool_call_id)}
+    calls = {("call", call["id"]) for call in find_calls(message)}
+    return calls or {(get_role(message), _fold(message))}
 
 
 def _is_user(message: BaseMessage) -> bool:
@@ -372,16 +335,20 @@ def _fold(message: BaseMessage | None) -> str:
     """Return a message's text, however it is cut into blocks or lines, and the user's media."""
     if message is None:
         return ""
-    content = message.content
-    if isinstance(content, str):
-        return " ".join(content.split())
     text = " ".join(str(message.text).split())
-    media = [
-        block for block in content if not isinstance(block, str) and block.get("type") != "text"
-    ]
-    if not (media and _is_user(message)):
-        return text
-    return text + dump_json(make_plain(media), what="media")
+    media = (
+        [] if isinstance(message.content, str) or not _is_user(message) else _list_media(message)
+    )
+    return text + dump_json(make_plain(media), what="media") if media else text
+
+
+def _drop_void(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the entries without turns that failed: what was said in them is said again."""
+    controls = [one.control for one in entries if one.control is not None]
+    void = {
+        name for one in controls if one.reason in ("failed", "cancelled") for name in one.retracts
+    }
+    return [entry for entry in entries if entry.id not in void] if void else entries
 
 
 # -- A turn that goes on --------------------------------------------------------------------------
@@ -415,16 +382,30 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
             came to its end and there is nothing to go on with.
     """
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
-    turn = live[_find_last_asked(live) :]
-    if not turn or turn[0].role != "user" or (not results and _is_last_word(turn[-1])):
+    users = [number for number, entry in enumerate(live) if entry.role == "user"]
+    first = users[-1] if users else len(live)
+    while users and first - 1 in users and live[first - 1].turn_id == live[first].turn_id:
+        first -= 1  # messages of one turn in a row are one question
+    turn = live[first:]
+    if not turn or (not results and _is_last_word(turn[-1])):
         brought = "results of tools" if results else "None"
         msg = (
             f"there is nothing to go on with: the input is {brought}"
             ", and the thread has no turn with open tool calls; pass what the user says"
         )
         raise InvalidMessageError(msg)
-    named = [_name_own_result(result, turn) for result in results]
-    ends = [number for number, entry in enumerate(turn) if _is_caller(entry, named)]
+    callers = {call["id"]: n for n, one in enumerate(turn) for call in find_calls(one.message)}
+    ends, named = [], []
+    for result in results:
+        if result.tool_call_id not in callers:
+            msg = (
+                f"the tool result for {result.tool_call_id!r} answers no call of the thread's last "
+                "turn; pass results of the calls that the last reply made"
+            )
+            raise InvalidMessageError(msg)
+        ends.append(callers[result.tool_call_id])
+        caller = turn[ends[-1]]
+        named.append(name_result(result, caller.key, caller.turn_id, caller.message_id))
     end = max(ends, default=len(turn) - 1)
     while end + 1 < len(turn) and turn[end + 1].role == "tool":
         end += 1
@@ -432,48 +413,10 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
     return ContinuedTurn(turn[0], frozenset(one.id for one in kept), named, kept[-1].turn_id)
 
 
-def _find_last_asked(live: Sequence[Entry]) -> int:
-    """Return where the user's last words begin: messages of one turn in a row are one question."""
-    users = [number for number, entry in enumerate(live) if entry.role == "user"]
-    first = users[-1] if users else 0
-    while users and first - 1 in users and live[first - 1].turn_id == live[first].turn_id:
-        first -= 1
-    return first
-
-
 def _is_last_word(entry: Entry) -> bool:
     """Return whether an entry ends a turn: a reply without calls that is not paused."""
     is_open = bool(find_calls(entry.message)) or is_paused(entry.message)
     return entry.role == "assistant" and not is_open
-
-
-def _is_caller(entry: Entry, results: Iterable[ToolMessage]) -> bool:
-    """Return whether an entry makes one of the calls."""
-    wanted = {result.tool_call_id for result in results}
-    return any(call["id"] in wanted for call in find_calls(entry.message))
-
-
-def _name_own_result(result: ToolMessage, turn: Sequence[Entry]) -> ToolMessage:
-    """Return a result of a call of the turn under an id of its own; see `name_result`.
-
-    Raises:
-        InvalidMessageError: If no reply of the turn makes its call.
-    """
-    caller = next(
-        (
-            entry
-            for entry in reversed(turn)
-            if any(call["id"] == result.tool_call_id for call in find_calls(entry.message))
-        ),
-        None,
-    )
-    if caller is None:
-        msg = (
-            f"the tool result for {result.tool_call_id!r} answers no call of the thread's last "
-            "turn; pass results of the calls that the last reply made"
-        )
-        raise InvalidMessageError(msg)
-    return name_result(result, caller.key, caller.turn_id, caller.message_id)
 
 
 def name_result(result: ToolMessage, key: ThreadKey, turn_id: str, caller: str) -> ToolMessage:

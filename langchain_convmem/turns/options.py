@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
@@ -26,19 +26,19 @@ NAMESPACE = "memory"
 """Where a call sets options: `configurable={"memory": {"recall": False}}`."""
 
 
-_RENAMED = {"max_tokens": "recall_tokens", "k": "recall_k"}
+_OWN_NAMES = ("recall", "remember", "recall_tokens", "recall_k")
+"""Options that a call might set beside the namespace by mistake."""
 
 
-_PLAIN_NAMES = ("recall", "remember")
-"""Options that a call may also set beside the namespace."""
-
-
-_OWN_NAMES = ("recall_tokens", "recall_k")
-"""Options that nothing else goes by: outside of the namespace they are a mistake."""
-
-
-_NAMES = frozenset({NAMESPACE, *_PLAIN_NAMES, *_OWN_NAMES})
-"""What of `configurable` may set an option."""
+_LEAST = {
+    "recall_tokens": 1,
+    "recall_k": 1,
+    "history_tokens": 0,
+    "context_tokens": 1,
+    "reserved_tokens": 0,
+    "profile_tokens": 0,
+}
+"""The least that options of numbers may be."""
 
 
 RecallPlace: TypeAlias = Literal["user", "system"]
@@ -92,31 +92,19 @@ class TurnOptions:
         """Validate the values."""
         for name in ("recall", "remember"):
             if not isinstance(getattr(self, name), bool):
-                raise ConfigError(
-                    f"{name} must be True or False, got {describe_value(getattr(self, name))}"
-                )
+                raise _make_error(name, getattr(self, name), "True or False")
         if self.recall_place not in get_args(RecallPlace):
-            raise ConfigError(
-                f"recall_place must be 'user' or 'system', got {describe_value(self.recall_place)}"
-            )
-        _check_count("recall_tokens", self.recall_tokens, least=1)
-        _check_count("recall_k", self.recall_k, least=1)
-        _check_count("history_tokens", self.history_tokens, least=0)
-        _check_count("context_tokens", self.context_tokens, least=1)
-        _check_count("reserved_tokens", self.reserved_tokens, least=0, is_optional=False)
-        check_profile_tokens(self.profile_tokens)
+            raise _make_error("recall_place", self.recall_place, "'user' or 'system'")
+        for name, least in _LEAST.items():
+            is_optional = name != "reserved_tokens"
+            _check_count(name, getattr(self, name), least, is_optional=is_optional)
         if self.context_tokens is not None and self.reserved_tokens >= self.context_tokens:
-            self._lower_reserved(self.context_tokens // 2)
-
-    def _lower_reserved(self, tokens: int) -> None:
-        """Leave room for messages in a budget that is reserved whole, and say so."""
-        _logger.warning(
-            "reserved_tokens=%d leaves no room in context_tokens=%d and is lowered to %d",
-            self.reserved_tokens,
-            self.context_tokens,
-            tokens,
-        )
-        object.__setattr__(self, "reserved_tokens", tokens)
+            lowered = self.context_tokens // 2
+            _logger.warning(
+                "reserved_tokens=%d leaves no room in context_tokens=%d and is lowered to %d",
+                *(self.reserved_tokens, self.context_tokens, lowered),
+            )
+            object.__setattr__(self, "reserved_tokens", lowered)
 
     @classmethod
     def pick(cls, options: TurnOptions | None, given: Mapping[str, Any]) -> TurnOptions:
@@ -147,96 +135,57 @@ class TurnOptions:
     ) -> TurnOptions:
         """Return the options, overridden by the call's `configurable["memory"]`.
 
-        `recall` and `remember` may also stand beside that key. A budget of recalled text that the
-        call asks for replaces a number of blocks.
+        A budget of recalled text that the call asks for replaces a number of blocks.
 
         Args:
             configurable: What the call carries under `configurable`.
             inner: What the memory is wrapped around, whose own fields are not touched.
 
         Raises:
-            ConfigError: If an option is unknown, of the wrong type, in the wrong place, or set
-                twice to different values.
+            ConfigError: If an option is unknown, of the wrong type, or in the wrong place.
         """
-        if _NAMES.isdisjoint(configurable):
+        for name in _OWN_NAMES:
+            if name in configurable:
+                self._check_place(name, configurable[name], inner)
+        given = configurable.get(NAMESPACE)
+        if given is None:
             return self
-        fields_of_inner = _list_fields(configurable, inner)
-        self._check_places(configurable, fields_of_inner)
-        plain = {
-            name: configurable[name]
-            for name in _PLAIN_NAMES
-            if configurable.get(name) is not None and name not in fields_of_inner
-        }
-        named = _read_namespace(configurable)
-        for name in plain.keys() & named.keys():
-            if plain[name] != named[name]:
-                msg = (
-                    f"configurable sets {name!r} to {describe_value(plain[name])}, and "
-                    f"configurable[{NAMESPACE!r}] to {describe_value(named[name])}; "
-                    "set it once, or to the same in both"
-                )
-                raise ConfigError(msg)
-        changes = {**plain, **named}
+        changes = _read_namespace(given)
         if changes.get("recall_tokens") is not None:
             changes.setdefault("recall_k", None)
-        return replace(self, **changes) if changes else self
+        return replace(self, **changes)
 
-    def _check_places(
-        self, configurable: Mapping[str, Any], fields_of_inner: Collection[str]
-    ) -> None:
-        """Refuse options of a call that stand beside the namespace and would change something."""
-        for name in _OWN_NAMES:
-            value = configurable.get(name)
-            if value not in (None, getattr(self, name)) and name not in fields_of_inner:
-                msg = (
-                    f"configurable[{name!r}] is not read; set it for a call with "
-                    f'config={{"configurable": {{"{NAMESPACE}": {{"{name}": '
-                    f"{describe_value(value)}}}}}}}"
-                )
-                raise ConfigError(msg)
+    def _check_place(self, name: str, value: Any, inner: Runnable[Any, Any] | None) -> None:
+        """Refuse an option beside the namespace that would change something, and is ours alone."""
+        fields_of_inner = [] if inner is None else [spec.id for spec in inner.config_specs]
+        if value not in (None, getattr(self, name)) and name not in fields_of_inner:
+            place = f'{{"{NAMESPACE}": {{"{name}": {describe_value(value)}}}}}'
+            msg = (
+                f"configurable[{name!r}] is not read; set it for a call with "
+                f'config={{"configurable": {place}}}'
+            )
+            raise ConfigError(msg)
 
 
-def _list_fields(
-    configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None
-) -> Collection[str]:
-    """Return the names of fields that a chain declares, if a call sets one that is ours as well."""
-    is_set = any(configurable.get(name) is not None for name in (*_PLAIN_NAMES, *_OWN_NAMES))
-    return {spec.id for spec in inner.config_specs} if is_set and inner is not None else ()
-
-
-def _read_namespace(configurable: Mapping[str, Any]) -> dict[str, Any]:
+def _read_namespace(given: Any) -> dict[str, Any]:
     """Return the options that a call sets under the namespace.
 
     Raises:
-        ConfigError: If it holds anything but options.
+        ConfigError: If it holds anything but options; the message names it.
     """
-    given = configurable.get(NAMESPACE)
-    if given is None:
-        return {}
+    where = f"configurable[{NAMESPACE!r}]"
     if not isinstance(given, Mapping):
-        msg = (
-            f"configurable[{NAMESPACE!r}] must be a map of options such as "
-            f"{{'recall': False}}, got a {type(given).__name__}"
-        )
+        kind = type(given).__name__
+        msg = f"{where} must be a map of options such as {{'recall': False}}, got a {kind}"
         raise ConfigError(msg)
-    return _check_names(given, f"configurable[{NAMESPACE!r}]")
-
-
-def _check_names(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
-    """Return settings by name, all of them options.
-
-    Raises:
-        ConfigError: If one is not; the message names it.
-    """
     known = [field.name for field in fields(TurnOptions)]
-    for name in settings:
+    for name in given:
         if name not in known:
-            instead = f"; use {_RENAMED[name]!r}" if name in _RENAMED else suggest_name(name, known)
-            msg = (
-                f"{where} has no option {describe_value(name)}; it has {', '.join(known)}{instead}"
+            names, meant = ", ".join(known), suggest_name(name, known)
+            raise ConfigError(
+                f"{where} has no option {describe_value(name)}; it has {names}{meant}"
             )
-            raise ConfigError(msg)
-    return dict(settings)
+    return dict(given)
 
 
 def check_profile_tokens(tokens: Any, *, is_optional: bool = True) -> None:
@@ -245,18 +194,19 @@ def check_profile_tokens(tokens: Any, *, is_optional: bool = True) -> None:
     Raises:
         ConfigError: If it is no whole number of at least 0, nor None where that is allowed.
     """
-    _check_count("profile_tokens", tokens, least=0, is_optional=is_optional)
+    _check_count("profile_tokens", tokens, 0, is_optional=is_optional)
 
 
-def _check_count(name: str, value: Any, *, least: int, is_optional: bool = True) -> None:
+def _check_count(name: str, value: Any, least: int, *, is_optional: bool) -> None:
     if value is None and is_optional:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         none = " or None" if is_optional else ""
-        msg = (
-            f"{name} must be a whole number of at least {least}{none}, got {describe_value(value)}"
-        )
-        raise ConfigError(msg)
+        raise _make_error(name, value, f"a whole number of at least {least}{none}")
+
+
+def _make_error(name: str, value: Any, wanted: str) -> ConfigError:
+    return ConfigError(f"{name} must be {wanted}, got {describe_value(value)}")
 
 
 # -- Whose turn it is -----------------------------------------------------------------------------
@@ -274,29 +224,30 @@ def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str)
     """
     thread_id = read_thread_id(configurable)
     if thread_id is None:
-        msg = (
-            f"thread_id is missing; call {host} with "
-            'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
-        )
-        raise ConfigError(msg)
+        refuse_unnamed_run("thread_id is missing", host)
     found = get_current_context() if context is None else context
     return ThreadKey(read_user_id(configurable, found), thread_id)
+
+
+_IDS = frozenset({"thread_id", "session_id", "user_id"})
+_SLIPS = {name.replace("_", ""): name for name in _IDS}
+"""Taken for another key, the id of a user would be none: several users would share a thread."""
 
 
 def read_thread_id(configurable: Mapping[str, Any]) -> Any:
     """Return the thread that a call names as `thread_id` or as `session_id`; None if it does not.
 
     Raises:
-        ConfigError: If it names two different threads.
+        ConfigError: If it names two different threads, or an id by another spelling of its key.
     """
+    for name in configurable.keys() - _IDS:
+        meant = _SLIPS.get(name.casefold().replace("-", "").replace("_", ""))
+        if meant is not None and meant not in configurable:
+            msg = f"configurable names {name!r}, which is not read; did you mean {meant!r}?"
+            raise ConfigError(msg)
     thread_id, session_id = configurable.get("thread_id"), configurable.get("session_id")
-    if thread_id is not None and session_id is not None and str(thread_id) != str(session_id):
-        msg = (
-            f"configurable names the thread_id {thread_id!r} and the session_id {session_id!r}, "
-            "which are two names for the same thing; pass one, or the same in both"
-        )
-        raise ConfigError(msg)
-    return session_id if thread_id is None else thread_id
+    what = f"the thread_id {thread_id!r} and the session_id {session_id!r}"
+    return _agree(thread_id, session_id, f"configurable names {what}")
 
 
 def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
@@ -306,15 +257,18 @@ def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
         ConfigError: If they name different users.
     """
     said = configurable.get("user_id")
+    if context is None:
+        return said
     is_map = isinstance(context, Mapping)
     meant = context.get("user_id") if is_map else getattr(context, "user_id", None)
-    if said is not None and meant is not None and str(said) != str(meant):
-        msg = (
-            f"the config names the user {said!r} and the context {meant!r}; "
-            "name one, or the same in both"
-        )
-        raise ConfigError(msg)
-    return said if meant is None else meant
+    return _agree(meant, said, f"the config names the user {said!r} and the context {meant!r}")
+
+
+def _agree(first: Any, second: Any, said: str) -> Any:
+    """Return what a call names in one of two places, or in both."""
+    if None not in (first, second) and str(first) != str(second):
+        raise ConfigError(f"{said}; pass one, or the same in both")
+    return second if first is None else first
 
 
 def read_tool_user(configurable: Mapping[str, Any], fixed: str | None) -> Any:
@@ -326,14 +280,15 @@ def read_tool_user(configurable: Mapping[str, Any], fixed: str | None) -> Any:
     return read_user_id(configurable, get_current_context()) if fixed is None else fixed
 
 
-def refuse_unnamed_run(problem: str) -> NoReturn:
-    """Refuse a tool's call whose run does not say whose it is.
+def refuse_unnamed_run(problem: str, host: str = "the agent") -> NoReturn:
+    """Refuse a call that does not say whose it is.
 
     Args:
-        problem: What the tool does not know, as the beginning of a sentence.
+        problem: What is not known, as the beginning of a sentence.
+        host: What is called.
     """
     msg = (
-        f"{problem}; call the agent with "
+        f"{problem}; call {host} with "
         'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
     )
     raise ConfigError(msg)

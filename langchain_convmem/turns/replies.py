@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,16 +14,15 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     HumanMessage,
-    InvalidToolCall,
     RemoveMessage,
     message_chunk_to_message,
 )
 from langchain_core.messages.base import BaseMessageChunk
+from langchain_core.messages.tool import default_tool_parser
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 
 from langchain_convmem.conversation.streams import add_up
-from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.runnables import INTERNAL_TAGS
 from langchain_convmem.views.codec import describe_as_json
@@ -44,6 +42,8 @@ STRUCTURED = "structured_output"
 
 _RUN_PREFIX = "lc_run-"
 """Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""
+
+_NOTHING: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,45 +72,26 @@ def read_reply(
         output: Text, a message, messages, `{"messages": [...]}`; a dict that holds one of these
             under `output_messages_key` or `output`; or any value that a parser made. A value is
             stored as the message that it was read from, where one was heard, else as JSON or text.
-        given: The messages the chain was called with; see `read_reply_messages`.
+        given: The messages the chain was called with, the user's last; they are not new when they
+            come back in a list.
         heard: The last message that a chat model of the chain said.
         output_messages_key: The key under which a dict holds the answer.
     """
-    answer = _find_answer(output, output_messages_key)
-    if isinstance(answer, dict) and _is_parsed(answer):
-        return _make_reply(answer["parsed"], _complete_chunk(answer["raw"]))
+    answer = _find_answer(output, output_messages_key) if isinstance(output, dict) else output
+    if isinstance(answer, BaseMessage):
+        return Reply([message_chunk_to_message(answer)])
+    if isinstance(answer, str):
+        is_all_of_it = heard is not None and _is_text_of(heard, answer)
+        return Reply([heard if heard is not None and is_all_of_it else AIMessage(answer)])
+    if isinstance(answer, dict) and "parsed" in answer and isinstance(answer.get("raw"), AIMessage):
+        return _make_reply(answer["parsed"], message_chunk_to_message(answer["raw"]))
     found = _find_messages(answer)
-    messages = [] if found is None else read_reply_messages(answer, given)
+    messages = _select_new(found or (), given)
     if not messages and isinstance(answer, dict):
-        messages = [_complete_chunk(one) for one in answer.values() if isinstance(one, AIMessage)]
+        messages = [one for one in answer.values() if isinstance(one, AIMessage)]
     if not messages and (found is None or heard is not None):
         return _make_reply(answer, heard)
-    if isinstance(answer, str) and heard is not None and _is_text_of(heard, answer):
-        return Reply([heard])
-    return Reply(list(messages))
-
-
-def read_reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the new messages of a chain's output, in order.
-
-    Args:
-        output: Text, a message, a list of messages, or a dict that holds one under `messages`.
-        given: The messages the chain was called with, the user's last; they are not new when
-            they come back in a list.
-
-    Raises:
-        InvalidMessageError: If the output is of another kind.
-    """
-    found = _find_messages(output)
-    if found is None:
-        msg = (
-            f"the wrapped chain returned a {type(output).__name__}, which is not a reply; it must "
-            "return text, a message, messages or {'messages': [...]}. Put parsers after it: "
-            "memory.wrap(prompt | model) | parser"
-        )
-        raise InvalidMessageError(msg)
-    alone = isinstance(output, str | BaseMessage)
-    return [_complete_chunk(message) for message in (found if alone else _select_new(found, given))]
+    return Reply([message_chunk_to_message(message) for message in messages])
 
 
 def is_unfinished(*pieces: BaseMessage) -> bool:
@@ -119,22 +100,29 @@ def is_unfinished(*pieces: BaseMessage) -> bool:
     A proxy that gives up ends a stream of OpenAI's form in good order, but without the event that
     says why the model stopped: `finish_reason`, or `status` with the Responses API.
     """
-    found = [getattr(piece, "response_metadata", None) or {} for piece in pieces]
-    return any(one.get("model_provider") == "openai" for one in found) and not any(
-        one.get("finish_reason") or one.get("status") for one in found
-    )
+    must_end = False
+    for piece in pieces:
+        metadata = getattr(piece, "response_metadata", None) or {}
+        if metadata.get("finish_reason") or metadata.get("status"):
+            return False
+        must_end = must_end or metadata.get("model_provider") == "openai"
+    return must_end
 
 
-def drop_cut_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages of a reply whose last one was cut: of that one its text alone.
+def cut_last(messages: Sequence[BaseMessage], *, keeps_calls: bool) -> list[BaseMessage]:
+    """Return the messages of a reply whose last one has no end: of that one its text alone.
 
     Half a call looks like a whole one, and half a thought has no signature.
+
+    Args:
+        messages: The reply, in order.
+        keeps_calls: Whether a message of nothing but calls is kept: who got them answers them.
     """
     *whole, cut = messages
-    if not cut.text.strip():
-        return whole
-    usage = getattr(cut, "usage_metadata", None)
-    return [*whole, AIMessage(str(cut.text), id=cut.id, usage_metadata=usage)]
+    if cut.text.strip():
+        usage = getattr(cut, "usage_metadata", None)
+        return [*whole, AIMessage(str(cut.text), id=cut.id, usage_metadata=usage)]
+    return [*whole, cut] if keeps_calls and _has_calls(cut) else whole
 
 
 def mark_interrupted(message: BaseMessage) -> BaseMessage:
@@ -143,25 +131,12 @@ def mark_interrupted(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update={"response_metadata": metadata})
 
 
-def settle_unfinished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages of a reply that came to its end without its provider saying so.
-
-    Of the last one its text alone, as of one that was cut; but a message of nothing but calls is
-    kept: who got them will answer them.
-    """
-    kept = drop_cut_calls(messages)
-    is_nothing_else = len(kept) < len(messages) and _has_calls(messages[-1])
-    return list(messages) if is_nothing_else else kept
-
-
 def _has_calls(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
 
 
-def _find_answer(output: Any, output_messages_key: str | None) -> Any:
+def _find_answer(output: Mapping[str, Any], output_messages_key: str | None) -> Any:
     """Return what a chain answered among what it returned."""
-    if not isinstance(output, dict):
-        return output
     if output_messages_key is not None and output_messages_key in output:
         return output[output_messages_key]
     is_wrapped = "messages" not in output and _find_messages(output.get("output")) is not None
@@ -169,12 +144,12 @@ def _find_answer(output: Any, output_messages_key: str | None) -> Any:
 
 
 def _find_messages(output: Any) -> list[BaseMessage] | None:
+    if isinstance(output, dict) and "messages" in output:
+        output = output["messages"]
     if isinstance(output, str):
         return [AIMessage(output)]
     if isinstance(output, BaseMessage):
         return [output]
-    if isinstance(output, dict) and "messages" in output:
-        return _find_messages(output["messages"])
     if isinstance(output, list) and all(isinstance(item, BaseMessage) for item in output):
         return [message for message in output if not isinstance(message, RemoveMessage)]
     return None
@@ -185,13 +160,8 @@ def _is_text_of(heard: AIMessage, text: str) -> bool:
     return heard.text == text and not _has_calls(heard) and not find_calls(heard)
 
 
-# -- Values ---------------------------------------------------------------------------------------
-def _is_parsed(output: Mapping[str, Any]) -> bool:
-    """Return whether structured output comes with the message that it was read from."""
-    return isinstance(output.get("raw"), BaseMessage) and "parsed" in output
-
-
 def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
+    """Return a value as the message that it was read from, or as one that holds it."""
     if not isinstance(heard, AIMessage):
         text = value if isinstance(value, str) else describe_as_json(value)
         return Reply([AIMessage(text)], {STRUCTURED: [type(value).__name__]})
@@ -202,14 +172,10 @@ def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
     args = [call["args"] for call in calls]
     written = args[0] if len(args) == 1 else args
     found = [str(heard.text), written if isinstance(written, str) else describe_as_json(written)]
-    message = AIMessage(
-        "\n".join(text for text in found if text.strip()),
-        id=heard.id,
-        name=heard.name,
-        usage_metadata=heard.usage_metadata,
-        response_metadata=heard.response_metadata,
-    )
-    return Reply([message], {STRUCTURED: [str(call["name"]) for call in calls]})
+    said = {"content": "\n".join(text for text in found if text.strip())}
+    plain: dict[str, Any] = {"tool_calls": [], "invalid_tool_calls": [], "additional_kwargs": {}}
+    names = [str(call["name"]) for call in calls]
+    return Reply([heard.model_copy(update={**said, **plain})], {STRUCTURED: names})
 
 
 def _has_call_ids(value: Any, ids: set[str | None]) -> bool:
@@ -237,18 +203,12 @@ def _is_asked(message: BaseMessage, asked: BaseMessage) -> bool:
     return isinstance(message, HumanMessage) and message.content == asked.content
 
 
-def _complete_chunk(message: BaseMessage) -> BaseMessage:
-    if isinstance(message, BaseMessageChunk):
-        return message_chunk_to_message(message)
-    return message
-
-
 class _StreamedMessage:
     """One message of a stream: whole, or growing by chunks."""
 
     def __init__(self, piece: BaseMessage) -> None:
         self.pieces = [piece]
-        self.ids = {piece.id} - {None}
+        self.ids = {piece.id}
 
     @property
     def is_growing(self) -> bool:
@@ -259,12 +219,8 @@ class _StreamedMessage:
         """Whether it needs no more chunks; LangChain marks the last of every stream that ends."""
         return not self.is_growing or getattr(self.pieces[-1], "chunk_position", None) == "last"
 
-    @property
-    def is_whole(self) -> bool:
-        return self.is_finished and not is_unfinished(*self.pieces)
-
     def has(self, piece: BaseMessage) -> bool:
-        return piece.id in self.ids or self.pieces[-1] is piece
+        return (piece.id is not None and piece.id in self.ids) or self.pieces[-1] is piece
 
     def is_continued_by(self, piece: BaseMessage) -> bool:
         """Return whether a chunk without a known id belongs to this message.
@@ -273,62 +229,26 @@ class _StreamedMessage:
         """
         if type(self.pieces[-1]) is not type(piece) or self.is_finished:
             return False
-        if piece.id is None:
-            return True
-        by_run = piece.id.startswith(_RUN_PREFIX)
-        return not any(known.startswith(_RUN_PREFIX) is by_run for known in self.ids if known)
+        by_run = piece.id is not None and piece.id.startswith(_RUN_PREFIX)
+        known = [one.startswith(_RUN_PREFIX) for one in self.ids if one is not None]
+        return piece.id is None or by_run not in known
 
     def append(self, piece: BaseMessage) -> None:
         self.pieces.append(piece)
-        self.ids |= {piece.id} - {None}
+        self.ids.add(piece.id)
 
     def merge(self) -> BaseMessage:
-        return _complete_chunk(merge_pieces(self.pieces))
-
-
-_NOTHING: Any = object()
-
-
-def _keep_cut_value(value: Any) -> list[BaseMessage]:
-    """Return what a stream of values had brought before it was cut off."""
-    raw = value.get("raw") if isinstance(value, dict) else None
-    if isinstance(raw, BaseMessage):
-        return drop_cut_calls([_complete_chunk(raw)])
-    return [AIMessage(describe_as_json(value))]
-
-
-def _keep_whole_calls(message: BaseMessage, pieces: Sequence[BaseMessage]) -> BaseMessage:
-    """Return a message whose calls are those with whole arguments; LangChain completes half ones.
-
-    Args:
-        message: What was made of the pieces.
-        pieces: The chunks of it.
-    """
-    total = merge_pieces(pieces)
-    if not isinstance(message, AIMessage) or not isinstance(total, AIMessageChunk):
-        return message
-    broken = [
-        InvalidToolCall(
-            type="invalid_tool_call",
-            name=chunk["name"],
-            args=chunk["args"],
-            id=chunk["id"],
-            error="the stream ended within it",
-        )
-        for chunk in total.tool_call_chunks
-        if not _is_json(chunk["args"])
-    ]
-    lost = {call["id"] for call in broken}
-    whole = [call for call in message.tool_calls if call["id"] not in lost]
-    return message.model_copy(update={"tool_calls": whole, "invalid_tool_calls": broken})
-
-
-def _is_json(text: str | None) -> bool:
-    try:
-        json.loads(text or "{}")
-    except ValueError:
-        return False
-    return True
+        """Return the message; without an end, only calls with whole arguments are calls."""
+        total = merge_pieces(self.pieces)
+        message = message_chunk_to_message(total)
+        chunks = total.tool_call_chunks if isinstance(total, AIMessageChunk) else []
+        if not chunks or not is_unfinished(*self.pieces):
+            return message
+        functions = [{"name": one["name"], "arguments": one["args"] or "{}"} for one in chunks]
+        ids = [one["id"] for one in chunks]
+        raw = [{"id": i, "function": made} for i, made in zip(ids, functions, strict=True)]
+        calls, broken = default_tool_parser(raw)
+        return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
 
 
 class ReplyCollector:
@@ -352,7 +272,7 @@ class ReplyCollector:
     def add(self, chunk: Any) -> None:
         """Take one chunk: text, a message (chunk), a list, or a dict of LangGraph updates."""
         self._is_text &= isinstance(chunk, str)
-        pieces = list(_list_pieces(chunk))
+        pieces = _list_pieces(chunk)
         if not pieces and (chunk or not isinstance(chunk, str | list | dict)):
             is_first = self._value is _NOTHING
             self._value = chunk if is_first else add_up(self._value, chunk)
@@ -361,14 +281,12 @@ class ReplyCollector:
 
     def _take(self, piece: BaseMessage) -> None:
         known = next((part for part in reversed(self._parts) if part.has(piece)), None)
-        if not isinstance(piece, BaseMessageChunk):
-            if known is None:
-                self._parts.append(_StreamedMessage(piece))
-            else:
-                known.pieces = [piece]  # the whole message after its chunks
+        is_chunk = isinstance(piece, BaseMessageChunk)
+        if known is not None and not is_chunk:
+            known.pieces = [piece]  # the whole message after its chunks
         elif known is not None and known.is_growing:
             known.append(piece)
-        elif self._parts and self._parts[-1].is_continued_by(piece):
+        elif is_chunk and self._parts and self._parts[-1].is_continued_by(piece):
             self._parts[-1].append(piece)
         else:
             self._parts.append(_StreamedMessage(piece))
@@ -381,70 +299,63 @@ class ReplyCollector:
         output_messages_key: str | None = None,
     ) -> Reply:
         """Return what to store of a stream that came to its end; see `read_reply`."""
-        messages = self._select_new_parts(self._parts, given)
-        if not messages and (self._value is not _NOTHING or heard is not None):
-            return read_reply(
-                self._value, given, heard=heard, output_messages_key=output_messages_key
-            )
+        messages = self._merge_new(given)
+        output = self._value
         if self._is_text and len(messages) == 1:
-            return read_reply(str(messages[0].text), given, heard=heard)
-        return Reply(list(messages))
+            output = str(messages[0].text)
+        elif messages or (output is _NOTHING and heard is None):
+            return Reply(messages)
+        return read_reply(output, given, heard=heard, output_messages_key=output_messages_key)
 
-    def collect_unfinished(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of a stream that ended normally, but without a finish reason."""
-        messages = settle_unfinished(self._select_new_parts(self._parts, given))
-        if messages and _has_calls(messages[-1]):
-            messages[-1] = _keep_whole_calls(messages[-1], self._parts[-1].pieces)
-        return messages
-
-    def collect_interrupted(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return what a stream produced before it was cut off.
-
-        Tool calls of a message that was cut are left out: half a call looks like a whole one.
-        """
-        if self._value is not _NOTHING and not self._select_new_parts(self._parts, given):
-            return _keep_cut_value(self._value)
-        parts = list(self._parts)
-        cut = [parts.pop().merge()] if parts and not parts[-1].is_whole else []
-        whole = self._select_new_parts(parts, given)
-        return [*whole, *(drop_cut_calls(cut) if cut else [])]
-
-    @staticmethod
-    def _select_new_parts(
-        parts: Sequence[_StreamedMessage], given: Sequence[BaseMessage]
+    def collect_cut(
+        self, given: Sequence[BaseMessage], *, has_ended: bool = False
     ) -> list[BaseMessage]:
-        """Return the parts' messages; what came in chunks was made just now, whatever its id."""
-        messages = [part.merge() for part in parts]
-        whole = [m for m, part in zip(messages, parts, strict=True) if not part.is_growing]
-        new = {id(message) for message in _select_new(whole, given)}
+        """Return what a stream brought whose last message has no end.
+
+        Args:
+            given: The messages the chain was called with.
+            has_ended: Whether the stream ended all the same, so that calls will be answered.
+        """
+        messages = self._merge_new(given)
+        if not messages:
+            return [] if self._value is _NOTHING else _keep_cut_value(self._value)
+        if self._parts[-1].is_finished and not self.is_unfinished:
+            return messages
+        return cut_last(messages, keeps_calls=has_ended)
+
+    def _merge_new(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the new messages; what came in chunks was made just now, whatever its id."""
+        merged = [(part.merge(), part.is_growing) for part in self._parts]
+        new = _select_new([message for message, is_growing in merged if not is_growing], given)
         return [
             message
-            for message, part in zip(messages, parts, strict=True)
-            if part.is_growing or id(message) in new
+            for message, is_growing in merged
+            if is_growing or any(message is one for one in new)
         ]
 
 
-def _list_pieces(chunk: Any) -> Iterator[BaseMessage]:
+def _keep_cut_value(value: Any) -> list[BaseMessage]:
+    """Return what a stream of values had brought before it was cut off."""
+    raw = value.get("raw") if isinstance(value, dict) else None
+    if isinstance(raw, BaseMessage):
+        return cut_last([raw], keeps_calls=False)
+    return [AIMessage(describe_as_json(value))]
+
+
+def _list_pieces(chunk: Any) -> list[BaseMessage]:
+    """Return the messages in a chunk, also those of LangGraph's updates by node."""
     if isinstance(chunk, BaseMessage):
-        yield chunk
-    elif isinstance(chunk, str):
-        if chunk:
-            yield AIMessageChunk(content=chunk)
-    elif isinstance(chunk, tuple):
-        if chunk and isinstance(chunk[0], BaseMessage):
-            yield chunk[0]  # (message chunk, metadata): LangGraph's "messages" mode
-    else:
-        for item in chunk if isinstance(chunk, list) else _list_holders(chunk):
-            yield from _list_pieces(item)
-
-
-def _list_holders(chunk: Any) -> Iterator[Any]:
-    """Yield what stands under `messages`, at the top or per node as LangGraph's updates do."""
+        return [chunk]
+    if isinstance(chunk, str):
+        return [AIMessageChunk(content=chunk)] if chunk else []
     if isinstance(chunk, dict):
         holders = [chunk] if "messages" in chunk else chunk.values()
-        for holder in holders:
-            if isinstance(holder, dict) and "messages" in holder:
-                yield holder["messages"]
+        chunk = [one["messages"] for one in holders if isinstance(one, dict) and "messages" in one]
+    elif isinstance(chunk, tuple):
+        chunk = [one for one in chunk[:1] if isinstance(one, BaseMessage)]  # with its metadata
+    return (
+        [piece for item in chunk for piece in _list_pieces(item)] if isinstance(chunk, list) else []
+    )
 
 
 def assign_free_ids(
@@ -481,10 +392,6 @@ class PartialReplyHandler(BaseCallbackHandler):
     """
 
     run_inline = True
-    ignore_chain = True
-    ignore_retriever = True
-    ignore_agent = True
-    ignore_custom_event = True
 
     def __init__(self, learn: LearnUsage | None = None) -> None:
         """Start with nothing heard.
@@ -493,13 +400,12 @@ class PartialReplyHandler(BaseCallbackHandler):
             learn: Is told what models report to have read, of any that is called.
         """
         self._learn = learn
-        self._requests: dict[UUID, _Request] = {}
+        self._reports: dict[UUID, Callable[[Any], object]] = {}
+        self._chunks: dict[UUID, list[BaseMessage] | None] = {}  # None when a reply is over
         self.first_token_ms: int | None = None
         """When the first words of the latest reply came, if it was streamed."""
         self.message: AIMessage | None = None
         """The last whole reply."""
-        self._runs: set[UUID] = set()
-        self._replies: dict[UUID, ReplyCollector] = {}
 
     def listen(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return the config with which models are called that are to be heard."""
@@ -507,95 +413,59 @@ class PartialReplyHandler(BaseCallbackHandler):
 
     def collect_broken(self) -> list[BaseMessage]:
         """Return the partial messages of the last unfinished reply, if any."""
-        latest = list(self._replies.values())[-1:]
-        return [message for reply in latest for message in reply.collect_interrupted(())]
+        reply = ReplyCollector()
+        for chunks in [one for one in self._chunks.values() if one is not None][-1:]:
+            for chunk in chunks:
+                reply.add(chunk)
+        return reply.collect_cut(())
 
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],  # noqa: ARG002 - LangChain passes it by place
-        messages: Sequence[Any],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: Sequence[str] | None = None,
-        **more: Any,
-    ) -> None:
+    def on_chat_model_start(self, *given: Any, run_id: UUID, **run: Any) -> None:
         """Listen to a reply, unless another model makes it, or the memory for itself."""
-        if self._learn is not None and len(messages) == 1:
-            self._requests[run_id] = _Request.read(messages[0], more)
-        if parent_run_id not in self._runs and not set(INTERNAL_TAGS) & set(tags or ()):
-            self._runs.add(run_id)
-            self._replies[run_id] = ReplyCollector()
+        learn, batch = self._learn, given[-1]
+        model = (run.get("metadata") or {}).get("ls_model_name")
+        if learn is not None and len(batch) == 1 and isinstance(model, str) and model:
+            tools = (run.get("invocation_params") or {}).get("tools")
+            self._reports[run_id] = lambda tokens: learn(model, batch[0], tokens, tools)
+        is_own = not set(INTERNAL_TAGS).isdisjoint(run.get("tags") or ())
+        if not is_own and run.get("parent_run_id") not in self._chunks:
+            self._chunks[run_id] = []
             self.first_token_ms = None
 
     def on_llm_new_token(self, *_: Any, run_id: UUID, chunk: Any = None, **__: Any) -> None:
         """Take a chunk."""
-        message = getattr(chunk, "message", None)
-        if message is not None and run_id in self._replies:
-            self._add(run_id, message)
+        self._add(run_id, getattr(chunk, "message", None))
 
     def on_stream_event(self, event: Mapping[str, Any], *, run_id: UUID, **_: Any) -> None:
         """Take the text of an event; such streams bring no chunks."""
         delta = event.get("delta") or {}
-        if delta.get("type") == "text-delta" and run_id in self._replies:
-            self._add(run_id, AIMessageChunk(content=delta["text"], id=f"lc_run--{run_id}"))
+        if delta.get("type") == "text-delta":
+            self._add(run_id, AIMessageChunk(content=delta["text"], id=f"{_RUN_PREFIX}-{run_id}"))
 
-    def _add(self, run_id: UUID, chunk: BaseMessage) -> None:
-        reply = self._replies[run_id]
-        reply.add(chunk)
-        if self.first_token_ms is None and reply.has_text:
+    def _add(self, run_id: UUID, chunk: BaseMessage | None) -> None:
+        chunks = self._chunks.get(run_id)
+        if chunks is None or chunk is None:
+            return
+        chunks.append(chunk)
+        if self.first_token_ms is None:
             self.first_token_ms = get_now_ms()
-
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002
-        """Forget what was sent: nothing is reported of it."""
-        self._requests.pop(run_id, None)
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
         """Keep a reply that came whole; forget what broke before it: it was tried again."""
-        self._note_usage(response, self._requests.pop(run_id, None))
-        if run_id not in self._runs:
+        made = response.generations
+        said = getattr(made[0][0], "message", None) if made and made[0] else None
+        usage = getattr(said, "usage_metadata", None)
+        report = self._reports.pop(run_id, None)
+        if report is not None and usage:
+            report(usage.get("input_tokens"))
+        if run_id not in self._chunks:
             return
-        begun = list(self._replies)  # models that run at the same time end in any order
-        for earlier in begun[: begun.index(run_id) + 1] if run_id in begun else ():
-            self._replies.pop(earlier, None)
-        generations = response.generations
-        said = (
-            getattr(generations[0][0], "message", None) if generations and generations[0] else None
-        )
+        for begun in list(self._chunks):  # models that run at the same time end in any order
+            self._chunks[begun] = None
+            if begun == run_id:
+                break
         if isinstance(said, AIMessage):
-            whole = message_chunk_to_message(said) if isinstance(said, AIMessageChunk) else said
+            whole = message_chunk_to_message(said)
             self.message = whole if isinstance(whole, AIMessage) else None
-
-    def _note_usage(self, response: Any, request: _Request | None) -> None:
-        generations = response.generations
-        if self._learn is None or request is None or request.model is None or not generations:
-            return
-        said = getattr(generations[0][0], "message", None) if generations[0] else None
-        usage = getattr(said, "usage_metadata", None) or {}
-        if usage:
-            self._learn(request.model, request.messages, usage.get("input_tokens"), request.tools)
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """What a model was called with.
-
-    Attributes:
-        model: Its name; None if it has none.
-        messages: All that it got.
-        tools: Descriptions of tools that it got beside them.
-    """
-
-    model: str | None
-    messages: Sequence[BaseMessage]
-    tools: Any
-
-    @classmethod
-    def read(cls, messages: Sequence[BaseMessage], more: Mapping[str, Any]) -> _Request:
-        """Return what the start of a run tells."""
-        name = (more.get("metadata") or {}).get("ls_model_name")
-        tools = (more.get("invocation_params") or {}).get("tools")
-        return cls(name if isinstance(name, str) and name else None, messages, tools)
 
 
 @contextmanager

@@ -10,44 +10,173 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, Final, Literal, NotRequired, cast
+from typing import Any, Final, NamedTuple, NotRequired, TypeAlias
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
-from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.history import LiveThread, read_all, read_live
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.history import read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import Draft, Entry, Metadata
+from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.messages import (
-    ContinuedTurn,
     Joined,
-    continue_turn,
-    join,
+    join_thread,
     name_result,
 )
-from langchain_convmem.turns.provenance import NodeContext, Provenance
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.view import SPOKEN, CallContext, has_same_content
+from langchain_convmem.turns.view import (
+    CallContext,
+    TurnEntries,
+    find_turn_start,
+    has_same_content,
+    make_entry,
+)
 from langchain_convmem.views.codec import get_role, make_draft
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.edits import plan_replace
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
-from langchain_convmem.views.tool_calls import find_calls
 
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 _SUMMARY_SOURCE = "summarization"
 _RANDOM = 4
 """The version of a UUID that holds nothing but chance, as LangGraph's do."""
-_PAGE = 64
-"""So many of the latest entries are read where the last thing said is asked for."""
+
+
+_AUX = "provenance"
+_CHECKPOINTER = "__pregel_checkpointer"
+"""Under which LangGraph tells a node what keeps its state from run to run."""
+_SCRATCHPAD = "__pregel_scratchpad"
+"""Under which LangGraph tells a node at which step its run stops at the latest."""
+Path: TypeAlias = tuple[tuple[str, str], ...]
+"""Checkpoint, node and task (`node:task`) of each level of a graph, outermost first. A task is the
+same when it is retried or resumed, and another in a new run."""
+
+
+# -- Where in a run a node stands -----------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """One execution of a node of a graph.
+
+    Attributes:
+        key: The thread of the log.
+        path: Where in the run it is.
+        since: The checkpoint that the run starts from, if one was given.
+        is_sent: Whether a `Send` brought the node its state.
+        is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
+        run: A number that is the same in all nodes of a run, and another in the next one of the
+            same state; None if LangGraph does not provide it.
+        configurable: What the call set.
+    """
+
+    key: ThreadKey
+    path: Path
+    since: str | None = None
+    is_sent: bool = False
+    is_stateless: bool = False
+    run: int | None = None
+    configurable: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, config: RunnableConfig, key: ThreadKey) -> NodeContext:
+        """Read a node's config."""
+        configurable = config.get("configurable", {})
+        metadata = config.get("metadata", {})
+        checkpoints = configurable.get("checkpoint_map") or {}
+        names = metadata.get("langgraph_checkpoint_ns", "").split("|")
+        return cls(
+            key=key,
+            path=tuple(
+                (checkpoints.get("|".join(names[:depth])) or "", name or f":{make_ulid()}")
+                for depth, name in enumerate(names)
+            ),
+            since=metadata.get("checkpoint_id"),
+            is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
+            is_stateless=configurable.get(_CHECKPOINTER, ...) is None,
+            run=getattr(configurable.get(_SCRATCHPAD), "stop", None),
+            configurable=configurable,
+        )
+
+    @property
+    def level(self) -> list[str]:
+        """Names of the nodes around the graph that the node is in; empty at the top."""
+        return _read_level(self.path)
+
+    @property
+    def task(self) -> str:
+        """What this execution of the node is called."""
+        return self.path[-1][1].rpartition(":")[2]
+
+    def is_beside(self, path: Path) -> bool:
+        """Return whether something came from another branch of the same step."""
+        for (checkpoint, task), (others, other_task) in zip(self.path, path, strict=False):
+            if task != other_task:
+                return checkpoint == others
+        return False
+
+    def check_known(self, entries: int) -> None:
+        """Refuse to go back in a thread that the log does not know.
+
+        Raises:
+            ConfigError: If the run starts from a checkpoint and the thread does not exist.
+        """
+        if self.since is not None and self.key.user_id is None and not entries:
+            msg = (
+                f"the log has nothing of thread {self.key.thread_id!r} without a user, where the "
+                "run is to begin from a checkpoint; the config of a snapshot names no user: add "
+                'user_id to its "configurable"'
+            )
+            raise ConfigError(msg)
+
+    def make_metadata(
+        self,
+        after: str | None = None,
+        timing: Mapping[str, int] | None = None,
+        attributes: tuple[str, ...] = (),
+    ) -> Metadata:
+        """Return the metadata of an entry that this node stores, `after` another message."""
+        mark = {"after": after, "path": [list(level) for level in self.path]}
+        return Metadata(attributes, timing or {}, aux={_AUX: mark})
+
+    def retract(self, ids: Collection[str], reason: RetractReason) -> list[Draft]:
+        """Return the control entry that takes entries out of the views; nothing for none."""
+        if not ids:
+            return []
+        control = Control(tuple(ids), reason)
+        return [Draft(role="control", control=control, metadata=self.make_metadata())]
+
+
+class Mark(NamedTuple):
+    """How an entry came into the log: after which message of the state, and where in a run."""
+
+    after: str | None
+    path: Path
+
+    @property
+    def level(self) -> list[str]:
+        """Names of the nodes around the graph."""
+        return _read_level(self.path)
+
+
+def read_mark(entry: Entry) -> Mark | None:
+    """Return how an entry came into the log; None if it was not stored for a state."""
+    mark = entry.metadata.aux.get(_AUX)
+    if not isinstance(mark, dict) or mark.keys() != {"after", "path"}:
+        return None
+    path = tuple((str(checkpoint), str(task)) for checkpoint, task in mark["path"])
+    return Mark(mark["after"], path) if path else None
+
+
+def _read_level(path: Path) -> list[str]:
+    return [name.partition(":")[0] for _, name in path[:-1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +206,8 @@ class StateSync:
         """Store what the state holds and the log does not; return the turn that begins now.
 
         What was forgotten is not stored again, what was undone stays undone, and what the user
-        says again counts again. A question that comes again without an id before anyone answered
-        it leaves the state. A run that brings nothing new asks for another answer: the one that
-        the state holds stays until there is another.
+        says again counts again. A run that brings nothing new asks for another answer: the one that
+        the state holds leaves it, and stays in the log until there is another.
 
         Args:
             messages: Those of the state, each with an id.
@@ -89,47 +217,85 @@ class StateSync:
             ConfigError: If the state holds a turn of another user than the run is for.
         """
         self._check_user(note)
-        spoken = select_spoken(messages, self.context, _ignore_again(note))
-        if not spoken:
+        held = select_spoken(messages, self.context, note)
+        if not held:
             return BegunTurn(None)
-        entries = self._find(spoken)
+        entries = self._find(held)
         if note is None and self.context.since is None:
-            sent = self._begin_sent(spoken, entries)
+            sent = self._begin_sent(held, entries)
             if sent is not None:
                 return BegunTurn(sent)
-        retries = self._find_retries(spoken, entries)
-        doubled = [*_find_superseded(spoken, note), *retries]
-        held = [one for one in spoken if one.id not in doubled]
-        again = self._find_answered(held, entries, note)
-        spoken = [one for one in held if one.id not in again]
+        again = self._find_old_answer(held, note)
+        spoken = held[: len(held) - len(again)]
         asked = _find_question(spoken)
         is_whole = self._follows_state or self.context.since is not None
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
             entries = self._read()
         generation = self._read_generation()
-        own = self._select_own(note)
-        before = max(find_exchange(spoken), min(asked, _count_to(spoken, own, "last")))
-        settled = _count_settled(spoken, own, generation, before)
-        differ = StateDiffer(self.drafting, self.context, entries)
-        differ.compare(spoken, settled=settled, asked=asked)
-        back = self._follow(differ, held) if is_whole else []
+        forgotten = self._find_forgotten(spoken[: find_exchange(spoken)], entries, note, generation)
+        differ = StateDiffer(self.drafting, self.context, entries, forgotten)
+        differ.compare(spoken, asked=asked)
+        back = self._follow(differ, held, note) if is_whole else []
+        late = {draft.turn_id for draft in differ.news if draft.role == "assistant"}
+        old = [entry for entry in find_live_entries(entries) if entry.turn_id in late]
+        back += self.context.retract(_find_abandoned(old, spoken, self.context), "replaced")
         stored = self._append([*back, *differ.news])
         turn_id = differ.turns[asked]
         first = str(spoken[differ.turns.index(turn_id)].id)
-        places = (entry.position for entry in [*entries, *stored] if entry.message_id == first)
         begun = TurnNote(
             id=_find_turn(stored, spoken[asked]) or turn_id or make_ulid(),
             first=first,
             user=self.context.key.user_id,
             generation=generation,
-            settled=spoken[settled - 1].id if settled else None,
-            last=spoken[-1].id,
-            position=min(places, default=None),
+            forgotten=sorted(forgotten & {one.id for one in spoken if one.id}),
+            held=[str(one.id) for one in spoken],
             run=self.context.run,
+            again=[str(one.id) for one in again],
         )
-        if again:
-            begun["again"] = again
-        return BegunTurn(begun, [*_remove(doubled), *differ.edits])
+        if note is not None and note.get("names"):
+            begun["names"] = note["names"]
+        removed = [RemoveMessage(id=str(message.id)) for message in again]
+        known = {entry.turn_id for entry in entries}
+        return BegunTurn(begun, [*removed, *differ.edits], len(known & late))
+
+    def _find_old_answer(
+        self, spoken: Sequence[BaseMessage], note: TurnNote | None
+    ) -> Sequence[BaseMessage]:
+        """Return what answers the latest question, if this run brings nothing new.
+
+        A graph may come by here twice in a run; so the note tells whether another run has begun.
+        """
+        context = self.context
+        is_own = note is None or note.get("run") in (None, context.run)
+        if is_own or context.since is not None or context.is_stateless or context.is_sent:
+            return []
+        answer = spoken[_find_question(spoken) + 1 :]
+        return answer if answer and _is_answer(answer[-1]) and not context.level else []
+
+    def _find_forgotten(
+        self,
+        messages: Sequence[BaseMessage],
+        entries: Iterable[Entry],
+        note: TurnNote | None,
+        generation: int,
+    ) -> set[str]:
+        """Return the ids of messages that the log had and has no more, since they were forgotten.
+
+        Args:
+            messages: Those of the state that were there when the note was made, or came since then
+                without a question.
+            entries: Those of the log, as far as they were read.
+            note: What the state noted; what was another user's is new to this one.
+            generation: The log's generation of the user now.
+        """
+        if note is None or note["user"] != self.context.key.user_id:
+            return set()
+        gone = set(note.get("forgotten", ()))
+        if note.get("generation", generation) != generation:
+            known = {entry.message_id for entry in entries}
+            names = {str(one.id) for one in messages} | set(note.get("held", ()))
+            gone |= names - known
+        return gone
 
     def find_note(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> TurnNote | None:
         """Return the turn under way: as the state notes it, or as its messages tell.
@@ -148,7 +314,7 @@ class StateSync:
         if not self.is_one_turn:
             if not self.context.is_stateless or self.context.is_sent:
                 return None
-            while sent and get_role(sent[-1]) == "assistant":
+            while sent and _is_answer(sent[-1]):
                 sent.pop()
         return self.begin(sent).note
 
@@ -166,40 +332,6 @@ class StateSync:
             )
             raise ConfigError(msg)
 
-    def _find_retries(self, spoken: Sequence[BaseMessage], found: Sequence[Entry]) -> list[str]:
-        """Return the ids of unanswered questions that are repeated without an id."""
-        context = self.context
-        if context.since is not None or context.is_stateless or context.is_sent:
-            return []
-        known = {entry.message_id for entry in found}
-        ids = [str(one.id) for one in _select_same_questions(spoken)]
-        stays = next((name for name in ids if name in known), spoken[-1].id)
-        doubled = [name for name in ids if name != stays]
-        if not doubled or spoken[-1].id in known or not all(map(_is_made_up, doubled)):
-            return []
-        if stays in known:
-            entries = self._read(last=_PAGE)
-            return doubled if _is_unanswered(entries, stays) else []
-        return doubled
-
-    def _find_answered(
-        self, spoken: Sequence[BaseMessage], found: Iterable[Entry], note: TurnNote | None
-    ) -> list[str]:
-        """Return the ids of what answers the latest question, if this run brings nothing new.
-
-        A graph may come by here twice in a run; so the note tells whether another run has begun.
-        """
-        context = self.context
-        is_own = note is None or note.get("run") in (None, context.run)
-        if is_own or context.since is not None or context.is_stateless or context.is_sent:
-            return []
-        asked = _find_question(spoken)
-        answer = spoken[asked + 1 :]
-        if context.place.level or not answer or not _is_answer(answer[-1]):
-            return []
-        is_known = any(entry.message_id == spoken[asked].id for entry in found)
-        return [str(one.id) for one in answer if get_role(one) != "system"] if is_known else []
-
     @property
     def _follows_state(self) -> bool:
         """Whether what a state lacks was taken out of it: nobody sends all that was ever said."""
@@ -208,8 +340,8 @@ class StateSync:
     def _begin_sent(self, spoken: Sequence[BaseMessage], found: Sequence[Entry]) -> TurnNote | None:
         """Store what is new of a chat that its caller sends whole, or the end of, with every run.
 
-        Such a state knows of no earlier turn, and perhaps no ids of the log. What the user says
-        alone is one more attempt if the same words stand in the thread without an answer.
+        Such a state knows of no earlier turn, and perhaps no ids of the log: an id that LangGraph
+        made up for this run is none.
 
         Args:
             spoken: The messages of the state.
@@ -219,197 +351,93 @@ class StateSync:
             The note of the turn; None where the state is not of this kind.
         """
         said = [message for message in spoken if get_role(message) != "system"]
-        if not said or get_role(said[-1]) == "assistant":
+        is_asked = bool(said) and not _is_answer(said[-1])
+        if not is_asked or self.context.is_sent or (found and not self.context.is_stateless):
             return None
-        if len(said) == 1:
-            return self._begin_again(said[0], found)
-        if found and not self.context.is_stateless:
-            return None
+        known = {entry.message_id for entry in found}
+        sent = [one if one.id in known else _drop_made_up_id(one) for one in said]
         thread = read_live(self.log, self.context.key)
-        if not any(entry.role == "user" for entry in find_live_entries(thread.entries)):
+        if _find_asked(thread.entries) is None:
             return None
-        if get_role(said[-1]) != "user":
-            return self._go_on_sent(said, thread.entries)
-        # Where the log knows none of the user's messages, the graph has made up ids for this run:
-        # it may have that of the latest one, from an earlier node.
-        mine = [one for one in found if one.message_id == said[-1].id and _is_made_up(said[-1].id)]
-        is_named = any(entry.role == "user" for entry in found if entry not in mine)
-        sent = [one if is_named else one.model_copy(update={"id": None}) for one in said]
-        meant = self._reconcile(thread, sent, mine)
-        if thread.floor and (meant.replaces is not None or not meant.is_certain):
-            thread = read_all(self.log, thread)
-            meant = self._reconcile(thread, sent, mine)
+        thread, joined = join_thread(self.log, thread, sent, self.drafting.filter_message)
         own = {id(one): message for one, message in zip(sent, said, strict=True)}
-        old = meant.again or meant.replaces
-        *earlier, asked = [said[-1]] if old else [own[id(one)] for one in meant.new]
-        names: dict[str, str] = {}
-        if old is not None and self.context.is_stateless:
-            names = {str(asked.id): old.message_id}
-            asked = _rename(asked, names)
+        news = [own[id(one)] for one in joined.new]
+        goes_on = not any(get_role(one) == "user" for one in news)
+        asked = joined.again or _find_asked(thread.entries) if goes_on else joined.replaces
+        turn_id = make_ulid() if asked is None else asked.turn_id
+        names = {} if asked is None else _find_names(said, news, asked, thread.entries)
         differ = StateDiffer(self.drafting, self.context, [*found, *thread.entries])
-        differ.compare(earlier)
-        differ.compare([asked], turn_id=make_ulid() if old is None else old.turn_id)
-        gone = _find_replaced(thread.entries, meant, asked)
-        back = self.context.retract(gone, "replaced")
-        stored = self._append([*back, *differ.news])
+        last = _find_question(news) if asked is None and news else 0
+        differ.compare(news[:last])
+        differ.compare([_rename(one, names) for one in news[last:]], turn_id=turn_id)
+        gone = _find_replaced(thread.entries, joined, news)
+        stored = self._append([*self.context.retract(gone, "replaced"), *differ.news])
+        first = said[_find_question(said)]
         return TurnNote(
-            id=_find_turn(stored, asked) or differ.turns[-1] or make_ulid(),
-            first=str(asked.id),
+            id=_find_turn(stored, first) or turn_id,
+            first=names.get(str(first.id), str(first.id)) if asked is None else asked.message_id,
             user=self.context.key.user_id,
             generation=self._read_generation(),
-            settled=None,
-            is_sent=True,
             names=names,
         )
-
-    def _begin_again(self, asked: BaseMessage, found: Sequence[Entry]) -> TurnNote | None:
-        """Return the turn of a question that is asked once more, since nobody answered it.
-
-        Only where LangGraph named the message: under another id of its caller's it is another one.
-        """
-        is_unknown = not found and self.context.is_stateless and not self.context.is_sent
-        if not is_unknown or get_role(asked) != "user" or not _is_made_up(asked.id):
-            return None
-        entries = self._read(last=_PAGE)
-        said = asked.model_copy(update={"id": None})
-        if not _is_unanswered(entries) or self.drafting.filter_message(asked) is None:
-            return None
-        meant = join(entries, [said], stored_form=self.drafting.filter_message)
-        if meant.again is None:
-            return None
-        return self._go_on(meant.again, {str(asked.id): meant.again.message_id})
-
-    def _go_on_sent(self, said: Sequence[BaseMessage], entries: Sequence[Entry]) -> TurnNote | None:
-        """Return the open turn that a chat goes on with whose caller ran the tools.
-
-        The results are stored when the turn is caught up with.
-        """
-        results = [one for one in said[_find_question(said) :] if isinstance(one, ToolMessage)]
-        try:
-            turn = continue_turn(entries, results)
-        except InvalidMessageError:
-            return None  # of calls that the log knows nothing of
-        names = _find_names(said[_find_question(said) :], turn, entries)
-        return self._go_on(turn.asked, names)
-
-    def _go_on(self, asked: Entry, names: dict[str, str]) -> TurnNote:
-        """Return the note of a turn that the log has, for a state that knows other ids.
-
-        Args:
-            asked: What the user said in it.
-            names: The log's ids by those of the state.
-        """
-        return TurnNote(
-            id=asked.turn_id,
-            first=asked.message_id,
-            user=self.context.key.user_id,
-            generation=self._read_generation(),
-            settled=None,
-            position=asked.position,
-            is_sent=True,
-            names=names,
-        )
-
-    def _reconcile(
-        self, thread: LiveThread, sent: Sequence[BaseMessage], mine: Sequence[Entry]
-    ) -> Joined:
-        """Compare a chat with the thread as it was before the question, while nobody answered it.
-
-        Args:
-            thread: The thread.
-            sent: The chat.
-            mine: Versions of the question that an earlier node of this run stored.
-        """
-        entries = thread.entries
-        if mine and _is_unanswered(entries, mine[-1].message_id):
-            turn_id = mine[-1].turn_id
-            entries = [entry for entry in entries if entry.turn_id != turn_id]
-        return join(entries, sent, stored_form=self.drafting.filter_message)
 
     # -- A turn goes on -------------------------------------------------------------------------
 
-    def catch_up(self, messages: Sequence[BaseMessage], note: TurnNote | None = None) -> SyncedTurn:
+    def catch_up(
+        self, messages: Sequence[BaseMessage], note: TurnNote | None = None, *, stores: bool = True
+    ) -> SyncedTurn:
         """Store what the state holds of the latest turn and the log does not.
 
         Args:
             messages: Those of the state, each with an id.
             note: The turn that the state noted last.
+            stores: Whether anything is written, or the turn only looked up.
         """
         spoken = select_spoken(messages, self.context, note)
         if not spoken:
             return SyncedTurn()
-        start, entries, is_whole = self._read_turn(spoken, note)
-        differ = StateDiffer(self.drafting, self.context, entries)
-        first = 0 if is_whole else start
-        settled = self._settle(spoken, first, start, differ.known, note)
-        turn_id = None
-        if self.is_one_turn and note is not None:
-            turn_id, settled = note["id"], max(settled, start)
-        differ.compare(spoken, first=first, settled=settled, turn_id=turn_id)
-        held = select_spoken(messages, self.context, _ignore_again(note))
-        back = self._follow(differ, held) if is_whole else []
+        start, entries = self._read_turn(spoken, note)
+        generation = self._read_generation()
+        # What was forgotten of the turn stood before anything that is still there. If nothing is,
+        # only an answer is new that this run gave and did not store yet.
+        names = {entry.message_id for entry in entries}
+        is_new = not self.is_one_turn and _is_answer(spoken[-1])
+        known = [n for n, one in enumerate(spoken) if n >= start and one.id in names]
+        old = spoken[start : max(known, default=len(spoken) - is_new)]
+        forgotten = self._find_forgotten(old, entries, note, generation)
+        differ = StateDiffer(self.drafting, self.context, entries, forgotten)
+        turn_id = note["id"] if self.is_one_turn and note is not None else None
+        is_back = self.context.since is not None
+        differ.compare(spoken, first=0 if is_back else start, turn_id=turn_id)
+        back = self._follow(differ, spoken, note) if is_back else []
         turn = self._make_turn(differ, spoken[start:], turn_id, back)
-        self._write(turn, differ.news, back)
+        if self._is_erased(note, generation):
+            turn.is_heard = False
+        elif stores:
+            self._write(turn, differ.news, back)
         return turn
 
     def _read_turn(
         self, spoken: Sequence[BaseMessage], note: TurnNote | None
-    ) -> tuple[int, list[Entry], bool]:
-        """Return where the turn begins, the entries from there on, or all, and if these are all."""
-        start, position, found = self._locate_turn(spoken, note)
-        if position is not None and self.context.since is None:
-            entries = self._read(after=position - 1)
-            first = [message.id for message in spoken[start : start + 1]]
-            if self.is_one_turn or {entry.message_id for entry in entries}.issuperset(first):
-                earlier = [entry for entry in found if entry.position < position]
-                return start, [*earlier, *entries], False
-        is_sent = note is not None and note.get("is_sent", False)
-        return start, self._read(), not is_sent
-
-    def _locate_turn(
-        self, spoken: Sequence[BaseMessage], note: TurnNote | None
-    ) -> tuple[int, int | None, list[Entry]]:
-        """Return where the turn begins in the state, where in the log, and what was read of it."""
+    ) -> tuple[int, list[Entry]]:
+        """Return where the turn begins in a state, and the entries from there on at least."""
         ids = [message.id for message in spoken]
         start = find_exchange(spoken)
-        is_gone = False
-        if note is not None:
-            is_gone = self.is_one_turn and note["first"] not in ids
-            if self.is_one_turn and not is_gone:
-                start = ids.index(note["first"])
-            elif note.get("is_sent", False) and not is_gone:
-                start = max(start, ids.index(note["first"]))
-            if ids[start] == note["first"] and note.get("position") is not None:
-                return start, note["position"], []
+        is_gone = self.is_one_turn and note is not None and note["first"] not in ids
+        if note is not None and note["first"] in ids:
+            first = ids.index(note["first"])
+            start = first if self.is_one_turn else max(start, first)
+        if self.context.since is not None:
+            return start, self._read()
         found = self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
         if note is not None and is_gone:
             others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
             start = max((n for n, name in enumerate(ids, 1) if name in others), default=0)
-        places = (entry.position for entry in found if entry.message_id in ids[start:])
-        return start, min(places, default=None), found
-
-    def _settle(
-        self,
-        spoken: Sequence[BaseMessage],
-        first: int,
-        start: int,
-        known: Collection[str],
-        note: TurnNote | None,
-    ) -> int:
-        """Return how many messages were forgotten, if the log lacks them."""
-        own = self._select_own(note)
-        held = [n for n, one in enumerate(spoken, 1) if n > start and one.id in known]
-        # What was forgotten of the turn stood before anything that is still there. If nothing is,
-        # only an answer is new that this run gave and did not store yet.
-        is_new = not self.is_one_turn and _is_answer(spoken[-1])
-        most = max(held, default=len(spoken) - is_new)
-        if own is None or all(message.id in known for message in spoken[first:most]):
-            return 0
-        return _count_settled(spoken, own, self._read_generation(), most)
-
-    def _select_own(self, note: TurnNote | None) -> TurnNote | None:
-        """Return the note if it is of the same user: what was another's is new to this one."""
-        return note if note is not None and note["user"] == self.context.key.user_id else None
+        own = [entry.position for entry in found if entry.message_id in ids[start:]]
+        if not own:
+            return start, found
+        earlier = [entry for entry in found if entry.position < min(own)]
+        return start, [*earlier, *self._read(after=min(own) - 1)]
 
     def _make_turn(
         self,
@@ -420,14 +448,13 @@ class StateSync:
     ) -> SyncedTurn:
         turn_id = next((turn for turn in reversed(differ.turns) if turn), turn_id)
         gone = {name for draft in back if draft.control for name in draft.control.retracts}
-        live = [
-            entry
-            for entry in find_live_entries(differ.entries)
-            if entry.turn_id == turn_id and entry.id not in gone
-        ]
+        shown = [entry for entry in find_live_entries(differ.entries) if entry.id not in gone]
+        live = [entry for entry in shown if entry.turn_id == turn_id]
+        names = {entry.message_id for entry in shown}
+        names |= {str(draft.message.id) for draft in differ.news if draft.message is not None}
         return SyncedTurn(
             id=turn_id,
-            messages=own,
+            messages=[one for one in own if one.id in names or one.id not in differ.known],
             known={entry.message_id: entry for entry in live},
             abandoned=_find_abandoned(live, own, self.context),
             after=differ.after,
@@ -445,24 +472,31 @@ class StateSync:
         own = [entry for entry in stored[len(controls) :] if entry.turn_id == turn.id]
         turn.known.update({entry.message_id: entry for entry in own})
 
-    def _follow(self, differ: StateDiffer, messages: Sequence[BaseMessage]) -> list[Draft]:
+    def _follow(
+        self, differ: StateDiffer, held: Sequence[BaseMessage], note: TurnNote | None
+    ) -> list[Draft]:
         """Return what takes out of the views what the state no longer holds, and brings back."""
-        self.context.check_known(len(differ.entries))
-        branches = _Branches(differ.entries)
-        held = [str(message.id) for message in messages]
-        left = branches.find_left(self.context, held, follows_removals=self._follows_state)
+        context, entries = self.context, differ.entries
+        context.check_known(len(entries))
+        live, ids = find_live_entries(entries), {str(message.id) for message in held}
+        if context.since is not None:
+            left = _find_later(live, entries, ids, context)
+        elif context.is_sent or note is None:
+            left = set()
+        else:
+            left = {*note.get("held", ()), *_list_own(live, note, context)} - ids
+        gone: set[str] = set()
+        for entry in live:
+            mark = read_mark(entry)
+            # Words that broke off were in no state: they go with what they follow.
+            is_cut = INTERRUPTED in entry.metadata.attributes
+            if entry.message_id in left or (is_cut and mark is not None and mark.after in left):
+                gone.add(entry.id)
+                left.add(entry.message_id)
         wanted = {entry.id for entry in differ.same}
-        if not self._follows_state:
-            earlier = set(branches.trace_back(held)) - set(held)
-            wanted |= {differ.known[name].id for name in earlier if name in differ.known}
-        live = find_live_entries(differ.entries)
-        # No state ever held words that broke off: they stay, or go, with what they follow.
-        cut = {entry.message_id for entry in live if INTERRUPTED in entry.metadata.attributes}
-        follows = {name: branches.marks[name].after for name in cut & branches.marks.keys()}
-        left -= {name for name, after in follows.items() if after in held}
-        left |= {name for name, after in follows.items() if after in left}
-        gone = {entry.id for entry in live if entry.message_id in left}
-        return _rewind(differ.entries, self.context, gone, wanted)
+        # A state that does not hold all of the thread says nothing of what came before.
+        first = 0 if self._follows_state else _find_last(entries, ids)
+        return _rewind(entries, context, gone, wanted, first)
 
     # -- What a model and its tools say, before the state holds it ------------------------------
 
@@ -486,7 +520,7 @@ class StateSync:
             return own
         news: list[Draft] = []
         for message in own:
-            metadata = self.context.make_metadata("message", turn.after, timing, attributes)
+            metadata = self.context.make_metadata(turn.after, timing, attributes)
             if turn.own_tokens:
                 aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
                 metadata, turn.own_tokens = replace(metadata, aux=aux), {}
@@ -540,7 +574,9 @@ class StateSync:
         if result.tool_call_id != call_id:
             return result
         result = name_result(result, self.context.key, note["id"], str(caller.id))
-        metadata = self.context.make_metadata("message", caller.id)
+        if self._is_erased(note, self._read_generation()):
+            return result
+        metadata = self.context.make_metadata(caller.id)
         draft = _draft(self.drafting, result, note["id"], metadata)
         if draft is not None:
             self._append([draft])
@@ -567,6 +603,12 @@ class StateSync:
     def _find(self, messages: Iterable[BaseMessage]) -> list[Entry]:
         return self.log.find(self.context.key, {one.id for one in messages if one.id})
 
+    def _is_erased(self, note: TurnNote | None, generation: int) -> bool:
+        """Return whether what the user said in a turn was forgotten since: so is what answers it."""
+        if note is None or generation == note["generation"]:
+            return False
+        return not self.log.find(self.context.key, [note["first"]])
+
     def _read_generation(self) -> int:
         return self.log.changes(self.context.key.owner, 0, limit=1).generation
 
@@ -583,20 +625,16 @@ class TurnNote(TypedDict):
     """The user of the turn."""
     generation: NotRequired[int]
     """The log's generation of that user when the note was made; `forget` raises it."""
-    settled: NotRequired[str | None]
-    """Id of the last message that is not stored again where the log lacks it: it was forgotten."""
-    last: NotRequired[str | None]
-    """Id of the last message that the state held when the note was made."""
-    position: NotRequired[int | None]
-    """Where in the log the turn begins; None if that is not stored."""
-    is_sent: NotRequired[bool]
-    """Whether its caller sent a chat that the log has already."""
+    forgotten: NotRequired[list[str]]
+    """Ids of messages that the state holds and the log is not to have again."""
+    held: NotRequired[list[str]]
+    """Ids of the messages that the state held when the note was made."""
     names: NotRequired[dict[str, str]]
     """Ids in the log of messages that the caller sent once more, by those that they have now."""
     run: NotRequired[int | None]
     """The run that made the note; see `NodeContext.run`."""
     again: NotRequired[list[str]]
-    """Ids of what answered the question before: this run puts another answer in its place."""
+    """Ids of what answered the question before, and left the state for another answer."""
 
 
 @dataclass(slots=True)
@@ -605,7 +643,7 @@ class SyncedTurn:
 
     Attributes:
         id: The turn; None where the state holds nothing of one.
-        messages: Its messages in the state.
+        messages: Its messages in the state, but those that were undone in the log.
         known: Its live entries by message id, some perhaps of messages that left the state.
         abandoned: Ids of entries of replies that an attempt made which came to nothing.
         after: Id of the last message that is in the log.
@@ -622,6 +660,52 @@ class SyncedTurn:
     is_heard: bool = True
     own_tokens: Mapping[str, int] = field(default_factory=dict)
     edits: Sequence[BaseMessage] = ()
+
+    @property
+    def asked(self) -> Entry | None:
+        """The first of its entries; None of a turn that is not stored."""
+        return next(iter(self.known.values()), None)
+
+    def make_entries(self, shown: Iterable[BaseMessage], key: ThreadKey) -> list[Entry]:
+        """Return messages of the turn as entries at the positions 1, 2, ...
+
+        Args:
+            shown: What a model is to see of the turn.
+            key: The thread.
+        """
+        turn_id = self.id or make_ulid()
+        return [
+            make_entry(
+                message,
+                # Names that a view makes up are made of the entry's id: they must not change.
+                entry_id=self.known[message.id].id if message.id in self.known else make_ulid(),
+                key=key,
+                position=number,
+                turn_id=turn_id,
+            )
+            for number, message in enumerate(shown, 1)
+        ]
+
+    def locate(
+        self,
+        entries: Sequence[Entry],
+        before: Sequence[Entry],
+        own: Iterable[Entry],
+        aside: CallContext,
+    ) -> TurnEntries:
+        """Return the turn among the entries of its thread.
+
+        Args:
+            entries: Those that were read.
+            before: Those that the model sees of what was said before.
+            own: The turn, from `make_entries`.
+            aside: What only this call shows.
+        """
+        end = max((entry.position for entry in entries), default=0)
+        placed = [replace(entry, position=end + entry.position) for entry in own]
+        is_whole = {entry.message_id for entry in entries}.issuperset(self.known)
+        start = find_turn_start(entries, self.asked)
+        return aside.add_to(TurnEntries(before, placed, start, is_whole=is_whole))
 
     def apply_edits(
         self, messages: Sequence[BaseMessage], held: Sequence[BaseMessage]
@@ -640,12 +724,14 @@ class BegunTurn:
 
     Attributes:
         note: What the state is to note of it; None for an empty state.
-        changes: What the state is to learn: a `RemoveMessage` for what stands there twice, and
-            messages that were edited in the log, under their ids.
+        changes: What the state is to learn: a `RemoveMessage` for an answer in whose place there
+            is to be another, and messages that were edited in the log, under their ids.
+        late: Of how many earlier turns replies were stored just now.
     """
 
     note: TurnNote | None
     changes: Sequence[BaseMessage] = ()
+    late: int = 0
 
     def apply(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages of the state as they are after the changes."""
@@ -663,6 +749,7 @@ class StateDiffer:
         drafting: What is stored of a message.
         context: The node that runs.
         entries: Those of the messages compared at least, by position.
+        forgotten: Ids of messages that are not stored again.
         known: The entry of each message, as it was when a state was last seen.
         news: What to append.
         same: Entries that say what the state says.
@@ -675,6 +762,7 @@ class StateDiffer:
     drafting: DraftBuilder
     context: NodeContext
     entries: Sequence[Entry]
+    forgotten: Collection[str] = ()
     known: dict[str, Entry] = field(init=False)
     news: list[Draft] = field(default_factory=list)
     same: list[Entry] = field(default_factory=list)
@@ -700,7 +788,6 @@ class StateDiffer:
         spoken: Sequence[BaseMessage],
         *,
         first: int = 0,
-        settled: int = 0,
         turn_id: str | None = None,
         asked: int | None = None,
     ) -> None:
@@ -709,19 +796,18 @@ class StateDiffer:
         Args:
             spoken: All of them.
             first: Number of the first one to compare.
-            settled: How many were forgotten, if the log lacks them, and are not stored again.
             turn_id: What all that is new belongs to; None where it tells its turn itself.
             asked: Number of the message with which a turn begins; if it was taken back before, it
                 counts again, and nothing else does.
         """
         if first and spoken[first - 1].id in self.known:
             self.after = spoken[first - 1].id
-        settled = max(settled, self._count_forgotten(spoken))
+        settled = self._count_forgotten(spoken)
         for number, message in enumerate(spoken[first:], first):
             entry = self.known.get(message.id or "")
             if number == asked and not self._is_live(message):
                 entry = None
-            if entry is None and number < settled:
+            if entry is None and (number < settled or message.id in self.forgotten):
                 self.turns.append(None)
                 continue
             self._place(message, entry, turn_id)
@@ -734,8 +820,8 @@ class StateDiffer:
 
     def _count_forgotten(self, spoken: Sequence[BaseMessage]) -> int:
         """Return how many messages stand up to one that another followed, and that is gone."""
-        marks = filter(None, map(Provenance.read, self.known.values()))
-        gone = {mark.after for mark in marks if mark.unit == "message"} - self.known.keys()
+        marks = filter(None, map(read_mark, self.known.values()))
+        gone = {mark.after for mark in marks} - self.known.keys()
         return max((n for n, one in enumerate(spoken, 1) if one.id in gone), default=0)
 
     def _place(self, message: BaseMessage, entry: Entry | None, turn_id: str | None) -> None:
@@ -756,7 +842,7 @@ class StateDiffer:
     def _take(self, message: BaseMessage, entry: Entry | None) -> None:
         """Note whether the message is news."""
         role = get_role(message)
-        metadata = self.context.make_metadata("message", self.after)
+        metadata = self.context.make_metadata(self.after)
         draft = _draft(self.drafting, message, self.turns[-1], metadata)
         if role == "user":
             self.is_heard = entry is not None or draft is not None
@@ -774,7 +860,7 @@ class StateDiffer:
         A message of the log's own that is newer than what the state says is an edit, and stays.
         """
         newest = self._newest[entry.message_id]
-        if Provenance.read(newest) is not None:
+        if read_mark(newest) is not None:
             return has_same_content(entry, draft)
         if has_same_content(newest, draft):
             return True
@@ -799,7 +885,7 @@ def _select_versions(entries: Iterable[Entry]) -> dict[str, Entry]:
     for entry in entries:
         if entry.control is None and entry.role != "summary":
             before = found.get(entry.message_id)
-            if before is None or Provenance.read(entry) or not Provenance.read(before):
+            if before is None or read_mark(entry) or not read_mark(before):
                 found[entry.message_id] = entry
     return found
 
@@ -815,35 +901,6 @@ def _draft(
     return drafting.filter_draft(make_draft(message, turn_id=own, metadata=metadata))
 
 
-def _count_settled(
-    spoken: Sequence[BaseMessage], note: TurnNote | None, generation: int, most: int
-) -> int:
-    """Return how many messages, from the first on, are not stored again if the log lacks them.
-
-    Something was forgotten since they were stored, and a state must not bring it back.
-
-    Args:
-        spoken: The messages of the state.
-        note: What the state noted of the same user's turn before, if it did.
-        generation: The log's generation of the user now.
-        most: How many they are if something was forgotten since the note was made.
-    """
-    if note is None:
-        return 0
-    if note.get("generation", generation) != generation:
-        return most
-    return min(most, _count_to(spoken, note, "settled"))
-
-
-def _count_to(
-    spoken: Sequence[BaseMessage], note: TurnNote | None, key: Literal["settled", "last"]
-) -> int:
-    """Return how many messages stand up to one that the note names; 0 without it."""
-    name = None if note is None else note.get(key)
-    places = (number for number, one in enumerate(spoken, 1) if one.id == name)
-    return 0 if name is None else next(places, 0)
-
-
 # -- Which messages were said, and belong together ------------------------------------------------
 def name_messages(messages: Iterable[BaseMessage], context: NodeContext) -> list[BaseMessage]:
     """Return the messages of a state, each with an id: the same one when the node runs again.
@@ -854,7 +911,7 @@ def name_messages(messages: Iterable[BaseMessage], context: NodeContext) -> list
     return [
         message
         if message.id
-        else message.model_copy(update={"id": _make_id(f"{context.place.task}-{number}")})
+        else message.model_copy(update={"id": _make_id(f"{context.task}-{number}")})
         for number, message in enumerate(messages)
     ]
 
@@ -880,26 +937,19 @@ def _find_question(messages: Sequence[BaseMessage]) -> int:
     return max(users, default=max(len(messages) - 1, 0))
 
 
-def _is_made_up(message_id: str | None) -> bool:
-    """Return whether an id may be one that LangGraph gave to a message without one."""
+def _drop_made_up_id(message: BaseMessage) -> BaseMessage:
+    """Return a message without the id that LangGraph may have given to it."""
     try:
-        return UUID(message_id or "").version == _RANDOM
+        is_made_up = UUID(message.id or "").version == _RANDOM
     except ValueError:
-        return False
+        return message
+    return message.model_copy(update={"id": None}) if is_made_up else message
 
 
-def _select_same_questions(spoken: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages at the end that are the user's and say the same, the first one first."""
-    text = spoken[-1].content
-    same = takewhile(lambda one: get_role(one) == "user" and one.content == text, reversed(spoken))
-    return [*same][::-1]
-
-
-def _is_unanswered(entries: Sequence[Entry], message_id: str | None = None) -> bool:
-    """Return whether the thread ends with what a user said, in the message of this id."""
-    spoken = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
-    is_asked = bool(spoken) and spoken[-1].role == "user"
-    return is_asked and message_id in (None, spoken[-1].message_id)
+def _find_asked(entries: Sequence[Entry]) -> Entry | None:
+    """Return what the user said last in a thread."""
+    live = find_live_entries(entries)
+    return next((entry for entry in reversed(live) if entry.role == "user"), None)
 
 
 def _is_answer(message: BaseMessage | None) -> bool:
@@ -929,7 +979,7 @@ def select_spoken(
     """Return the messages of a state that are the thread's, under the ids that the log has.
 
     What stand-ins stand for is in the log, verbatim. Where nothing keeps the state, its system
-    messages steer one run alone. An answer in whose place the run puts another is left out.
+    messages steer one run alone.
     """
     return [
         message
@@ -968,41 +1018,9 @@ def drop_earlier(
 
 
 def rename_known(messages: Iterable[BaseMessage], note: TurnNote | None) -> list[BaseMessage]:
-    """Return the messages of a state under the ids that the log has.
-
-    What answered the question of the turn before is left out, if the run answers it again.
-    """
+    """Return the messages of a state under the ids that the log has."""
     names = {} if note is None else note.get("names", {})
-    again: Collection[str | None] = () if note is None else note.get("again", ())
-    return [_rename(message, names) for message in messages if message.id not in again]
-
-
-def remove_superseded(
-    messages: Sequence[BaseMessage], note: TurnNote | None
-) -> list[RemoveMessage]:
-    """Return what takes an answer out of the state in whose place there is another by now."""
-    return _remove(_find_superseded(messages, note))
-
-
-def _find_superseded(messages: Sequence[BaseMessage], note: TurnNote | None) -> list[str]:
-    """Return the ids of an answer in the state that another one follows by now."""
-    again: Collection[str | None] = () if note is None else note.get("again", ())
-    numbers = [number for number, message in enumerate(messages) if message.id in again]
-    if not numbers:
-        return []
-    later = takewhile(lambda one: get_role(one) != "user", messages[numbers[-1] + 1 :])
-    if all(get_role(message) != "assistant" for message in later):
-        return []
-    return [str(messages[number].id) for number in numbers]
-
-
-def _ignore_again(note: TurnNote | None) -> TurnNote | None:
-    """Return a note for which all that the state holds was said."""
-    return None if note is None else cast("TurnNote", {**note, "again": []})
-
-
-def _remove(ids: Iterable[str]) -> list[RemoveMessage]:
-    return [RemoveMessage(id=name) for name in ids]
+    return [_rename(message, names) for message in messages]
 
 
 def _rename(message: BaseMessage, names: Mapping[str, str]) -> BaseMessage:
@@ -1011,34 +1029,29 @@ def _rename(message: BaseMessage, names: Mapping[str, str]) -> BaseMessage:
 
 
 def _find_names(
-    said: Sequence[BaseMessage], turn: ContinuedTurn, entries: Sequence[Entry]
+    said: Sequence[BaseMessage],
+    news: Sequence[BaseMessage],
+    asked: Entry,
+    entries: Sequence[Entry],
 ) -> dict[str, str]:
     """Return the log's ids of a turn's messages that were sent once more, by those they have now.
 
     Args:
-        said: The question, and what followed it.
-        turn: The open turn.
+        said: The messages of a state.
+        news: Those that the log lacks.
+        asked: What the user said last in the log.
         entries: Those of the thread.
     """
-    own = [entry for entry in find_live_entries(entries) if entry.turn_id == turn.asked.turn_id]
-    found = {str(said[0].id): turn.asked.message_id} if get_role(said[0]) == "user" else {}
-    results = {result.tool_call_id: str(result.id) for result in turn.results}
-    for message in said:
-        made, answered = find_calls(message), getattr(message, "tool_call_id", None)
-        same = next((n for n, one in enumerate(own) if _is_same_step(one, made, answered)), None)
-        if same is not None:
-            found[str(message.id)], own = own[same].message_id, own[same + 1 :]
-        elif answered in results:
-            found[str(message.id)] = results[answered]
-    return found
-
-
-def _is_same_step(entry: Entry, made: Sequence[Any], answered: str | None) -> bool:
-    """Return whether an entry makes these calls, or answers this one."""
-    if answered is not None:
-        return getattr(entry.message, "tool_call_id", None) == answered
-    ids = [call["id"] for call in find_calls(entry.message)]
-    return bool(ids) and ids == [call["id"] for call in made]
+    start = _find_question(said)
+    new = {one.id for one in news if get_role(one) != "user"}
+    old = [one for one in said[start:] if one.id not in new]
+    own = [
+        entry
+        for entry in find_live_entries(entries)
+        if entry.turn_id == asked.turn_id and entry.position >= asked.position
+    ]
+    pairs = zip(old, own, strict=False)
+    return {str(one.id): entry.message_id for one, entry in pairs if get_role(one) == entry.role}
 
 
 def _find_turn(stored: Iterable[Entry], asked: BaseMessage) -> str | None:
@@ -1046,98 +1059,64 @@ def _find_turn(stored: Iterable[Entry], asked: BaseMessage) -> str | None:
     return next((entry.turn_id for entry in stored if entry.message_id == asked.id), None)
 
 
-def _find_replaced(entries: Sequence[Entry], meant: Joined, asked: BaseMessage) -> list[str]:
+def _find_replaced(
+    entries: Sequence[Entry], joined: Joined, news: Sequence[BaseMessage]
+) -> list[str]:
     """Return the entries in whose place something else is said."""
-    if meant.again is not None:
-        # What was stored for a state makes way once there is another reply.
-        turn_id = meant.again.turn_id
-        own = [one for one in find_live_entries(entries) if one.turn_id == turn_id]
-        if meant.again.message_id != asked.id:
-            return [one.id for one in own]
-        return [one.id for one in own if one.role != "user" and Provenance.read(one) is None]
-    if meant.replaces is None:
+    if joined.replaces is None:
         return []
-    edits = plan_replace(entries, meant.replaces.message_id, asked, keep_later=False)
+    edits = plan_replace(entries, joined.replaces.message_id, news[-1], keep_later=False)
     gone = [name for one in edits if one.control for name in one.control.retracts]
-    return [*gone, meant.replaces.id]
+    return [*gone, joined.replaces.id]
 
 
 # -- What is gone ---------------------------------------------------------------------------------
-class _Branches:
-    """Which message followed which in the states of a graph."""
+def _find_later(
+    live: Sequence[Entry], entries: Iterable[Entry], held: Collection[str], context: NodeContext
+) -> set[str]:
+    """Return the ids of what states held after the last message that this one holds.
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        marks = ((entry, Provenance.read(entry)) for entry in entries)
-        self._entries = entries
-        self.marks = {
-            entry.message_id: mark
-            for entry, mark in marks
-            if mark is not None and mark.unit == "message"
-        }
+    Where it holds nothing that the log knows, of what was stored since the checkpoint. What this
+    step stores is none of it, nor what no state held.
+    """
+    last = _find_last(entries, held)
+    if not last and (context.level or context.is_sent):
+        return set()
+    here = context.path[0][0]
+    marked = [(entry, mark) for entry in live if (mark := read_mark(entry)) is not None]
+    return {
+        entry.message_id
+        for entry, mark in marked
+        if entry.message_id not in held
+        and mark.path[0][0] != here
+        and (entry.position > last if last else mark.path[0][0] >= str(context.since))
+    }
 
-    def trace_back(self, held: Sequence[str]) -> list[str]:
-        """Return the newest known of these and all before it on its branch, newest first."""
-        found: dict[str, None] = {}
-        unit = next((name for name in reversed(held) if name in self.marks), None)
-        while unit is not None and unit not in found:
-            found[unit] = None
-            unit = self.marks[unit].after if unit in self.marks else None
-        return list(found)
 
-    def find_later(self, kept: Collection[str]) -> set[str]:
-        """Return the units that are not kept, but follow one that is, however much later."""
-        follows = dict.fromkeys(kept, True)
-        for unit in self.marks:
-            walked: dict[str, None] = {}
-            at: str | None = unit
-            while at in self.marks and at not in follows and at not in walked:
-                walked[at] = None
-                at = self.marks[at].after
-            follows.update(dict.fromkeys(walked, follows.get(at or "", False)))
-        return {unit for unit in self.marks if unit not in kept and follows[unit]}
+def _list_own(live: Iterable[Entry], note: TurnNote, context: NodeContext) -> set[str]:
+    """Return the ids of what was stored for the state in the turn that it notes."""
+    own = {
+        entry.message_id
+        for entry in live
+        if entry.turn_id == note["id"] and INTERRUPTED not in entry.metadata.attributes
+        if (mark := read_mark(entry)) is not None and mark.level == context.level
+    }
+    return own - set(note.get("again", ()))
 
-    def find_left(
-        self, context: NodeContext, held: Sequence[str], *, follows_removals: bool = False
-    ) -> set[str]:
-        """Return the units that a state held once and holds no more.
 
-        What another run stored meanwhile is none of them: this state never held it. So only what
-        stood before the newest known one counts, and what came after it if this run can only have
-        begun after that was stored. What a `Send` carries was picked out of a state, so what it
-        lacks was not taken out. A run that starts from a checkpoint goes back to it.
-        """
-        path = self.trace_back(held)
-        left: set[str] = set()
-        if context.since is not None:
-            kept = held if follows_removals else [*held, *path]
-            later = self.find_later(kept) if path else self._find_since(context, context.since)
-            here = context.place.checkpoint
-            left = {name for name in later if self.marks[name].place.checkpoint != here}
-        elif follows_removals and not context.is_sent:
-            later = self.find_later(path[:1]) if path else set(self.marks)
-            over = {name for name in later if self.marks[name].place.is_over(context.place)}
-            left = {*path, *(over & self._find_answered_ids())}
-        return left - set(held)
-
-    def _find_since(self, context: NodeContext, since: str) -> set[str]:
-        """Return what was stored since the checkpoint at which a run begins with nothing.
-
-        Inside another graph, or brought by a `Send`, a state is empty for other reasons as well.
-        """
-        if context.place.level or context.is_sent:
-            return set()
-        return {name for name, mark in self.marks.items() if mark.place.checkpoint >= since}
-
-    def _find_answered_ids(self) -> set[str]:
-        """Return the ids of the messages in turns that have an answer."""
-        turns = {entry.turn_id for entry in self._entries if _is_answer(entry.message)}
-        return {entry.message_id for entry in self._entries if entry.turn_id in turns}
+def _find_last(entries: Iterable[Entry], held: Collection[str]) -> int:
+    """Return where the last message that a state holds was stored first; 0 for none."""
+    places: dict[str, int] = {}
+    for entry in entries:
+        if entry.message_id in held and entry.control is None:
+            places.setdefault(entry.message_id, entry.position)
+    return max(places.values(), default=0)
 
 
 def _find_abandoned(
     live: Sequence[Entry], own: Sequence[BaseMessage], context: NodeContext
 ) -> tuple[str, ...]:
-    """Return the entries of replies to what the user said last that the state does not hold.
+    """Return the entries of replies that follow what the state holds last, and are not in it.
 
     An attempt made them that came to nothing. What another branch of the same step says is none of
     them, nor what another graph says within the turn.
@@ -1147,22 +1126,27 @@ def _find_abandoned(
         own: The messages of the turn in the state.
         context: The node that runs.
     """
-    held = [str(message.id) for message in own]
-    branches = _Branches(live)
-    later = branches.find_later(held[_find_question(own) :]) if own else set()
-    places = {name: branches.marks[name].place for name in later - set(held)}
-    return tuple(
-        entry.id
-        for entry in live
-        if entry.role != "user"
-        and entry.message_id in places
-        and places[entry.message_id].level == context.place.level
-        and not places[entry.message_id].is_parallel(context.place)
-    )
+    held = {str(message.id) for message in own}
+    known = [entry.message_id for entry in live if entry.message_id in held]
+    gone = set(known[-1:])
+    found: list[str] = []
+    for entry in live:
+        mark = read_mark(entry)
+        if mark is None or entry.role == "user" or entry.message_id in held:
+            continue
+        is_here = mark.level == context.level and not context.is_beside(mark.path)
+        if mark.after in gone and is_here:
+            gone.add(entry.message_id)
+            found.append(entry.id)
+    return tuple(found)
 
 
 def _rewind(
-    entries: Sequence[Entry], context: NodeContext, left: Collection[str], wanted: Collection[str]
+    entries: Sequence[Entry],
+    context: NodeContext,
+    left: Collection[str],
+    wanted: Collection[str],
+    first: int,
 ) -> list[Draft]:
     """Return the control entry that takes entries out, and brings back what this once took out.
 
@@ -1175,11 +1159,12 @@ def _rewind(
         entry.id
         for entry in entries
         if entry.control is not None
-        and Provenance.read(entry) is not None
+        and read_mark(entry) is not None
         and any(name in wanted and name not in alive for name in entry.control.retracts)
     ]
     after = find_live_entries([entry for entry in entries if entry.id not in lifted])
-    # What a lifted entry took out besides stays out.
-    back = {entry.id for entry in after if entry.role != "summary"} - alive - set(wanted)
+    # What a lifted entry took out besides stays out, from the first of these on.
+    back = {entry.id for entry in after if entry.role != "summary" and entry.position > first}
+    back -= alive | set(wanted)
     gone = [entry.id for entry in after if entry.id in back or entry.id in left]
     return context.retract([*lifted, *gone, *find_summaries_over(after, gone)], "rewind")

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,8 +38,6 @@ from langchain_convmem.turns.replies import INTERRUPTED
 if TYPE_CHECKING:
     from langchain_convmem.records import Draft
     from langchain_convmem.views.shown import Recall
-
-_RECALL = "recall"
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -82,43 +81,42 @@ def _hash_user(user_id: str, key: str) -> str:
     return hashlib.blake2b(user_id.encode(), key=secret, digest_size=12).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
 class TurnTrace:
-    """The callbacks of one turn. Not thread-safe, as the turn."""
+    """The callbacks of one turn. Not thread-safe, as the turn.
 
-    def __init__(self, config: RunnableConfig) -> None:
-        """Take the config that the inner chain is called with: a child of the chain's run."""
-        self._config = config
-        self.own_tokens = OwnTokens()
+    Attributes:
+        config: What the inner chain is called with: a child of the chain's run.
+        own_tokens: What models of the memory's own took.
+    """
 
-    @property
-    def _is_watched(self) -> bool:
-        callbacks = self._config.get("callbacks")
-        return not isinstance(callbacks, BaseCallbackManager) or bool(callbacks.handlers)
+    config: RunnableConfig
+    own_tokens: OwnTokens = field(default_factory=OwnTokens)
 
     @property
-    def _thread_id(self) -> str | None:
-        configurable = self._config.get("configurable", {})
-        found = configurable.get("thread_id", configurable.get("session_id"))
-        return None if found is None else str(found)
-
-    @property
-    def _is_in_run(self) -> bool:
-        callbacks = self._config.get("callbacks")
-        return isinstance(callbacks, BaseCallbackManager) and callbacks.parent_run_id is not None
+    def _thread_id(self) -> Any:
+        configurable = self.config.get("configurable", {})
+        return configurable.get("thread_id", configurable.get("session_id"))
 
     @contextmanager
-    def mark_internal(self, callbacks: BaseCallbackManager | None = None) -> Iterator[None]:
-        """Mark calls inside the block as the memory's own: tagged, counted, under the given run."""
-        parent = self._config.get("callbacks") if callbacks is None else callbacks
+    def mark_internal(self, callbacks: BaseCallbackManager | None = None) -> Iterator[bool]:
+        """Mark calls inside the block as the memory's own: tagged, counted, under the given run.
+
+        Yields:
+            Whether anybody listens to what is reported.
+        """
+        parent = self.config.get("callbacks") if callbacks is None else callbacks
+        is_heard = _logger.isEnabledFor(logging.DEBUG)
         if isinstance(parent, BaseCallbackManager):
+            is_heard = is_heard or bool(parent.handlers)
             callbacks = parent.copy()
             callbacks.add_handler(self.own_tokens, inherit=True)
-        config = patch_config(self._config, callbacks=callbacks)
+        config = patch_config(self.config, callbacks=callbacks)
         config["tags"] = [*config["tags"], *INTERNAL_TAGS]
         before = var_child_runnable_config.get()
         var_child_runnable_config.set(config)
         try:
-            yield
+            yield is_heard
         finally:
             # Not by a token: a forgotten turn may be closed in another context.
             var_child_runnable_config.set(before)
@@ -133,48 +131,48 @@ class TurnTrace:
     def trace_recall(self, query: str, recall: Callable[[], Recall]) -> Recall:
         """Run a recall as a retriever run named `recall`, and write its figures at DEBUG."""
         began = time.monotonic()
-        found = self._run_recall(query, recall)
-        _logger.debug(
-            "recall in %s: %s, %d lines in %d blocks, %d summaries opened, %d ms",
-            self._thread_id,
-            found.verdict,
-            sum(len(block.lines) for block in found.blocks),
-            len(found.blocks),
-            len(found.opened),
-            (time.monotonic() - began) * 1_000,
-        )
+        callbacks = self.config.get("callbacks")
+        if isinstance(callbacks, BaseCallbackManager) and not callbacks.handlers:
+            found = recall()
+        else:
+            found = self._run_recall(query, recall)
+        if _logger.isEnabledFor(logging.DEBUG):
+            _logger.debug(
+                "recall in %s: %s, %d lines in %d blocks, %d summaries opened, %d ms",
+                self._thread_id,
+                found.verdict,
+                sum(len(block.lines) for block in found.blocks),
+                len(found.blocks),
+                len(found.opened),
+                (time.monotonic() - began) * 1_000,
+            )
         return found
 
     def _run_recall(self, query: str, recall: Callable[[], Recall]) -> Recall:
-        if not self._is_watched:
-            return recall()
-        manager = self._start(query)
-        try:
-            with self.mark_internal(manager.get_child()):
-                found = recall()
-        except BaseException as error:
-            _tell(partial(manager.on_retriever_error, error))
-            raise
         from langchain_core.documents import Document
 
         from langchain_convmem.recall.retriever import to_document
 
+        config = self.config
+        manager = get_callback_manager_for_config(config)
+        amanager = get_async_callback_manager_for_config(config)
+        run: Any = ask(
+            partial(manager.on_retriever_start, None, query, name="recall"),
+            partial(amanager.on_retriever_start, None, query, name="recall"),
+        )
+        try:
+            with self.mark_internal(run.get_child()):
+                found = recall()
+        except BaseException as error:
+            _tell(partial(run.on_retriever_error, error))
+            raise
         documents = [to_document(block) for block in found.blocks]
         documents += [
             Document(one.text, id=one.summary_id, metadata={"position": one.position})
             for one in found.opened
         ]
-        _tell(partial(manager.on_retriever_end, documents))
+        _tell(partial(run.on_retriever_end, documents))
         return found
-
-    def _start(self, query: str) -> Any:
-        config = patch_config(self._config)
-        manager = get_callback_manager_for_config(config)
-        amanager = get_async_callback_manager_for_config(config)
-        return ask(
-            partial(manager.on_retriever_start, None, query, name=_RECALL),
-            partial(amanager.on_retriever_start, None, query, name=_RECALL),
-        )
 
     def report_stored(self, drafts: Sequence[Draft]) -> None:
         """Dispatch what an append of a reply stored."""
@@ -191,9 +189,12 @@ class TurnTrace:
 
         Without a run, as where a conversation stores what its reader left, there is no event.
         """
+        config, callbacks = self.config, self.config.get("callbacks")
         _logger.debug("%s in %s: %s", name, self._thread_id, counts)
-        if self._is_watched and self._is_in_run:
-            data, config = dict(counts), self._config
+        if not isinstance(callbacks, BaseCallbackManager) or callbacks.parent_run_id is None:
+            return
+        if callbacks.handlers:
+            data = dict(counts)
             ask(
                 partial(dispatch_custom_event, name, data, config=config),
                 partial(adispatch_custom_event, name, data, config=config),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langchain_convmem.errors import ThreadBusyError
+from langchain_convmem.errors import LogError, ThreadBusyError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import get_now_ms, make_ulid
@@ -38,8 +39,9 @@ from langchain_convmem.turns.view import (
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
 from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.edits import plan_replace, plan_rewind
-from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.live import find_live_entries, find_retracted_ids
 from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
+from langchain_convmem.views.summaries import find_summaries_over
 
 
 # -- What is stored of a turn: once for every host, whatever is tried again -----------------------
@@ -73,24 +75,35 @@ def draft_reply(
     drafts = drafting.build_all(fresh, turn_id=turn_id, answers=answers)
     if not drafts:
         return []
-    stored = [
-        entry
-        for entry in find_live_entries(entries)
-        if entry.turn_id == turn_id and entry.role != "user"
-    ]
-    again = [entry for entry in stored if any(_is_same(entry, draft) for draft in drafts)]
-    if len(again) == len(drafts) == len(stored):
+    gone: list[str] = []
+    kept = 0
+    for entry in find_live_entries(entries):
+        if entry.turn_id != turn_id or entry.role == "user":
+            continue
+        if any(_is_same(entry, draft) for draft in drafts):
+            kept += 1
+        else:
+            gone.append(entry.id)
+    if kept == len(drafts) and not gone:
         return []
     drafts[-1] = replace(drafts[-1], metadata=metadata)
-    gone = tuple(entry.id for entry in stored if entry not in again)
     if gone:
-        drafts.insert(0, Draft(role="control", control=Control(gone, "replaced")))
+        drafts.insert(0, Draft(role="control", control=Control(tuple(gone), "replaced")))
     return drafts
 
 
 def _is_same(entry: Entry, draft: Draft) -> bool:
     has_id = draft.message is not None and draft.message.id == entry.message_id
     return has_id and has_same_content(entry, draft)
+
+
+def _mark_cut(draft: Draft) -> Draft:
+    """Return a draft whose entry says that the reply was cut off, if its message does."""
+    message, known = draft.message, draft.metadata
+    is_cut = message is not None and message.response_metadata.get(INTERRUPTED)
+    if not is_cut or INTERRUPTED in known.attributes:
+        return draft
+    return replace(draft, metadata=replace(known, attributes=(*known.attributes, INTERRUPTED)))
 
 
 def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[str, int]:
@@ -128,11 +141,12 @@ class Opening:
 
     def locate(self, entries: Sequence[Entry]) -> TurnEntries:
         """Return the turn among the entries of its thread, which is seen as it was before."""
-        before = list_earlier_entries(entries, self.asked)
-        known = {entry.id for entry in before}
-        shown = [*before, *(entry for entry in self.earlier if entry.id not in known)]
         start = find_turn_start(entries, self.asked)
-        return self.call.add_to(TurnEntries(shown, self.own, start))
+        before = list_earlier_entries(entries, self.asked)
+        if self.earlier:
+            known = {entry.id for entry in before}
+            before += [entry for entry in self.earlier if entry.id not in known]
+        return self.call.add_to(TurnEntries(before, self.own, start))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,6 +165,7 @@ class Turn:
         trace: Where the turn is reported.
         retry_of: The run whose retries are the same turn.
         record_recall: Whether the reply's metadata says which lines were recalled for it.
+        running: Ids of the turns of a host that have been opened and are not over.
         id: The turn's id in the log, for what is stored from now on.
         rounds: Ids of entries of the turn that a reply follows, and does not replace.
         context: What the model gets; None before.
@@ -166,14 +181,17 @@ class Turn:
     trace: TurnTrace
     retry_of: str | None = None
     record_recall: bool = False
+    running: set[str] = field(default_factory=set)
     id: str = ""
     rounds: frozenset[str] = frozenset()
     context: ModelContext | None = None
     started_ms: int = 0
     first_token_ms: int | None = None
     stored: Sequence[Draft] = ()
+    _asked_id: str | None = field(default=None, init=False)
     _human: HumanMessage | None = field(default=None, init=False)
     _kept: BaseMessage | None = field(default=None, init=False)
+    _replaced: Sequence[str] = field(default=(), init=False)
 
     # -- before the model -------------------------------------------------------------------------
 
@@ -189,13 +207,11 @@ class Turn:
             InvalidMessageError: If there are no open calls to go on with.
         """
         self.memory.check_call(recalls=self.options.recall)
-        with self.trace.mark_internal():
-            said = [message for message in messages if get_role(message) != "system"]
+        with self.trace.mark_internal() as is_heard:
+            steering, said, aside = self._sort(messages)
             self._pass_hook(said)
             view = self._make_view()
             thread = view.read_thread()
-            aside = [one for one in said[:-1] if not is_remembered(one)]
-            steering = [message for message in messages if get_role(message) == "system"]
             call = CallContext(steering, aside)
             if self._human is None:
                 thread, opening = self._continue(thread, said, call)
@@ -203,11 +219,24 @@ class Turn:
                 thread, opening = self._open(thread, said, call)
             query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
             context = view.build_context(opening.locate, query, thread=thread)
-            self.trace.dispatch_event("convmem.context", context.counts)
+            if is_heard:
+                self.trace.dispatch_event("convmem.context", context.counts)
         self.context, self.started_ms = context, get_now_ms()
+        self._asked_id = None if opening.asked is None else opening.asked.id
         self.id = opening.own[-1].turn_id
-        self.rounds = frozenset(entry.id for entry in opening.own[1:])
+        self.rounds = frozenset([entry.id for entry in opening.own[1:]])
         return context
+
+    def _sort(
+        self, messages: Sequence[BaseMessage]
+    ) -> tuple[list[BaseMessage], list[BaseMessage], list[BaseMessage]]:
+        """Return system messages, what is said, and what of it before the last is not stored."""
+        steering: list[BaseMessage] = []
+        said: list[BaseMessage] = []
+        for message in messages:
+            (steering if get_role(message) == "system" else said).append(message)
+        aside = [one for one in said[:-1] if not is_remembered(one)] if len(said) > 1 else []
+        return steering, said, aside
 
     def _make_view(self) -> TurnView:
         shape = self.shape
@@ -235,6 +264,74 @@ class Turn:
         if message is self._human:
             return self._kept  # the write hook was asked already
         return self.memory.drafting.filter_message(message)
+
+    # -- a turn that is looked at before it is stored ---------------------------------------------
+
+    def look(self, asked: Sequence[BaseMessage]) -> ModelContext:
+        """Return what the model gets if all of this is said now; nothing is stored before `open`.
+
+        What begins with a message whose id the thread has is said instead of that one, and of all
+        that followed; but the same words as in an earlier turn are said once more.
+
+        Args:
+            asked: What is said, and results of tools before it, in order.
+        """
+        self.id = make_ulid()
+        with self.trace.mark_internal():
+            self._pass_hook([one for one in asked if get_role(one) == "user"])
+            view = self._make_view()
+            context = view.read_view(partial(self._locate_new, asked))
+            if asked:
+                query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
+                context = view.add_recalled(context, view.recall_lines(context, query))
+                self.trace.dispatch_event("convmem.context", context.counts)
+        self.context = context
+        return context
+
+    def _locate_new(self, asked: Sequence[BaseMessage], entries: Sequence[Entry]) -> TurnEntries:
+        """Return a turn in the place of what it is said instead of, or at the end of the thread."""
+        begins = next((one for one in asked if is_remembered(one)), None)
+        begins = self._kept if begins is self._human else begins
+        self._replaced = _find_replaced(entries, begins)
+        own = self._make_entries([make_draft(one, turn_id=self.id) for one in asked], entries)
+        before = [entry for entry in entries if entry.id not in self._replaced]
+        return TurnEntries(before, own, find_turn_start(entries, None))
+
+    def open(self, asked: Sequence[BaseMessage], asked_ms: int) -> None:
+        """Store what is asked before the model is called: it was said, whatever happens now.
+
+        Args:
+            asked: What `look` was shown, and answers to open calls before it.
+            asked_ms: When it was said, in milliseconds since the epoch.
+        """
+        self.memory.check_call()
+        self.running.add(self.id)
+        if self.context is None or not self.options.remember:
+            return
+        log, kept = self.memory.log, [one for one in asked if is_remembered(one)]
+        found = log.find(self.key, {one.id for one in kept if one.id})
+        taken = {entry.message_id for entry in self._find_taken(self.context, found)}
+        # The write hook was asked about the user's message already.
+        answers = {number: self._kept for number, one in enumerate(kept) if one is self._human}
+        fresh = assign_free_ids(kept, taken, lambda _: None)
+        drafts = self.memory.drafting.build_all(fresh, turn_id=self.id, answers=answers)
+        made = Metadata(timing={"creation": asked_ms})
+        batch = [replace(draft, metadata=made) for draft in drafts]
+        if batch and self._replaced:
+            # In this turn: where it fails, what it replaced counts again.
+            control = Control(tuple(self._replaced), "replaced")
+            batch.insert(0, Draft(role="control", turn_id=self.id, control=control))
+        if batch:
+            stored = log.append(self.key, batch)
+            self.rounds = frozenset([entry.id for entry in stored])
+            self._asked_id = next((one.id for one in stored if one.role == "user"), None)
+        self.started_ms = get_now_ms()
+
+    def _find_taken(self, context: ModelContext, found: Sequence[Entry]) -> list[Entry]:
+        """Return the entries of other turns whose ids are taken: not what was taken back."""
+        others = [entry for entry in found if entry.turn_id != self.id]
+        gone = {*find_retracted_ids(context.thread.entries), *self._replaced} if others else ()
+        return [entry for entry in others if entry.id not in gone]
 
     # -- a turn that is new, or said otherwise ----------------------------------------------------
 
@@ -277,9 +374,10 @@ class Turn:
         if joined.replaces is not None:
             old = joined.replaces.message_id
             *retracting, draft = plan_replace(thread.entries, old, kept, keep_later=False)
-        aux = {} if self.retry_of is None else {_ATTEMPT: self.retry_of}
-        earlier = self._draft_chat(joined.new[:-1])
-        drafts = [*retracting, *earlier, replace(draft, metadata=Metadata(aux=aux))]
+        if self.retry_of is not None:
+            draft = replace(draft, metadata=Metadata(aux={_ATTEMPT: self.retry_of}))
+        earlier = self._draft_chat(joined.new[:-1]) if len(joined.new) > 1 else ()
+        drafts = [*retracting, *earlier, draft]
         *before, asked = self.memory.log.append(self.key, drafts)[len(retracting) :]
         return before, asked
 
@@ -391,44 +489,51 @@ class Turn:
             messages: The reply, in order; nothing to store nothing.
             status: `open` for a reply whose calls are to be answered, and for results: what comes
                 next follows them. `interrupted` marks the last message as cut off. `failed` and
-                `cancelled` retract the turn: views skip it, and the log keeps it.
+                `cancelled` retract the turn: views skip it, and the log keeps it. What they store
+                has no ids of its own: the same messages may be sent again.
             aux: What is noted with the last message.
 
         Returns:
             The messages under the ids that they are stored under.
         """
-        context = self.context
         is_void = status in ("failed", "cancelled")
-        if context is None or not self.options.remember or not (messages or is_void):
-            return list(messages)
-        with self.trace.mark_internal():
-            if status == "interrupted":
-                messages = [*messages[:-1], mark_interrupted(messages[-1])]
-            drafts, entries = self._write(context, messages, status, aux or {})
-            if is_void:
-                self._retract(context, cast("RetractReason", status))
-            elif drafts and status != "open":
-                self.stored = drafts
-                self.memory.note_turn(self.key)
-            if drafts:
-                self.trace.report_stored(drafts)
-                self.trace.report_own_models()
+        if status == "interrupted" and messages:
+            messages = [*messages[:-1], mark_interrupted(messages[-1])]
+        if is_void:
+            messages = [one.model_copy(update={"id": None}) for one in messages]
+        with self.trace.mark_internal() as is_heard:
+            try:
+                drafts, entries = self._write(messages, status, aux or {})
+            except LogError as error:
+                error.text = messages[-1].text  # it was paid for, and nobody else has it
+                raise
+            finally:  # also where the write hook refuses what was said
+                if is_void:
+                    self.running.discard(self.id)
+                    self._retract(cast("RetractReason", status))
+            if status != "open":
+                self.running.discard(self.id)
+            if drafts and not is_void:
+                if is_heard:
+                    self.trace.report_stored(drafts)
+                    self.trace.report_own_models()
+                if status != "open":
+                    self.stored = drafts
+                    self.memory.note_turn(self.key)
         stored = [build_message(entry) for entry in entries if entry.message is not None]
         return stored if len(stored) == len(messages) else list(messages)
 
     def _write(
-        self,
-        context: ModelContext,
-        messages: Sequence[BaseMessage],
-        status: Status,
-        aux: Mapping[str, Any],
+        self, messages: Sequence[BaseMessage], status: Status, aux: Mapping[str, Any]
     ) -> tuple[list[Draft], list[Entry]]:
         """Append a reply, and return what was appended, before and after.
 
         What is there is read, and the reply appended, in one transaction where the log has any;
-        what the write hook makes of the reply is asked before.
+        what the write hook makes of the reply is asked before. To a question that was forgotten
+        meanwhile nothing is appended.
         """
-        if not messages:
+        context = self.context
+        if context is None or not (messages and self.options.remember):
             return [], []
         metadata = self._make_metadata(context, status, aux)
         drafting, start, rounds = self.memory.drafting, context.turn.start, self.rounds
@@ -436,22 +541,25 @@ class Turn:
         drafts: list[Draft] = []
 
         def plan(there: Sequence[Entry]) -> list[Draft]:
+            if self._asked_id is not None and all(one.id != self._asked_id for one in there):
+                return []  # forgotten meanwhile, and so is what answers it
             drafts[:] = draft_reply(
                 drafting,
                 messages,
                 turn_id=self.id,
                 entries=[one for one in there if one.position >= start and one.id not in rounds],
-                found=there,
+                found=self._find_taken(context, there),
                 metadata=metadata,
                 answers=answers,
             )
+            drafts[:] = map(_mark_cut, drafts)
             return drafts
 
         appended = self.memory.log.append_planned(
             self.key,
             plan,
             after=start - 1,
-            message_ids={message.id for message in messages if message.id},
+            message_ids=[message.id for message in messages if message.id],
         )
         if status == "open":
             self.rounds = rounds | {entry.id for entry in appended}
@@ -468,10 +576,13 @@ class Turn:
         attributes = (INTERRUPTED,) if status == "interrupted" else ()
         return Metadata(attributes, measure_times(self.started_ms, self.first_token_ms), aux=noted)
 
-    def _retract(self, context: ModelContext, reason: RetractReason) -> None:
+    def _retract(self, reason: RetractReason) -> None:
         """Retract what was stored of the turn, the user's message included."""
+        context = self.context
+        if context is None or not self.options.remember:
+            return
         log = self.memory.log
-        turn = {self.id, context.turn.own[0].turn_id}
+        turn = {self.id, *(entry.turn_id for entry in context.turn.own[:1])}
         # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
         entries = log.entries(self.key, after=context.turn.start - 1)
         gone = tuple(entry.id for entry in entries if entry.turn_id in turn)
@@ -485,6 +596,27 @@ class Turn:
         if said and self.context is not None:
             with self.trace.mark_internal():
                 self.memory.compact(self.key, self.context.view, said)
+
+
+def _find_replaced(entries: Sequence[Entry], begins: BaseMessage | None) -> list[str]:
+    """Return the ids of what a turn takes the place of; see `Turn.look`.
+
+    Args:
+        entries: The thread.
+        begins: What is asked first, as it would be stored.
+    """
+    if begins is None or not begins.id or get_role(begins) != "user":
+        return []
+    live = find_live_entries(entries)
+    said = [entry for entry in live if entry.role != "summary"]
+    for number, entry in enumerate(said):
+        if entry.message_id == begins.id and entry.message is not None:
+            is_same = entry.message.content == begins.content
+            if is_same and entry.turn_id != said[-1].turn_id:
+                return []
+            gone = [one.id for one in said[number:]]
+            return [*gone, *find_summaries_over(live, gone)]
+    return []
 
 
 # -- The line in which the turns of a thread wait -------------------------------------------------

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from langchain_core.language_models._compat_bridge import achunks_to_events, chunks_to_events
+from langchain_core.language_models.chat_model_stream import AsyncChatModelStream, ChatModelStream
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_convmem.errors import ConfigError
-
-if TYPE_CHECKING:
-    from langchain_core.language_models.chat_model_stream import (
-        AsyncChatModelStream,
-        ChatModelStream,
-    )
 
 
 def open_typed_stream(chunks: Iterator[Any]) -> ChatModelStream:
@@ -24,9 +20,6 @@ def open_typed_stream(chunks: Iterator[Any]) -> ChatModelStream:
     Raises:
         ConfigError: When it is read, if the chain yields neither messages nor text.
     """
-    from langchain_core.language_models._compat_bridge import chunks_to_events
-    from langchain_core.language_models.chat_model_stream import ChatModelStream
-
     events = chunks_to_events(_to_generation(chunk) for chunk in chunks)
     stream = ChatModelStream()
 
@@ -46,9 +39,6 @@ def open_typed_stream(chunks: Iterator[Any]) -> ChatModelStream:
 
 def open_typed_async_stream(chunks: AsyncIterator[Any]) -> AsyncChatModelStream:
     """Return the typed stream of a chain's chunks for an event loop; see `open_typed_stream`."""
-    from langchain_core.language_models._compat_bridge import achunks_to_events
-    from langchain_core.language_models.chat_model_stream import AsyncChatModelStream
-
     events = achunks_to_events(_to_generation(chunk) async for chunk in chunks)
     stream = AsyncChatModelStream()
     lock = asyncio.Lock()  # the text and the calls may be read side by side

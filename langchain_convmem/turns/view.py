@@ -77,7 +77,7 @@ _WAIT_S = 1.0
 """How long a turn waits until what was said a moment ago is embedded."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TurnView:
     """Builds what a turn's model sees. Thread-safe: it only holds settings.
 
@@ -98,6 +98,17 @@ class TurnView:
     trace: TurnTrace = field(repr=False)
     slots: Collection[str] | None = None
     model: str | None = None
+    _counter: TokenCounter = field(init=False, repr=False)
+    _count_text: TextCounter = field(init=False, repr=False)
+    _wished: int = field(init=False, repr=False)
+    _shows_summary: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Find what counts tokens, and what the prompt has slots for."""
+        self._counter = self.memory.token_counters.get_counter(self.model)
+        self._count_text = get_text_counter(self._counter)
+        self._wished = self.memory.get_recall_budget(self.options)
+        self._shows_summary = self.slots is not None and "summary" in self.slots
 
     def build_context(
         self,
@@ -135,48 +146,42 @@ class TurnView:
         if thread is None:
             thread = self.read_thread()
         turn = locate(thread.entries)
+        most = self.memory.get_profile_budget(self.options)
+        if not most:
+            return self._read_within(locate, thread, turn)
         block = read_block(
             self.memory,
             self.key,
             turn.before,
-            max_tokens=self.memory.get_profile_budget(self.options),
+            max_tokens=most,
             count=self._count_text,
             stores=self.options.remember,
         )
-        if block.text:
-            return self._read_view_with_block(block, locate, thread, turn)
-        return self.read_thread_view(locate, thread, turn)
+        seen = self._read_within(locate, thread, turn, self._count_text(block.text))
+        return self._add_block(seen, block) if block.text else seen
 
-    def _read_view_with_block(
-        self, block: ProfileBlock, locate: Locate, thread: LiveThread, turn: TurnEntries
-    ) -> ModelContext:
-        """Return what the model gets of the thread in the room that a profile's block leaves."""
-        tokens = self._count_text(block.text)
-        look = self
-        if self.options.context_tokens is not None:
-            reserved = min(self.options.reserved_tokens + tokens, self.options.context_tokens - 1)
-            look = replace(self, options=replace(self.options, reserved_tokens=reserved))
-        seen = look.read_thread_view(locate, thread, turn)
+    def _add_block(self, seen: ModelContext, block: ProfileBlock) -> ModelContext:
+        """Return what the model gets with what is known of the user."""
         messages = block.add_to(seen.view.messages)
         added = len(messages) - len(seen.view.messages)
-        view = replace(seen.view, messages=messages, tokens=seen.view.tokens + tokens)
+        view = replace(seen.view, messages=messages)
         asked = None if seen.asked is None else seen.asked + added
         return replace(seen, view=view, asked=asked, profile=block)
 
-    def read_thread_view(
-        self, locate: Locate, thread: LiveThread, turn: TurnEntries
+    def _read_within(
+        self, locate: Locate, thread: LiveThread, turn: TurnEntries, reserved: int = 0
     ) -> ModelContext:
-        """Return what the model gets of the thread alone, within the budget."""
-        view = self._fit_view(thread, turn)
+        """Return what the model gets of the thread alone, beside so many tokens of other text."""
+        view = self._fit_view(thread, turn, reserved)
         while view is None and thread.floor:
             # The turn began long ago, or the budget reaches further back than what was read.
             thread = read_further(self.memory.log, thread)
             turn = locate(thread.entries)
-            view = self._fit_view(thread, turn)
+            view = self._fit_view(thread, turn, reserved)
         if view is None:
-            view = self._make_view_of_turn(turn)
-        asked = self._find_asked(view, turn.own)
+            view = self._make_view_of_turn(turn, reserved)
         place = self.options.recall_place
+        asked = self._find_asked(view, turn.own)
         return ModelContext(thread, turn, view, asked, self.slots, recall_place=place)
 
     def recall_lines(self, seen: ModelContext, query: str) -> RecalledLines:
@@ -190,11 +195,12 @@ class TurnView:
             seen: What the model sees of the thread.
             query: What to search for; empty for nothing.
         """
-        budget = self._find_budget(seen.turn.entries)
-        room = (
-            None if budget is None else budget.count_recall_tokens(self._wished, seen.view.tokens)
-        )
-        if not self.options.recall or room == 0:
+        if not self.options.recall:
+            return RecalledLines()
+        budget, room = self._find_budget(seen.turn.entries), None
+        if budget is not None:
+            room = budget.count_recall_tokens(self._wished, seen.view.tokens)
+        if room == 0:
             return RecalledLines()
         own = seen.turn.own
         name = (self.memory.log_place, self.key, own[-1].turn_id if own else "", self.options)
@@ -207,38 +213,36 @@ class TurnView:
 
     def _find_lines(self, seen: ModelContext, query: str, room: int | None) -> RecalledLines:
         engine, options = self.memory.line_recall, self.options
-        entries, start = seen.thread.entries, seen.turn.start
-        later = {entry.position for entry in entries if entry.position >= start}
         tokens = options.recall_tokens if options.recall_k is None else None
-        limits: dict[str, Any] = {
-            "k": options.recall_k,
-            "max_tokens": tokens if room is None else room,
-            "exclude": self._list_excluded(seen, later),
-            "count_text": self._count_text,
-        }
+        find = partial(
+            engine.recall,
+            self.key.owner,
+            query,
+            k=options.recall_k,
+            max_tokens=tokens if room is None else room,
+            exclude=self._list_excluded(seen),
+            count_text=self._count_text,
+            buffer=self.key,
+        )
         if query:
             find = partial(
-                engine.recall,
-                self.key.owner,
-                query,
-                buffer=self.key,
-                before=_find_user_text(entries, start),
-                remember=self.options.remember,
+                find,
+                before=_find_user_text(seen.thread.entries, seen.turn.start),
+                remember=options.remember,
                 wait_s=_WAIT_S,
-                **limits,
             )
             recall = partial(self._recall_and_open, find, seen, query, room)
             found = self.trace.trace_recall(query, recall)
         else:
-            found = engine.recall(self.key.owner, "", buffer=self.key, **limits)
+            found = find()
         blocks, by_time = self._select_visible(found)
         return RecalledLines(blocks, by_time, room, found.opened)
 
-    def _list_excluded(
-        self, seen: ModelContext, later: Collection[int]
-    ) -> dict[ThreadKey, Collection[int]]:
+    def _list_excluded(self, seen: ModelContext) -> dict[ThreadKey, Collection[int]]:
         """Return what recall leaves out: what the model sees, the turn, what its profile quotes."""
-        excluded: dict[ThreadKey, set[int]] = {self.key: {*seen.view.positions, *later}}
+        start = seen.turn.start
+        later = {one.position for one in seen.thread.entries if one.position >= start}
+        excluded: dict[ThreadKey, set[int]] = {self.key: later.union(seen.view.positions)}
         for key, position in seen.profile.list_whole():
             excluded.setdefault(key, set()).add(position)
         return dict(excluded)
@@ -315,85 +319,66 @@ class TurnView:
             embed=None if is_answered else UniversalSentenceEmbeddings().embed_documents,
         )
 
-    # -- Budgets --------------------------------------------------------------------------------
+    # -- Budgets and messages ---------------------------------------------------------------------
 
-    def _list_budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
+    def _list_budgets(self, turn: TurnEntries, reserved: int) -> tuple[int | None, ...]:
         """Return the budgets of the view to try, until what must not be cut fits."""
-        own = self.options.history_tokens
-        most = None
-        if own is not None:
-            # The history's budget does not count the turn, and never takes the summary's place.
-            kept = [entry for entry in turn.fixed if entry.role != "system"]
-            least = build_context(kept, **self._make_view_options(None)).tokens
-            turn_tokens = self._count_own_tokens([*turn.instructions, *turn.own])
-            most = max(own + turn_tokens, least)
-        budget = self._find_budget(turn.entries)
+        most = self._find_history_budget(turn)
+        budget = self._find_budget(turn.entries, reserved)
         if budget is None:
             return (most,)
         shares = budget.list_message_budgets(self._wished)
         return tuple(share if most is None else min(share, most) for share in shares)
 
-    def _count_own_tokens(self, own: Sequence[Entry]) -> int:
-        if len(own) > 1:  # calls and results, as the model reads them
-            return build_context(own, provider=self.provider, token_counter=self._counter).tokens
-        return self._counter([entry.message for entry in own if entry.message is not None])
+    def _find_history_budget(self, turn: TurnEntries) -> int | None:
+        """Return the history's budget, which has the turn and the summary on top of it."""
+        own = self.options.history_tokens
+        if own is None:
+            return None
+        kept = [entry for entry in turn.fixed if entry.role != "system"]
+        asked = [*turn.instructions, *turn.own]
+        return max(own + self._build(asked).tokens, self._build(kept).tokens)
 
-    def _find_budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
+    def _find_budget(self, entries: Sequence[Entry], reserved: int = 0) -> ContextBudget | None:
         """Return the budget of messages and recalled lines."""
         budget = self.options.budget
-        if budget is None or not self._shows_summary:
-            return budget
-        return budget.reserve(self._count_text(format_summary_text(entries, is_cut=True)))
+        if budget is None:
+            return None
+        if self._shows_summary:
+            reserved += self._count_text(format_summary_text(entries, is_cut=True))
+        return budget.reserve(reserved)
 
-    @property
-    def _counter(self) -> TokenCounter:
-        return self.memory.token_counters.get_counter(self.model)
-
-    @property
-    def _count_text(self) -> TextCounter:
-        return get_text_counter(self._counter)
-
-    @property
-    def _wished(self) -> int:
-        return self.memory.get_recall_budget(self.options)
-
-    # -- Messages -------------------------------------------------------------------------------
-
-    @property
-    def _shows_summary(self) -> bool:
-        """Whether the prompt has a place of its own for the summary."""
-        return "summary" in (self.slots or ())
-
-    def _make_view_options(self, budget: int | None) -> dict[str, Any]:
+    def _build(self, entries: Sequence[Entry], **options: Any) -> Context:
         place: SummaryPlace = "omit" if self._shows_summary else "user"
-        return {
-            "provider": self.provider,
-            "max_tokens": budget,
-            "summary": place,
-            "token_counter": self._counter,
-        }
+        return build_context(
+            entries,
+            provider=self.provider,
+            summary=place,
+            token_counter=self._counter,
+            **options,
+        )
 
-    def _fit_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
+    def _fit_view(self, thread: LiveThread, turn: TurnEntries, reserved: int) -> Context | None:
         """Return the view within the first budget that it fits; see `LiveThread.build_view`."""
         if thread.floor and not (turn.is_whole and thread.holds(turn.start)):
             return None
         seen = replace(thread, entries=turn.entries)
-        views = (
-            seen.build_view(**self._make_view_options(budget), shorten=False)
-            for budget in self._list_budgets(turn)
-        )
-        return next((view for view in views if view is not None), None)
+        for budget in self._list_budgets(turn, reserved):
+            view = seen.build_view(self._build, max_tokens=budget, shorten=False)
+            if view is not None:
+                return view
+        return None
 
-    def _make_view_of_turn(self, turn: TurnEntries) -> Context:
+    def _make_view_of_turn(self, turn: TurnEntries, reserved: int) -> Context:
         """Return the turn alone, after the system messages.
 
         What was said before and never answered is one exchange with it, which is never left out;
         but an old message must not block the thread for good. Where the turn alone does not fit,
         its longest texts are cut.
         """
-        options = self._make_view_options(self._list_budgets(turn)[-1])
+        budget = self._list_budgets(turn, reserved)[-1]
         left_out = count_said(find_uncovered(find_live_entries(turn.before)))
-        return build_context(turn.fixed, earlier_left_out=left_out, **options)
+        return self._build(turn.fixed, max_tokens=budget, earlier_left_out=left_out)
 
     def _find_asked(self, view: Context, own: Sequence[Entry]) -> int | None:
         """Return where the view holds what the user said first in the turn.
@@ -401,20 +386,29 @@ class TurnView:
         The message may hold what was said before and never answered as well. Where it holds what
         is said now alone, or with it, it goes by the id of what is said now.
         """
-        humans = [n for n, one in enumerate(view.messages) if _is_said_by_user(one)]
-        if not humans:
-            return None
         said = [entry for entry in own if entry.role == "user"]
+        count = 1
         if len(said) > 1:
             alone = build_context(own, provider=self.provider).messages
             count = sum(isinstance(message, HumanMessage) for message in alone)
-            return humans[-count] if 0 < count <= len(humans) else None
-        at = humans[-1]
-        if said and isinstance(said[0].message, HumanMessage):
+        at = _find_human(view.messages, count)
+        if at is not None and len(said) == 1 and isinstance(said[0].message, HumanMessage):
             shown = view.messages[at]
             update = {"id": said[0].message_id, "content": shown.content, "name": shown.name}
             view.messages[at] = said[0].message.model_copy(update=update, deep=True)
         return at
+
+
+def _find_human(messages: Sequence[BaseMessage], number: int) -> int | None:
+    """Return where the user speaks for the first of so many last times; None if not so often."""
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        is_summary = message.additional_kwargs.get("source") == SUMMARY_SOURCE
+        if isinstance(message, HumanMessage) and not is_summary:
+            number -= 1
+            if not number:
+                return at
+    return None
 
 
 def join_searchable(messages: Iterable[BaseMessage], drafting: DraftBuilder) -> str:
@@ -424,11 +418,6 @@ def join_searchable(messages: Iterable[BaseMessage], drafting: DraftBuilder) -> 
     """
     kept = [drafting.apply_hook(message) for message in messages]
     return "\n".join(piece for one in kept if one is not None for piece in get_text_pieces(one))
-
-
-def _is_said_by_user(message: BaseMessage) -> bool:
-    is_summary = message.additional_kwargs.get("source") == SUMMARY_SOURCE
-    return isinstance(message, HumanMessage) and not is_summary
 
 
 def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
@@ -480,6 +469,8 @@ class ModelContext:
         self, found: RecalledLines, count: TextCounter = count_text_tokens
     ) -> ModelContext:
         """Return the context with as many recalled lines as fit, by what counts their text."""
+        if not found.blocks and not found.opened:
+            return self
         blocks, opened, text = fit_blocks(
             found.blocks, found.opened, by_time=found.by_time, max_tokens=found.room, count=count
         )
@@ -493,6 +484,8 @@ class ModelContext:
     @property
     def _whole(self) -> list[BaseMessage]:
         messages = list(self.view.messages)
+        if not self.recalled:
+            return messages
         if self.recall_place == "system":
             return join_system(messages, self.recalled, source=RECALL_SOURCE)
         if self.asked is not None:
@@ -608,7 +601,7 @@ class CallContext:
 
     def add_to(self, turn: TurnEntries) -> TurnEntries:
         """Return a turn with what the call adds: system messages at the top, others before it."""
-        if not turn.own:
+        if not turn.own or not (self.instructions or self.messages):
             return turn
         asked = turn.own[0]
 
@@ -654,17 +647,23 @@ def list_earlier_entries(entries: Sequence[Entry], mine: Entry | None) -> list[E
         return list(entries)
     start = find_turn_start(entries, mine)
     began: dict[str, int] = {}
+    earlier: list[Entry] = []
     for entry in entries:
-        began.setdefault(entry.turn_id, entry.position)
-    return [entry for entry in entries if entry.control is not None or began[entry.turn_id] < start]
+        first = began.setdefault(entry.turn_id, entry.position)
+        # A summary may come while the turn is under way: what it covers is not read any more.
+        if first < start or entry.control is not None or entry.role == "summary":
+            earlier.append(entry)
+    return earlier
 
 
 def find_turn_start(entries: Sequence[Entry], mine: Entry | None) -> int:
     """Return the position at which the turn of `mine` began; None: at which one would begin."""
     if mine is None:
-        return max((entry.position for entry in entries), default=0) + 1
-    turn = [entry.position for entry in entries if entry.turn_id == mine.turn_id]
-    return min(turn, default=mine.position)
+        return entries[-1].position + 1 if entries else 1
+    for entry in entries:
+        if entry.turn_id == mine.turn_id:
+            return min(entry.position, mine.position)
+    return mine.position
 
 
 def is_answered(live: Sequence[Entry], turn_id: str) -> bool:

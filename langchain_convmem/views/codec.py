@@ -27,7 +27,7 @@ from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from langchain_core import messages as lc
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
 from langchain_convmem.causes import (
@@ -87,7 +87,6 @@ _CHAT_ROLES: dict[str, Role] = {
 # -- Messages -------------------------------------------------------------------------------------
 def encode_message(message: BaseMessage) -> dict[str, Any]:
     """Return the message's type and every field that differs from its default."""
-    name = _get_type_name(message)
     defaults = _get_defaults(type(message))
     extra = message.__pydantic_extra__
     kept = {
@@ -96,7 +95,7 @@ def encode_message(message: BaseMessage) -> dict[str, Any]:
         for key, value in ({**message.__dict__, **extra} if extra else message.__dict__).items()
         if type(value) is not type(default := defaults.get(key, _REQUIRED)) or value != default
     }
-    kept["type"] = name
+    kept["type"] = _find_type_name(type(message))
     return kept
 
 
@@ -127,7 +126,10 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     values.setdefault("content", "")
     # Chunks change their content while they are made.
     own_copy = copy.deepcopy(values) if cls is lc.AIMessageChunk else values.copy()
-    message = _make_message(cls, own_copy)
+    # `cls(**values)` as pydantic makes it, past constructors that only hand on: they take a tenth
+    # of the time in which an entry is read.
+    message = cls.__new__(cls)
+    cls.__pydantic_validator__.validate_python(own_copy, self_instance=message)
     # Validation refuses what is not such a message, but also completes and derives fields
     # (tool calls from raw ones, for instance); what comes back is what was stored.
     own = message.__dict__
@@ -140,48 +142,27 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     return message
 
 
-def _make_message(cls: type[BaseMessage], values: dict[str, Any]) -> BaseMessage:
-    """Return `cls(**values)` as pydantic makes it, past the constructors that only hand on.
-
-    They take a tenth of the time in which an entry is read.
-    """
-    message = cls.__new__(cls)
-    cls.__pydantic_validator__.validate_python(values, self_instance=message)
-    return message
-
-
 @cache
 def _list_derived(cls: type[BaseMessage]) -> tuple[str, ...]:
     """Return the fields of a message type that its constructor may derive from others."""
     return tuple(name for name in cls.model_fields if name in _DERIVED)
 
 
-def _get_type_name(message: BaseMessage) -> str:
-    name = _find_by_class(_NAMES, message)
-    if name is None:
-        msg = (
-            f"a {type(message).__name__} cannot be stored; store human, ai, system, tool, chat or "
-            "function messages (removals are made with undo or forget)"
-        )
-        raise InvalidMessageError(msg)
-    return name
+@cache
+def _find_type_name(cls: type[BaseMessage]) -> str | None:
+    """Return the name of the nearest class of a message that can be stored."""
+    return next((_NAMES[base] for base in cls.__mro__ if base in _NAMES), None)
 
 
-def _find_by_class(table: Mapping[type[BaseMessage], V], message: BaseMessage) -> V | None:
-    """Return what a table holds for the nearest class of a message."""
-    for cls in type(message).__mro__:
-        found = table.get(cls)
-        if found is not None:
-            return found
-    return None
+@cache
+def _find_role(cls: type[BaseMessage]) -> Role | None:
+    return next((_ROLES[base] for base in cls.__mro__ if base in _ROLES), None)
 
 
 def get_role(message: BaseMessage) -> Role:
     """Return the role a message is logged under; an unfamiliar chat role counts as a user's."""
-    role = _find_by_class(_ROLES, message)
-    if role is not None:
-        return role
-    return _CHAT_ROLES.get(str(getattr(message, "role", "user")).lower(), "user")
+    role = _find_role(type(message))
+    return role or _CHAT_ROLES.get(str(getattr(message, "role", "user")).lower(), "user")
 
 
 def get_text_pieces(message: BaseMessage) -> tuple[str, ...]:
@@ -205,13 +186,12 @@ def get_line_time_ms(message: BaseMessage) -> int | None:
     Raises:
         InvalidMessageError: If the timestamp is neither ISO 8601 nor a number of milliseconds.
     """
-    return parse_time_ms(message.additional_kwargs.get("timestamp"))
+    stamp = message.additional_kwargs.get("timestamp")
+    return None if stamp is None else parse_time_ms(stamp)
 
 
-def parse_time_ms(stamp: Any) -> int | None:
+def parse_time_ms(stamp: Any) -> int:
     """Return the time that a message's timestamp stands for; see `get_line_time_ms`."""
-    if stamp is None:
-        return None
     if isinstance(stamp, int | float) and not isinstance(stamp, bool) and math.isfinite(stamp):
         return int(stamp)
     with ErrorTrap(TypeError, ValueError, OverflowError):
@@ -236,12 +216,18 @@ def make_draft(
     if not isinstance(message, BaseMessage):
         msg = f"expected a LangChain message, got a value of type {type(message).__name__}"
         raise InvalidMessageError(msg)
-    _get_type_name(message)
+    if _find_type_name(type(message)) is None:
+        msg = (
+            f"a {type(message).__name__} cannot be stored; store human, ai, system, tool, chat or "
+            "function messages (removals are made with undo or forget)"
+        )
+        raise InvalidMessageError(msg)
     message = make_storable(message)
     if not isinstance(message.content, str | list):
         kind = type(message.content).__name__
         raise InvalidMessageError(f"the content of a message must be text or a list, got {kind}")
-    get_line_time_ms(message)
+    if message.additional_kwargs:
+        get_line_time_ms(message)
     return Draft(
         role=get_role(message),
         message=message,
@@ -253,15 +239,7 @@ def make_draft(
 
 def redraft(entry: Entry) -> Draft:
     """Return the draft that would make an entry like this one."""
-    return Draft(
-        role=entry.role,
-        message=entry.message,
-        contents=entry.contents,
-        turn_id=entry.turn_id,
-        metadata=entry.metadata,
-        control=entry.control,
-        cover=entry.cover,
-    )
+    return Draft(**{one.name: getattr(entry, one.name) for one in dataclasses.fields(Draft)})
 
 
 # -- Entries --------------------------------------------------------------------------------------
@@ -289,7 +267,7 @@ def encode_checked(draft: Draft) -> tuple[str, DecodedBody]:
     body: dict[str, Any] = {"v": CODEC_VERSION}
     if draft.message is not None:
         body["m"] = encode_message(draft.message)
-    if draft.contents != _derive_contents(draft.message):
+    if draft.contents != (get_text_pieces(draft.message) if draft.message is not None else ()):
         body["c"] = list(draft.contents)
     if draft.control is not None:
         control = draft.control
@@ -312,10 +290,6 @@ def encode_checked(draft: Draft) -> tuple[str, DecodedBody]:
         raise InvalidMessageError(f"a malformed message cannot be stored: {error}") from error
 
 
-def _derive_contents(message: BaseMessage | None) -> tuple[str, ...]:
-    return () if message is None else get_text_pieces(message)
-
-
 def decode_body(text: str) -> DecodedBody:
     """Return message, contents, control and cover from what `encode_body` wrote.
 
@@ -329,7 +303,8 @@ def decode_body(text: str) -> DecodedBody:
         version = body["v"]
         if version == CODEC_VERSION:
             message = decode_message(body["m"]) if "m" in body else None
-            contents = tuple(body["c"]) if "c" in body else _derive_contents(message)
+            contents = () if message is None else get_text_pieces(message)
+            contents = tuple(body["c"]) if "c" in body else contents
             control = _decode_control(body["k"]) if "k" in body else None
             cover = _decode_cover(body["o"]) if "o" in body else None
             return message, contents, control, cover
@@ -490,7 +465,8 @@ def _tag_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> dict[str,
     # A caller's own mapping may look like one of our tags; as pairs it cannot. Pairs also keep
     # keys that a JSON reader would change.
     looks_tagged = len(plain) == 1 and next(iter(plain)).startswith("$")
-    if looks_tagged or _has_surrogate_pairs(plain):
+    keys = "".join(plain)
+    if looks_tagged or not (keys.isascii() or _SURROGATE_PAIR.search(keys) is None):
         return {"$map": [[key, item] for key, item in plain.items()]}
     return plain
 
@@ -501,12 +477,6 @@ def _get_plain_key(key: Any, path: _Path) -> str:
     place = _format_path(path)
     msg = f"{place} has the key {describe_value(key)}; only text keys can be stored"
     raise InvalidMessageError(msg)
-
-
-def _has_surrogate_pairs(keys: Iterable[str]) -> bool:
-    if "".join(keys).isascii():  # nearly always
-        return False
-    return any(_SURROGATE_PAIR.search(key) for key in keys)
 
 
 def _decode_tags(found: dict[str, Any]) -> Any:
@@ -531,25 +501,20 @@ def dump_json(value: Any, *, what: str = "value") -> str:
         InvalidMessageError: If a part of it cannot be kept; the message names the part.
     """
     plain = _tag(value, what)
+    text = ""
     try:  # what `ErrorTrap` does, at every write of every entry
         text = _to_json(plain)
-        return text if _can_be_encoded(text) else _to_ascii_json(_split_surrogates(plain))
-    except ValueError:
-        pass
-    raise InvalidMessageError(_describe_long_number(what))
-
-
-def _describe_long_number(what: str) -> str:
-    most = sys.get_int_max_str_digits()
-    return f"{what} cannot be stored: it holds a number of more than {most} digits"
-
-
-def _can_be_encoded(text: str) -> bool:
-    try:
         text.encode()
     except UnicodeEncodeError:  # lone surrogates survive as escapes only
-        return False
-    return True
+        text = _to_ascii_json(_split_surrogates(plain))
+    except ValueError:
+        pass
+    if text:
+        return text
+    most = sys.get_int_max_str_digits()
+    raise InvalidMessageError(
+        f"{what} cannot be stored: it holds a number of more than {most} digits"
+    )
 
 
 def _split_surrogates(plain: Any) -> Any:
@@ -587,15 +552,14 @@ def make_storable(message: BaseMessage) -> BaseMessage:
     JSON has no form for stays a note of its type. Nothing is read of iterators. A missing count of
     tokens is 0.
     """
-    fields: dict[str, Any] = {
-        "additional_kwargs": message.additional_kwargs,
-        "response_metadata": message.response_metadata,
-    }
-    if isinstance(message, ToolMessage):
-        fields["artifact"] = message.artifact
     changed: dict[str, Any] = {}
-    for name, value in fields.items():
-        if value is not None and not _is_plain(value):
+    for name in _SIDE_FIELDS:
+        value = getattr(message, name, None)
+        if value is None or (type(value) is dict and not value):
+            continue
+        try:
+            dump_json(value)
+        except InvalidMessageError:
             with suppress(RecursionError):  # refused for its depth
                 changed[name] = make_plain(_convert_to_maps(value))
     usage = getattr(message, "usage_metadata", None)
@@ -604,20 +568,13 @@ def make_storable(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update=changed) if changed else message
 
 
+_SIDE_FIELDS = ("additional_kwargs", "response_metadata", "artifact")
+
+
 def _fill_counts(usage: Any) -> Any:
     if isinstance(usage, Mapping):
         return {name: _fill_counts(count) for name, count in usage.items()}
     return 0 if usage is None else usage
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, dict) and not value:
-        return True
-    try:
-        dump_json(value, what="reply")
-    except InvalidMessageError:
-        return False
-    return True
 
 
 _WRITTEN = (str, int, float, NoneType, AbstractSet, date, time, Decimal, UUID, PurePath)

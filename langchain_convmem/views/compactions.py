@@ -7,7 +7,7 @@ has any. Once something of what it stands for is undone, replaced or taken out, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import clean_text, make_plain
 from langchain_convmem.views.live import find_changes
 from langchain_convmem.views.messages import get_block_type, unwrap_block
-from langchain_convmem.views.providers import Origin, ProviderProfile, find_origin
+from langchain_convmem.views.providers import ProviderProfile, find_origin
 from langchain_convmem.views.tool_calls import find_answered_calls
 
 _KIND = "compaction"
@@ -45,24 +45,17 @@ def find_sendable_compaction(
 
     One without content stands for nothing: the provider failed to make it.
     """
-    origin = find_origin(message, _guess_origin(block))
-    if origin is None or origin not in provider.takes_back or not _is_whole(block, origin):
+    # One that does not say who made it: one of them enciphers all of it.
+    is_cipher = "content" not in block and "encrypted_content" in block
+    origin = find_origin(message, "openai" if is_cipher else "anthropic")
+    said = block.get("content" if origin == "anthropic" else "encrypted_content")
+    if origin not in provider.takes_back or not isinstance(said, str) or not said:
         return None
     return {
         str(key): make_plain(value)
         for key, value in block.items()
         if key not in _OF_STREAMS and (value is not None or key == "content")
     }
-
-
-def _guess_origin(block: Mapping[Any, Any]) -> Origin:
-    """Return who made an item of a message that does not say: one of them enciphers all of it."""
-    return "openai" if "content" not in block and "encrypted_content" in block else "anthropic"
-
-
-def _is_whole(block: Mapping[Any, Any], origin: Origin) -> bool:
-    said = block.get("content" if origin == "anthropic" else "encrypted_content")
-    return isinstance(said, str) and bool(said)
 
 
 def read_compaction(message: BaseMessage | None) -> str:
@@ -77,13 +70,9 @@ def read_compaction(message: BaseMessage | None) -> str:
 def keep_compactions(message: BaseMessage) -> BaseMessage | None:
     """Return a message with its items and nothing else; None if it has none."""
     kept = [dict(block) for block in find_compactions(message)]
-    if not kept:
-        return None
-    bare: dict[str, Any] = {"content": kept}
-    for field in ("tool_calls", "invalid_tool_calls"):
-        if hasattr(message, field):
-            bare[field] = []
-    return message.model_copy(update=bare)
+    calls = [name for name in ("tool_calls", "invalid_tool_calls") if hasattr(message, name)]
+    bare: dict[str, Any] = {"content": kept, **{name: [] for name in calls}}
+    return message.model_copy(update=bare) if kept else None
 
 
 def drop_compactions(message: BaseMessage) -> BaseMessage:
@@ -131,8 +120,12 @@ def find_compacted_part(
     holding = [one for one in shown if one.role == "assistant" and find_compactions(one.message)]
     if not holding:
         return CompactedPart(shown)
-    stale = _find_stale(entries, holding)
-    holding = [one for one in holding if one.id not in stale]
+    changes = find_changes(entries)
+    holding = [
+        one
+        for one in holding  # whose item does not stand for anything that was changed since
+        if not any(begun < one.position < done for begun, done in changes)
+    ]
     sent = next((one for one in reversed(holding) if _may_send(one, shown, provider)), None)
     if sent is not None:
         behind = find_later(shown, sent)
@@ -164,21 +157,10 @@ def find_later(shown: Sequence[Entry], item: Entry) -> list[Entry]:
 def _may_send(entry: Entry, shown: Sequence[Entry], provider: ProviderProfile) -> bool:
     """Return whether the view may begin with the entry: what it leaves out is in the item."""
     message = entry.message
-    if message is None:
-        return False
-    if not any(find_sendable_compaction(b, message, provider) for b in find_compactions(message)):
+    items = find_compactions(message)
+    if message is None or not any(find_sendable_compaction(b, message, provider) for b in items):
         return False
     gone = {one.id for one in shown} - {entry.id, *(one.id for one in find_later(shown, entry))}
     return not any(
         call in gone and result not in gone for call, result in find_answered_calls(shown)
     )
-
-
-def _find_stale(entries: Sequence[Entry], holding: Iterable[Entry]) -> Collection[str]:
-    """Return the ids of entries whose items stand for something that was changed since."""
-    changes = find_changes(entries)
-    return {
-        entry.id
-        for entry in holding
-        if any(begun < entry.position < done for begun, done in changes)
-    }

@@ -8,15 +8,13 @@ Every change that loses something is reported.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import clean_text, make_plain
@@ -60,6 +58,7 @@ _TEXT_BLOCKS = frozenset(
     }
 )
 
+_TEXT_KEYS = ("text", "refusal", "content", "toolResult", "output")
 _NOT_IN_FILE_NAMES = re.compile(r"[^a-zA-Z0-9 ()\[\]-]+")
 _LONGEST_FILE_NAME = 120
 _MAX_NESTING = 8
@@ -89,14 +88,17 @@ class BlockFitter:
             is_current: Whether it is of the turn that is going on.
         """
         origin = find_origin(message)
-        if is_current and (origin is None or not self._provider.origins):
+        if is_current and (origin is None or origin in self._provider.origins):
             return True
         if origin not in self._provider.takes_back:
-            return is_current and origin in self._provider.origins
-        thoughts = [block for block in message.content if is_reasoning(block)]
+            return is_current and not self._provider.origins
+        if is_current:
+            return True
         is_v1 = message.response_metadata.get("output_version") == "v1"
-        is_kept = is_current or all(is_whole_thought(one, origin, is_v1=is_v1) for one in thoughts)
-        return is_kept and not (stale and any(map(is_signed, thoughts)))
+        thoughts = [block for block in message.content if is_reasoning(block)]
+        is_whole = all(is_whole_thought(one, origin, is_v1=is_v1) for one in thoughts)
+        is_stale = stale and any(map(is_signed, thoughts))
+        return is_whole and not is_stale and not has_half_a_tool(message)
 
     def fit(
         self,
@@ -107,7 +109,6 @@ class BlockFitter:
         as_written: bool = False,
         compacts: bool = False,
         is_old: bool = False,
-        is_current: bool = False,
     ) -> None:
         """Give the message content that the provider takes; blank text is left out.
 
@@ -118,7 +119,6 @@ class BlockFitter:
             as_written: Whether its blocks go back as they were written; see `goes_back`.
             compacts: Whether its items of a compaction stand for what the view leaves out.
             is_old: Whether it is of an earlier turn than the view's last.
-            is_current: Whether it is of the turn that is going on.
         """
         self._takes_compactions = compacts
         self._takes_addresses = not is_old or self._provider.old_addresses == "keep"
@@ -130,12 +130,10 @@ class BlockFitter:
             fitted: list[dict[str, Any]] = []
             for block in whole:
                 inner = unwrap_block(block)
-                is_half = not is_current and is_half_of_server_tool(inner, message)
-                is_refused = place == "system" and _holds_media(inner)
-                if as_written and not (is_half or is_refused or is_compaction(inner)):
+                if as_written and not is_compaction(inner):
                     fitted += self._show_as_written(block, lost)
-                else:
-                    fitted += self._fit_block(inner, message, place, lost)
+                elif not (place == "assistant" and get_block_type(inner) in CALL_BLOCKS):
+                    fitted += self._fit_block(inner, message, place, lost, fitted)
             if place in ("user", "tool") and self._provider.files_need_text and not as_written:
                 fitted = _add_text(fitted)
             message.content = [*fitted] or ""
@@ -166,44 +164,33 @@ class BlockFitter:
         return [block if clean == text else {**block, key: clean}]
 
     def _fit_block(
-        self, block: Any, message: BaseMessage, place: _Place, lost: list[str]
+        self,
+        block: Any,
+        message: BaseMessage,
+        place: _Place,
+        lost: list[str],
+        before: Sequence[dict[str, Any]],
     ) -> Iterator[dict[str, Any]]:
-        """Yield what stands for one block."""
+        """Yield what stands for one block, behind those before it in the message."""
         if is_reasoning(block):
             lost.append("left out the reasoning")
-        elif is_server_tool(block):
-            name = name_server_tool(block)
-            lost.append(f"replaced the {name}")
-            if not is_told_by_its_use(block, message):
-                yield _make_text_block(f"[{name}: not shown]")
         elif is_compaction(block):
             yield from self._fit_compaction(block, message, lost)
-        elif place != "assistant" or get_block_type(block) not in CALL_BLOCKS:
-            yield from self._fit_said(block, message, place, lost)
-
-    def _fit_said(
-        self, block: Any, message: BaseMessage, place: _Place, lost: list[str]
-    ) -> Iterator[dict[str, Any]]:
-        text = _find_text(block)
-        if text is not None:
+        elif (text := _find_text(block)) is not None:
             if text.strip():
                 yield {**_make_text_block(self._clean(text, lost)), **self._copy_cache_mark(block)}
-            return
-        media = read_media(block) if isinstance(block, Mapping) else None
-        if media is not None:
+        elif isinstance(block, Mapping) and (media := read_media(block)) is not None:
             yield self._fit_media(media, message, place, lost)
         elif not _is_mark(block):
-            note = f"[{_name_kind(block)}: not shown]"
-            lost.append(f"replaced the {_name_kind(block)} block")
-            yield _make_text_block(note)
+            note = _make_text_block(f"[{_name_block(block)}: not shown]")
+            lost.append(f"replaced the {_name_block(block)}")
+            # What a tool returned at a provider is told by the note on its use.
+            if not (get_block_type(block).endswith("_result") and _ends_with_note(before)):
+                yield note
 
     def _copy_cache_mark(self, block: Any) -> dict[str, Any]:
         mark = block.get("cache_control") if isinstance(block, Mapping) else None
-        is_mark = isinstance(mark, Mapping) and mark.get("type") == "ephemeral"
-        if not self._provider.cache_marks or not is_mark or not isinstance(mark, Mapping):
-            return {}
-        ttl = {"ttl": mark["ttl"]} if mark.get("ttl") in ("5m", "1h") else {}
-        return {"cache_control": {"type": "ephemeral", **ttl}}
+        return {"cache_control": mark} if self._provider.cache_marks and mark else {}
 
     def _fit_media(
         self, media: MediaBlock, message: BaseMessage, place: _Place, lost: list[str]
@@ -264,64 +251,56 @@ def _make_text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _holds_media(block: Any) -> bool:
-    return isinstance(block, Mapping) and read_media(block) is not None
-
-
 def _is_mark(block: Any) -> bool:
     """Return whether the block says nothing but where a provider should cache, or is empty."""
     return not block or (isinstance(block, Mapping) and block.keys() <= {"cachePoint", "index"})
 
 
-def _name_kind(block: Any) -> str:
+def _name_block(block: Any) -> str:
+    """Return what to call a block that is not shown: its tool, else its type."""
     if not isinstance(block, Mapping):
         return type(block).__name__
-    kind = get_block_type(block) or next(iter(block), "content")
-    return clean_text(" ".join(str(kind).split())[:60]) or "content"
+    kind = get_block_type(block).removesuffix("_call").removesuffix("_tool_result")
+    told = block.get("name") or kind or next(iter(block), "content")
+    return clean_text(" ".join(str(told).split())[:60]) or "content"
+
+
+def _ends_with_note(blocks: Sequence[dict[str, Any]]) -> bool:
+    return bool(blocks) and str(blocks[-1].get("text")).endswith(": not shown]")
 
 
 def _find_text(block: Any, nesting: int = 0) -> str | None:
     """Return the text of a block that is nothing but text; None for other blocks."""
     if not isinstance(block, Mapping):
         return block if isinstance(block, str) else None
-    kind = get_block_type(block)
-    source = block.get("source") if kind == "document" else None
-    if isinstance(source, Mapping):
-        return _add_title(block, source.get("data")) if source.get("type") == "text" else None
+    kind, source = get_block_type(block), block.get("source")
+    if kind == "document" and isinstance(source, Mapping) and source.get("type") == "text":
+        return _add_title(block, source.get("data"))
     if kind == "text-plain" or block.get("source_type") == "text":
         return _add_title(block, block.get("text", block.get("data", "")))
-    return _find_inner_text(block, nesting) if not kind or kind in _TEXT_BLOCKS else None
+    if kind and kind not in _TEXT_BLOCKS:
+        return None
+    if "json" in block:
+        return json.dumps(make_plain(block["json"]), ensure_ascii=False)
+    inner = (block[key] for key in _TEXT_KEYS if block.get(key) is not None)
+    return next((_flatten(one, nesting + 1) for one in inner), "" if kind else None)
 
 
 def _add_title(block: _Block, text: Any) -> str | None:
-    if not isinstance(text, str):
-        return None
     title = block.get("title") or block.get("filename")
-    return f"[file {title}]\n{text}" if isinstance(title, str) and text.strip() else text
-
-
-def _find_inner_text(block: _Block, nesting: int) -> str | None:
-    """Return the text under one of a text block's keys, however deep it lies."""
-    if "json" in block:
-        return json.dumps(make_plain(block["json"]), ensure_ascii=False)
-    for key in ("text", "refusal", "content", "toolResult", "output"):
-        if block.get(key) is not None:
-            return _flatten(block[key], nesting + 1)
-    return "" if get_block_type(block) in _TEXT_BLOCKS else None
+    is_named = isinstance(title, str) and isinstance(text, str) and text.strip()
+    return f"[file {title}]\n{text}" if is_named else text if isinstance(text, str) else None
 
 
 def _flatten(value: Any, nesting: int) -> str:
-    if isinstance(value, str):
-        return value
+    """Return the text in a value, however deep it lies; media are notes."""
     if nesting > _MAX_NESTING:
         return "[...]"
-    if isinstance(value, Mapping):
-        text = _find_text(value, nesting)
-        media = read_media(value) if text is None else None
-        return text or (format_media_note(media) if media else "")
-    if isinstance(value, Sequence) and not isinstance(value, bytes):
+    if isinstance(value, list | tuple):
         return "\n".join(text for item in value if (text := _flatten(item, nesting + 1)))
-    return ""
+    said = _find_text(value, nesting)
+    media = read_media(value) if said is None and isinstance(value, Mapping) else None
+    return format_media_note(media) if media else said or ""
 
 
 def _add_text(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -334,20 +313,10 @@ def _add_text(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 # -- Who speaks: the names of several people in one thread, visible to every provider -------------
-_ROLE_KEY = "__openai_role__"
-_SEVERAL = 2
-
-
 def find_first_speakers(live: Iterable[Entry]) -> tuple[str, ...]:
     """Return the first two names that user messages among live entries bear, or fewer."""
-    found: list[str] = []
-    for entry in live:
-        if len(found) >= _SEVERAL:
-            break
-        name = find_speaker(entry) if entry.role == "user" else None
-        if name and name not in found:
-            found.append(name)
-    return tuple(found[:_SEVERAL])
+    found = dict.fromkeys(find_speaker(entry) for entry in live if entry.role == "user")
+    return tuple(name for name in found if name)[:2]
 
 
 def find_speaker(entry: Entry) -> str | None:
@@ -372,7 +341,9 @@ def place_name(
     Returns:
         The name, where neither `name` nor the text could carry it.
     """
-    _drop_other_names(message, provider)
+    own = message.additional_kwargs
+    if "name" in own and not fits(own["name"], provider.speaker_name):
+        del own["name"]  # an integration would send it
     name = message.name
     if not name:
         message.name = None
@@ -385,16 +356,6 @@ def place_name(
         message.content = add_speaker(message.content, name)
         return None
     return name
-
-
-def _drop_other_names(message: BaseMessage, provider: ProviderProfile) -> None:
-    """Take out settings of an integration that would be sent as a name or a role, if invalid."""
-    more = message.additional_kwargs
-    if "name" in more and not fits(more["name"], provider.speaker_name):
-        del more["name"]
-    is_developer = isinstance(message, SystemMessage) and more.get(_ROLE_KEY) == "developer"
-    if _ROLE_KEY in more and not is_developer:
-        del more[_ROLE_KEY]
 
 
 def add_speaker(content: Any, name: str) -> Any:
@@ -430,52 +391,43 @@ def keep_newest(
         if isinstance(message.content, list):
             kept = [newest.show_block(block) for block in reversed(message.content)]
             message.content = kept[::-1]
-    repairs.extend(newest.list_repairs())
+    repairs.extend(
+        f"replaced the oldest {number} of kind {kind}: {provider.name} takes no more at a time"
+        for kind, number in sorted(newest.gone.items())
+    )
 
 
 class _MediaLimiter:
     """Counts from the newest block on. Not thread-safe."""
 
     def __init__(self, provider: ProviderProfile) -> None:
-        self._provider = provider
         self._room = dict(provider.max_media)
         self._bytes = provider.max_bytes
-        self._marks = provider.cache_marks
-        self._gone: Counter[Kind] = Counter()
-        self._is_full = False
+        self._marks = provider.cache_marks or None
+        self.gone: Counter[Kind] = Counter()
 
     def show_block(self, block: Any) -> Any:
         """Return the block, or what stands in its place."""
         media = read_media(block) if isinstance(block, Mapping) else None
         if media is not None and not self._takes(media):
-            self._gone[media.kind] += 1
-            return {"type": "text", "text": format_media_note(media)}
-        if self._provider.cache_marks and isinstance(block, dict) and "cache_control" in block:
-            self._marks -= 1
-            if self._marks < 0:
+            self.gone[media.kind] += 1
+            return _make_text_block(format_media_note(media))
+        if self._marks is not None and isinstance(block, dict) and "cache_control" in block:
+            if not self._marks:
                 return {key: item for key, item in block.items() if key != "cache_control"}
+            self._marks -= 1
         return block
 
     def _takes(self, media: MediaBlock) -> bool:
         """Return whether there is room for one more; what is older than what had none goes, too."""
-        size = len(media.data) if media.form == "base64" else 0
-        if self._bytes is not None and size:
-            self._is_full = self._is_full or size > self._bytes
-            if self._is_full:
+        if media.form == "base64" and self._bytes is not None:
+            self._bytes = self._bytes - len(media.data) if len(media.data) <= self._bytes else -1
+            if self._bytes < 0:
                 return False
-            self._bytes -= size
         if media.kind not in self._room:
             return True
         self._room[media.kind] -= 1
         return self._room[media.kind] >= 0
-
-    def list_repairs(self) -> Iterator[str]:
-        """Yield a sentence for each kind of which some had to go."""
-        for kind, number in sorted(self._gone.items()):
-            yield (
-                f"replaced the oldest {number} of kind {kind}: "
-                f"{self._provider.name} takes no more at a time"
-            )
 
 
 # -- Reasoning blocks: which may be sent back to whom, and when they no longer may ----------------
@@ -564,32 +516,13 @@ def is_whole_thought(block: Any, origin: Origin | None, *, is_v1: bool) -> bool:
     kind = get_block_type(block)
     if origin is None or kind not in ({"reasoning"} if is_v1 else THOUGHTS[origin]):
         return False
+    inner = block.get("reasoning_content") or block.get("extras") or block
+    proof = inner.get("signature") if isinstance(inner, Mapping) else None
     if origin == "openai":  # what it keeps at its own place is gone after a while
-        return isinstance(block.get("encrypted_content"), str) and bool(block["encrypted_content"])
-    if kind == "redacted_thinking":
-        return isinstance(block.get("data"), str) and bool(block["data"])
-    text, signature = _read_signed(block)
-    if not isinstance(text, str) or not isinstance(signature, str) or not signature.isascii():
-        return False
-    # Anthropic's models that keep their thoughts to themselves sign an empty text.
-    is_told = origin == "anthropic" or bool(text.strip())
-    return bool(signature) and is_told and (origin != "gemini" or _is_base64(signature))
-
-
-def _read_signed(block: Mapping[Any, Any]) -> tuple[Any, Any]:
-    inner = block.get("reasoning_content")
-    if isinstance(inner, Mapping):
-        return inner.get("text"), inner.get("signature")
-    extras = block.get("extras")
-    signature = extras.get("signature") if isinstance(extras, Mapping) else None
-    return block.get("thinking", block.get("reasoning")), block.get("signature", signature)
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        return bool(base64.b64decode(text, validate=True))
-    except binascii.Error:
-        return False
+        proof = block.get("encrypted_content")
+    elif kind == "redacted_thinking":
+        proof = block.get("data")
+    return isinstance(proof, str) and bool(proof)
 
 
 # -- When it no longer may ------------------------------------------------------------------------
@@ -624,77 +557,21 @@ def find_stale_reasoning(
 
 
 # -- Blocks of tools that ran at a provider -------------------------------------------------------
-_USES = frozenset(
-    {
-        "code_interpreter_call",
-        "computer_call",
-        "executable_code",
-        "file_search_call",
-        "image_generation_call",
-        "local_shell_call",
-        "mcp_approval_request",
-        "mcp_call",
-        "mcp_list_tools",
-        "mcp_tool_use",
-        "server_tool_call",
-        "server_tool_call_chunk",
-        "server_tool_use",
-        "web_search_call",
-    }
-)
+def has_half_a_tool(message: BaseMessage) -> bool:
+    """Return whether a use stands in the message without its result behind it, or a result alone.
 
-_RESULTS = frozenset(
-    {
-        "bash_code_execution_tool_result",
-        "code_execution_result",
-        "code_execution_tool_result",
-        "mcp_tool_result",
-        "server_tool_result",
-        "text_editor_code_execution_tool_result",
-        "tool_search_tool_result",
-        "web_fetch_tool_result",
-        "web_search_tool_result",
-    }
-)
-
-
-def is_server_tool(block: object) -> bool:
-    """Return whether a content block is of a tool that ran at a provider."""
-    kind = get_block_type(block)
-    return kind in _USES or kind in _RESULTS
-
-
-def name_server_tool(block: Mapping[Any, Any]) -> str:
-    """Return what to call the tool."""
-    name = block.get("name")
-    if isinstance(name, str) and name.strip():
-        return clean_text(" ".join(name.split())[:64])
-    return get_block_type(block).removesuffix("_call").removesuffix("_tool_result")
-
-
-def is_told_by_its_use(block: Mapping[Any, Any], message: BaseMessage) -> bool:
-    """Return whether the block is a result whose use stands in the same message."""
-    if get_block_type(block) in _USES:
-        return False
-    uses = [other for other in message.content if get_block_type(other) in _USES]
-    if get_block_type(block) == "code_execution_result":
-        return any(get_block_type(other) == "executable_code" for other in uses)
-    own = block.get("tool_use_id", block.get("tool_call_id"))
-    return any(isinstance(other, Mapping) and other.get("id") == own for other in uses)
-
-
-def is_half_of_server_tool(block: Any, message: BaseMessage) -> bool:
-    """Return whether a block is a use without its result in the message, or the other way round."""
-    kind = get_block_type(block)
-    if not is_server_tool(block) or not kind.endswith(("_tool_use", "_tool_result")):
-        return False
-    own = block.get("id" if kind.endswith("_tool_use") else "tool_use_id")
-    pair = [
-        get_block_type(other).endswith("_tool_use")
-        for other in message.content
-        if isinstance(other, Mapping) and own in (other.get("id"), other.get("tool_use_id"))
-    ]
-    return not own or pair != [True, False]
+    Those are of Anthropic's tools; other providers tell of a tool's use in one block.
+    """
+    waiting: list[Any] = []
+    for block in message.content:
+        kind = get_block_type(block)
+        if kind.endswith("_tool_use"):
+            waiting.append(block["id"] if isinstance(block, Mapping) and "id" in block else None)
+        elif kind.endswith("_tool_result") and isinstance(block, Mapping):
+            if block.get("tool_use_id") not in waiting:
+                return True
+            waiting.remove(block.get("tool_use_id"))
+    return bool(waiting)
 
 
 def is_paused(message: BaseMessage | None) -> bool:

@@ -7,6 +7,7 @@ after it and every result owned, no empty text, nothing the provider does not ta
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, cast
@@ -111,8 +112,12 @@ def build_context(
         raise ConfigError(f"summary must be 'user', 'system' or 'omit', got {summary!r}")
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
-    repairs = describe_damage(entries)
     live = find_live_entries(entries)
+    plain = _copy_plain(live) if len(live) == len(entries) and not earlier_left_out else None
+    if plain and (max_tokens is None or token_counter(plain) <= max_tokens):
+        positions = frozenset([entry.position for entry in live])
+        return Context(plain, (), positions, token_counter=token_counter)
+    repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
     part = find_compacted_part(entries, uncovered, rules)
     if part.sent is not None:
@@ -120,94 +125,101 @@ def build_context(
         repairs.append(f"left out what was said before {name}: the compaction in it stands for it")
     several = len(find_first_speakers(uncovered)) > 1
     stale = find_stale_reasoning(entries, live, part.shown, hoists=rules.system == "head")
-    head, body = _ContextBuilder(rules, repairs, part, stale, several=several).build_pieces()
+    head, body = _ContextBuilder(rules, repairs, part, stale, several).build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
-    told = None if summary == "omit" else _SummaryMessage.read(entries, live, part, summary)
-    begun = part.sent if told is None else part.told or part.sent
+    told = _SummaryMessage.read(entries, live, part, summary)
+    begun = part.sent if summary == "omit" else part.told or part.sent
     if begun is not None:  # it stands for what was said before
         earlier_left_out = 0
-    said = [entry.position for entry in _find_said_from(part.shown, begun)]
+    said = _find_said_from(part.shown, begun)
     view = _FittedView(head, body, told, said, earlier_left_out, token_counter)
     if max_tokens is not None:
-        view = view.fit_latest(max_tokens, repairs, shorten=shorten)
+        view.fit_latest(max_tokens, repairs, shorten=shorten)
     return view.build(max_tokens, repairs)
 
 
-def _find_said_from(shown: Sequence[Entry], begun: Entry | None) -> list[Entry]:
-    """Return what was said from an entry on, and in it beside its provider's compaction."""
-    behind = shown if begun is None else [begun, *find_later(shown, begun)]
-    ids = {entry.id for entry in behind}
-    return [
-        entry
-        for entry in shown
-        if entry.id in ids
-        and count_said([entry])
-        and not (
-            entry is begun
-            and entry.message is not None
-            and is_blank_message(drop_compactions(entry.message))
-        )
-    ]
+def _copy_plain(live: Sequence[Entry]) -> list[BaseMessage] | None:
+    """Return copies of a plain dialogue, which every provider takes as it is.
+
+    None where it is more than texts of the user and the assistant in turn.
+    """
+    for number, entry in enumerate(live):
+        role, kind = ("assistant", AIMessage) if number % 2 else ("user", HumanMessage)
+        message = entry.message
+        if entry.role != role or not isinstance(message, kind) or not is_plain_text(message):
+            return None
+    messages = [build_message(entry) for entry in live]
+    return messages if len({message.id for message in messages}) == len(messages) else None
 
 
+def _find_said_from(shown: Sequence[Entry], begun: Entry | None) -> list[int]:
+    """Return the positions of what was said from an entry on, in order.
+
+    The entry itself counts where it says something beside its provider's compaction.
+    """
+    behind = {entry.id for entry in (shown if begun is None else find_later(shown, begun))}
+    if begun is not None and begun.message is not None:
+        is_blank_beside = is_blank_message(drop_compactions(begun.message))
+        behind.update([] if is_blank_beside else [begun.id])
+    return [entry.position for entry in shown if entry.id in behind and count_said([entry])]
+
+
+_OPENED = "opened with a placeholder user turn: the assistant spoke first"
+
+
+@dataclass(slots=True)
 class _ContextBuilder:
     """Entries on their way to messages. Not thread-safe."""
 
-    def __init__(
-        self,
-        rules: ProviderProfile,
-        repairs: list[str],
-        part: CompactedPart,
-        stale: Collection[str],
-        *,
-        several: bool,
-    ) -> None:
-        self._stale = stale
-        self._rules = rules
-        self._repairs = repairs
-        self._shown = shown = part.shown
-        self._sent = part.sent
-        self._several = several
-        self._fitter = BlockFitter(rules, repairs)
-        self._head: list[ContextPiece] = []
-        self._body: list[ContextPiece] = []
-        self._ids: set[str] = set()
-        self._asked = next((entry for entry in reversed(shown) if entry.role == "user"), None)
-        self._goes_on = self._asked is not None and _is_unanswered(shown)
-        self._is_opened = False
+    rules: ProviderProfile
+    repairs: list[str]
+    part: CompactedPart
+    stale: Collection[str]
+    several: bool
+    head: list[ContextPiece] = field(default_factory=list)
+    body: list[ContextPiece] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    fitter: BlockFitter = field(init=False)
+    old: Collection[str] = field(init=False)
+    current: Collection[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Tell what is of the turn that is going on from what is of earlier ones."""
+        self.fitter = BlockFitter(self.rules, self.repairs)
+        shown = self.part.shown
+        asked = next((entry for entry in reversed(shown) if entry.role == "user"), None)
+        earlier = [one for one in shown if asked is not None and one.position < asked.position]
+        self.old = {one.id for one in earlier if asked and one.turn_id != asked.turn_id}
+        # What is said for the call alone stands before all that a log holds.
+        recent = {one.id for one in shown if one.position < 1 or one.id not in self.old}
+        self.current = recent if asked is not None and _is_unanswered(shown) else ()
 
     def build_pieces(self) -> tuple[list[ContextPiece], list[ContextPiece]]:
         """Return what stands before the conversation, and the conversation."""
-        calls = ToolCalls(self._shown, self._repairs, self._rules)
-        for entry in self._shown:
+        calls = ToolCalls(self.part.shown, self.repairs, self.rules)
+        for entry in self.part.shown:
             if entry.role == "tool":
                 continue  # pulled up to stand after its call
             message = build_message(entry)
             self._note_id(message, entry)
-            if is_plain_text(message):  # as most are: every provider takes it as it is
-                self._add(self._make_piece(message, entry), entry)
-                continue
-            back = self._goes_back(message, entry)
-            calls.settle(message, entry, as_written=back)
-            self._fit(message, entry, as_written=back)
+            if not is_plain_text(message):  # which every provider takes as it is
+                back = self._goes_back(message, entry)
+                calls.settle(message, entry, as_written=back)
+                self._fit(message, entry, as_written=back)
             if is_blank_message(message):
-                self._repairs.append(f"left out {entry.message_id}: it is blank")
+                self.repairs.append(f"left out {entry.message_id}: it is blank")
                 continue
-            self._add(self._make_piece(message, entry), entry)
+            self._add(message, entry)
             for result, positions in calls.find_results(message, entry, self._fit_result):
-                self._body.append(ContextPiece("tool", result, positions))
-        return self._head, self._body
-
-    @staticmethod
-    def _make_piece(message: BaseMessage, entry: Entry) -> ContextPiece:
-        return ContextPiece(entry.role, message, {entry.position}, find_speaker(entry))
+                self.body.append(ContextPiece("tool", result, positions))
+        return self.head, self.body
 
     def _note_id(self, message: BaseMessage, entry: Entry) -> None:
         """Give a message whose id was handed out already the id of its entry."""
         key = str(message.id)
-        if key in self._ids:
+        if key in self.ids:
             message.id = entry.id  # one id twice would be one message to callers that merge by id
-        self._ids.add(key)
+        self.ids.add(key)
 
     def _fit_result(self, message: BaseMessage, entry: Entry) -> None:
         self._note_id(message, entry)
@@ -215,76 +227,61 @@ class _ContextBuilder:
 
     def _goes_back(self, message: BaseMessage, entry: Entry) -> bool:
         """Return whether the message's blocks go to the provider as they were written."""
-        is_current = self._is_current(entry)
-        return self._fitter.goes_back(message, stale=entry.id in self._stale, is_current=is_current)
+        is_current = entry.id in self.current
+        return self.fitter.goes_back(message, stale=entry.id in self.stale, is_current=is_current)
 
     def _fit(self, message: BaseMessage, entry: Entry, *, as_written: bool) -> None:
         """Give the message content, and a name, that the provider takes."""
-        key = entry.message_id
-        self._fitter.fit(
+        key, is_current = entry.message_id, entry.id in self.current
+        self.fitter.fit(
             message,
             cast("Place", entry.role),
             key,
             as_written=as_written,
-            compacts=entry is self._sent,
-            is_old=self._is_old(entry),
-            is_current=self._is_current(entry),
+            compacts=entry is self.part.sent,
+            is_old=entry.id in self.old,
         )
-        if not self._is_current(entry) and drop_idle_reasoning(message):
-            self._repairs.append(f"left out the reasoning of {key}: nothing follows it")
+        if not is_current and drop_idle_reasoning(message):
+            self.repairs.append(f"left out the reasoning of {key}: nothing follows it")
         if not as_written or isinstance(message.content, str):
-            forget_dialect(message, self._rules)
+            forget_dialect(message, self.rules)
         if entry.role == "tool":
             return
-        lost = place_name(message, self._rules, is_user=entry.role == "user", several=self._several)
+        lost = place_name(message, self.rules, is_user=entry.role == "user", several=self.several)
         if lost is not None:
-            self._repairs.append(f"left out the name {lost!r} of {key}")
-
-    def _is_old(self, entry: Entry) -> bool:
-        """Return whether an entry is of a turn before that of the latest question."""
-        asked = self._asked
-        if asked is None:
-            return False
-        return entry.turn_id != asked.turn_id and entry.position < asked.position
-
-    def _is_current(self, entry: Entry) -> bool:
-        """Return whether an entry is of the turn that is going on, or said for the call alone."""
-        is_aside = entry.position < 1  # before all that a log holds
-        return self._goes_on and (is_aside or not self._is_old(entry))
+            self.repairs.append(f"left out the name {lost!r} of {key}")
 
     # -- joining --------------------------------------------------------------------------------
 
-    def _add(self, piece: ContextPiece, entry: Entry) -> None:
+    def _add(self, message: BaseMessage, entry: Entry) -> None:
+        piece = ContextPiece(entry.role, message, {entry.position}, find_speaker(entry))
         if piece.role == "system":
             self._add_system(piece)
             return
-        if piece.role == "assistant" and not self._is_opened:
+        if piece.role == "assistant" and not self.body:
             opening = HumanMessage(PLACEHOLDER_TEXT, id=make_placeholder_turn(entry).id)
-            self._body.append(ContextPiece("user", opening, stays=entry is self._sent))
-            if entry is not self._sent:
-                self._repairs.append(
-                    "opened with a placeholder user turn: the assistant spoke first"
-                )
-        self._is_opened = True
-        before = self._body[-1] if self._body else None
+            is_sent = entry is self.part.sent
+            self.body.append(ContextPiece("user", opening, stays=is_sent))
+            self.repairs += [] if is_sent else [_OPENED]
+        before = self.body[-1] if self.body else None
         if before is None or not _may_join(before, piece):
-            self._body.append(piece)
+            self.body.append(piece)
             return
         if [one for one in (before, piece) if drop_reasoning(one.message)]:
-            self._repairs.append(f"left out the reasoning of {piece.message.id}: it was joined")
+            self.repairs.append(f"left out the reasoning of {piece.message.id}: it was joined")
         if piece.role == "assistant":
             _tell_apart(before, piece)
         before.positions |= piece.positions
         before.message = _merge(before.message, piece.message)
-        forget_dialect(before.message, self._rules)
+        forget_dialect(before.message, self.rules)
 
     def _add_system(self, piece: ContextPiece) -> None:
-        if self._rules.system == "in_place" and self._body:
-            self._body.append(piece)
-        elif not self._head:
-            self._head.append(piece)
+        if self.rules.system == "in_place" and self.body:
+            self.body.append(piece)
+        elif not self.head:
+            self.head.append(piece)
         else:
-            first = self._head[0]
+            first = self.head[0]
             first.positions |= piece.positions
             first.message = _merge(first.message, piece.message, between="\n\n")
 
@@ -402,25 +399,21 @@ class _SummaryMessage:
         if self.told is not None:
             texts.append(read_compaction(self.told.message))
         told = "\n".join(map(clean_text, texts))
-        parts = [
-            format_pins(list(map(read_pin, self.pinned))),
-            told,
-            LEFT_OUT_TEXT if is_cut else "",
-        ]
-        return "\n\n".join(filter(None, parts))
+        pins = format_pins(list(map(read_pin, self.pinned)))
+        return "\n\n".join(filter(None, [pins, told, LEFT_OUT_TEXT if is_cut else ""]))
 
     def make_pieces(self, *, is_cut: bool = False) -> list[ContextPiece]:
-        """Return the message, and the answer to it, if there is anything to say."""
-        text = self.format_text(is_cut=is_cut)
+        """Return the message, and the answer to it, if there is anything to say here."""
+        text = "" if self.place == "omit" else self.format_text(is_cut=is_cut)
         if not text:
             return []
+        role: Role = "system" if self.place == "system" else "user"
+        name = self._find_id()
+        ids = (name,) if role == "system" else (name, f"{name}-noted")
+        message, *noted = make_summary_messages(format_summary([text]), ids)
         positions = {entry.position for entry in (*self.summaries, *self.pinned)}
-        fenced, name = format_summary([text]), self._find_id()
-        if self.place == "system":
-            [message] = make_summary_messages(fenced, (name,))
-            return [ContextPiece("system", message, positions)]
-        message, noted = make_summary_messages(fenced, (name, f"{name}-noted"))
-        return [ContextPiece("user", message, positions), ContextPiece("assistant", noted)]
+        answers = [ContextPiece("assistant", one) for one in noted]
+        return [ContextPiece(role, message, positions), *answers]
 
     def _find_id(self) -> str:
         if self.summaries:
@@ -455,88 +448,124 @@ def format_summary_text(entries: Sequence[Entry], *, is_cut: bool = False) -> st
 # -- A view within a token budget -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _FittedView:
     """The parts of a view, on their way into a budget.
 
     Attributes:
         head: System messages before the conversation.
         body: The conversation.
-        summarised: The message of the summary; None if it stands elsewhere.
+        summarised: The message of the summary.
         said: Positions of the messages in it, in order; blank ones are left out.
         earlier: How many messages before the conversation are left out anyway, at least.
-        count: Counts the tokens of messages.
+        count: Counts the tokens of messages; it need not be additive.
+        is_cut: Whether the message of the summary says that something is left out.
     """
 
     head: Sequence[ContextPiece]
     body: Sequence[ContextPiece]
-    summarised: _SummaryMessage | None
+    summarised: _SummaryMessage
     said: Sequence[int]
     earlier: int
     count: TokenCounter
+    is_cut: bool = False
 
-    def fit_latest(self, max_tokens: int, repairs: list[str], *, shorten: bool) -> Self:
-        """Return the view with the latest summaries that the latest exchange fits beside.
+    def fit_latest(self, max_tokens: int, repairs: list[str], *, shorten: bool) -> None:
+        """Keep the latest summaries that the latest exchange fits beside.
 
         So many are shown at once only until the next compaction puts them under a parent.
 
         Args:
             max_tokens: The budget.
             repairs: Receives a sentence for each message that is cut.
-            shorten: Whether long texts of the exchange are cut where fewer summaries do not help.
+            shorten: Whether the longest texts of users and tools in the exchange are cut where
+                fewer summaries do not help.
         """
-        fitted = self._fit_summaries(max_tokens)
-        if fitted is None and shorten:
-            shorten_latest(self._make_head(), self.body, max_tokens, self.count, repairs)
-            fitted = self._fit_summaries(max_tokens)
-        return self if fitted is None else fitted
+        if self._fit_summaries(max_tokens) or not shorten:
+            return
+        latest = self._find_exchanges()[-1]
+        pieces = [piece for piece in self.body[latest:] if piece.role in ("user", "tool")]
+        excess = self._weigh(latest) - max_tokens
+        cut = shorten_messages([piece.message for piece in pieces], excess, self.count)
+        for message, number in cut:
+            pieces[number].message = message
+            repairs.append(f"show {message.id} cut to stay within {max_tokens} tokens")
+        self._fit_summaries(max_tokens)
 
-    def _fit_summaries(self, max_tokens: int) -> Self | None:
-        """Return the view with as many of the latest summaries as fit; None if not one does."""
-        told = self.summarised
-        for first in range(max(len(told.summaries), 1) if told is not None else 1):
-            fitted = self
-            if told is not None:
-                fitted = replace(self, summarised=replace(told, summaries=told.summaries[first:]))
-            if fitted.weigh_latest() <= max_tokens:
-                return fitted
-        return None
+    def _fit_summaries(self, max_tokens: int) -> bool:
+        """Keep as many of the latest summaries as fit; all of them where not one does."""
+        every = self.summarised
+        for first in range(max(len(every.summaries), 1)):
+            self.summarised = replace(every, summaries=every.summaries[first:])
+            if self._weigh(self._find_exchanges()[-1]) <= max_tokens:
+                return True
+        self.summarised = every
+        return False
 
     def build(self, max_tokens: int | None, repairs: list[str]) -> Context:
-        """Return the view.
+        """Return the view: as many of the latest exchanges as fit.
+
+        System messages are kept, also those of exchanges that go.
 
         Raises:
             BudgetError: If what must not be cut is larger than the budget.
         """
-        whole = [*self._make_head(), *self.body]
-        fits = max_tokens is None or _weigh(whole, self.count) <= max_tokens
-        head = self._make_head(is_cut=self._has_room_to_note(max_tokens, fits=fits))
-        pieces, tokens = fit_budget(head, self.body, max_tokens, self.count, repairs)
-        is_whole = len(pieces) == len(head) + len(self.body)
-        kept = [piece for piece in pieces[len(head) :] if piece.role != "system"]
+        starts = self._find_exchanges()
+        fits = max_tokens is None or self._weigh(0) <= max_tokens
+        self.is_cut = bool(self.earlier) or not fits
+        if max_tokens is not None and self.is_cut:  # where a line that says so fits
+            self.is_cut = self._weigh(starts[-1]) <= max_tokens
+        start = 0 if max_tokens is None else self._find_start(starts, max_tokens)
+        if any(piece.role != "system" for piece in self.body[:start]):
+            repairs.append(f"left out older messages to stay within {max_tokens} tokens")
+            _forget_thoughts(self.body[start : starts[-1]], repairs)
+        head, kept = self._make_head(), self._keep_from(start)
+        is_whole = len(kept) == len(self.body)
         left_out = self.earlier if is_whole else self._count_left_out(kept)
-        messages = [piece.message for piece in pieces]
-        positions = frozenset(position for piece in pieces for position in piece.positions)
-        return Context(messages, tuple(repairs), tokens, positions, is_whole or fits, left_out)
+        pieces = [*head, *kept]
+        return Context(
+            [piece.message for piece in pieces],
+            tuple(repairs),
+            frozenset(position for piece in pieces for position in piece.positions),
+            is_whole or fits,
+            left_out,
+            self.count,
+        )
 
-    def _has_room_to_note(self, max_tokens: int | None, *, fits: bool) -> bool:
-        """Return whether something is left out, and a line that says so fits."""
-        if fits and not self.earlier:
-            return False
-        return max_tokens is None or self.weigh_latest(is_cut=True) <= max_tokens
+    def _find_start(self, starts: Sequence[int], max_tokens: int) -> int:
+        """Return the first of these from which on everything fits."""
+        needed = self._weigh(starts[-1])
+        if needed > max_tokens:
+            msg = (
+                f"the system messages and the latest exchange need {needed} tokens even where long "
+                f"texts are cut, more than the budget of {max_tokens}; raise it or shorten them"
+            )
+            raise BudgetError(msg, needed=needed, available=max_tokens)
+        if self._weigh(starts[0]) <= max_tokens:
+            return starts[0]
+        last = len(starts) - 1
+        at = bisect_left(starts, 1, 0, last, key=lambda one: self._weigh(one) <= max_tokens)
+        return starts[at]
 
-    def weigh_latest(self, *, is_cut: bool = False) -> int:
-        """Return how large what must not be cut is."""
-        head = self._make_head(is_cut=is_cut)
-        return _weigh(_keep_pieces(head, self.body, _find_exchanges(self.body)[-1]), self.count)
+    def _find_exchanges(self) -> list[int]:
+        """Return where exchanges begin, in order."""
+        return [number for number, one in enumerate(self.body) if one.role == "user"] or [0]
 
-    def _make_head(self, *, is_cut: bool = False) -> list[ContextPiece]:
-        told = self.summarised
-        return [*self.head, *([] if told is None else told.make_pieces(is_cut=is_cut))]
+    def _keep_from(self, start: int) -> list[ContextPiece]:
+        """Return what is left of the conversation where all before an exchange is cut."""
+        earlier = (piece.shorten() for piece in self.body[:start])
+        return [*filter(None, earlier), *self.body[start:]]
+
+    def _weigh(self, start: int) -> int:
+        return self.count([one.message for one in (*self._make_head(), *self._keep_from(start))])
+
+    def _make_head(self) -> list[ContextPiece]:
+        return [*self.head, *self.summarised.make_pieces(is_cut=self.is_cut)]
 
     def _count_left_out(self, kept: Sequence[ContextPiece]) -> int:
         """Return how many messages are said before all that these pieces of the body show."""
-        shown = {position for piece in kept for position in piece.positions}
+        spoken = (piece.positions for piece in kept if piece.role != "system")
+        shown = {position for positions in spoken for position in positions}
         places = (number for number, position in enumerate(self.said) if position in shown)
         return self.earlier + next(places, len(self.said))
 
@@ -620,114 +649,10 @@ class ContextBudget:
         return max(min(wished, self.tokens - self.reserved - messages), 0)
 
 
-def shorten_latest(
-    head: Sequence[ContextPiece],
-    body: Sequence[ContextPiece],
-    max_tokens: int,
-    count: TokenCounter,
-    repairs: list[str],
-) -> None:
-    """Cut the longest texts of users and tools in the latest exchange, if it does not fit.
-
-    Args:
-        head: What stands before the conversation.
-        body: The conversation, whose pieces are changed.
-        max_tokens: The budget.
-        count: Counts the tokens of messages.
-        repairs: Receives a sentence for each message that is cut.
-    """
-    latest = _find_exchanges(body)[-1]
-    needed = _weigh(_keep_pieces(head, body, latest), count)
-    if needed <= max_tokens:
-        return
-    pieces = [piece for piece in body[latest:] if piece.role in ("user", "tool")]
-    messages = [piece.message for piece in pieces]
-    for message, number in shorten_messages(messages, needed - max_tokens, count):
-        pieces[number].message = message
-        repairs.append(f"show {message.id} cut to stay within {max_tokens} tokens")
-
-
-def fit_budget(
-    head: Sequence[ContextPiece],
-    body: Sequence[ContextPiece],
-    max_tokens: int | None,
-    count: TokenCounter,
-    repairs: list[str],
-) -> tuple[list[ContextPiece], int]:
-    """Return the head and the latest exchanges that fit, and how many tokens they are.
-
-    Args:
-        head: What stands before the conversation; never cut.
-        body: The conversation. System messages in it are kept, also those of exchanges that go.
-        max_tokens: The budget; None for no limit.
-        count: Counts the tokens of messages; it need not be additive.
-        repairs: Receives a sentence when something was left out.
-
-    Raises:
-        BudgetError: If what must not be cut is larger than the budget.
-    """
-    if max_tokens is None:
-        return [*head, *body], _weigh([*head, *body], count)
-    starts = _find_exchanges(body)
-    kept = _keep_pieces(head, body, starts[-1])
-    needed = _weigh(kept, count)
-    if needed > max_tokens:
-        msg = (
-            f"the system messages and the latest exchange need {needed} tokens even where long "
-            f"texts are cut, more than the budget of {max_tokens}; raise it or shorten them"
-        )
-        raise BudgetError(msg, needed=needed, available=max_tokens)
-    start = _find_start(body, starts, max_tokens - needed, count)
-    kept = _keep_pieces(head, body, start)
-    weight = _weigh(kept, count)
-    # Counters need not be additive: the whole may weigh more than its parts.
-    while start < starts[-1] and weight > max_tokens:
-        start = next(later for later in starts if later > start)
-        kept = _keep_pieces(head, body, start)
-        weight = _weigh(kept, count)
-    if any(piece.role != "system" for piece in body[:start]):
-        repairs.append(f"left out older messages to stay within {max_tokens} tokens")
-        if _forget_thoughts(body[start : starts[-1]], repairs):
-            weight = _weigh(kept, count)
-    return kept, weight
-
-
-def _find_exchanges(body: Sequence[ContextPiece]) -> list[int]:
-    """Return where exchanges begin, in order."""
-    return [number for number, piece in enumerate(body) if piece.role == "user"] or [0]
-
-
-def _find_start(
-    body: Sequence[ContextPiece], starts: Sequence[int], room: int, count: TokenCounter
-) -> int:
-    start = starts[-1]
-    for earlier in reversed(starts[:-1]):
-        room -= _weigh([piece for piece in body[earlier:start] if piece.role != "system"], count)
-        if room < 0:
-            break
-        start = earlier
-    return start
-
-
-def _keep_pieces(
-    head: Sequence[ContextPiece], body: Sequence[ContextPiece], start: int
-) -> list[ContextPiece]:
-    earlier = (piece.shorten() for piece in body[:start])
-    return [*head, *(piece for piece in earlier if piece is not None), *body[start:]]
-
-
-def _weigh(pieces: Sequence[ContextPiece], count: TokenCounter) -> int:
-    return count([piece.message for piece in pieces])
-
-
-def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool:
-    """Take reasoning out of earlier exchanges: they were thought after what is cut now.
-
-    Returns:
-        Whether there was any.
-    """
-    forgotten = [piece.message.id for piece in pieces if drop_reasoning(piece.message)]
+def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> None:
+    """Take reasoning out of earlier exchanges: they were thought after what is cut now."""
     repairs.extend(
-        f"left out the reasoning of {name}: it was thought after what is cut" for name in forgotten
+        f"left out the reasoning of {piece.message.id}: it was thought after what is cut"
+        for piece in pieces
+        if drop_reasoning(piece.message)
     )
-    return bool(forgotten)

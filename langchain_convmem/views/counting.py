@@ -23,7 +23,6 @@ from langchain_convmem.views.messages import (
     TOKENS_PER_MESSAGE,
     TextCounter,
     TokenCounter,
-    count_by_text,
     count_tokens,
     list_counted,
 )
@@ -142,7 +141,7 @@ class CalibratedCounter:
 
     def __call__(self, messages: Iterable[MessageLikeRepresentation]) -> int:
         """Return about how many tokens messages take."""
-        return count_by_text(messages, self.count_text)
+        return count_tokens(messages, self.count_text)
 
     def count_text(self, text: str) -> int:
         """Return about how many tokens a text takes."""

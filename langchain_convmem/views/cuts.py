@@ -92,7 +92,7 @@ class _LongText:
 
     Attributes:
         number: The message's.
-        block: Its block's number; None where the text is all of its content.
+        place: Its block's number; 0 where the text is all of its content.
         name: The message's id.
         text: The text.
         offset: How many characters of the message stand before it.
@@ -100,7 +100,7 @@ class _LongText:
     """
 
     number: int
-    block: int | None
+    place: int
     name: str
     text: str
     offset: int
@@ -120,18 +120,19 @@ class _LongText:
 
 def _list_texts(number: int, message: BaseMessage, count: TextCounter) -> list[_LongText]:
     """Return the texts of a message, with their place in what `get_text` returns of it."""
-    content = message.content
-    name = str(message.id)
-    if isinstance(content, str):
-        return [_LongText(number, None, name, content, 0, count(content))]
     texts: list[_LongText] = []
     offset = 0
-    for place, block in enumerate(content):
+    for place, block in enumerate(_list_blocks(message)):
         text = _get_block_text(block)
         if text:
-            texts.append(_LongText(number, place, name, text, offset, count(text)))
+            texts.append(_LongText(number, place, str(message.id), text, offset, count(text)))
             offset += len(text) + 1
     return texts
+
+
+def _list_blocks(message: BaseMessage) -> list[str | dict[str, object]]:
+    content = message.content
+    return [content] if isinstance(content, str) else list(content)
 
 
 def _get_block_text(block: str | dict[str, object]) -> str:
@@ -141,10 +142,7 @@ def _get_block_text(block: str | dict[str, object]) -> str:
 
 def get_text(message: BaseMessage) -> str:
     """Return the text of a message whose characters notes count: its pieces, line by line."""
-    content = message.content
-    if isinstance(content, str):
-        return content
-    return "\n".join(text for block in content if (text := _get_block_text(block)))
+    return "\n".join(filter(None, map(_get_block_text, _list_blocks(message))))
 
 
 def _apply_cuts(
@@ -153,13 +151,10 @@ def _apply_cuts(
     """Return copies of the messages of which a text is cut, by number."""
     copies: dict[int, BaseMessage] = {}
     for text, piece in pieces.items():
-        message = copies.get(text.number) or messages[text.number]
-        content = message.content
-        if text.block is None or isinstance(content, str):
-            changed: object = piece
-        else:
-            block = content[text.block]
-            shown = piece if isinstance(block, str) else {**block, "text": piece}
-            changed = [*content[: text.block], shown, *content[text.block + 1 :]]
-        copies[text.number] = message.model_copy(update={"content": changed})
+        message = copies.get(text.number, messages[text.number])
+        blocks = _list_blocks(message)
+        block = blocks[text.place]
+        blocks[text.place] = piece if isinstance(block, str) else {**block, "text": piece}
+        content = piece if isinstance(message.content, str) else blocks
+        copies[text.number] = message.model_copy(update={"content": content})
     return copies

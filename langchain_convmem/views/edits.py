@@ -5,6 +5,7 @@ Nothing is taken out of a log: every edit adds entries that the views obey.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
-from langchain_convmem.views.codec import get_role, make_draft
+from langchain_convmem.views.codec import get_role, make_draft, redraft
 from langchain_convmem.views.compactions import drop_compactions, find_compactions
 from langchain_convmem.views.live import (
     EntryPlaces,
@@ -76,8 +77,7 @@ def plan_undo(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], li
     starts = _find_starts([entry for entry in said if not is_blank(entry)])
     if not starts:
         return [], []
-    first = starts[-exchanges] if exchanges <= len(starts) else said[0]
-    undone = said[said.index(first) :]
+    undone = said[said.index(starts[-exchanges]) :] if exchanges <= len(starts) else said
     return _retract_with_summaries(live, {entry.id for entry in undone}, "undo"), undone
 
 
@@ -130,17 +130,10 @@ def plan_redo(entries: Sequence[Entry]) -> list[Draft]:
             continue
         if entry.control is None and entry.role != "summary":
             return []
-        if _is_redoable(entry, shown):
+        control = entry.control
+        if control and control.reason in _REDOABLE and not shown.isdisjoint(control.retracts):
             return draft_retraction([entry.id], "undo")
     return []
-
-
-def _is_redoable(entry: Entry, shown: Collection[str]) -> bool:
-    """Return whether the entry took out anything but other control entries."""
-    control = entry.control
-    if control is None or control.reason not in _REDOABLE:
-        return False
-    return any(name in shown for name in control.retracts)
 
 
 def plan_replace(
@@ -261,10 +254,8 @@ def find_entry(live: Sequence[Entry], message_id: str) -> Entry:
 
 def _keep_metadata(entry: Entry) -> Metadata:
     """Return what is known of a message, for what takes its place."""
-    known = entry.metadata
-    return replace(
-        known, aux={key: one for key, one in known.aux.items() if key not in _OF_THE_ENTRY}
-    )
+    aux = {key: one for key, one in entry.metadata.aux.items() if key not in _OF_THE_ENTRY}
+    return replace(entry.metadata, aux=aux)
 
 
 def _is_named(entry: Entry, message_id: str) -> bool:
@@ -275,12 +266,12 @@ def _make_message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
     if isinstance(message, str):
         check_pieces(message, what="a message")
         message = _make_text_message(old, message)
-    elif isinstance(message, BaseMessage) and get_role(message) != old.role:
-        msg = f"a message of the role {old.role} cannot become one of {get_role(message)}"
-        raise InvalidMessageError(msg)
     if not isinstance(message, BaseMessage):
         kind = type(message).__name__
         raise InvalidMessageError(f"expected a message or a text, got a value of type {kind}")
+    role = get_role(message)
+    if role != old.role:
+        raise InvalidMessageError(f"a message of the role {old.role} cannot become one of {role}")
     return message.model_copy(update={"id": old.message_id})
 
 
@@ -405,10 +396,9 @@ def _find_end_of_words(text: str, heard: str) -> int:
     if not wanted:
         return 0
     letters = "".join(letter for _, letter in spoken)
-    place = letters.find(wanted)
-    while place >= 0 and not _is_word_start(text, spoken[place][0]):
-        place = letters.find(wanted, place + 1)
-    if place < 0:
+    places = (found.start() for found in re.finditer(f"(?={wanted})", letters))
+    place = next((one for one in places if _is_word_start(text, spoken[one][0])), None)
+    if place is None:
         raise InvalidMessageError(
             "what was heard is not in the reply; pass the reply's own words, or how many of its "
             "characters were heard"
@@ -477,16 +467,10 @@ def check_target(key: ThreadKey, entries: Sequence[Entry], origin: ThreadKey) ->
 
 def fork_entry(entry: Entry) -> Draft:
     """Return the draft that says the same in the new thread: same message, id, times and marks."""
-    message = entry.message
-    if isinstance(message, BaseMessage):
-        message = message.model_copy(update={"id": entry.message_id})
-    return Draft(
-        role=entry.role,
-        message=message,
-        contents=entry.contents,
-        turn_id=entry.turn_id,
-        metadata=add_origin(entry),
-    )
+    draft = replace(redraft(entry), metadata=add_origin(entry))
+    if entry.message is None:
+        return draft
+    return replace(draft, message=entry.message.model_copy(update={"id": entry.message_id}))
 
 
 def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Entry]) -> Draft:
@@ -497,48 +481,36 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
         kept: The entries that were copied, no summaries among them, in display order.
         copies: The copies by the id of what they are copies of, earlier summaries included.
     """
-    covered = [
-        copies[kept[number].id] for number in sorted(EntryPlaces(kept).find_under(summary.cover))
-    ]
-    spoken = [copies[entry.id] for entry in kept]
-    known = add_origin(summary)
-    names = tuple(copies[name].id for name in known.summary_ids if name in copies)
-    cover = make_cover(spoken, covered)
-    if get_level(summary):
-        cover = replace(cover, digest=digest_children(names))
-    if summary.cover is not None:
-        model, version = summary.cover.model, summary.cover.prompt_version
-        cover = replace(cover, model=model, prompt_version=version)
+    covered = [copies[kept[n].id] for n in sorted(EntryPlaces(kept).find_under(summary.cover))]
+    names = tuple(copies[name].id for name in summary.metadata.summary_ids if name in copies)
+    made = make_cover([copies[entry.id] for entry in kept], covered)
+    digest = digest_children(names) if get_level(summary) else made.digest
     # Where nothing is left of what it covers, it stands before all that was said.
-    cover = replace(cover, ranges=cover.ranges or ((0, 0),))
-    places = {entry.position: copies[entry.id].position for entry in kept}
-    children = [row[:2] for row in get_children(summary) if row[0] in copies]
-    places |= {place: copies[child].position for child, place in children}
+    ranges = made.ranges or ((0, 0),)
+    cover = replace(summary.cover or made, ranges=ranges, digest=digest)
+    old = {entry.id: entry.position for entry in kept} | dict(get_children(summary))
     ids = {name: copy.id for name, copy in copies.items()}
-    aux = translate_record(known.aux, ids, places)
-    metadata = replace(known, summary_ids=names, aux=aux)
+    places = {place: copies[name].position for name, place in old.items() if name in copies}
+    aux = {**add_origin(summary).aux, **translate_record(summary, ids, places)}
+    metadata = replace(summary.metadata, summary_ids=names, aux=aux)
     return make_summary_draft(summary.contents, cover, metadata)
 
 
 def fork_hold(
-    entries: Sequence[Entry],
-    kept: Sequence[Entry],
-    copies: Mapping[str, Entry],
-    there: Sequence[Entry],
+    entries: Sequence[Entry], copies: Mapping[str, Entry], there: Sequence[Entry]
 ) -> list[Draft]:
     """Return what keeps a fork from compacting what undoing a summary showed again.
 
     Args:
         entries: The thread's entries.
-        kept: The entries that were copied, no summaries among them, in display order.
         copies: The copies by the id of what they are copies of.
         there: What the fork holds already, if it was cut short.
     """
     held = find_held_back(entries)
-    covered = [copies[entry.id] for entry in kept if entry.id in held]
+    covered = [copies[entry.id] for entry in entries if entry.id in held and entry.id in copies]
     if not covered or any(one.control is not None and one.cover is not None for one in there):
         return []
-    cover = make_cover([copies[entry.id] for entry in kept], covered)
-    origin = {"thread_id": kept[0].key.thread_id, "entry_id": ""}
+    origin = {"thread_id": entries[0].key.thread_id, "entry_id": ""}
     metadata = Metadata(aux={FORKED_FROM: origin})
+    cover = make_cover(copies.values(), covered)
     return [Draft(role="control", control=Control((), "rewind"), cover=cover, metadata=metadata)]

@@ -169,8 +169,6 @@ _KINDS: dict[str, frozenset[type]] = {
 """What the fields of a message may hold that is certain to be one."""
 
 _NO_KIND: frozenset[type] = frozenset()
-_TOKENS = frozenset({"input_tokens", "output_tokens", "total_tokens"})
-_DETAILS = frozenset({"input_token_details", "output_token_details"})
 _decode_json = json.JSONDecoder().raw_decode
 
 
@@ -241,22 +239,7 @@ def _check_plain_message(body: Any) -> dict[str, Any] | None:
     for name, value in fields.items():
         if type(value) not in _KINDS.get(name, _NO_KIND):
             return None
-    is_plain = "tool_calls" not in fields.get("additional_kwargs", ())
-    usage = fields.get("usage_metadata")
-    return fields if is_plain and (usage is None or _is_usage(usage)) else None
-
-
-def _is_usage(value: Any) -> bool:
-    """Return whether this is certain to be what an AIMessage takes for its usage."""
-    if type(value) is not dict or not _TOKENS <= value.keys() <= _TOKENS | _DETAILS:
-        return False
-    details = [value[name] for name in _DETAILS & value.keys()]
-    counts = [value[name] for name in _TOKENS]
-    for one in details:
-        if type(one) is not dict:
-            return False
-        counts += one.values()
-    return all(type(count) is int for count in counts)
+    return None if "tool_calls" in fields.get("additional_kwargs", ()) else fields
 
 
 # -- Times of lines and entries as moments and as text, in UTC ------------------------------------

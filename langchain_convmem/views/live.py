@@ -292,17 +292,9 @@ def build_turns(entries: Sequence[Entry]) -> list[Turn]:
         entries: A thread's entries by ascending position, control entries included.
     """
     live = find_live_entries(entries)
-    return _add_placeholders(split_runs(live, find_covers(live, _rank_summaries(live))))
-
-
-def _rank_summaries(live: Sequence[Entry]) -> list[Entry]:
-    """Return the summaries, those first that decide where a turn ends.
-
-    What counts before what it superseded; what was made by rule last, so that it changes no turn.
-    """
-    counting = sorted(find_nodes(live), key=lambda entry: entry.position, reverse=True)
-    ranked = [*counting, *_select_role(live, "summary")]
-    return sorted(ranked, key=lambda entry: get_level(entry) > 0)
+    # What was made by rule comes last, so that it changes no turn.
+    ranked = sorted(find_nodes(live), key=lambda entry: (get_level(entry) > 0, -entry.position))
+    return _add_placeholders(split_runs(live, find_covers(live, ranked)))
 
 
 def build_model_turns(entries: Sequence[Entry]) -> list[Turn]:
@@ -315,12 +307,8 @@ def build_model_turns(entries: Sequence[Entry]) -> list[Turn]:
     """
     shown = find_uncovered(find_live_entries(entries))
     said = [entry for entry in shown if entry.role != "system"]
-    system = split_runs(_select_role(shown, "system"))
-    return [*map(make_turn, system), *_add_placeholders(split_runs(said))]
-
-
-def _select_role(entries: Iterable[Entry], role: str) -> list[Entry]:
-    return [entry for entry in entries if entry.role == role]
+    system = [entry for entry in shown if entry.role == "system"]
+    return [*map(make_turn, split_runs(system)), *_add_placeholders(split_runs(said))]
 
 
 def split_runs(
@@ -339,12 +327,9 @@ def split_runs(
     for entry in entries:
         if is_blank(entry):
             continue
-        before = found[-1][-1] if found else None
-        if (
-            before is not None
-            and _is_continuation(before, entry)
-            and known.get(before.id) == known.get(entry.id)
-        ):
+        before = found[-1][-1] if found else entry
+        is_covered_alike = known.get(before.id) == known.get(entry.id)
+        if found and is_covered_alike and _is_continuation(before, entry):
             found[-1].append(entry)
         else:
             found.append([entry])
@@ -352,9 +337,8 @@ def split_runs(
 
 
 def _is_continuation(before: Entry, entry: Entry) -> bool:
-    if before.role != entry.role or entry.role == "summary":
-        return False
-    return not (entry.role == "assistant" and has_calls(before))
+    is_alike = before.role == entry.role != "summary"
+    return is_alike and not (entry.role == "assistant" and has_calls(before))
 
 
 def _add_placeholders(found: Iterable[Sequence[Entry]]) -> list[Turn]:
@@ -374,16 +358,11 @@ def make_turn(run: Sequence[Entry]) -> Turn:
     """Return a run of entries as one turn: all pieces, ids and metadata, nothing summed up."""
     first = run[0]
     attributes = [mark for entry in run for mark in entry.metadata.attributes]
-    timing: dict[str, int] = {}
-    aux: dict[str, object] = {}
-    for entry in run:
-        timing = {**entry.metadata.timing, **timing}
-        aux.update(entry.metadata.aux)
     metadata = Metadata(
         attributes=(*attributes, *["merged"] * (len(run) - 1)),
-        timing=timing,
+        timing={name: ms for one in reversed(run) for name, ms in one.metadata.timing.items()},
         summary_ids=first.metadata.summary_ids,
-        aux=aux,
+        aux={name: value for one in run for name, value in one.metadata.aux.items()},
     )
     contents = tuple(text for entry in run for text in entry.contents)
     return Turn(first.id, first.role, contents, tuple(run), metadata)

@@ -1,8 +1,8 @@
 """Pictures, sound, video and files in messages: read from every shape in use, written in one.
 
 Reads the content blocks of LangChain (both generations), OpenAI, Anthropic, Bedrock and Gemini.
-What is handed out is LangChain's current block, which all integrations translate. Pure; what an
-address holds is fetched by functions of the caller alone.
+What is handed out is LangChain's current block, which all integrations translate. Pure: nothing is
+fetched.
 """
 
 from __future__ import annotations
@@ -10,15 +10,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeGuard, get_args
 
-from langchain_core.messages import BaseMessage
-
-from langchain_convmem.background import ask, hop
-from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.messages import get_block_type
 from langchain_convmem.views.providers import Form, Kind, MediaRule, ProviderProfile, fits
@@ -83,139 +78,100 @@ class MediaBlock:
         return len(self.data) * 3 // 4 - self.data.count("=", -2) if self.form == "base64" else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _RawMedia:
-    """What a block's shape says, before any of it is checked."""
-
-    kind: object
-    base64: object = None
-    url: object = None
-    file_id: object = None
-    type: object = None
-    name: object = None
-    detail: object = None
-
-
 # -- Reading --------------------------------------------------------------------------------------
+_NAMES: dict[str, Kind | None] = {
+    "image": "image",
+    "audio": "audio",
+    "video": "video",
+    "file": "file",
+    "document": "file",
+    "image_url": "image",
+    "video_url": "video",
+    "input_audio": "audio",
+    "media": None,
+    "file_data": None,
+}
+"""What blocks of media call themselves; None where their media type says what they are."""
+_BEDROCK = ("image", "video", "audio", "document")
+
+
 def read_media(block: Mapping[Any, Any]) -> MediaBlock | None:
     """Return the media a content block holds; None for a block of another sort."""
-    for shape in (_read_anthropic, _read_openai, _read_bedrock, _read_gemini, _read_standard):
-        found = shape(block)
-        if found is not None:
-            detail = str(found.detail)  # a list cannot be looked up in a set
-            return replace(_check(found), detail=detail if detail in _DETAILS else "")
-    return None
+    kind_name, inner = _find_inner(block)
+    if kind_name not in _NAMES:
+        return None
+    source = inner["source"] if isinstance(inner.get("source"), Mapping) else inner
+    named = _read_type(source, block)
+    kind = _NAMES[kind_name] or (get_family(named) if named else "file")
+    form, detail = inner.get("format"), inner.get("detail")
+    if isinstance(form, str):
+        family = "application" if kind == "file" else kind
+        named = _ALIASES.get(form) or _normalize_type(f"{family}/{form}")
+    return MediaBlock(
+        *_read_data(kind, source, block, named),
+        name=_find_name(inner, block, block.get("extras"), block.get("metadata")),
+        detail=detail if isinstance(detail, str) and detail in _DETAILS else "",
+    )
 
 
-def _read_standard(block: Mapping[Any, Any]) -> _RawMedia | None:
+def _find_inner(block: Mapping[Any, Any]) -> tuple[str, Mapping[Any, Any]]:
+    """Return what a block says it is, and the map in it or the block itself, which says more."""
     kind = get_block_type(block)
-    if kind not in _KINDS:
-        return None
-    source = block.get("source_type")
-    return _RawMedia(
-        kind,
-        base64=block.get("data") if source == "base64" else block.get("base64"),
-        url=block.get("url"),
-        file_id=block.get("id") if source == "id" else block.get("file_id"),
-        type=block.get("mime_type"),
-        name=_find_name(block),
-    )
+    if kind in ("image_url", "video_url", "input_audio", "file") and block.get(kind):
+        held = block[kind]
+        return kind, held if isinstance(held, Mapping) else {"url": held}
+    for key in _BEDROCK:
+        held = block.get(key)
+        if isinstance(held, Mapping) and isinstance(held.get("source"), Mapping):
+            return key, held
+    return kind, block
 
 
-def _find_name(block: Mapping[Any, Any]) -> object:
-    for holder in (block, block.get("extras"), block.get("metadata")):
-        if isinstance(holder, Mapping):
-            for key in ("filename", "name", "title"):
-                if holder.get(key):
-                    return holder[key]
-    return None
+def _find_name(*holders: Any) -> str:
+    for holder in holders:
+        for key in ("filename", "name", "title") if isinstance(holder, Mapping) else ():
+            if holder.get(key) and isinstance(holder[key], str):
+                return clean_text(_BLANKS.sub(" ", holder[key]).strip())
+    return ""
 
 
-def _read_openai(block: Mapping[Any, Any]) -> _RawMedia | None:
-    kind = get_block_type(block)
-    if kind in ("image_url", "video_url"):
-        inner = block.get(kind)
-        inner = inner if isinstance(inner, Mapping) else {"url": inner}
-        return _RawMedia(
-            kind.removesuffix("_url"),
-            url=inner.get("url") or "",
-            type=block.get("mime_type"),
-            detail=inner.get("detail"),
-        )
-    if kind == "input_audio" and isinstance(inner := block.get("input_audio"), Mapping):
-        return _RawMedia("audio", base64=inner.get("data"), type=f"audio/{inner.get('format')}")
-    if kind == "file" and isinstance(inner := block.get("file"), Mapping):
-        return _RawMedia(
-            "file",
-            base64=inner.get("bytes"),
-            url=inner.get("file_data"),
-            file_id=inner.get("file_id"),
-            name=inner.get("filename"),
-        )
-    return None
+def _read_type(*holders: Mapping[Any, Any]) -> str:
+    named = (holder.get(key) for holder in holders for key in ("mime_type", "media_type"))
+    return next(filter(None, map(_normalize_type, named)), "")
 
 
-def _read_anthropic(block: Mapping[Any, Any]) -> _RawMedia | None:
-    kind = "file" if get_block_type(block) == "document" else get_block_type(block)
-    source = block.get("source")
-    if kind not in _KINDS or not isinstance(source, Mapping):
-        return None
-    return _RawMedia(
-        kind,
-        base64=source.get("data") if source.get("type") == "base64" else None,
-        url=source.get("url"),
-        file_id=source.get("file_id"),
-        type=source.get("media_type"),
-        name=block.get("title"),
-    )
+def _read_data(
+    kind: Kind, source: Mapping[Any, Any], block: Mapping[Any, Any], named: str
+) -> tuple[Kind, Form, str, str]:
+    """Return kind, form, data and media type, which the data may know better."""
+    is_text = "text" in (source.get("type"), block.get("source_type"))
+    data = None if is_text else _find(source, "base64", "bytes", "data")
+    address = _find(source, "url", "file_data", "file_uri")
+    own = source.get("id") if block.get("source_type") == "id" else source.get("file_id")
+    if data is None and isinstance(address, str) and (uri := _DATA_URI.fullmatch(address)):
+        data, named = uri[2], _normalize_type(uri[1]) or named
+    if data is not None:
+        text, head = _read_base64(data)
+        known = detect_media_type(head) or named
+        is_told = known and kind in ("file", get_family(named))
+        return get_family(known) if is_told else kind, "base64", text, known
+    if isinstance(address, str):
+        is_own = address == source.get("file_uri") and not _is_elsewhere(address)
+        return kind, "id" if is_own else "url", address.strip(), named
+    return kind, *(("id", own) if isinstance(own, str) else ("base64", "")), named
 
 
-def _read_bedrock(block: Mapping[Any, Any]) -> _RawMedia | None:
-    for key in ("image", "video", "audio", "document"):
-        inner = block.get(key)
-        if isinstance(inner, Mapping) and isinstance(source := inner.get("source"), Mapping):
-            form = inner.get("format")
-            family = "application" if key == "document" else key
-            kind = "file" if key == "document" else key
-            known = _ALIASES.get(form, f"{family}/{form}") if isinstance(form, str) else None
-            return _RawMedia(kind, base64=source.get("bytes"), type=known, name=inner.get("name"))
-    return None
+def _find(holder: Mapping[Any, Any], *keys: str) -> Any:
+    return next((holder[key] for key in keys if holder.get(key) is not None), None)
 
 
-def _read_gemini(block: Mapping[Any, Any]) -> _RawMedia | None:
-    if get_block_type(block) not in ("media", "file_data"):
-        return None
-    named = block.get("mime_type")
-    uri = block.get("file_uri")
-    is_address = isinstance(uri, str) and _ADDRESS.fullmatch(uri) is not None
-    return _RawMedia(
-        get_family(named) if isinstance(named, str) else "file",
-        base64=block.get("data"),
-        url=uri if is_address and "googleapis.com" not in str(uri) else None,
-        file_id=uri,
-        type=named,
-    )
+def _is_elsewhere(address: str) -> bool:
+    """Return whether an address is none of Google's own names for a file."""
+    return "googleapis.com" not in address and _ADDRESS.fullmatch(address) is not None
 
 
 def _is_kind(value: object) -> TypeGuard[Kind]:
     return isinstance(value, str) and value in _KINDS
-
-
-# -- Checking -------------------------------------------------------------------------------------
-def _check(found: _RawMedia) -> MediaBlock:
-    named = _normalize_type(found.type)
-    kind: Kind = found.kind if _is_kind(found.kind) else "file"
-    name = clean_text(_BLANKS.sub(" ", found.name).strip()) if isinstance(found.name, str) else ""
-    if found.base64 is not None:
-        return _make_with_data(kind, found.base64, named, name)
-    if isinstance(found.url, str):
-        uri = _DATA_URI.fullmatch(found.url)
-        if uri is not None:
-            return _make_with_data(kind, uri[2], _normalize_type(uri[1]) or named, name)
-        return MediaBlock(kind, "url", found.url.strip(), named, name)
-    if isinstance(found.file_id, str):
-        return MediaBlock(kind, "id", found.file_id, named, name)
-    return MediaBlock(kind, "base64", "", named, name)
 
 
 def _normalize_type(value: object) -> str:
@@ -223,14 +179,6 @@ def _normalize_type(value: object) -> str:
         return ""
     plain = value.partition(";")[0].strip().lower()
     return _ALIASES.get(plain, plain)
-
-
-def _make_with_data(kind: Kind, data: object, named: str, name: str) -> MediaBlock:
-    text, head = _read_base64(data)
-    media_type = detect_media_type(head) or named
-    if media_type and kind in ("file", get_family(named)):
-        kind = get_family(media_type)
-    return MediaBlock(kind, "base64", text, media_type, name)
 
 
 def _read_base64(data: object) -> tuple[str, bytes]:
@@ -321,54 +269,6 @@ def _format_size(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.3g} {name}" if size < 100 * unit else f"{size // unit} {name}"
     return f"{size} B"
-
-
-# -- Fetching -------------------------------------------------------------------------------------
-def fetch_media(message: BaseMessage, fetch: Callable[[str], bytes]) -> BaseMessage:
-    """Return a message that holds the data of its remote media.
-
-    Call it before the message is said: the log then keeps what the address held, and no later turn
-    depends on it.
-
-    Args:
-        message: Stays as it is.
-        fetch: Returns what lies at an address (`http` or `https`). Which addresses it follows, how
-            long it waits and how much it reads are up to it; what it raises is passed on.
-
-    Raises:
-        InvalidMessageError: If it fetched nothing, or what is no media of a known type.
-    """
-    if isinstance(message.content, str):
-        return message
-    blocks: list[Any] = []
-    for block in message.content:
-        media = read_media(block) if isinstance(block, Mapping) else None
-        if media is None or media.form != "url" or not _ADDRESS.fullmatch(media.data):
-            blocks.append(block)
-            continue
-        blocks.append(_write_fetched(media, fetch(media.data)))
-    return message.model_copy(update={"content": blocks})
-
-
-async def afetch_media(
-    message: BaseMessage, fetch: Callable[[str], Awaitable[bytes]]
-) -> BaseMessage:
-    """Async `fetch_media`, whose `fetch` is awaited."""
-
-    def fetch_from_loop(address: str) -> Any:
-        call: Any = partial(fetch, address)
-        return ask(call, call)
-
-    return await hop(partial(fetch_media, message, fetch_from_loop))
-
-
-def _write_fetched(media: MediaBlock, data: bytes) -> dict[str, Any]:
-    media_type = detect_media_type(data[:_HEAD]) or media.type
-    if not data or not media_type or media.kind not in ("file", get_family(media_type)):
-        msg = f"{len(data)} bytes were fetched for a part of the kind {media.kind}, which are none"
-        raise InvalidMessageError(msg)
-    text = base64.b64encode(data).decode()
-    return write_block(replace(media, form="base64", data=text, type=media_type))
 
 
 # -- What bytes say of themselves: the media type, by how a file begins ---------------------------

@@ -451,7 +451,7 @@ class DraftBuilder:
         ]
         return [draft for draft in kept if draft is not None]
 
-    def ask_hook(self, messages: Sequence[BaseMessage]) -> dict[int, BaseMessage | None]:
+    def ask_hook(self, messages: Iterable[BaseMessage]) -> dict[int, BaseMessage | None]:
         """Return what the hook makes of messages that are to be stored, by number; see `build_all`.
 
         Raises:
@@ -459,17 +459,15 @@ class DraftBuilder:
                 not.
         """
         # The hook is not asked about any of them before all are known to be messages.
-        for message in messages:
-            make_draft(message)
-        return {number: self.filter_message(message) for number, message in enumerate(messages)}
+        drafts = [make_draft(message) for message in messages]
+        return {number: self._ask(draft) for number, draft in enumerate(drafts)}
 
     def filter_draft(self, draft: Draft) -> Draft | None:
         """Return what is to be stored of a draft that says something, if anything is."""
-        message = draft.message
-        if message is None:
+        if draft.message is None:
             contents = self.filter_pieces(draft.contents)
             return None if contents is None else replace(draft, contents=contents)
-        return _apply_answer(draft, self.filter_message(message))
+        return _apply_answer(draft, self._ask(draft))
 
     def filter_message(self, message: BaseMessage) -> BaseMessage | None:
         """Return what is to be stored of a message; None, and nothing is asked, if it is not to be.
@@ -510,18 +508,23 @@ class DraftBuilder:
             InvalidMessageError: If the message cannot be stored, which the hook is then not asked
                 about, or if the hook returned what it must not.
         """
-        message = make_storable(message)
-        if self.hook is None:
-            return message
+        return make_storable(message) if self.hook is None else self._call(make_draft(message))
+
+    def _ask(self, draft: Draft) -> BaseMessage | None:
+        """Return what is to be stored of a draft's message; None if it is not to be."""
+        if self.hook is None or not is_remembered(draft.message):
+            return draft.message if is_remembered(draft.message) else None
+        return self._call(draft)
+
+    def _call(self, draft: Draft) -> BaseMessage | None:
+        message = cast("BaseMessage", draft.message)
         # A copy that shares nothing with the caller's, and holds what would be stored.
-        copy = encode_checked(make_draft(message))[1][0]
-        new: Any = self.hook(copy)  # type: ignore[arg-type]  # a message was encoded
+        new: Any = cast("WriteHook", self.hook)(cast("BaseMessage", encode_checked(draft)[1][0]))
         if new is None:
             return None
         _check_returned(new, message)
         named: BaseMessage = new.model_copy(update={"id": message.id})
-        make_draft(named)
-        return named
+        return make_draft(named).message
 
 
 def _apply_answer(draft: Draft, new: BaseMessage | None) -> Draft | None:
@@ -579,19 +582,19 @@ _COUNTED_WITH_CALLS = frozenset({"function_call", "tool_call", "tool_call_chunk"
 """Blocks that repeat what a message's tool calls say."""
 
 
-def count_tokens(messages: Iterable[MessageLikeRepresentation]) -> int:
-    """Return about how many tokens messages take, tool calls and media included."""
-    return count_by_text(messages, count_text_tokens)
+def count_tokens(
+    messages: Iterable[MessageLikeRepresentation], count_text: TextCounter = count_text_tokens
+) -> int:
+    """Return about how many tokens messages take, tool calls and media included.
 
-
-def count_by_text(messages: Iterable[MessageLikeRepresentation], count_text: TextCounter) -> int:
-    """Return about how many tokens messages take, by what counts their texts."""
-    plain = list(messages)
-    if not all(isinstance(message, BaseMessage) for message in plain):
-        plain = list(convert_to_messages(plain))
+    Args:
+        messages: The messages.
+        count_text: What counts their texts.
+    """
     total = 0
-    for message in plain:
-        if isinstance(message, BaseMessage) and not isinstance(message, RemoveMessage):
+    for one in messages:
+        message = one if isinstance(one, BaseMessage) else convert_to_messages([one])[0]
+        if not isinstance(message, RemoveMessage):
             texts, media = list_counted(message)
             total += TOKENS_PER_MESSAGE + TOKENS_PER_MEDIA * media + sum(map(count_text, texts))
     return total
@@ -600,19 +603,16 @@ def count_by_text(messages: Iterable[MessageLikeRepresentation], count_text: Tex
 def list_counted(message: BaseMessage) -> tuple[list[str], int]:
     """Return the texts of a message that take tokens, and how many media it holds."""
     content = message.content
-    texts: list[str] = []
-    media = 0
-    for block in [content] if isinstance(content, str) else content:
-        text = _get_block_text(block)
-        media += text is None
-        texts.append(text or "")
-    texts.append(message.name or "")
+    texts: list[str | None] = [content] if isinstance(content, str) else []
+    texts += map(_get_block_text, [] if isinstance(content, str) else content)
+    media = texts.count(None)
+    texts.append(message.name)
     if isinstance(message, AIMessage):
-        calls = (*message.tool_calls, *message.invalid_tool_calls)
-        texts += [json.dumps(call, default=str, ensure_ascii=False) for call in calls]
+        for call in (*message.tool_calls, *message.invalid_tool_calls):
+            texts.append(json.dumps(call, default=str, ensure_ascii=False))
     elif isinstance(message, ToolMessage):
         texts.append(message.tool_call_id)
-    return [text for text in texts if text], media
+    return list(filter(None, texts)), media
 
 
 def _get_block_text(block: Any) -> str | None:

@@ -17,7 +17,6 @@ from langchain_convmem.records import Control, Draft, Entry, Metadata
 from langchain_convmem.views.codec import clean_text, get_line_time_ms
 from langchain_convmem.views.lines import format_day, indent_text, name_speaker
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
-from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.summaries import check_pieces
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -74,11 +73,6 @@ def find_pins(entries: Sequence[Entry]) -> list[Pin]:
     return [read_pin(entry) for entry in find_pin_entries(entries)]
 
 
-def count_pin_tokens(entries: Sequence[Entry], count: TextCounter) -> int:
-    """Return how many tokens the pins of a thread take of every context."""
-    return count(format_pins(find_pins(entries)))
-
-
 def find_pin_entries(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries of the pins that count; see `find_pins`."""
     pinned = [entry for entry in entries if is_pin(entry)]
@@ -101,33 +95,28 @@ def find_pins_over(entries: Sequence[Entry], gone: Collection[str]) -> list[str]
         gone: Ids of entries.
     """
     named = {entry.message_id for entry in entries if entry.id in gone and entry.control is None}
-    found = []
-    for entry in entries:
-        name = read_pin(entry).message_id if is_pin(entry) else None
-        if name in named:
-            left = [one for one in _find_versions(entries, name) if one.id not in gone]
-            if not any(_holds(one, entry.contents) for one in left):
-                found.append(entry.id)
-    return found
+    left = [entry for entry in entries if entry.id not in gone]
+    over = [one for one in entries if is_pin(one) and read_pin(one).message_id in named]
+    return [one.id for one in over if not _find_saying(one, left)]
 
 
 def _is_said(pinned: Entry, entries: Iterable[Entry], dead: Collection[str]) -> bool:
     """Return whether the message of a pin still says its words, as far as can be seen."""
-    name = read_pin(pinned).message_id
-    versions = _find_versions(entries, name)
+    versions = _find_versions(pinned, entries)
     if not versions or versions[0].role == "summary":
         return True  # a summary that is taken back was a summary of the same words
-    return any(one.id not in dead and _holds(one, pinned.contents) for one in versions)
+    return any(one.id not in dead for one in _find_saying(pinned, versions))
 
 
-def _find_versions(entries: Iterable[Entry], message_id: str | None) -> list[Entry]:
-    if message_id is None:
-        return []
-    return [one for one in entries if one.control is None and one.message_id == message_id]
+def _find_versions(pinned: Entry, entries: Iterable[Entry]) -> list[Entry]:
+    name = read_pin(pinned).message_id
+    return [one for one in entries if one.control is None and one.message_id == name]
 
 
-def _holds(entry: Entry, words: Sequence[str]) -> bool:
-    return "\n".join(words) in "\n".join(entry.contents)
+def _find_saying(pinned: Entry, entries: Iterable[Entry]) -> list[Entry]:
+    """Return the versions of a pin's message that say its words."""
+    words = "\n".join(pinned.contents)
+    return [one for one in _find_versions(pinned, entries) if words in "\n".join(one.contents)]
 
 
 def read_pin(entry: Entry) -> Pin:
@@ -158,15 +147,11 @@ def find_pinned_text(entries: Sequence[Entry], text: str | None, message_id: str
     """
     if text is None and message_id is None:
         raise ConfigError("pin() takes words, the id of a message, or both; got neither")
-    if text is not None:
-        [words] = check_pieces([text], what="what is pinned")
-        words = words.strip()
-    if message_id is None:
-        return words
-    named = _find_message(find_live_entries(entries), message_id)
-    if text is None:
-        [words] = check_pieces(["\n".join(named.contents).strip()], what="what is pinned")
-    if not _holds(named, [words]):
+    said = text or ""
+    if message_id is not None:
+        said = "\n".join(_find_message(find_live_entries(entries), message_id).contents)
+    words = check_pieces([said if text is None else text], what="what is pinned")[0].strip()
+    if words not in said:
         msg = f"message {message_id!r} does not say what is to be pinned; pass words of it"
         raise InvalidMessageError(msg)
     return words
@@ -190,15 +175,8 @@ def find_pin_source(
     live = find_live_entries(entries)
     if message_id is not None:
         return _find_message(live, message_id)
-    saying = [entry for entry in live if _holds(entry, [text])]
+    saying = [entry for entry in live if text in "\n".join(entry.contents)]
     return max(saying, key=lambda one: (one.role != "summary", one.position), default=None)
-
-
-def is_same_pin(pin: Pin, draft: Draft) -> bool:
-    """Return whether a draft would pin the same words of the same message."""
-    return [pin.text] == [*draft.contents] and pin.message_id == draft.metadata.aux[_KEY].get(
-        "message_id"
-    )
 
 
 def _find_message(live: Sequence[Entry], message_id: str) -> Entry:
@@ -219,14 +197,13 @@ def draft_pin(text: str, source: Entry | None, known: Sequence[Pin]) -> Draft:
     Raises:
         BudgetError: If there are too many, or too long ones.
     """
+    _check_room(text, known)
     made: dict[str, Any] = {"message_id": None, "speaker": "", "time_ms": None}
     if source is not None:
-        made = {
-            "message_id": source.message_id,
-            "speaker": name_speaker(source),
-            "time_ms": _find_time(source),
-        }
-    _check_room(text, known)
+        said_ms = None if source.message is None else get_line_time_ms(source.message)
+        time_ms = source.metadata.timing.get("creation") if said_ms is None else said_ms
+        speaker = name_speaker(source)
+        made = {"message_id": source.message_id, "speaker": speaker, "time_ms": time_ms}
     return _make_draft((text,), Metadata(aux={_KEY: made}))
 
 
@@ -247,11 +224,6 @@ def _check_room(text: str, known: Sequence[Pin]) -> None:
             "may be pinned; pin a sentence instead, or take a pin back with unpin()"
         )
         raise BudgetError(msg, needed=needed, available=MAX_PIN_TOKENS)
-
-
-def _find_time(entry: Entry) -> int | None:
-    said_ms = None if entry.message is None else get_line_time_ms(entry.message)
-    return entry.metadata.timing.get("creation") if said_ms is None else said_ms
 
 
 def plan_unpin(entries: Sequence[Entry], pin: Pin | str) -> list[Draft]:
@@ -279,18 +251,16 @@ def fork_pins(
         there: What the fork holds already, if it was cut short.
     """
     done = {entry.metadata.aux.get(FORKED_FROM, {}).get("entry_id") for entry in there}
-    ids = {entry.id: entry for entry in entries}
-    names = {ids[old].message_id: copy.message_id for old, copy in copies.items() if old in ids}
+    names = {one.message_id: copies[one.id].message_id for one in entries if one.id in copies}
     said = {one.message_id for one in entries if one.control is None and one.role != "summary"}
     drafts: list[Draft] = []
     for entry in find_pin_entries(entries):
         name = read_pin(entry).message_id
-        if entry.id in done or (name in said and name not in names):
-            continue
-        known = add_origin(entry)
-        made = {**known.aux[_KEY], "message_id": names.get(name, name) if name else None}
-        metadata = replace(known, aux={**known.aux, _KEY: made})
-        drafts.append(_make_draft(entry.contents, metadata))
+        if entry.id not in done and (name in names or name not in said):
+            known = add_origin(entry)
+            made = {**known.aux[_KEY], "message_id": names.get(name or "", name)}
+            metadata = replace(known, aux={**known.aux, _KEY: made})
+            drafts.append(_make_draft(entry.contents, metadata))
     return drafts
 
 

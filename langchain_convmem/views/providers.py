@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, reduce
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from langchain_convmem.errors import ConfigError
@@ -28,7 +28,6 @@ Origin = Literal["bedrock_converse", "anthropic", "openai", "gemini"]
 ProviderName = Literal[
     "strict", "bedrock_converse", "anthropic", "openai", "openai_responses", "gemini"
 ]
-Patterns: TypeAlias = tuple[re.Pattern[str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +56,13 @@ class ProviderProfile:
         name: What error messages and repairs call it.
         system: `head`: system text stands before the conversation, wherever it was written.
             `in_place`: it may stand anywhere between exchanges.
-        speaker_name: What a message's `name` must match; empty where the name is never sent.
+        speaker_name: What a message's `name` must match; None where the name is never sent.
         sends_names: Whether the model gets to see the `name` of a user message. Where it does not,
             the text says who speaks, once several people do.
         media: What is accepted beside text, by whose message it stands in. System messages hold
             text only, everywhere.
         max_media: How many media of a kind one request may hold; the newest are kept.
-        file_id: What a file id of the provider matches; empty where it knows none.
+        file_id: What a file id of the provider matches; None where it knows none.
         call_id: What the id of a tool call must match; others are renamed in the view.
         tool_name: What the name of a tool must match.
         max_bytes: How many bytes the media of one request may take together, as Base64 text; the
@@ -82,13 +81,13 @@ class ProviderProfile:
 
     name: str
     system: Literal["head", "in_place"] = "head"
-    speaker_name: Patterns = ()
+    speaker_name: re.Pattern[str] | None = None
     sends_names: bool = False
     media: MediaRules = field(default_factory=dict)
     max_media: Mapping[Kind, int] = field(default_factory=dict)
-    file_id: Patterns = ()
-    call_id: Patterns = ()
-    tool_name: Patterns = ()
+    file_id: re.Pattern[str] | None = None
+    call_id: re.Pattern[str] | None = None
+    tool_name: re.Pattern[str] | None = None
     max_bytes: int | None = None
     origins: frozenset[Origin] = frozenset()
     takes_back: frozenset[Origin] = frozenset()
@@ -102,16 +101,12 @@ Provider: TypeAlias = ProviderName | ProviderProfile
 """How callers name a provider: by its name, or by a value of their own."""
 
 
-def fits(text: object, patterns: Patterns) -> bool:
-    """Return whether `text` is text that every pattern matches from end to end."""
-    return isinstance(text, str) and all(pattern.fullmatch(text) for pattern in patterns)
+def fits(text: object, pattern: re.Pattern[str] | None) -> bool:
+    """Return whether `text` is text that the pattern, if any, matches from end to end."""
+    return isinstance(text, str) and (pattern is None or pattern.fullmatch(text) is not None)
 
 
 # -- The providers --------------------------------------------------------------------------------
-def _compile_pattern(text: str) -> Patterns:
-    return (re.compile(text),)
-
-
 def _make_rule(forms: str, types: str, max_bytes: int | None = None) -> MediaRule:
     named = {form for form in get_args(Form) if form in forms.split()}
     return MediaRule(frozenset(named), frozenset(types.split()), max_bytes)
@@ -147,8 +142,8 @@ BEDROCK_CONVERSE = ProviderProfile(
     },
     max_media={"image": 20, "file": 5, "video": 1},
     # The current service model also allows dots and colons; models behind it do not.
-    call_id=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
-    tool_name=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
+    call_id=re.compile("[a-zA-Z0-9_-]{1,64}"),
+    tool_name=re.compile("[a-zA-Z0-9_-]{1,64}"),
     max_bytes=25 * _MB,
     origins=frozenset({"bedrock_converse"}),
     takes_back=frozenset({"bedrock_converse"}),
@@ -168,9 +163,9 @@ ANTHROPIC = ProviderProfile(
         },
     },
     max_media={"image": 100},
-    file_id=_compile_pattern("file_[a-zA-Z0-9]+"),
-    call_id=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
-    tool_name=_compile_pattern("[a-zA-Z0-9_-]{1,128}"),
+    file_id=re.compile("file_[a-zA-Z0-9]+"),
+    call_id=re.compile("[a-zA-Z0-9_-]{1,64}"),
+    tool_name=re.compile("[a-zA-Z0-9_-]{1,128}"),
     max_bytes=30 * _MB,
     origins=frozenset({"anthropic"}),
     takes_back=frozenset({"anthropic"}),
@@ -181,7 +176,7 @@ ANTHROPIC = ProviderProfile(
 OPENAI = ProviderProfile(
     name="openai",
     system="in_place",
-    speaker_name=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
+    speaker_name=re.compile("[a-zA-Z0-9_-]{1,64}"),
     sends_names=True,
     media={
         "user": {
@@ -191,10 +186,10 @@ OPENAI = ProviderProfile(
         },
     },
     max_media={"image": 500},
-    file_id=_compile_pattern("file-[a-zA-Z0-9]+"),
+    file_id=re.compile("file-[a-zA-Z0-9]+"),
     # Wider than Anthropic's letters, but short.
-    call_id=_compile_pattern(r"[\x21-\x7e]{1,40}"),
-    tool_name=_compile_pattern("[a-zA-Z0-9_-]{1,64}"),
+    call_id=re.compile(r"[\x21-\x7e]{1,40}"),
+    tool_name=re.compile("[a-zA-Z0-9_-]{1,64}"),
     max_bytes=48 * _MB,
     origins=frozenset({"openai"}),
 )
@@ -226,65 +221,30 @@ GEMINI = ProviderProfile(
         "tool": {"image": _make_rule("base64 url", _GEMINI_PICTURES, 20 * _MB)},
     },
     max_media={"image": 3_000, "video": 10},
-    file_id=_compile_pattern(r"https://generativelanguage\.googleapis\.com/\S+"),
-    tool_name=_compile_pattern("[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
+    file_id=re.compile(r"https://generativelanguage\.googleapis\.com/\S+"),
+    tool_name=re.compile("[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
     max_bytes=19 * _MB,
     origins=frozenset({"gemini"}),
     takes_back=frozenset({"gemini"}),
 )
 
 
-# -- Their intersection ---------------------------------------------------------------------------
-def _intersect(first: ProviderProfile, second: ProviderProfile) -> ProviderProfile:
-    """Return what both accept."""
-    return ProviderProfile(
-        name="strict",
-        system="head" if "head" in (first.system, second.system) else "in_place",
-        speaker_name=_join_patterns(first.speaker_name, second.speaker_name),
-        sends_names=first.sends_names and second.sends_names,
-        media={
-            place: _intersect_rules(first.media.get(place, {}), second.media.get(place, {}))
-            for place in first.media.keys() & second.media.keys()
+STRICT = ProviderProfile(
+    name="strict",
+    speaker_name=OPENAI.speaker_name,
+    media={
+        "user": {
+            "image": _make_rule("base64", "image/png image/jpeg image/webp", 3_750_000),
+            "file": _make_rule("base64", "application/pdf", 4_500_000),
         },
-        max_media={
-            kind: limit
-            for kind in first.max_media.keys() | second.max_media.keys()
-            if (limit := _find_least(first.max_media.get(kind), second.max_media.get(kind)))
-        },
-        file_id=_join_patterns(first.file_id, second.file_id),
-        call_id=_join_patterns(first.call_id, second.call_id),
-        tool_name=_join_patterns(first.tool_name, second.tool_name),
-        max_bytes=_find_least(first.max_bytes, second.max_bytes),
-        origins=first.origins & second.origins,
-        takes_back=first.takes_back & second.takes_back,
-        cache_marks=min(first.cache_marks, second.cache_marks),
-        errors_are_text=first.errors_are_text or second.errors_are_text,
-        files_need_text=first.files_need_text or second.files_need_text,
-        old_addresses=max(first.old_addresses, second.old_addresses),
-    )
-
-
-def _join_patterns(first: Patterns, second: Patterns) -> Patterns:
-    return tuple(dict.fromkeys((*first, *second)))
-
-
-def _find_least(*limits: int | None) -> int | None:
-    return min((limit for limit in limits if limit is not None), default=None)
-
-
-def _intersect_rules(
-    first: Mapping[Kind, MediaRule], second: Mapping[Kind, MediaRule]
-) -> dict[Kind, MediaRule]:
-    rules: dict[Kind, MediaRule] = {}
-    for kind in first.keys() & second.keys():
-        one, other = first[kind], second[kind]
-        forms, types = one.forms & other.forms, one.types & other.types
-        if forms and types:
-            rules[kind] = MediaRule(forms, types, _find_least(one.max_bytes, other.max_bytes))
-    return rules
-
-
-STRICT = reduce(_intersect, (BEDROCK_CONVERSE, ANTHROPIC, OPENAI, GEMINI))
+    },
+    max_media={"image": 20, "file": 5},
+    call_id=re.compile("[a-zA-Z0-9_-]{1,40}"),
+    tool_name=re.compile("[a-zA-Z_][a-zA-Z0-9_-]{0,63}"),
+    max_bytes=19 * _MB,
+    errors_are_text=True,
+    files_need_text=True,
+)
 """What all of them accept: for threads whose provider is not known, or changes."""
 
 PROVIDERS: Mapping[ProviderName, ProviderProfile] = {

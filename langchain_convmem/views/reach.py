@@ -44,7 +44,6 @@ class LiveReach:
         """Prepare for a budget of `max_tokens`; None needs all that no summary covers."""
         self._tokens = None if max_tokens is None else round(_RESERVE * max_tokens)
         self._count = token_counter
-        self._weights: dict[str, int] = {}
         self._framing: Sequence[Entry] = ()
         self._named: Collection[str] = ()
         self._covered_ends: list[int] = []
@@ -60,7 +59,9 @@ class LiveReach:
         self._framing = framing
         found: list[Stretch] = []
         after = 0
-        for first, last in _join_ranges(find_nodes(find_live_entries(framing)), framing):
+        is_covered = any(entry.cover is not None for entry in framing)
+        summaries = find_nodes(find_live_entries(framing)) if is_covered else []
+        for first, last in _join_ranges(summaries, framing):
             if first > after + 1:
                 found.append((max(after - 1, 0), first - 1))
             after = last
@@ -130,14 +131,12 @@ class LiveReach:
             if entry.turn_id in unknown:
                 return None
             lowest = min(lowest, entry.position)
-            weight += self._weigh(entry)
+            weight += 0 if entry.message is None else self._count([entry.message])
             waiting.discard(entry.id)
             waiting.update(calls[name] for name in [entry.id] if name in calls)
-            opens = (
-                entry.role == "user" and earlier.role != "user" and earlier.turn_id != entry.turn_id
-            )
-            is_complete = not waiting and highest[number - 1] < lowest
-            if weight >= (self._tokens or 0) and opens and is_complete:
+            opens = entry.role == "user" and earlier.role != "user"
+            is_alone = earlier.turn_id != entry.turn_id and highest[number - 1] < lowest
+            if weight >= (self._tokens or 0) and opens and is_alone and not waiting:
                 return lowest - 1
         return None
 
@@ -159,11 +158,6 @@ class LiveReach:
                 if not (turn == entry.id or before is None or _is_newer(turn, before)):
                     unknown.add(turn)
         return unknown
-
-    def _weigh(self, entry: Entry) -> int:
-        if entry.id not in self._weights:
-            self._weights[entry.id] = 0 if entry.message is None else self._count([entry.message])
-        return self._weights[entry.id]
 
 
 def is_self_contained(page: Sequence[Entry]) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
 from langchain_convmem.records import DialogLine, Entry, Metadata, Role
 from langchain_convmem.views.markup import format_turn, render_recall, render_turn
+from langchain_convmem.views.messages import TokenCounter, count_tokens
 
 Verdict: TypeAlias = Literal["answered", "related", "nothing"]
 """What a recall says of itself; see `Recall.verdict`."""
@@ -127,23 +129,28 @@ class Recall:
         return render_recall(self)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Context:
     """What a model gets.
 
     Attributes:
         messages: Valid for the provider they were built for; fresh copies.
         repairs: What had to be repaired, one sentence each; empty for a sound history.
-        tokens: Size of `messages` by the token counter.
         positions: Positions of the entries that `messages` show.
         is_whole: Whether the budget leaves nothing out of the entries that were read.
         left_out: How many earlier messages `messages` neither show nor summarise: exact where all
             of the thread was read, else at least so many.
+        token_counter: Counts `tokens`.
     """
 
     messages: list[BaseMessage]
     repairs: tuple[str, ...]
-    tokens: int
     positions: frozenset[int]
     is_whole: bool = True
     left_out: int = 0
+    token_counter: TokenCounter = field(default=count_tokens, repr=False, compare=False)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Size of `messages` by the token counter, counted when it is first asked for."""
+        return self.token_counter(self.messages)

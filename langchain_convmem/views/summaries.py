@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 
 from langchain_core.messages import SystemMessage
@@ -225,21 +225,12 @@ def find_closing_points(said: Sequence[Entry]) -> list[int]:
     That is after replies across which no tool call reaches. So neither a question that waits for
     an answer nor an open tool loop is ever covered.
     """
-    found = split_runs(said)
     at = {entry.id: number for number, entry in enumerate(said)}
-    pairs = find_answered_calls([entry for run in found for entry in run])
-    crossed = sorted((at[call], at[result]) for call, result in pairs)
-    points: list[int] = []
-    reach, upcoming = -1, 0
-    for run in found:
-        last = run[-1]
-        place = at[last.id]
-        while upcoming < len(crossed) and crossed[upcoming][0] <= place:
-            reach = max(reach, crossed[upcoming][1])
-            upcoming += 1
-        if last.role == "assistant" and not has_calls(last) and reach <= place:
-            points.append(place + 1)
-    return points
+    results = {call: at[result] for call, result in find_answered_calls(said)}
+    reach = list(accumulate((results.get(entry.id, -1) for entry in said), max))
+    ends = (run[-1] for run in split_runs(said))
+    replies = (at[one.id] for one in ends if one.role == "assistant" and not has_calls(one))
+    return [place + 1 for place in replies if reach[place] <= place]
 
 
 def make_cover(entries: Iterable[Entry], covered: Sequence[Entry]) -> Cover:
@@ -253,15 +244,12 @@ def make_cover(entries: Iterable[Entry], covered: Sequence[Entry]) -> Cover:
     """
     wanted = {entry.id for entry in covered}
     spoken = (entry for entry in entries if entry.role not in ("summary", "control"))
-    ranges: list[tuple[int, int]] = []
-    is_open = False
-    for entry in sorted(spoken, key=lambda entry: entry.position):
-        if entry.id in wanted:
-            first = ranges.pop()[0] if is_open else entry.position
-            ranges.append((first, entry.position))
-        is_open = entry.id in wanted
+    ordered = sorted(spoken, key=lambda entry: entry.position)
+    groups = groupby(ordered, key=lambda entry: entry.id in wanted)
+    runs = [list(group) for is_covered, group in groups if is_covered]
+    ranges = tuple((run[0].position, run[-1].position) for run in runs)
     ids = "\n".join(entry.id for entry in covered)
-    return Cover(tuple(ranges), hashlib.blake2b(ids.encode(), digest_size=16).hexdigest())
+    return Cover(ranges, hashlib.blake2b(ids.encode(), digest_size=16).hexdigest())
 
 
 # -- Turns as the text that a summariser reads, and a summary as a model reads it -----------------
@@ -318,30 +306,22 @@ def get_days(summary: Entry) -> tuple[str, ...]:
     return ()
 
 
-def get_children(summary: Entry) -> list[tuple[str, int, int, int]]:
-    """Return what a summary was made of by rule: id, position, and the first and last it covers."""
-    return _read_children(read_record(summary.metadata.aux))
-
-
-def _read_children(record: Mapping[str, Any]) -> list[tuple[str, int, int, int]]:
-    kinds = [str, int, int, int]
+def get_children(summary: Entry) -> list[tuple[str, int]]:
+    """Return the ids and positions of the summaries that a summary was made of by rule."""
     # A file or an application may have written anything there.
-    rows = _list_rows(record.get(CHILDREN))
-    return [(row[0], row[1], row[2], row[3]) for row in rows if [*map(type, row)] == kinds]
-
-
-def _list_rows(value: Any) -> list[list[Any]]:
-    return [row for row in value if isinstance(row, list)] if isinstance(value, list) else []
+    rows = _read_rows(summary, CHILDREN)
+    return [(row[0], row[1]) for row in rows if [*map(type, row)] == [str, int]]
 
 
 def get_cites(summary: Entry) -> list[list[int]]:
     """Return for each sentence of a summary the positions it comes from; empty if not known."""
-    return _read_cites(read_record(summary.metadata.aux))
-
-
-def _read_cites(record: Mapping[str, Any]) -> list[list[int]]:
-    rows = _list_rows(record.get(CITES))
+    rows = _read_rows(summary, CITES)
     return [[one for one in cited if isinstance(one, int)] for cited in rows]
+
+
+def _read_rows(summary: Entry, name: str) -> list[list[Any]]:
+    rows = read_record(summary.metadata.aux).get(name)
+    return [row for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
 
 
 def format_turn_lines(turn: Turn, style: TextStyle) -> Iterator[tuple[str, str]]:
@@ -395,19 +375,11 @@ def check_pieces(contents: str | Sequence[str], *, what: str) -> tuple[str, ...]
 def find_applied_summary(
     text: str | Sequence[str], window: SummaryWindow, entries: Sequence[Entry]
 ) -> Entry | None:
-    """Return the live summary that says the same of the same window, if there is one.
-
-    Raises:
-        StaleWindowError: If the window was summarised in other words.
-    """
-    if window.is_empty:
-        return None
-    for entry in find_live_entries(entries):
-        if entry.cover is not None and entry.cover.digest == window.cover.digest:
-            if entry.contents == check_pieces(text, what="a summary"):
-                return entry
-            raise _make_stale_error(window, "it is summarised already; undo_summary() first")
-    return None
+    """Return the live summary that says the same of the same window, if there is one."""
+    covering = (one for one in find_live_entries(entries) if one.cover and not window.is_empty)
+    same = (one for one in covering if one.cover and one.cover.digest == window.cover.digest)
+    pieces = check_pieces(text, what="a summary")
+    return next((one for one in same if one.contents == pieces), None)
 
 
 def draft_summary(
@@ -417,57 +389,44 @@ def draft_summary(
     *,
     model: str = "",
     prompt_version: str = "",
+    is_redone: bool = False,
 ) -> Draft:
     """Return the entry that puts a summary in the place of a window's turns.
 
     Its message id is made of what it covers, so that two writers of one window cannot both add
     theirs: the log keeps the later text only.
 
+    Args:
+        text: The summary, or its pieces.
+        window: What it tells of.
+        entries: The thread's entries by ascending position, control entries included.
+        model: Who wrote it.
+        prompt_version: What it was asked for with.
+        is_redone: Whether it takes the place of an earlier summary of the same window.
+
     Raises:
         InvalidMessageError: If the text is blank or the window empty.
-        StaleWindowError: If the window no longer fits the thread.
+        StaleWindowError: If the window no longer fits the thread; of one to redo, if its summary is
+            no longer the live one, since later summaries build on it as it is.
     """
     pieces = check_pieces(text, what="a summary")
     if window.is_empty:
         raise InvalidMessageError("the window is empty: there is nothing to summarise yet")
-    _check_fresh(window, find_live_entries(entries))
-    return _draft_window(window, pieces, model, prompt_version)
-
-
-def draft_replacement(
-    text: str | Sequence[str],
-    window: SummaryWindow,
-    entries: Sequence[Entry],
-    *,
-    model: str = "",
-    prompt_version: str = "",
-) -> Draft:
-    """Return the entry that takes the place of an earlier summary of the same window.
-
-    Raises:
-        InvalidMessageError: If the text is blank.
-        StaleWindowError: If what the window holds is no longer all there, or if its summary is no
-            longer the live one: later summaries build on it as it is.
-    """
-    pieces = check_pieces(text, what="a summary")
     live = find_live_entries(entries)
-    _check_alive(window, {entry.id for entry in live})
-    newest = find_live_summary(live)
-    if newest is None or newest.cover is None or newest.cover.digest != window.cover.digest:
-        raise _make_stale_error(window, "its summary is no longer the latest")
-    return _draft_window(window, pieces, model, prompt_version)
-
-
-def _draft_window(
-    window: SummaryWindow, pieces: Sequence[str], model: str, prompt_version: str
-) -> Draft:
-    cover = Cover(window.cover.ranges, window.cover.digest, model, prompt_version)
+    _check_alive(window, (entry.id for entry in live))
+    if is_redone:
+        _check_latest(window, live)
+    else:
+        _check_fresh(window, live)
+    cover = replace(window.cover, model=model, prompt_version=prompt_version)
     return make_summary_draft(pieces, cover, Metadata(summary_ids=window.summary_ids))
 
 
-def make_summary_draft(pieces: Sequence[str], cover: Cover, metadata: Metadata) -> Draft:
-    """Return a summary's draft, its message named after what it covers."""
-    message = SystemMessage(make_content(pieces), id=f"summary-{cover.digest}")
+def make_summary_draft(
+    pieces: Sequence[str], cover: Cover, metadata: Metadata, message_id: str | None = None
+) -> Draft:
+    """Return a summary's draft, its message by default named after what it covers."""
+    message = SystemMessage(make_content(pieces), id=message_id or f"summary-{cover.digest}")
     return Draft(
         role="summary",
         message=message,
@@ -483,47 +442,46 @@ def digest_children(ids: Iterable[str]) -> str:
 
 
 def translate_record(
-    aux: Mapping[str, Any], ids: Mapping[str, str], places: Mapping[int, int]
+    summary: Entry, ids: Mapping[str, str], places: Mapping[int, int]
 ) -> dict[str, Any]:
     """Return a summary's `aux` for a copy of its thread, with the copies' ids and positions.
 
     Args:
-        aux: What stands with the summary.
+        summary: The summary.
         ids: Ids of the copies by the ids of what they are copies of.
         places: Positions of the copies by the positions of what they are copies of.
     """
+    aux = dict(summary.metadata.aux)
     record = dict(read_record(aux))
     if CITES in record:
-        cites = _read_cites(record)
-        record[CITES] = [[places[one] for one in cited if one in places] for cited in cites]
+        record[CITES] = [[places[n] for n in row if n in places] for row in get_cites(summary)]
     if CHILDREN in record:
-        record[CHILDREN] = [
-            [ids[child], *(places.get(place, 0) for place in known)]
-            for child, *known in _read_children(record)
-            if child in ids
-        ]
-    return {**aux, RECORD: record} if record else dict(aux)
+        children = get_children(summary)
+        record[CHILDREN] = [[ids[one], places.get(n, 0)] for one, n in children if one in ids]
+    return {**aux, RECORD: record} if record else aux
+
+
+def _check_latest(window: SummaryWindow, live: Sequence[Entry]) -> None:
+    newest = find_live_summary(live)
+    if newest is None or newest.cover is None or newest.cover.digest != window.cover.digest:
+        raise _make_stale_error(window, "its summary is no longer the latest")
 
 
 def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
-    _check_alive(window, {entry.id for entry in live})
     spoken = [entry for entry in live if entry.role != "summary"]
     covered = set(window.entry_ids)
     pairs = find_answered_calls(spoken)
     if any(call in covered and result not in covered for call, result in pairs):
         raise _make_stale_error(window, "a tool that it calls has returned since")
     if not _is_advance(window, live, spoken):
-        raise _make_stale_error(window, "a newer summary covers its messages")
+        raise _make_stale_error(window, "a newer summary covers it; undo_summary() first")
 
 
-def _check_alive(window: SummaryWindow, alive: Collection[str]) -> None:
-    gone = [name for name in window.entry_ids if name not in alive]
+def _check_alive(window: SummaryWindow, alive: Iterable[str]) -> None:
+    gone = {*window.entry_ids, *window.summary_ids}.difference(alive)
     if gone:
-        raise _make_stale_error(
-            window, f"{len(gone)} of its messages are undone, replaced or forgotten"
-        )
-    if window.previous is not None and window.previous.id not in alive:
-        raise _make_stale_error(window, "the summary that it continues was undone")
+        reason = f"{len(gone)} of its messages or summaries are undone, replaced or forgotten"
+        raise _make_stale_error(window, reason)
 
 
 def _is_advance(window: SummaryWindow, live: Sequence[Entry], spoken: Sequence[Entry]) -> bool:
@@ -531,13 +489,9 @@ def _is_advance(window: SummaryWindow, live: Sequence[Entry], spoken: Sequence[E
     before = [entry for entry in live if window.previous and entry.id == window.previous.id]
     then = {spoken[number].id for number in EntryPlaces(spoken).find_under(window.cover)}
     then.update(find_covers(live, find_nodes(live, before)))
-    now: set[str] = set()
-    for top in find_frontier(live):
-        covered = find_covers(live, find_nodes(live, [top])).keys()
-        if not covered <= then and not covered.isdisjoint(then):
-            return False
-        now |= covered
-    return not then <= now
+    now = [set(find_covers(live, find_nodes(live, [top]))) for top in find_frontier(live)]
+    is_split = any(not part <= then and not part.isdisjoint(then) for part in now)
+    return not is_split and not then <= set().union(*now)
 
 
 def _make_stale_error(window: SummaryWindow, reason: str) -> StaleWindowError:
@@ -562,33 +516,23 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
     Raises:
         StaleWindowError: If some of the window is gone; the summary is to be forgotten, too.
     """
-    told = set(window.entry_ids)
-    if window.previous is not None:
-        told.add(window.previous.id)
-    if not told <= {entry.id for entry in entries}:
-        raise _make_stale_error(window, "some of it was forgotten while its summary was written")
+    _check_alive(window, (entry.id for entry in entries))
     parents = (entry for entry in find_live_entries(entries) if get_level(entry))
-    if window.previous is not None and any(
-        window.previous.id in parent.metadata.summary_ids for parent in parents
-    ):
+    folded = {name for parent in parents for name in parent.metadata.summary_ids}
+    if not folded.isdisjoint(window.summary_ids):
         raise _make_stale_error(window, "the summary that it continues was put under another one")
 
 
 def plan_undo_summary(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that takes back the live summary; nothing if there is none.
 
-    What was made by rule of it and others goes with it, so that the others are shown again. The
+    What was made by rule of it and others falls with it, so that the others are shown again. The
     entry has the cover of what was taken back: see `find_held_back`.
     """
-    live = find_live_entries(entries)
-    summary = find_live_summary(live)
+    summary = find_live_summary(find_live_entries(entries))
     if summary is None:
         return []
-    gone = [summary.id]
-    for entry in sorted(live, key=lambda entry: entry.position):
-        if entry.role == "summary" and not set(gone).isdisjoint(entry.metadata.summary_ids):
-            gone.append(entry.id)
-    return [Draft(role="control", control=Control(tuple(gone), "undo"), cover=summary.cover)]
+    return [Draft(role="control", control=Control((summary.id,), "undo"), cover=summary.cover)]
 
 
 def find_held_back(entries: Sequence[Entry]) -> frozenset[str]:
@@ -632,12 +576,11 @@ def plan_edit_summary(
     """
     live = find_live_entries(entries)
     nodes = find_nodes(live)
-    old = find_live_summary(live)
-    if summary_id is not None:
-        old = next((one for one in nodes if summary_id in (one.id, one.message_id)), None)
+    named = (one for one in nodes if summary_id in (one.id, one.message_id))
+    old = find_live_summary(live) if summary_id is None else next(named, None)
     if old is None or old.cover is None:
-        which = "no summary" if summary_id is None else f"no summary {summary_id!r}"
-        raise ConfigError(f"the thread shows {which} that could be edited")
+        which = "" if summary_id is None else f" {summary_id!r}"
+        raise ConfigError(f"the thread shows no summary{which} that could be edited")
     retelling = [one for one in nodes if old.id in one.metadata.summary_ids and not get_level(one)]
     if retelling:
         msg = f"summary {old.id!r} is retold by {retelling[0].id!r}; edit that one"
@@ -646,9 +589,7 @@ def plan_edit_summary(
     kept = {name: one for name, one in known.items() if name in _OF_THE_COVER}
     metadata = Metadata(summary_ids=old.metadata.summary_ids, aux={RECORD: {**kept, EDITED: True}})
     cover = Cover(old.cover.ranges, old.cover.digest, EDITED)
-    draft = make_summary_draft(pieces, cover, metadata)
-    message = SystemMessage(make_content(pieces), id=old.message_id)
-    return old, replace(draft, message=message)
+    return old, make_summary_draft(pieces, cover, metadata, old.message_id)
 
 
 EDITED = "edited"
@@ -717,7 +658,7 @@ class SummaryNode:
     def _walk(self) -> Iterator[tuple[SummaryNode, int]]:
         """Yield this summary and all below it, each with its depth, in order.
 
-        Without recursion: summaries of older releases continue each other, thousands deep.
+        Without recursion: summaries may continue each other, thousands deep.
         """
         todo = [(self, 0)]
         while todo:
@@ -736,31 +677,19 @@ def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:
         entries: A thread's entries by ascending position, control entries included.
     """
     live = find_live_entries(entries)
-    by_id = {entry.id: entry for entry in live if entry.role == "summary"}
-    return [_build_node(top, by_id) for top in find_frontier(live)]
-
-
-def _build_node(top: Entry, by_id: Mapping[str, Entry]) -> SummaryNode:
-    """Return a summary with those below it, each once: the lowest are made first."""
-    below: dict[str, list[str]] = {}
-    seen, todo = {top.id}, [top]
-    while todo:
-        summary = todo.pop()
-        names = [name for name in summary.metadata.summary_ids if name in by_id]
-        below[summary.id] = [name for name in names if name not in seen]
-        seen.update(names)
-        todo += [by_id[name] for name in below[summary.id]]
+    tops = find_frontier(live)
     made: dict[str, SummaryNode] = {}
-    for name in reversed(below):
-        summary = top if name == top.id else by_id[name]
-        made[name] = SummaryNode(
+    # What a summary is made of was written before it.
+    for summary in sorted(find_nodes(live, tops), key=lambda entry: entry.position):
+        names = [name for name in dict.fromkeys(summary.metadata.summary_ids) if name in made]
+        made[summary.id] = SummaryNode(
             turn=make_turn([summary]),
             level=get_level(summary),
             ranges=summary.cover.ranges if summary.cover is not None else (),
             days=get_days(summary),
-            children=tuple(made.pop(child) for child in below[name] if child in made),
+            children=tuple(made.pop(name) for name in names),
         )
-    return made[top.id]
+    return [made[top.id] for top in tops]
 
 
 def _describe(node: SummaryNode) -> str:

@@ -34,12 +34,17 @@ SCRIPTS: tuple[Script, ...] = get_args(Script)
 
 def count_text_tokens(text: str) -> int:
     """Return about how many tokens a text takes, rounded up; rather too many than too few."""
-    return round_up(sum(weigh_text(text).values()))
+    weights = _weigh_kept(text) if len(text) <= _KEPT else _weigh(text)
+    return math.ceil(sum(weights.values()) - _ROUNDING)
+
+
+_ROUNDING = 1e-9
+"""So much of a sum may be an error of its floats."""
 
 
 def round_up(tokens: float) -> int:
     """Return a sum of prices as a whole number of tokens."""
-    return math.ceil(tokens - 1e-9)
+    return math.ceil(tokens - _ROUNDING)
 
 
 # -- Prices: tokens per character ------------------------------------------------------------------
@@ -125,8 +130,6 @@ _NON_ASCII = re.compile("[^\x00-\x7f]+")
 
 _KEPT = 500
 """Weights of texts of at most so many characters are kept for a while."""
-_LONG_KEPT = 16_000
-"""Those of longer ones up to here too, but of few: summaries are counted several times a turn."""
 _SAMPLE = 600
 """So many characters tell whether a text is English."""
 _FEW_ENGLISH, _MANY_ENGLISH = 0.10, 0.26
@@ -143,9 +146,7 @@ _ENGLISH = frozenset(
 
 def weigh_text(text: str) -> Mapping[Script, float]:
     """Return the tokens of a text by script, at the prices above; nothing is rounded."""
-    if len(text) <= _KEPT:
-        return _weigh_kept(text)
-    return _weigh_long(text) if len(text) <= _LONG_KEPT else _weigh(text)
+    return _weigh_kept(text) if len(text) <= _KEPT else _weigh(text)
 
 
 def _weigh(text: str) -> dict[Script, float]:
@@ -161,7 +162,6 @@ def _weigh(text: str) -> dict[Script, float]:
 
 # Kept, since a line that was recalled, or stands in a thread, is counted turn after turn.
 _weigh_kept = lru_cache(maxsize=4096)(_weigh)
-_weigh_long = lru_cache(maxsize=64)(_weigh)
 
 
 def _weigh_ascii(plain: bytes, accents: int) -> tuple[float, float]:

@@ -6,7 +6,6 @@ every reply: a result belongs to the latest earlier call of its id that is still
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -81,13 +80,12 @@ class ToolCalls:
         """
         if not isinstance(message, AIMessage):
             return
-        message.tool_calls = find_calls(message)
         whole = {call["id"] for call in message.tool_calls}
-        renamed = changed = False
+        changed = False
         for number, call in enumerate(message.tool_calls):
             is_valid = bool(call["id"]) and fits(call["id"], self._provider.call_id)
             if not is_valid or call["id"] in self._used_ids:
-                renamed = True
+                changed = True
                 self._rename(call, f"call_{entry.id}_{number}", entry.message_id, is_valid)
             self._used_ids.add(str(call["id"]))
             name, args = self._fit_name(call["name"], entry.message_id), make_plain(call["args"])
@@ -95,9 +93,8 @@ class ToolCalls:
             call["name"], call["args"] = name, args
         if _has_broken_calls(message, whole):
             self._repairs.append(f"left out the unparsable tool calls of {entry.message_id}")
-        # What repeats a renamed call elsewhere in the message would name it wrongly.
-        kept = set() if renamed else whole
-        _drop_calls(message, kept, repeated=kept if as_written and not changed else set())
+        # What repeats a call that is no longer what it was would name it wrongly.
+        _drop_calls(message, whole if as_written and not changed else ())
 
     def _rename(self, call: ToolCall, own: str, key: str, is_valid: bool) -> None:
         # Models that count their calls anew in every reply, or not at all, need no repair.
@@ -150,6 +147,17 @@ class ToolCalls:
         return found
 
 
+def drop_open_notes(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return messages whose last reply has its unanswered calls open, without notes for them."""
+    end = len(messages)
+    while end and isinstance(messages[end - 1], ToolMessage):
+        end -= 1
+    notes = [
+        one for one in messages[end:] if one.additional_kwargs.get("source") != INTERRUPTED_SOURCE
+    ]
+    return [*messages[:end], *notes]
+
+
 def _make_interrupted_result(call: ToolCall, entry: Entry) -> ToolMessage:
     own = str(call["id"])
     key = entry.key
@@ -181,7 +189,10 @@ def _match_results(entries: Iterable[Entry]) -> Iterator[tuple[Entry, _Place | N
             waiting = open_calls.get(_get_answered_id(entry))
             yield entry, waiting.pop(0) if waiting else None
         elif entry.role == "assistant":
-            open_calls.update(_index_calls(entry))
+            made: dict[str, list[_Place]] = {}
+            for number, call in enumerate(find_calls(entry.message)):
+                made.setdefault(call["id"] or "", []).append((entry.id, number))
+            open_calls.update(made)
 
 
 def _get_answered_id(entry: Entry) -> str:
@@ -189,80 +200,42 @@ def _get_answered_id(entry: Entry) -> str:
 
 
 # -- Which calls a message makes ------------------------------------------------------------------
-def _index_calls(entry: Entry) -> dict[str, list[_Place]]:
-    calls: dict[str, list[_Place]] = {}
-    for number, call in enumerate(find_calls(entry.message)):
-        calls.setdefault(call["id"] or "", []).append((entry.id, number))
-    return calls
-
-
 def find_calls(message: BaseMessage | None) -> list[ToolCall]:
-    """Return the whole calls of a message, those of the times before there were ids included."""
-    if not isinstance(message, AIMessage):
-        return []
-    return message.tool_calls or _find_legacy_calls(message)
-
-
-def _find_legacy_calls(message: AIMessage) -> list[ToolCall]:
-    """Return the call of the times before there were ids, if its arguments are whole."""
-    call = message.additional_kwargs.get("function_call")
-    if not isinstance(call, Mapping):
-        return []
-    name = call.get("name")
-    if not isinstance(name, str) or not name:
-        return []
-    try:
-        args = json.loads(call.get("arguments") or "{}")
-    except (TypeError, ValueError, RecursionError):
-        return []
-    return [ToolCall(name=name, args=args, id=None)] if isinstance(args, dict) else []
+    """Return the whole calls of a message."""
+    return message.tool_calls if isinstance(message, AIMessage) else []
 
 
 def _has_broken_calls(message: AIMessage, whole: Collection[str | None]) -> bool:
     """Return whether the message has calls that are not in `tool_calls`."""
     blocks = message.content if isinstance(message.content, list) else []
-    return (
-        bool(message.invalid_tool_calls)
-        or ("function_call" in message.additional_kwargs and not whole)
-        or not all(_is_named(block, whole) for block in blocks if _is_call(block))
-        or not all(_get_id(call) in whole for call in _get_raw_calls(message))
-    )
+    repeated = [block for block in blocks if get_block_type(block) in CALL_BLOCKS]
+    is_legacy = "function_call" in message.additional_kwargs  # of 2023, without an id
+    is_broken = is_legacy or bool(message.invalid_tool_calls)
+    return is_broken or not all(_is_named(one, whole) for one in repeated)
 
 
-def _drop_calls(
-    message: AIMessage, kept: Collection[str | None], repeated: Collection[str | None]
-) -> None:
-    """Take out calls of other ids than `kept`: providers would wait for their results.
+def _drop_calls(message: AIMessage, repeated: Collection[str | None]) -> None:
+    """Take out calls that are not in `tool_calls`: providers would wait for their results.
 
     Blocks of content that repeat a call are kept where its id is in `repeated`.
     """
     message.invalid_tool_calls = []
     message.additional_kwargs.pop("function_call", None)
-    if not all(_get_id(call) in kept for call in _get_raw_calls(message)):
+    raw = message.additional_kwargs.get("tool_calls")
+    own = [call.get("id") for call in raw if isinstance(call, dict)] if type(raw) is list else []
+    if raw is not None and own != [call["id"] for call in message.tool_calls]:
         del message.additional_kwargs["tool_calls"]
     if isinstance(message.content, list):
         message.content = [
-            block for block in message.content if not _is_call(block) or _is_named(block, repeated)
+            block
+            for block in message.content
+            if get_block_type(block) not in CALL_BLOCKS or _is_named(block, repeated)
         ] or ""
-
-
-def _is_call(block: object) -> bool:
-    return get_block_type(block) in CALL_BLOCKS
 
 
 def _is_named(block: Any, names: Collection[str | None]) -> bool:
     own = [block.get("id"), block["call_id"] if "call_id" in block else block.get("id")]
     return any(isinstance(name, str | None) and name in names for name in own)
-
-
-def _get_raw_calls(message: AIMessage) -> list[Any]:
-    raw = message.additional_kwargs.get("tool_calls")
-    return raw if isinstance(raw, list) else []
-
-
-def _get_id(call: Any) -> Any:
-    own = call.get("id") if isinstance(call, dict) else None
-    return own if isinstance(own, str | None) else repr(own)
 
 
 # -- Why a reply ended -----------------------------------------------------------------------

@@ -53,7 +53,13 @@ def log():
 
 @pytest.fixture
 def recall(log, store):
-    return VectorStoreRecall(log, store, DENSE, candidates=len(TEXTS))
+    return make_recall(log, store, candidates=len(TEXTS))
+
+
+def make_recall(log, store, candidates=50, **options):
+    to_cosine = {"QdrantVectorStore": float, "PGVector": lambda distance: 1 - distance}
+    options["to_cosine"] = to_cosine.get(type(store).__name__)
+    return VectorStoreRecall(log, store, DENSE, candidates=candidates, **options)
 
 
 def exact(embeddings, texts=TEXTS):
@@ -83,13 +89,13 @@ def test_users_and_threads_mean_what_they_mean_to_a_recall_in_memory(
     for user, thread in [("ana", "a"), ("ana", "b"), ("bob", "a"), ("cid", "c")]:
         log.append(ThreadKey(user, thread), [said(f"{user} in {thread}")])
     owners = [Owner(user_id=one) for one in ("ana", "bob", "cid")]
-    for recall in (VectorStoreRecall(log, store, DENSE), LineRecall(log, embeddings, DENSE)):
+    for recall in (make_recall(log, store), LineRecall(log, embeddings, DENSE)):
         matches = recall.recall(owners, "anything", k=10, threshold=-1, **scope).matches
         assert ", ".join(sorted(match.line.text for match in matches)) == texts
 
 
 def test_a_scope_of_one_percent_is_searched_inside_the_store(log, store, embeddings):
-    few = VectorStoreRecall(log, store, DENSE, candidates=1)
+    few = make_recall(log, store, candidates=1)
     for owners, query in (([ANA, BOB], f"bob: {TEXTS[3]}"), ([BOB, ANA], TEXTS[3])):
         [match] = few.recall(owners, query, k=1, ranking=1).matches
         assert match.line.text == query
@@ -121,7 +127,7 @@ def test_a_k_beyond_the_count_returns_all_lines_of_the_owner_once(recall):
 
 
 def test_a_thread_of_one_percent_is_searched_whole_inside_the_store(log, store, embeddings):
-    few = VectorStoreRecall(log, store, DENSE, candidates=1)
+    few = make_recall(log, store, candidates=1)
     query = "far from everything in the rare thread"
     texts, similarities = found(few, query, 1, within=ThreadKey("ana", "rare"))
     cosine = exact(embeddings, [TEXTS[7]]).similarities(np.array(embeddings.vector(query)))
@@ -135,7 +141,7 @@ def test_another_owners_lines_are_never_found_however_near(recall):
 
 
 def test_an_excluded_line_makes_room_for_the_next_one(log, store, embeddings):
-    few = VectorStoreRecall(log, store, DENSE, candidates=4)
+    few = make_recall(log, store, candidates=4)
     positions = [entry.position for entry in log.entries(OWN_THREAD)]
     numbers = [number for number in range(len(TEXTS)) if number != 7]
     exclude = {OWN_THREAD: positions[:80]}

@@ -15,9 +15,11 @@ from typing import Any
 
 __all__ = ["HOST_NAMES", "PROMISES", "Promise", "differs", "kept_by_all", "write_tables"]
 
-HOST_NAMES = ("wrap", "conversation", "graph", "agent")
+HOST_NAMES = ("wrap", "conversation", "graph", "nodes", "agent", "deep agent")
 
-_STATES = ("graph", "agent")
+_GRAPHS = ("graph", "nodes")
+_AGENTS = ("agent", "deep agent")
+_STATES = (*_GRAPHS, *_AGENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,10 @@ _OWN_THREAD = {
     "conversation": "it is made for its thread and its user; a call that names another user is "
     "refused, and the thread that a graph around it names is not its own",
 }
+_GOES_ON = {
+    "conversation": "it goes on from its end; `rewind` goes back to an earlier question, to ask it "
+    "again or otherwise",
+}
 _STATE_ORDER = (
     "turns of a thread are not queued: the runtime around the checkpointer says when a run begins, "
     "and every run reads what the others have stored"
@@ -65,14 +71,18 @@ _TAKEN_BACK = (
 )
 _WHOLE_REPLY = "LangGraph lets the node that runs come to its end: the whole reply is stored"
 _NODES_END = {
-    "graph": "LangGraph lets the node that runs come to its end, and begins no other: the reply is "
-    "in the checkpoint, and `invoke(None, ...)` stores it; without a checkpointer it is lost",
-    "agent": _WHOLE_REPLY,
+    **_for(
+        _GRAPHS,
+        "LangGraph lets the node that runs come to its end, and begins no other: the reply is in "
+        "the checkpoint, and `invoke(None, ...)` stores it; without a checkpointer it is lost",
+    ),
+    **_for(_AGENTS, _WHOLE_REPLY),
 }
-_NO_TIMES = {
-    "graph": "`record` stores the reply as the state has it, and a message holds no "
-    "times; of a reply that was cut they are known, and kept",
-}
+_NO_TIMES = _for(
+    _GRAPHS,
+    "`record` stores the reply as the state has it, and a message holds no times; of a reply that "
+    "was cut they are known, and kept",
+)
 
 SECTIONS: dict[str, dict[str, Promise]] = {
     "Options, for a host and for a call": {
@@ -90,12 +100,9 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             "what is retracted leaves with the next call"
         ),
         "remember": Promise("`remember=False` stores nothing of the turn"),
-        "plain keys": Promise(
-            "A call may set `recall` and `remember` without `memory` around them as well"
-        ),
         "refused options": Promise(
-            "An option that there is not, of the wrong type or place, or set twice to different "
-            "values: `ConfigError`, nothing stored, no model called"
+            "An option that there is not, or of the wrong type or place: `ConfigError`, nothing "
+            "stored, no model called"
         ),
         "other names": Promise("Every other name under `configurable` is left to the model"),
         "too small for summaries": Promise(
@@ -117,8 +124,10 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "user in the context": Promise(
             "The context of a graph around it may name the user", meaningless=_OWN_THREAD
         ),
+        "ids": Promise("A UUID or a whole number is an id too; a blank one is refused"),
         "one user twice": Promise("The same user in config and context is one user"),
         "two users": Promise("Two users that differ: `ConfigError`, nothing stored"),
+        "users apart": Promise("Two users never see each other, whatever their threads are called"),
     },
     "What is stored": {
         "one turn": Promise("Question and reply are one turn, with one `turn_id`"),
@@ -143,6 +152,10 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             "A summary stands for what it covers, and a summary that is due is made after the turn"
         ),
         "opened": Promise("A question opens the summaries that others stand for"),
+        "buffer": Promise(
+            "With a relevance buffer, what was found stays in sight of later turns, latest first"
+        ),
+        "follow-up": Promise("A follow-up recalls what its topic recalls"),
         "structured output": Promise("An answer that is an object is kept, as JSON"),
         "parsed text": Promise(
             "A text that a parser took out of a message is kept as that message, tokens included",
@@ -150,10 +163,32 @@ SECTIONS: dict[str, dict[str, Promise]] = {
                 "conversation": "it replies with a message of its own, of the text alone; give it "
                 "the chat model without the parser"
             },
-            meaningless={"agent": "its model is a chat model, and nothing stands behind it"},
+            meaningless=_for(_AGENTS, "its model is a chat model, and nothing stands behind it"),
         ),
         "whole chat": Promise(
             "A caller that sends the whole chat: each thing is stored once",
+        ),
+    },
+    "What is said again": {
+        "asked again": Promise(
+            "The last question asked again under its id is answered anew; the newer answer counts"
+        ),
+        "asked later": Promise(
+            "An earlier one is answered in its place, as if nothing had come after it",
+            meaningless=_GOES_ON,
+        ),
+        "edited": Promise(
+            "A question edited under its id is replaced, with its answer", meaningless=_GOES_ON
+        ),
+        "said twice": Promise("The same text said twice is two turns"),
+        "lists": Promise(
+            "Of a list without ids, what follows the last message that the thread knows is new, "
+            "and stored in order"
+        ),
+        "for the call alone": Promise(
+            'System messages and those marked `{"remember": False}` before a question are shown to '
+            "the model for this call, and not stored",
+            meaningless={"conversation": "what stands before all its turns is its `preface`"},
         ),
     },
     "What goes wrong": {
@@ -175,6 +210,27 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "broken stream": Promise(
             "A stream that breaks: its error is raised; its words stay, marked `interrupted`",
             differs={"conversation": _TAKEN_BACK},
+        ),
+        "after a broken stream": Promise(
+            "The next turn sees these words; a new attempt does not, and a whole reply takes their "
+            "place",
+            meaningless={"conversation": _TAKEN_BACK},
+        ),
+        "broken again": Promise(
+            "A new attempt that breaks leaves the whole reply of the one before",
+            differs={
+                "wrap": "the words of the newer attempt are shown, marked `interrupted`; the "
+                "whole reply is in the log"
+            },
+            meaningless={"conversation": _TAKEN_BACK},
+        ),
+        "interrupted message": Promise(
+            "What was cut says so in its message: `response_metadata` holds `interrupted`",
+            meaningless={"conversation": _TAKEN_BACK},
+        ),
+        "half a call": Promise("Half a tool call is no call: only the words before it stay"),
+        "failing embedder": Promise(
+            "An embedder that fails costs neither the message nor the turn; words find lines"
         ),
         "left stream": Promise(
             "A stream that is cancelled, or closed where it is awaited: its words stay, marked "
@@ -205,7 +261,15 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             differs={
                 "conversation": "the question is; what the model and its tools said is written "
                 "with the answer, or with the error that ends the turn",
+                "graph": "the question is; its model is an agent or a chain that runs the tools, "
+                "and what that said is written when it has ended",
             },
+        ),
+        "parallel calls": Promise(
+            "Calls of one reply have one result each, however ids are counted"
+        ),
+        "artifacts": Promise(
+            "An artifact of a tool is kept, as JSON or as a note of its type, and costs no message"
         ),
         "open calls": Promise("Calls that nobody answered are closed when the user goes on"),
     },
@@ -225,10 +289,11 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "models of the hook": Promise("Those of a write hook as well, for question and reply"),
         "own tokens": Promise(
             "Their tokens are in `memory.stats`, with the reply",
-            meaningless={
-                "graph": "lines are recalled in one node, and the reply is stored by another; each "
-                "node tells its numbers by `convmem.own_models`",
-            },
+            meaningless=_for(
+                _GRAPHS,
+                "lines are recalled in one node, and the reply is stored by another; each node "
+                "tells its numbers by `convmem.own_models`",
+            ),
         ),
         "times": Promise(
             "The reply tells when the model was called and when it ended", meaningless=_NO_TIMES

@@ -55,11 +55,7 @@ def add_parent(
 ) -> Entry:
     """Append a summary that folds others."""
     ranges = tuple(span for one in children for span in (one.cover.ranges if one.cover else ()))
-    rows = [
-        [one.id, one.position, one.cover.ranges[0][0], one.cover.ranges[-1][1]]
-        for one in children
-        if one.cover is not None
-    ]
+    rows = [[one.id, one.position] for one in children]
     levels = [one.metadata.aux["summary"]["level"] for one in children]
     record: dict[str, Any] = {"level": max(levels) + 1, "children": rows}
     if cites is not None:

@@ -8,11 +8,15 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar, TypedDict
 
+from deepagents import create_deep_agent
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -25,6 +29,7 @@ from langchain_convmem.integrations.langgraph import (
     model_node,
     recall_node,
     record_node,
+    summarize_node,
 )
 
 __all__ = ["HOSTS", "RUNS", "STREAMS", "App", "Host", "given", "in_a_graph"]
@@ -59,17 +64,18 @@ async def _read(chunks: AsyncIterator[Any]) -> list[Any]:
     return [chunk async for chunk in chunks]
 
 
-RUNS: dict[str, Callable[[App, Any, RunnableConfig], Any]] = {
-    "invoke": lambda app, said, config: app.invoke(said, config),
-    "ainvoke": lambda app, said, config: asyncio.run(app.ainvoke(said, config)),
-}
-"""Both ways to run a turn."""
-
 STREAMS: dict[str, Callable[[App, Any, RunnableConfig], Any]] = {
     "stream": lambda app, said, config: list(app.stream(said, config)),
     "astream": lambda app, said, config: asyncio.run(_read(app.astream(said, config))),
 }
-"""Both ways to stream one."""
+"""Both ways to stream a turn."""
+
+RUNS: dict[str, Callable[[App, Any, RunnableConfig], Any]] = {
+    "invoke": lambda app, said, config: app.invoke(said, config),
+    "ainvoke": lambda app, said, config: asyncio.run(app.ainvoke(said, config)),
+    **STREAMS,
+}
+"""Every way to run one."""
 
 
 class Host(ABC):
@@ -137,11 +143,24 @@ class _LoopingChain(_Chain):
             reply = await self.chain.ainvoke(self._results(reply), config)
         return reply
 
+    def stream(self, said, config):
+        chunks = list(self.chain.stream(said, config))
+        while (reply := reduce(add, chunks)).tool_calls:
+            yield from chunks
+            chunks = list(self.chain.stream(self._results(reply), config))
+        yield from chunks
+
+    async def astream(self, said, config):
+        chunks = await _read(self.chain.astream(said, config))
+        while (reply := reduce(add, chunks)).tool_calls:
+            for chunk in chunks:
+                yield chunk
+            chunks = await _read(self.chain.astream(self._results(reply), config))
+        for chunk in chunks:
+            yield chunk
+
     def _results(self, reply):
-        return [
-            ToolMessage(self.tool.invoke(call["args"]), tool_call_id=call["id"], name=call["name"])
-            for call in reply.tool_calls
-        ]
+        return [self.tool.invoke(call) for call in reply.tool_calls]
 
 
 class WrapHost(Host):
@@ -235,7 +254,7 @@ class _Graph(App):
 
 
 class GraphHost(Host):
-    """`create_memory_graph`, and its nodes."""
+    """`create_memory_graph`; with tools, its model is an agent."""
 
     name = "graph"
 
@@ -243,20 +262,47 @@ class GraphHost(Host):
         return _Graph(create_memory_graph(memory, model, **options))
 
     def with_tool(self, memory, model, tool):
-        builder = StateGraph(MessagesState)
-        builder.add_node("recall", recall_node(memory, recall=False))
-        builder.add_node("model", model_node(memory, model.bind_tools([tool]), recall=False))
-        builder.add_node("tools", ToolNode([tool]))
-        builder.add_node("record", record_node(memory))
-        builder.add_edge(START, "recall")
-        builder.add_edge("recall", "model")
-        builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "record"})
-        builder.add_edge("tools", "model")
-        builder.add_edge("record", END)
-        return _Graph(builder.compile())
+        return self.app(memory, create_agent(model, [tool]), recall=False)
 
     def structured(self, memory, model, schema):
         return self.app(memory, model.with_structured_output(schema), recall=False)
+
+
+class NodesHost(Host):
+    """A graph of one's own, with the nodes of the memory."""
+
+    name = "nodes"
+
+    def app(self, memory, model, **options):
+        return self._graph(memory, model, **options)
+
+    def with_tool(self, memory, model, tool):
+        return self._graph(memory, model.bind_tools([tool]), tool, recall=False)
+
+    def structured(self, memory, model, schema):
+        return self._graph(memory, model.with_structured_output(schema), recall=False)
+
+    def _graph(self, memory, model, *tools, checkpointer=None, **options):
+        shared = {name: options[name] for name in ("recall", "remember") if name in options}
+        stored = {name: options[name] for name in ("remember",) if name in options}
+        builder = StateGraph(MessagesState)
+        builder.add_node("recall", recall_node(memory, **shared))
+        builder.add_node("model", model_node(memory, model, **options))
+        builder.add_node("record", record_node(memory, **stored))
+        builder.add_node("summarize", summarize_node(memory))
+        builder.add_edge(START, "recall")
+        builder.add_edge("recall", "model")
+        if tools:
+            builder.add_node("tools", ToolNode(tools))
+            builder.add_conditional_edges(
+                "model", tools_condition, {"tools": "tools", END: "record"}
+            )
+            builder.add_edge("tools", "model")
+        else:
+            builder.add_edge("model", "record")
+        builder.add_edge("record", "summarize")
+        builder.add_edge("summarize", END)
+        return _Graph(builder.compile(checkpointer=checkpointer))
 
 
 class AgentHost(Host):
@@ -280,13 +326,35 @@ class AgentHost(Host):
         return _Graph(create_agent(model, list(tools), middleware=[own], **more))
 
 
+class _NoPrompt(AgentMiddleware):
+    """Leaves out the system message of deepagents, which is empty."""
+
+    def wrap_model_call(self, request, handler):
+        return handler(request.override(system_message=None))
+
+    async def awrap_model_call(self, request, handler):
+        return await handler(request.override(system_message=None))
+
+
+class DeepAgentHost(AgentHost):
+    """The same middleware in an agent of deepagents."""
+
+    name = "deep agent"
+
+    def _agent(self, memory, model, tools, options, **more):
+        own = ConversationMemoryMiddleware(memory, **options)
+        return _Graph(create_deep_agent(model, list(tools), middleware=[_NoPrompt(), own], **more))
+
+
 HOSTS: dict[str, Host] = {
     host.name: host
     for host in (
         WrapHost(),
         ConversationHost(),
         GraphHost(),
+        NodesHost(),
         AgentHost(),
+        DeepAgentHost(),
     )
 }
 """Every host of a turn, by its name."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from scripted_chat import ScriptedChatModel, at
 from summaries import ScriptedSummarizer
 from summary_trees import add_chat, add_leaf, add_parent
+from topics import BOAT, DOG, memory_of_topics, memory_with_a_buffer
 from turn_hosts import given
 from watched_runs import RunWatcher
 
@@ -184,6 +185,28 @@ def test_a_question_opens_the_summaries_that_others_stand_for(host, run, memory,
     shown = given(model)
     assert "They talked about many things." in shown
     assert "alpacas" not in shown
+
+
+@kept_by_all("buffer")
+def test_what_was_found_stays_in_sight_of_later_turns_latest_first(host, run, model):
+    with memory_with_a_buffer() as memory:
+        app = host.app(memory, model)
+        for text in ("What colour is my boat?", "How is my dog called?", "Thanks!"):
+            run(app, text, at())
+        recalled, _, _ = str(model.seen[-1][-1].text).rpartition("</recalled>")
+        assert 0 < recalled.index(DOG) < recalled.index(BOAT)
+        run(app, "And soup?", at(remember=False))
+        buffered = memory.recall("Thanks!", user_id="ana", thread_id="t").buffer
+    assert [block.lines[0].text for block in buffered] == [DOG, BOAT]
+
+
+@kept_by_all("follow-up")
+def test_a_follow_up_recalls_what_its_topic_recalls(host, run, model):
+    with memory_of_topics() as memory:
+        app = host.app(memory, model)
+        for text in ("What colour is my boat?", "and since when?"):
+            run(app, text, at())
+        assert BOAT in str(model.seen[-1][-1].text)
 
 
 # -- answers of other kinds ---------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from host_promises import differs, kept_by_all
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from scripted_chat import ScriptedChatModel, at
@@ -46,6 +47,9 @@ def test_call_result_and_answer_are_stored_in_order_in_one_turn(host, run, memor
     history = memory.history("t", user_id="ana")
     assert len({entry.turn_id for entry in history.entries}) == 1
     assert history.context().repairs == ()
+    model = ScriptedChatModel(replies=["You are welcome."])
+    run(host.app(memory, model, recall=False), "Thanks.", at())
+    assert _shape(model.seen[-1]) == _log(memory)[:-1], "the next turn sees the whole loop"
 
 
 @kept_by_all("durable calls")
@@ -56,6 +60,45 @@ def test_a_call_is_in_the_log_before_its_tool_runs(host, run, memory):
 @differs("durable calls")
 def test_the_question_is_in_the_log_before_a_tool_runs(host, run, memory):
     assert _run_loop(host, run, memory) == ["Where is it?"]
+
+
+@kept_by_all("parallel calls")
+def test_calls_have_one_result_each_though_ids_begin_anew_in_every_reply(host, run, memory):
+    @tool
+    def look(place: str) -> str:
+        """Look at a place."""
+        return f"seen: {place}"
+
+    def ask(*places):
+        calls = [{**CALL, "args": {"place": p}, "id": f"c{n}"} for n, p in enumerate(places)]
+        return AIMessage("", tool_calls=calls)
+
+    model = ScriptedChatModel(replies=[ask("yard", "hall"), ask("shed"), "Nowhere."])
+    run(host.with_tool(memory, model, look), "Where?", at())
+    results = [str(one.text) for one in model.seen[-1] if one.type == "tool"]
+    assert results == ["seen: yard", "seen: hall", "seen: shed"]
+    history = memory.history("t", user_id="ana")
+    assert len({entry.message_id for entry in history.entries}) == 7
+    assert history.context().repairs == ()
+
+
+class _Point:
+    """What JSON has no form for."""
+
+
+@kept_by_all("artifacts")
+def test_an_artifact_of_any_kind_is_kept(host, run, memory):
+    @tool(response_format="content_and_artifact")
+    def look(place: str) -> tuple[str, object]:
+        """Look at a place."""
+        return place, {"at": _Point(), "lines": [Document("A line.", metadata={"page": 1})]}
+
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[CALL]), "Yes."])
+    run(host.with_tool(memory, model, look), "Where is it?", at())
+    *_, result, reply = memory.history("t", user_id="ana").messages
+    assert (result.artifact["at"], reply.text) == ("[_Point]", "Yes.")
+    [line] = result.artifact["lines"]
+    assert (line["page_content"], line["metadata"]) == ("A line.", {"page": 1})
 
 
 @kept_by_all("open calls")

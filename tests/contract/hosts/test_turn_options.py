@@ -23,11 +23,6 @@ def _blocks(model):
     return given(model).count("My bicycle is")
 
 
-def _at_plain(thread_id="t", **keys):
-    """Return the config of a call that sets keys beside the namespace."""
-    return {"configurable": {**at(thread_id)["configurable"], **keys}}
-
-
 def _given_by_host_and_call(host, run, memory, model, **options):
     """Return what a model gets where the host sets options; the same where a call does."""
     run(host.app(memory, model, **options), ASKED, at())
@@ -137,41 +132,21 @@ def test_what_is_known_of_the_user_stands_in_the_system_messages(host, run, plac
 
 
 @kept_by_all("remember")
-@pytest.mark.parametrize("place", ["host", "call", "plain key"])
+@pytest.mark.parametrize("place", ["host", "call"])
 def test_a_turn_that_is_not_to_be_remembered_leaves_nothing(host, run, place, told, model):
     key = told.history("t", user_id="ana").entries[0].key
     before = told.log.entries(key)
     options = {"remember": False}
     app = host.app(told, model, **(options if place == "host" else {}))
-    config = _at_plain(**options) if place == "plain key" else at()
-    run(app, "My code is 1234.", at(**options) if place == "call" else config)
+    run(app, "My code is 1234.", at(**options) if place == "call" else at())
     assert "My code is 1234." in given(model)
     assert told.log.entries(key) == before
-
-
-@kept_by_all("plain keys")
-def test_recall_may_be_turned_on_and_off_beside_the_namespace(host, run, told, model):
-    run(host.app(told, model), ASKED, _at_plain(recall=False))
-    assert _blocks(model) == 0
-    told.history("t", user_id="ana").undo()
-    run(host.app(told, model, recall=False), ASKED, _at_plain(recall=True))
-    assert _blocks(model) == 3
-
-
-@kept_by_all("plain keys")
-def test_both_places_may_set_options_where_they_agree(host, run, told, model):
-    options = {"recall": True, "recall_k": 2}
-    config = {"configurable": {**_at_plain(recall=True)["configurable"], "memory": options}}
-    run(host.app(told, model, recall=False), ASKED, config)
-    assert _blocks(model) == 2
 
 
 # -- what is refused ----------------------------------------------------------------------------
 
 REFUSED = {
     "an unknown option": ({"memory": {"recal": False}}, "no option 'recal'; it has recall, "),
-    "an old name": ({"memory": {"max_tokens": 9}}, "no option 'max_tokens'; .*use 'recall_tokens'"),
-    "another old name": ({"memory": {"k": 2}}, "no option 'k'; .*use 'recall_k'"),
     "text for a switch": ({"memory": {"recall": "no"}}, "recall must be True or False, got 'no'"),
     "a switch for a number": ({"memory": {"recall_k": True}}, "recall_k must be a whole number"),
     "a number below one": ({"memory": {"recall_tokens": 0}}, "at least 1 or None, got 0"),
@@ -181,25 +156,18 @@ REFUSED = {
         "'recall_tokens'.* is not read; .*\"memory\"",
     ),
     "a number in the wrong place": ({"recall_k": 2}, "'recall_k'.* is not read; .*\"memory\""),
-    "text for a plain switch": ({"recall": "no"}, "recall must be True or False, got 'no'"),
-    "a plain switch against the other": (
-        {"recall": True, "memory": {"recall": False}},
-        "sets 'recall' to True, and configurable\\['memory'\\] to False",
-    ),
-    "two answers to whether it is stored": (
-        {"remember": False, "memory": {"remember": True}},
-        "sets 'remember' to False, and configurable\\['memory'\\] to True",
-    ),
+    "a switch in the wrong place": ({"recall": False}, "'recall'.* is not read; .*\"memory\""),
+    "what is not to be stored": ({"remember": False}, "'remember'.* is not read; .*\"memory\""),
 }
 
 
 @kept_by_all("refused options")
-@pytest.mark.parametrize("mistake", REFUSED)
-def test_what_a_call_cannot_set_is_refused_and_nothing_stored(host, run, mistake, memory, model):
-    configurable, words = REFUSED[mistake]
-    config = {"configurable": {**at("new")["configurable"], **configurable}}
-    with pytest.raises(ConfigError, match=words):
-        run(host.app(memory, model), "Hello", config)
+def test_what_a_call_cannot_set_is_refused_and_nothing_stored(host, run, memory, model):
+    app = host.app(memory, model)
+    for configurable, words in REFUSED.values():
+        config = {"configurable": {**at("new")["configurable"], **configurable}}
+        with pytest.raises(ConfigError, match=words):
+            run(app, "Hello", config)
     assert memory.history("new", user_id="ana").entries == []
     assert model.seen == []
 

@@ -1,21 +1,17 @@
-"""An address that stops working: later turns go on, with a note or with what was fetched."""
+"""An address that stops working: later turns go on, with a note."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
-from urllib.request import urlopen
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.views.media import afetch_media, fetch_media
 from langchain_convmem.views.providers import GEMINI
 
 pytestmark = pytest.mark.sockets
@@ -123,35 +119,3 @@ def test_addresses_are_sent_again_where_the_profile_keeps_them(site, model):
         site.is_up = False
         with pytest.raises(Exception, match="404"):
             chain.invoke("Still there?", HERE)
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_what_was_fetched_when_it_was_said_outlives_its_address(site, model, is_async):
-    def fetch(address):
-        with urlopen(address, timeout=5) as answer:  # noqa: S310 - the site of the test
-            return answer.read(1_000_000)
-
-    async def afetch(address):
-        return await asyncio.to_thread(fetch, address)
-
-    asked = ask(site.address)
-    held = asyncio.run(afetch_media(asked, afetch)) if is_async else fetch_media(asked, fetch)
-    site.is_up = False
-    with ConversationMemory(InMemoryLog()) as memory:
-        chain = memory.wrap(model, provider="gemini")
-        parts = say(chain, model, held, HumanMessage("And what colour?"))
-        assert [part.inline_data.data for part in parts if part.inline_data] == [PICTURE]
-    assert site.requests == 1
-    assert asked == ask(site.address)
-
-
-@pytest.mark.parametrize("data", [b"", b"%PDF-1.7 and so on"])
-def test_what_is_no_such_picture_is_refused(data):
-    with pytest.raises(InvalidMessageError, match=f"{len(data)} bytes were fetched"):
-        fetch_media(ask("https://example.org/a.png"), lambda _: data)
-
-
-def test_messages_without_addresses_stay_as_they_are():
-    for content in ("Hi", [{"type": "text", "text": "Hi"}, {"type": "image", "base64": "AAAA"}]):
-        message = HumanMessage(content)
-        assert fetch_media(message, lambda _: b"never asked") == message

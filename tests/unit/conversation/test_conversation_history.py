@@ -303,4 +303,4 @@ def test_results_and_calls_count_as_history():
     )
     talk.send_message(ToolMessage("found", tool_call_id="c1"))
     assert [one.type for one in talk.history] == ["human", "ai", "tool", "ai"]
-    assert [one.type for one in talk.undo()] == ["tool", "ai"]
+    assert [one.type for one in talk.undo()] == ["human", "ai", "tool", "ai"]

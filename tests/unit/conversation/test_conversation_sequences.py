@@ -106,10 +106,8 @@ def mark(model, talk):
 
 def rewind(model, talk):
     known = model.marks.get(id(talk))
-    if known is not None and known.mark[0] <= len(talk.history):
-        before = [one.id for one in talk.history]
-        if not known.mark[0] or before[known.mark[0] - 1] == known.mark[1]:
-            talk.rewind(known)
+    if known is not None and known.message_id in [None, *(one.id for one in talk.history)]:
+        talk.rewind(known)
 
 
 def begin(model, talk):

@@ -82,8 +82,6 @@ def test_a_conversation_comes_back_from_plain_values():
     assert again.send_message("c").text == "three"
     assert engine.prefills[0].count("<|im_start|>") == 6
     assert [message.text for message in again.undo(2)] == ["b", "two", "c", "three"]
-    with pytest.raises(ConfigError, match="version 7"):
-        Conversation.load_thread({"version": 7})
 
 
 # -- prompts ------------------------------------------------------------------------------------

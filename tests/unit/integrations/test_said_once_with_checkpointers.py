@@ -65,20 +65,6 @@ def _view(memory):
 # -- a question that comes again before anyone answered it ----------------------------------------
 
 
-def test_a_question_without_an_id_is_asked_once_more_after_a_failure(quick, model, app):
-    model.replies = ["There.", ProviderError(), ProviderError(), "Then."]
-    _say(app, "Where?")
-    _fail(app, "When?")
-    _fail(app, "When?")
-    assert _held(app)[-1:] == ["When?"]
-    assert _say(app, "When?")[-1].text == "Then."
-    assert _held(app)[-2:] == ["When?", "Then."]
-    assert _held(app).count("When?") == 1
-    assert _view(quick) == ["Where?", "There.", "When?", "Then."]
-    assert len(quick.history("t", user_id="ana").entries) == 4
-    assert [one.text for one in model.seen[-1]] == ["Where?", "There.", "When?"]
-
-
 @WHOLE_STATES
 def test_the_same_words_after_a_reply_are_said_twice(quick, app):
     for _ in range(2):
@@ -112,20 +98,6 @@ def test_words_of_a_reply_that_broke_are_one_so_the_same_question_is_another(qui
     assert roles == ["user", "assistant", "user", "assistant"]
 
 
-@pytest.mark.parametrize("host", HOSTS)
-def test_a_question_that_could_not_be_stored_is_stored_once_when_it_comes_again(host):
-    log = InMemoryLog()
-    app = HOSTS[host](
-        ConversationMemory(FailingLog(log, fails_at=1)),
-        ScriptedChatModel(replies=["There."]),
-        InMemorySaver(),
-    )
-    with pytest.raises(LogUnavailableError):
-        _say(app, "Where?")
-    _say(app, "Where?")
-    assert _held(app) == _view(ConversationMemory(log)) == ["Where?", "There."]
-
-
 # -- an answered question that comes again --------------------------------------------------------
 
 
@@ -144,9 +116,9 @@ def test_an_answer_stays_until_there_is_another(quick, model, app):
     model.replies = ["Then.", ProviderError(), "Thanks to you."]
     _say(app, "When?", "q1")
     _fail(app, "When?", "q1")
-    assert _held(app) == _view(quick) == ["When?", "Then."]
+    assert _view(quick) == ["When?", "Then."]
     _say(app, "Thanks", "q2")
-    assert _held(app) == _view(quick) == ["When?", "Then.", "Thanks", "Thanks to you."]
+    assert _view(quick) == ["When?", "Then.", "Thanks", "Thanks to you."]
     assert [one.text for one in model.seen[-1]] == ["When?", "Then.", "Thanks"]
 
 
@@ -179,7 +151,7 @@ def test_two_answers_of_an_attempt_that_came_to_nothing_are_one_in_the_next_turn
     _say(app, "When?", "q1")
     with pytest.raises(LogUnavailableError):
         _say(app, "When?", "q1")
-    assert _held(app) == ["When?", "One.", "Two."]
+    assert _held(app) == ["When?", "Two."]
     _say(app, "Thanks", "q2")
     assert _held(app) == _view(ConversationMemory(log)) == ["When?", "Two.", "Thanks", "Bye."]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, InMemoryLog
+from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, InMemoryLog, ids
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.integrations import ConversationStore
 from langchain_convmem.offline import OfflineChatModel
@@ -188,6 +188,8 @@ def clock(monkeypatch):
     """Let minutes pass."""
     start, passed = time.time_ns(), [0.0]
     monkeypatch.setattr(time, "time_ns", lambda: start + int(passed[0] * 60e9))
+    # Ids never go back, so those of later tests must not be made by the clock of this one.
+    monkeypatch.setattr(ids, "CLOCK", ids.UlidClock())
 
     def wait(minutes):
         passed[0] += minutes
@@ -243,6 +245,13 @@ def test_what_is_put_again_lives_on(store, clock):
     clock(60)
     assert store.sweep_ttl() == 0
     assert store.get(("a",), "k").value == {"n": 1}
+
+
+def test_what_is_said_in_a_thread_does_not_expire(store, clock):
+    store.put(("threads", "t"), "k", {"role": "user", "content": "Hi"}, ttl=1)
+    clock(5)
+    assert store.sweep_ttl() == 0
+    assert store.get(("threads", "t"), "k").value["content"] == "Hi"
 
 
 @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf")])

@@ -301,3 +301,15 @@ def test_a_graph_of_ones_own_goes_on_with_results_of_its_caller(quick):
     history = quick.history("t", user_id="ana")
     assert shape(history.messages) == shape(chat)
     assert len(history.entries) == len(chat)
+
+
+def test_a_chat_that_ends_in_a_call_stores_its_question_once(quick):
+    replies = ["Hi.", calls("yard"), "In the yard."]
+    app = _own_graph(quick, ScriptedChatModel(replies=replies), "recall", "model", "record")
+    chat = []
+    for text in ("Hello", "Where?"):
+        chat.append(HumanMessage(text))
+        chat.append(app.invoke({"messages": [_unnamed(one) for one in chat]}, at())["messages"][-1])
+    app.invoke({"messages": [_unnamed(one) for one in chat]}, at())
+    roles = [one.role for one in quick.history("t", user_id="ana").entries if not one.control]
+    assert roles == ["user", "assistant", "user", "assistant", "assistant"]

@@ -81,11 +81,25 @@ def test_the_write_hook_is_asked_once_about_each_message_of_a_turn():
         talk(memory, model, recall=False).send_message(HumanMessage("Again?", id=taken))
         assert asked[2:] == ["Again?", "Fine."]
         assert [text for _, text in live(memory)] == [
-            "Is the car's number [number]?",
-            "It is [number].",
             "Again?",
             "Fine.",
         ]
+
+
+def test_other_words_under_an_id_that_the_thread_has_are_said_instead(memory):
+    said = talk(memory, answering("Level 3.", "Hello.", "Level 4."), recall=False)
+    said.send_message(HumanMessage("Where is the car?", id="m1"))
+    said.send_message("Hi")
+    said.send_message(HumanMessage("Where is the bus?", id="m1"))
+    assert live(memory) == [("human", "Where is the bus?"), ("ai", "Level 4.")]
+
+
+def test_the_same_words_under_an_earlier_id_are_said_once_more(memory):
+    said = talk(memory, answering("Fine.", "Hello.", "Still fine."), recall=False)
+    asked = HumanMessage("How are you?", id="m1")
+    for one in (asked, "Hi", asked):
+        said.send_message(one)
+    assert [text for _, text in live(memory)][::2] == ["How are you?", "Hi", "How are you?"]
 
 
 def test_what_the_write_hook_refuses_is_never_sent():
@@ -332,21 +346,6 @@ def test_a_session_reads_the_summary_once_and_goes_on_from_there():
 # -- going back ---------------------------------------------------------------------------------
 
 
-def test_undo_rewind_and_clone_are_entries_of_the_log(memory):
-    said = talk(memory, answering("one", "two", "three"), recall=False)
-    said.send_message("a")
-    point = said.checkpoint("after a")
-    said.send_message("b")
-    fork = said.clone()
-    assert [one.text for one in said.undo()] == ["b", "two"]
-    said.send_message("c")
-    said.rewind(point)
-    assert [one.text for one in said.history] == ["a", "one"]
-    assert [one.text for one in fork.history] == ["a", "one", "b", "two"]
-    fork.send_message("d")
-    assert [one.text for one in said.history] == ["a", "one"]
-
-
 def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
     said = talk(memory, answering("one", "two"))
     said.send_message("a")
@@ -354,14 +353,6 @@ def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
     said.undo()
     with pytest.raises(ConversationError, match="no longer shows"):
         said.rewind(point)
-
-
-def test_going_back_to_an_empty_conversation_takes_everything_back(memory):
-    said = talk(memory, answering("one"))
-    start = said.checkpoint()
-    said.send_message("a")
-    said.rewind(start)
-    assert said.history == []
 
 
 # -- one line for all ---------------------------------------------------------------------------
@@ -468,6 +459,15 @@ def test_an_edit_that_fails_leaves_the_conversation_as_before(memory):
     assert live(memory) == before
     said.send_message(chat)
     assert live(memory) == [*before[:2], ("human", "And the blue one there?"), ("ai", "Three.")]
+
+
+def test_a_chat_that_failed_is_said_whole_when_it_is_sent_again(memory):
+    said = talk(memory, answering(ProviderError("down"), "C."), recall=False)
+    chat = ["a", ("ai", "A."), "c"]
+    with pytest.raises(ProviderError):
+        said.send_message(chat)
+    said.send_message(chat)
+    assert live(memory) == [("human", "a"), ("ai", "A."), ("human", "c"), ("ai", "C.")]
 
 
 def test_a_system_message_steers_the_send_that_brings_it(memory):

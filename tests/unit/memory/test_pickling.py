@@ -77,17 +77,14 @@ def test_a_sequence_around_a_wrapped_chain_is_pickled_too(in_file):
 
 
 @pytest.mark.parametrize(
-    ("memory", "way_out"),
-    [
-        (ConversationMemory.open(":memory:"), r"ConversationMemory\.open\('memory\.db'\)"),
-        (ConversationMemory(InMemoryLog()), r"ConversationMemory\.open\(\.\.\.\)"),
-    ],
+    "memory",
+    [ConversationMemory.open(":memory:"), ConversationMemory(InMemoryLog())],
     ids=["opened in memory", "given its log"],
 )
-def test_a_memory_of_this_process_alone_is_refused_and_told_the_way_out(memory, way_out):
+def test_a_memory_of_this_process_alone_is_refused_and_told_the_way_out(memory):
     chain = memory.wrap(FakeListChatModel(responses=["Yes."]))
     for value in (memory, chain):
-        with pytest.raises(ConfigError, match=rf"cannot be pickled.*{way_out}"):
+        with pytest.raises(ConfigError, match=r"cannot be pickled.*Memory\.open\('memory\.db'\)"):
             pickle.dumps(value)
 
 

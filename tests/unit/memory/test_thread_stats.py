@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.memory import ThreadStats
+from langchain_convmem.turns.stats import ThreadStats
 
 CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import (
@@ -13,6 +14,7 @@ from langchain_core.runnables import (
 )
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 
 FENCE = "<recalled>"
@@ -336,3 +338,29 @@ def test_errors_of_the_callers_are_not_tried_again(memory):
     with pytest.raises(InvalidMessageError):
         chain.invoke("  ", at())
     assert model.seen == []
+
+
+def test_a_prompt_may_call_what_was_said_before_chat_history():
+    seen: list[list[str]] = []
+
+    def note(prompt):
+        seen.append([message.text for message in prompt.to_messages()])
+        return AIMessage("Noted.")
+
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Be kind."), MessagesPlaceholder("chat_history"), ("human", "{input}")]
+    )
+    with ConversationMemory.open(":memory:") as memory:
+        chain = memory.wrap(prompt | note, recall=False)
+        for text in ("I like tea.", "What do I like?"):
+            chain.invoke({"input": text}, {"configurable": {"thread_id": "t"}})
+    assert seen[-1] == ["Be kind.", "I like tea.", "Noted.", "What do I like?"]
+
+
+@pytest.mark.parametrize("name", ["userId", "user-id", "USER_ID"])
+def test_another_spelling_of_a_users_key_is_refused_before_anything_is_stored(name):
+    with ConversationMemory.open(":memory:") as memory:
+        chain = memory.wrap(FakeListChatModel(responses=["Hello."]))
+        with pytest.raises(ConfigError, match="did you mean 'user_id'"):
+            chain.invoke("I am Ana.", {"configurable": {name: "ana", "thread_id": "t"}})
+        assert memory.threads() == []

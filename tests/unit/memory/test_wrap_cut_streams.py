@@ -38,14 +38,6 @@ def chain(memory, model):
     return memory.wrap(model, recall=False, queue_timeout_s=2)
 
 
-def test_what_was_cut_off_says_so_where_it_is_read(memory, chain):
-    stream = chain.stream("Count", at())
-    next(stream)
-    stream.close()
-    *_, reply = memory.history("t", user_id="ana").messages
-    assert reply.response_metadata["interrupted"] is True
-
-
 # -- leaving ------------------------------------------------------------------------------------
 
 
@@ -295,19 +287,6 @@ def test_a_stream_left_before_the_first_word_keeps_the_question(memory):
 
 
 # -- breaking -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("after", [1, 2, 3])
-def test_the_tool_call_of_a_cut_message_is_not_kept(memory, after):
-    model = ScriptedChatModel(
-        replies=[AIMessage("Erasing. ", id="m1", tool_calls=[CALL])], breaks_after=after
-    )
-    with pytest.raises(ProviderError):
-        list(memory.wrap(model, recall=False).stream("Clean up.", at()))
-    cut = _entries(memory)[-1].message
-    assert (cut.text, cut.id) == ("Erasing. ", "m1")
-    assert cut.tool_calls == cut.invalid_tool_calls == []
-    assert "erase" not in str(cut)
 
 
 def test_a_cut_message_that_is_nothing_but_a_tool_call_is_not_stored(memory):

@@ -72,16 +72,6 @@ def test_history_ends_with_a_reply_and_input_is_one_human_message(memory):
     assert _shown(model) == [("human", "a"), ("ai", "One."), ("human", "Answer: b\nc")]
 
 
-def test_a_tool_call_that_was_never_answered_is_closed_for_the_model(memory):
-    memory.add_messages(
-        [HumanMessage("Look."), AIMessage("", tool_calls=[CALL])], thread_id="t", user_id="ana"
-    )
-    model = ScriptedChatModel(replies=["Yes."])
-    memory.wrap(model, recall=False).invoke("Well?", at())
-    assert [kind for kind, _ in _shown(model)] == ["human", "ai", "tool", "human"]
-    assert _is_valid(model.seen[0])
-
-
 def test_a_conversation_that_the_assistant_opened_starts_with_the_user(memory):
     memory.add_messages([AIMessage("Welcome!")], thread_id="t", user_id="ana")
     model = ScriptedChatModel(replies=["Yes."])
@@ -136,15 +126,6 @@ def test_a_budget_smaller_than_the_last_exchange_leaves_the_new_message(memory):
     chain.invoke("Again, " + "at length " * 100, at())
     assert len(model.seen[1]) == 1
     assert model.asked[1].startswith("Again, ")
-
-
-def test_a_message_that_was_too_long_to_answer_does_not_block_its_thread(memory):
-    model = ScriptedChatModel(replies=[ProviderError("too long"), "Yes."])
-    chain = memory.wrap(model, recall=False, history_tokens=20)
-    with pytest.raises(ProviderError):
-        chain.invoke("word " * 500, at())
-    chain.invoke("Sorry. Hello?", at())
-    assert _shown(model) == [("human", "Sorry. Hello?")]
 
 
 def test_instructions_that_alone_break_the_budget_are_an_error(memory):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import ConfigurableField, RunnablePassthrough
-from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
 
@@ -34,27 +33,6 @@ def _last_shown(model):
 
 
 # -- whose --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_line_of_one_thread_is_recalled_in_another_of_the_same_user(memory, model, way):
-    chain = _remembering(memory).wrap(model)
-    WAYS[way](chain, "Where did I chain my bicycle?", at("now"))
-    [shown] = model.seen[0]
-    fence, question = shown.content
-    assert fence["text"].startswith("<recalled>")
-    assert "User: My bicycle is chained to the oak behind the library." in fence["text"]
-    assert fence["text"].endswith("</recalled>")
-    assert question == {"type": "text", "text": "Where did I chain my bicycle?"}
-    stored = memory.history("now", user_id="ana").entries[0].message
-    assert stored.content == "Where did I chain my bicycle?", "only what was said is stored"
-
-
-@pytest.mark.parametrize("user_id", ["ben", None])
-def test_a_line_is_never_recalled_for_another_user(memory, model, user_id):
-    _remembering(memory, "earlier", "ana")
-    memory.wrap(model).invoke("Where did I chain my bicycle?", at("now", user_id))
-    assert _last_shown(model) == "Where did I chain my bicycle?"
 
 
 def test_threads_without_a_user_share_no_lines(memory, model):
@@ -209,26 +187,6 @@ def test_a_turn_that_is_not_remembered_recalls_all_the_same(memory, model):
 
 
 # -- failures -----------------------------------------------------------------------------------
-
-
-class BrokenEmbeddings(Embeddings):
-    """An embedder whose service is down."""
-
-    def embed_documents(self, texts):
-        raise ProviderError("no service")
-
-    def embed_query(self, text):
-        raise ProviderError("no service")
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_failing_embedder_costs_neither_the_message_nor_the_turn(model, way):
-    with ConversationMemory.open(":memory:", embeddings=BrokenEmbeddings()) as memory:
-        chain = _remembering(memory).wrap(model)
-        WAYS[way](chain, "Where did I chain my bicycle?", at("now"))
-        talk = memory.history("now", user_id="ana").messages
-    assert [message.text for message in talk] == ["Where did I chain my bicycle?", "I see."]
-    assert "oak behind the library" in _last_shown(model), "words still find it"
 
 
 async def test_recall_in_tasks_of_several_threads_stays_with_its_user(memory):

@@ -23,40 +23,6 @@ def _entries(memory, thread_id="t"):
 # -- the same message id ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_same_message_after_a_reply_leaves_the_newer_reply(memory, way):
-    model = ScriptedChatModel(replies=["Noted.", "Level two.", "Level three."])
-    chain = memory.wrap(model, recall=False)
-    chain.invoke("I am here.", at())
-    for _ in range(2):
-        WAYS[way](chain, HumanMessage("Where?", id="q1"), at())
-    assert _view(memory) == ["I am here.", "Noted.", "Where?", "Level three."]
-    assert [message.text for message in model.seen[2]] == ["I am here.", "Noted.", "Where?"]
-    kept = [entry.contents for entry in _entries(memory) if entry.role == "assistant"]
-    assert kept == [("Noted.",), ("Level two.",), ("Level three.",)], "the log loses nothing"
-
-
-def test_an_earlier_message_said_again_is_answered_in_its_place(memory):
-    model = ScriptedChatModel(replies=["One.", "Two.", "One, better."])
-    chain = memory.wrap(model, recall=False)
-    chain.invoke(HumanMessage("First?", id="q1"), at())
-    chain.invoke(HumanMessage("Second?", id="q2"), at())
-    chain.invoke(HumanMessage("First?", id="q1"), at())
-    assert model.asked[2] == "First?"
-    assert len(model.seen[2]) == 1, "what came later is not before it"
-    assert _view(memory) == ["First?", "One, better.", "Second?", "Two."]
-
-
-def test_a_message_edited_under_its_id_replaces_the_question_and_its_reply(memory):
-    model = ScriptedChatModel(replies=["On two.", "On three."])
-    chain = memory.wrap(model, recall=False)
-    chain.invoke(HumanMessage("Where is the bike?", id="q1"), at())
-    chain.invoke(HumanMessage("Where is the car?", id="q1"), at())
-    assert model.asked == ["Where is the bike?", "Where is the car?"]
-    assert len(model.seen[1]) == 1
-    assert _view(memory) == ["Where is the car?", "On three."]
-
-
 def test_a_whole_tool_loop_is_replaced_when_its_turn_is_tried_again(memory):
     def loop(given):
         return [
@@ -121,16 +87,6 @@ def test_a_fallback_replaces_what_a_broken_stream_had_brought(memory):
 
 
 # -- not a retry --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_same_text_said_twice_is_two_turns(memory, way):
-    model = ScriptedChatModel(replies=["First.", "Second."])
-    chain = memory.wrap(model, recall=False)
-    for _ in range(2):
-        WAYS[way](chain, "And?", at())
-    assert _view(memory) == ["And?", "First.", "And?", "Second."]
-    assert len({entry.turn_id for entry in _entries(memory)}) == 2
 
 
 def test_a_step_that_says_a_thing_twice_makes_two_turns(memory):

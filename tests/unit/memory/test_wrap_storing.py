@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.runnables import RunnableLambda
-from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+from scripted_chat import WAYS, ScriptedChatModel, at
 
 CALL = {"name": "look", "args": {"where": "garage"}, "id": "c1", "type": "tool_call"}
 
@@ -50,14 +50,6 @@ def test_a_chunk_that_a_chain_returns_whole_is_stored_as_a_message(memory):
     assert type(_entries(memory)[-1].message) is AIMessage
 
 
-def test_a_failing_turn_that_shall_not_be_remembered_stores_nothing(memory):
-    model = ScriptedChatModel(replies=["One two three"], breaks_after=1)
-    chain = memory.wrap(model, recall=False)
-    with pytest.raises(ProviderError):
-        list(chain.stream("Hi", at(remember=False)))
-    assert _entries(memory) == []
-
-
 def test_a_batch_over_threads_stores_each_turn_in_its_thread(memory):
     model = ScriptedChatModel(replies=[lambda messages: f"re: {messages[-1].text}"])
     chain = memory.wrap(model, recall=False)
@@ -66,15 +58,6 @@ def test_a_batch_over_threads_stores_each_turn_in_its_thread(memory):
     assert [reply.text for reply in replies] == [f"re: {name}" for name in names]
     for name in names:
         assert _spoken(memory, name) == [("user", name), ("assistant", f"re: {name}")]
-
-
-def test_threads_of_two_users_with_one_name_are_two_threads(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False)
-    for user_id in ("ana", "ben", None):
-        chain.invoke(f"I am {user_id}", at("t", user_id))
-    for user_id in ("ana", "ben", None):
-        assert _entries(memory, "t", user_id)[0].contents == (f"I am {user_id}",)
-        assert len(_entries(memory, "t", user_id)) == 2
 
 
 def test_an_id_that_a_model_repeats_costs_no_earlier_reply(memory):

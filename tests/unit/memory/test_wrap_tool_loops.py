@@ -35,35 +35,6 @@ def _types(model, call):
     return [(one.type, str(one.text)) for one in model.seen[call]]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_results_go_on_with_the_turn_through_any_number_of_rounds(memory, way):
-    model = ScriptedChatModel(replies=[_asks(1, 2), _asks(3), "On level 3."])
-    chain = memory.wrap(model, recall=False)
-    WAYS[way](chain, "Where?", at())
-    WAYS[way](chain, [_result(1, "no"), _result(2, "broken", status="error")], at())
-    WAYS[way](chain, [_result(3, "yes")], at())
-    assert len({entry.turn_id for entry in _entries(memory)}) == 1
-    assert _stored(memory) == [
-        ("user", "Where?"),
-        ("assistant", ""),
-        ("tool", "no"),
-        ("tool", "broken"),
-        ("assistant", ""),
-        ("tool", "yes"),
-        ("assistant", "On level 3."),
-    ]
-    assert _types(model, 2) == [
-        ("human", "Where?"),
-        ("ai", ""),
-        ("tool", "no"),
-        ("tool", "broken"),
-        ("ai", ""),
-        ("tool", "yes"),
-    ]
-    assert model.seen[2][3].status == "error"
-    assert memory.history("t", user_id="ana").context().repairs == ()
-
-
 def test_the_rounds_of_a_turn_read_the_same_recalled_lines(memory):
     memory.add_messages([HumanMessage("My bike is on level 3.")], thread_id="old", user_id="ana")
     model = ScriptedChatModel(replies=[_asks(1), _asks(2), "There."])

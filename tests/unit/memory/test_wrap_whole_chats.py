@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 from whole_chats import make_model, make_words
@@ -133,44 +133,6 @@ def test_a_greeting_is_shown_before_the_first_question_whatever_a_list_means(cha
     assert shown.count("Hello!") == 1
 
 
-def test_a_greeting_never_stands_behind_a_reply_of_the_thread(memory, model, chain):
-    _say(chain, "Where?")
-    chain.invoke([AIMessage("Hello, how can I help?"), HumanMessage("Which train?")], at())
-    assert [one.text for one in model.seen[-1]] == ["Where?", "Reply 1.", "Which train?"]
-    assert _view(memory)[2:] == ["Which train?", "Reply 2."]
-
-
-def test_a_list_that_matches_further_up_is_stale_and_takes_nothing_back(memory, model, chain):
-    _say(chain, "Where is the bike?", "In which town?", "Thanks a lot")
-    chain.invoke(_chat("In which town?", "Reply 2.", "Is it raining?"), at())
-    assert _view(memory)[-4:] == ["Thanks a lot", "Reply 3.", "Is it raining?", "Reply 4."]
-    assert len(model.seen[-1]) == 7
-
-
-def test_another_question_in_the_place_of_one_is_a_second_tabs(memory, chain):
-    _say(chain, "Where is the bike?", "In which town?")
-    chain.invoke(_chat("Where is the bike?", "Reply 1.", "Play some jazz"), at())
-    assert _view(memory)[2:] == ["In which town?", "Reply 2.", "Play some jazz", "Reply 3."]
-
-
-def test_a_question_said_otherwise_without_an_id_is_another_one(memory, chain):
-    _say(chain, "Where is the bike?", "In which town?")
-    chain.invoke(_chat("Where is the bike?", "Reply 1.", "In which town, please?"), at())
-    assert _view(memory)[2:] == [
-        "In which town?",
-        "Reply 2.",
-        "In which town, please?",
-        "Reply 3.",
-    ]
-
-
-def test_an_answered_question_at_the_end_of_a_list_is_asked_anew(memory, model, chain):
-    _say(chain, "Where?", "When?", "Why?")
-    chain.invoke(_chat("Where?", "Reply 1.", "When?"), at())
-    assert _view(memory)[-4:] == ["Why?", "Reply 3.", "When?", "Reply 4."]
-    assert len(model.seen[-1]) == 7
-
-
 def test_a_message_edited_under_its_id_need_not_resemble_itself(memory, model, chain):
     for number, text in enumerate(["Where is the bike?", "In which town?", "Thanks"]):
         chain.invoke(HumanMessage(text, id=f"q{number}"), at())
@@ -180,40 +142,11 @@ def test_a_message_edited_under_its_id_need_not_resemble_itself(memory, model, c
     assert len(model.seen[-1]) == 3
 
 
-def test_yes_and_yes_again_are_two(memory, chain):
-    shown = []
-    for text in ["Shall I?", "yes", "yes", "yes"]:
-        reply = chain.invoke([*shown, HumanMessage(text)], at())
-        shown += [HumanMessage(text), AIMessage(reply.text)]
-    assert _view(memory) == [str(one.text) for one in shown]
-
-
-def test_replies_that_the_application_shows_in_its_own_form_are_the_threads(memory, chain):
-    _say(chain, "Where?", "When?")
-    chain.invoke(_chat("Where?", "<b>Reply 1.</b>", "When?", "<b>Reply 2.</b>", "Why?"), at())
-    assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 2.", "Why?", "Reply 3."]
-
-
-def test_words_that_are_said_again_and_again_never_double_what_stands_between(memory):
-    replies = ["Hello!", "On level 3.", "Hello!", "Bye."]
-    chain = memory.wrap(ScriptedChatModel(replies=replies), recall=False)
-    _say(chain, "Hi", "Where?", "Hi")
-    chain.invoke(_chat("Hi", "Hello!", "Where?", "<i>On level 3.</i>", "Hi", "Hello!", "So?"), at())
-    assert _view(memory) == ["Hi", "Hello!", "Where?", "On level 3.", "Hi", "Hello!", "So?", "Bye."]
-
-
 def test_blocks_and_text_are_the_samemake_words(memory, chain):
     _say(chain, "Where?")
     blocks = [{"type": "text", "text": "Whe"}, {"type": "text", "text": "re?"}]
     chain.invoke([HumanMessage(blocks), AIMessage("Reply 1."), HumanMessage("When?")], at())
     assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 2."]
-
-
-def test_what_was_said_elsewhere_since_is_stored_once(memory, chain):
-    _say(chain, "Where?")
-    said = ["Where?", "Reply 1.", "Is it open?", "From nine.", "Thanks."]
-    chain.invoke(_chat(*said), at())
-    assert _view(memory) == [*said, "Reply 2."]
 
 
 def test_what_was_taken_back_does_not_return_with_a_list(memory, chain):
@@ -246,14 +179,6 @@ def test_a_summarised_beginning_is_no_news(memory, model, chain):
     chain.invoke([*shown, HumanMessage("Go on")], at())
     assert _stored(memory)[len(before) :] == [("user", "Go on"), ("assistant", "Fine.")]
     assert "What was said." in model.seen[-1][0].text
-
-
-def test_a_system_message_of_a_call_steers_that_call_alone(memory, model, chain):
-    chain.invoke([SystemMessage("Today is Monday."), HumanMessage("Where?")], at())
-    chain.invoke("When?", at())
-    assert [one.type for one in model.seen[0]] == ["system", "human"]
-    assert [one.type for one in model.seen[1]] == ["human", "ai", "human"]
-    assert {role for role, _ in _stored(memory)} == {"user", "assistant"}
 
 
 def test_the_tool_loops_of_a_list_are_the_threads(memory):
@@ -304,14 +229,6 @@ def test_the_same_text_after_a_failure_is_the_same_turn(memory, way, sends):
         ("assistant", "No."),
     ]
     assert [one.text for one in model.seen[2]] == ["Where?", "Yes.", "When?"]
-
-
-def test_another_text_after_a_failure_is_another_turn(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=[ProviderError(), "Yes."]), recall=False)
-    with pytest.raises(ProviderError):
-        chain.invoke("Where?", at())
-    chain.invoke("When?", at())
-    assert _stored(memory) == [("user", "Where?"), ("user", "When?"), ("assistant", "Yes.")]
 
 
 # -- long threads ---------------------------------------------------------------------------------

@@ -286,7 +286,7 @@ NOT_WRITING = {
     "profile aprofile update_profile aupdate_profile as_of get_title aget_title set_title "
     "aset_title archive aarchive assign_user aassign_user",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
-    "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
+    "context entries turns aturns model_turns amodel_turns last_summary "
     "alast_summary summaries asummaries summary_window asummary_window undo aundo redo aredo "
     "undo_summary "
     "aundo_summary to_maps ato_maps pins apins unpin aunpin",

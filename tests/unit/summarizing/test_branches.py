@@ -156,7 +156,7 @@ def test_summaries_that_nothing_folds_any_more_are_dropped():
 def test_notes_that_are_none_of_ours_fold_nothing():
     log = InMemoryLog()
     said = add_chat(log, KEY, ["Hello"])
-    for children in ("x", 3, [["a"]], [[1, 2]], [None], {"a": 1}):
+    for children in ("x", 3, [["a"]], [["a", "b"]], [[1, 2]], [None], {"a": 1}):
         [entry] = find_live_entries(
             [add_parent(log, KEY, f"{children}", [add_leaf(log, KEY, "a", said)])]
         )

@@ -108,8 +108,8 @@ def test_a_parent_names_its_children_and_where_they_stand(log):
     [parent] = log.append(KEY, [draft_parent(children, ROOM)])
     assert parent.metadata.summary_ids == tuple(child.id for child in children)
     assert get_children(parent) == [
-        (children[0].id, children[0].position, 1, 2),
-        (children[1].id, children[1].position, 3, 4),
+        (children[0].id, children[0].position),
+        (children[1].id, children[1].position),
     ]
     assert frontier(log) == [parent]
 

@@ -159,3 +159,9 @@ def test_a_message_under_the_id_of_a_reply_replaces_nothing():
     thread = _thread(HumanMessage("one?", id="q1"), AIMessage("1", id="r1"))
     found = join(thread, [HumanMessage("1", id="r1")])
     assert (_texts(found.new), found.again, found.replaces) == (["1"], None, None)
+
+
+def test_a_result_that_comes_with_words_that_were_said_before_is_new():
+    entries = _thread(*_chat("yes", "1", "look"), AIMessage("", tool_calls=[CALL]))
+    result = ToolMessage("30", tool_call_id="c1")
+    assert join(entries, [result, HumanMessage("yes")]).new == [result, HumanMessage("yes")]

@@ -8,18 +8,24 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_convmem import InMemoryLog
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.turns.provenance import NodeContext, Place, Provenance
-from langchain_convmem.turns.state_sync import StateDiffer, StateSync, find_exchange, is_stand_in
+from langchain_convmem.turns.state_sync import (
+    NodeContext,
+    StateDiffer,
+    StateSync,
+    find_exchange,
+    is_stand_in,
+    read_mark,
+)
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder
 
 KEY = ThreadKey("ana", "t")
 
 
-def node(checkpoint="1", task="task", level="", step=1, **more):
+def node(checkpoint="1", task="task", level="", **more):
     """Return a node at the top of a graph, or below it where it has a level."""
-    above = tuple((checkpoint, name) for name in level.split("|") if name)
-    return NodeContext(KEY, Place(level, step, (*above, (checkpoint, task))), **more)
+    above = tuple((checkpoint, f"{name}:1") for name in level.split("|") if name)
+    return NodeContext(KEY, (*above, (checkpoint, f"node:{task}")), **more)
 
 
 def human(text, name=None):
@@ -230,12 +236,12 @@ def test_a_state_is_of_one_user(user, is_fine):
 
 
 def test_an_entry_tells_how_it_came_into_the_log(thread):
-    context = node("7", "task", level="outer", step=3)
+    context = node("7", "task", level="outer")
     thread.begin(human("a"), ai("b"), context=context)
-    marks = [Provenance.read(entry) for entry in thread.entries]
-    assert marks == [Provenance("message", at, context.place) for at in (None, "a")]
+    marks = [read_mark(entry) for entry in thread.entries]
+    assert marks == [(at, context.path) for at in (None, "a")]
     thread.log.append(KEY, [DraftBuilder().build(human("c"))])
-    assert Provenance.read(thread.entries[-1]) is None
+    assert read_mark(thread.entries[-1]) is None
 
 
 def test_a_difference_is_told_without_a_log():

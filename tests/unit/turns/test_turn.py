@@ -7,14 +7,14 @@ import gc
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables.config import ensure_config
-from scripted_chat import ScriptedChatModel
+from scripted_chat import FailingLog, ScriptedChatModel
 
 from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.chains import ChainShape
-from langchain_convmem.turns.memory import get_turn_memory
+from langchain_convmem.turns.memory import find_place, get_turn_memory
 from langchain_convmem.turns.options import TurnOptions
-from langchain_convmem.turns.runtime import find_place
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import Turn
 
@@ -33,20 +33,22 @@ def memory():
 
 @pytest.fixture
 def begin(memory):
-    shape = ChainShape.from_chain(ScriptedChatModel(replies=["Unused."]))
-
     def begin(*said, **options):
-        turn = Turn(
-            memory=get_turn_memory(memory),
-            key=KEY,
-            options=TurnOptions(recall=False, **options),
-            shape=shape,
-            trace=TurnTrace(ensure_config()),
-        )
+        turn = _make_turn(memory, **options)
         turn.begin([*said, ASKED])
         return turn
 
     return begin
+
+
+def _make_turn(memory, **options):
+    return Turn(
+        memory=get_turn_memory(memory),
+        key=KEY,
+        options=TurnOptions(recall=False, **options),
+        shape=ChainShape.from_chain(ScriptedChatModel(replies=["Unused."])),
+        trace=TurnTrace(ensure_config()),
+    )
 
 
 def _shown(memory):
@@ -85,6 +87,31 @@ def test_a_turn_that_ends_badly_is_kept_and_not_shown(memory, begin, status, sai
     *stored, control = memory.log.entries(KEY)
     assert len(stored) == 1 + len(said)
     assert control.control.reason == status
+
+
+def test_a_reply_that_cannot_be_stored_comes_with_the_error():
+    with ConversationMemory(FailingLog(InMemoryLog(), fails_at=2)) as memory:
+        turn = _make_turn(memory)
+        turn.begin([ASKED])
+        with pytest.raises(LogUnavailableError) as raised:
+            turn.finish([AIMessage("Warm.")])
+        assert raised.value.text == "Warm."
+
+
+def test_what_is_looked_at_is_stored_once_it_is_opened(memory):
+    turn = _make_turn(memory)
+    said = [HumanMessage("My bike is red."), ASKED]
+    context = turn.look(said)
+    assert "red" in context.given[0].text
+    assert memory.log.entries(KEY) == []
+    turn.open(said, asked_ms=7)
+    assert turn.running == {turn.id}
+    turn.finish([AIMessage("Warm.")])
+    entries = memory.log.entries(KEY)
+    assert [entry.role for entry in entries] == ["user", "user", "assistant"]
+    assert [entry.metadata.timing.get("creation") for entry in entries[:2]] == [7, 7]
+    assert {entry.turn_id for entry in entries} == {turn.id}
+    assert turn.running == set()
 
 
 def test_a_turn_that_is_not_stored_stores_nothing(memory, begin):

@@ -16,6 +16,7 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem.errors import BudgetError, ConfigError
+from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import make_draft
@@ -343,6 +344,37 @@ def test_the_latest_exchange_is_never_cut():
     with pytest.raises(BudgetError) as caught:
         shown(*said, max_tokens=needed - 1)
     assert (caught.value.needed, caught.value.available) == (needed, needed - 1)
+
+
+def test_a_plain_dialogue_is_copied_and_counted_when_somebody_asks():
+    counted: list[int] = []
+
+    def count(messages):
+        counted.append(len(messages))
+        return 7 * len(messages)
+
+    entries = spoken("Where is the ladder?", AIMessage("In the shed."), "Thanks.")
+    found = build_context(entries, token_counter=count)
+    assert (counted, found.repairs, found.is_whole, found.left_out) == ([], (), True, 0)
+    assert found.positions == {entry.position for entry in entries}
+    assert (found.tokens, found.tokens, counted) == (21, 21, [3])
+    found.messages[1].content = "changed"
+    assert [
+        one.text for one in build_context(entries, max_tokens=21, token_counter=count).messages
+    ] == [
+        "Where is the ladder?",
+        "In the shed.",
+        "Thanks.",
+    ]
+
+
+def test_what_is_undone_before_a_plain_dialogue_leaves_its_view_plain():
+    with InMemoryLog() as log:
+        history = ConversationHistory(log, KEY.thread_id, user_id=KEY.user_id)
+        history.add_messages([HumanMessage("Wrong."), AIMessage("Sorry.")])
+        history.undo()
+        history.add_messages([HumanMessage("Right."), AIMessage("Good.")])
+        assert [one.text for one in history.context().messages] == ["Right.", "Good."]
 
 
 def test_an_empty_thread_is_an_empty_context():

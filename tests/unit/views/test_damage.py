@@ -18,9 +18,9 @@ from langchain_convmem.logs.base import (
     plan_append,
 )
 from langchain_convmem.logs.checksums import Signer
-from langchain_convmem.memory import compute_stats
 from langchain_convmem.records import Cover, Draft, Entry, ThreadKey
 from langchain_convmem.transfer.formats.convmem import encode_entry
+from langchain_convmem.turns.stats import compute_stats
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.export import format_html_table, format_text_table

@@ -170,7 +170,7 @@ def test_any_message_has_the_lines_that_the_codec_gives_it(message, is_timed):
 
 
 FIELDS = st.sampled_from([
-    "content", "name", "id", "additional_kwargs", "response_metadata", "usage_metadata", "type",
+    "content", "name", "id", "additional_kwargs", "response_metadata", "type",
     "tool_calls", "example", "role", "v", "m", "c", "k", "timestamp", "session", "input_tokens",
     "output_tokens", "total_tokens", "input_token_details", "$set", "$points",
 ])  # fmt: skip
@@ -196,7 +196,6 @@ VALUES = st.recursive(
 @example("said", [("body", "v", 2)], "user")
 @example("said", [("message", "content", None)], "user")
 @example("said", [("marks", "timestamp", "soon")], "user")
-@example("answered", [("message", "usage_metadata", {"input_tokens": 1})], "assistant")
 @example("answered", [("marks", "tool_calls", [{"function": 1}])], "assistant")
 def test_what_the_codec_refuses_has_no_lines_of_its_own(name, changes, role):
     body = json.loads(encode_body(make_draft(PLAIN[name])))

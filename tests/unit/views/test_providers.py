@@ -8,7 +8,6 @@ import pytest
 from histories import answered, spoken
 from langchain_core.messages import (
     AIMessage,
-    FunctionMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -239,18 +238,7 @@ def test_arguments_are_sent_as_json_can_carry_them():
     }
 
 
-def test_a_legacy_function_call_is_a_tool_call_with_its_result():
-    legacy = {"function_call": {"name": "weather", "arguments": '{"city": "Rome"}'}}
-    said = AIMessage("", additional_kwargs=legacy)
-    found = shown("strict", "q", said, FunctionMessage(name="weather", content="22"))
-    [call] = found.messages[1].tool_calls
-    assert (call["name"], call["args"]) == ("weather", {"city": "Rome"})
-    assert (found.messages[2].content, found.messages[2].tool_call_id) == ("22", call["id"])
-    assert found.messages[1].additional_kwargs == {}
-    assert found.repairs == ()
-
-
-def test_a_legacy_function_call_that_is_no_json_is_left_out():
+def test_a_function_call_of_the_times_before_tools_is_left_out_and_reported():
     legacy = {"function_call": {"name": "weather", "arguments": "{"}}
     found = shown("strict", "q", AIMessage("Hm.", additional_kwargs=legacy), "?")
     assert found.messages[1].content == "Hm."
@@ -296,12 +284,9 @@ def test_two_live_messages_of_one_id_are_told_apart():
     assert [message.id for message in found.messages] == ["m1", entries[1].id, twin.id]
 
 
-def test_settings_that_would_be_sent_as_a_role_or_a_name_are_taken_out():
-    system = SystemMessage("s", additional_kwargs={"__openai_role__": "developer"})
-    odd = HumanMessage("a", additional_kwargs={"__openai_role__": "root", "name": "a b", "x": 1})
-    found = shown("openai", system, odd)
-    assert found.messages[0].additional_kwargs == {"__openai_role__": "developer"}
-    assert found.messages[1].additional_kwargs == {"x": 1}
+def test_a_name_among_an_integrations_settings_is_taken_out_where_it_would_be_refused():
+    odd = HumanMessage("a", additional_kwargs={"name": "a b", "x": 1})
+    assert shown("openai", odd).messages[0].additional_kwargs == {"x": 1}
 
 
 @pytest.mark.parametrize("profile", ALL)

@@ -70,7 +70,6 @@ def test_reasoning_goes_back_to_the_provider_that_made_it(block, provider, taker
     "block",
     [
         {"type": "thinking", "thinking": "Hm."},
-        {"type": "thinking", "thinking": None, "signature": "s"},
         {"type": "redacted_thinking"},
         {"type": "reasoning_content", "reasoning_content": {"text": "Hm."}},
         {"reasoningContent": {"reasoningText": {"text": "Hm."}}},

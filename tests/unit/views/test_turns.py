@@ -252,13 +252,6 @@ def test_the_model_reads_what_no_summary_covers():
     ]
 
 
-def test_a_call_of_the_times_before_there_were_ids_is_not_blank():
-    call = {"function_call": {"name": "weather", "arguments": ""}}
-    entries = spoken(HumanMessage("Rain?"), AIMessage("", additional_kwargs=call))
-    assert [turn.role for turn in build_model_turns(entries)] == ["user", "assistant"]
-    assert [message.type for message in build_context(entries).messages] == ["human", "ai", "tool"]
-
-
 @given(histories)
 @settings(max_examples=200, deadline=None)
 def test_the_models_turns_hold_what_its_messages_show(entries):

@@ -62,25 +62,6 @@ def test_the_next_turn_sees_the_broken_words(memory, saver):
     assert shape(model.seen[0]) == ["human: Count.", "ai: One two ", "human: Go on."]
 
 
-def test_of_two_attempts_that_broke_the_later_is_shown(memory):
-    run_broken(agent_with(memory, breaking()))
-    run_broken(agent_with(memory, breaking("Four five six seven")))
-    assert view(memory) == ["human: Count.", "ai: Four five "]
-
-
-def test_an_attempt_that_breaks_leaves_the_whole_reply_of_the_one_before(memory):
-    agent_with(memory, ScriptedChatModel(replies=["Three."])).invoke(says("Count.", "q1"), at())
-    run_broken(agent_with(memory, breaking()))
-    assert view(memory) == ["human: Count.", "ai: Three."]
-
-
-@STREAMS
-def test_half_a_call_is_no_call(memory, way):
-    run_broken(agent_with(memory, breaking(calls("yard", text="Let me look."), after=4)), way)
-    assert view(memory) == ["human: Count.", "ai: Let me look."]
-    assert entries(memory)[-1].message.tool_calls == []
-
-
 def test_words_behind_a_tool_are_kept_behind_its_result(memory):
     model = ScriptedChatModel(replies=[calls("yard")])
     saver = InMemorySaver()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from langchain_core.messages import AIMessage
-from scripted_agents import RUNS, agent_with, says
+from scripted_agents import agent_with, says
 from scripted_chat import ScriptedChatModel, at
-from topics import BOAT, DOG, memory_of_topics, memory_with_a_buffer
+from topics import BOAT, DOG, memory_with_a_buffer
 
 from langchain_convmem.integrations import create_search_tool
 
@@ -21,18 +21,6 @@ def shown_to(model):
     """Return what stands before the user's own words in the last call."""
     content = model.seen[-1][-1].content
     return content[0]["text"] if isinstance(content, list) else ""
-
-
-def test_what_was_found_stays_in_sight_of_later_turns_latest_first(memory):
-    model = ScriptedChatModel(replies=["Red.", "Rex.", "Bye."])
-    agent = agent_with(memory, model, options={"recall": True})
-    agent.invoke(says("What colour is my boat?"), at())
-    agent.invoke(says("How is my dog called?"), at())
-    agent.invoke(says("Thanks!"), at())
-    recalled = shown_to(model)
-    assert 0 < recalled.index(DOG) < recalled.index(BOAT)
-    [newest, oldest] = memory.recall("Thanks!", user_id="ana", thread_id="t").buffer
-    assert (newest.lines[0].text, oldest.lines[0].text) == (DOG, BOAT)
 
 
 def test_what_a_model_looks_up_stays_in_sight_too(memory):
@@ -62,13 +50,3 @@ def test_a_loop_of_calls_reads_the_same_buffer(memory):
     first, second = model.seen
     assert first[-1] == second[-3]
     assert BOAT in first[-1].content[0]["text"]
-
-
-@pytest.mark.parametrize("run", RUNS)
-def test_a_follow_up_recalls_what_its_topic_recalls(run):
-    with memory_of_topics() as memory:
-        model = ScriptedChatModel(replies=["Red.", "In May."])
-        agent = agent_with(memory, model, options={"recall": True})
-        RUNS[run](agent, says("What colour is my boat?"), at())
-        RUNS[run](agent, says("and since when?"), at())
-        assert BOAT in shown_to(model)

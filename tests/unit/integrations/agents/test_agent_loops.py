@@ -18,32 +18,6 @@ from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
 
 
 @pytest.mark.parametrize("way", RUNS)
-def test_parallel_calls_have_one_result_each(memory, way):
-    model = ScriptedChatModel(replies=[calls("yard", "hall", "shed"), "Everywhere."])
-    RUNS[way](agent_with(memory, model), says("Where?"), at())
-    assert shape(model.seen[1]) == [
-        "human: Where?",
-        "ai -> c0 c1 c2",
-        "tool c0: yard: a bicycle",
-        "tool c1: hall: a bicycle",
-        "tool c2: shed: a bicycle",
-    ]
-    assert len(entries(memory)) == 6
-    assert memory.history("t", user_id="ana").context().repairs == ()
-
-
-@pytest.mark.parametrize("way", RUNS)
-def test_calls_that_are_counted_from_zero_in_every_reply_find_their_own_results(memory, way):
-    model = ScriptedChatModel(replies=[calls("yard"), calls("hall"), "Both."])
-    RUNS[way](agent_with(memory, model), says("Where?"), at())
-    assert [message.text for message in model.seen[2] if message.type == "tool"] == [
-        "yard: a bicycle",
-        "hall: a bicycle",
-    ]
-    assert len({entry.message.id for entry in entries(memory)}) == 6
-
-
-@pytest.mark.parametrize("way", RUNS)
 def test_a_tool_that_breaks_down_leaves_what_was_done_before(memory, way):
     model = ScriptedChatModel(
         replies=[calls("yard"), calls("shop", tool_name="break_down", first=1), "I see."]

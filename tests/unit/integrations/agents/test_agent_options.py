@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from scripted_agents import agent_with, calls, says, shape, view
 from scripted_chat import ScriptedChatModel, at
 
@@ -52,18 +52,6 @@ def test_what_the_caller_passed_is_not_changed_where_nothing_is_remembered(memor
         {"messages": [said]}, at(remember=False)
     )
     assert said.additional_kwargs == {}
-
-
-def test_examples_that_are_not_to_be_stored_are_shown_to_the_call_alone(memory):
-    model = ScriptedChatModel(replies=["Noted.", "Grazie."])
-    agent = agent_with(memory, model)
-    agent.invoke(says("I like figs."), at())
-    mark = {"additional_kwargs": {"remember": False}}
-    examples = [HumanMessage("yes", **mark), AIMessage("Si.", **mark)]
-    agent.invoke({"messages": [*examples, HumanMessage("thanks")]}, at())
-    assert shape(model.seen[-1])[-3:] == ["human: yes", "ai: Si.", "human: thanks"]
-    told = ["human: I like figs.", "ai: Noted."]
-    assert view(memory) == [*told, "human: thanks", "ai: Grazie."]
 
 
 @pytest.mark.parametrize("keep_state", ["all", "turn"])

@@ -17,43 +17,6 @@ INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
 """Other middleware before ours in the list wraps it; behind it, it is wrapped."""
 
 
-@pytest.mark.parametrize("way", RUNS)
-def test_the_same_message_after_a_reply_leaves_the_newer_reply(memory, way):
-    model = ScriptedChatModel(replies=["Noted.", calls("yard"), "Two.", "Three."])
-    agent = agent_with(memory, model)
-    RUNS[way](agent, says("I am here."), at())
-    for _ in range(2):
-        RUNS[way](agent, says("Where?", "q1"), at())
-    assert view(memory) == ["human: I am here.", "ai: Noted.", "human: Where?", "ai: Three."]
-    assert shape(model.seen[3]) == ["human: I am here.", "ai: Noted.", "human: Where?"]
-
-
-def test_an_attempt_that_fails_leaves_the_reply_of_the_one_before(memory):
-    agent = agent_with(memory, ScriptedChatModel(replies=["Two.", ProviderError()]))
-    agent.invoke(says("Where?", "q1"), at())
-    with pytest.raises(ProviderError):
-        agent.invoke(says("Where?", "q1"), at())
-    assert view(memory) == ["human: Where?", "ai: Two."]
-
-
-def test_a_message_edited_under_its_id_replaces_question_and_reply(memory):
-    model = ScriptedChatModel(replies=["On two.", "On three."])
-    agent = agent_with(memory, model)
-    agent.invoke(says("Where is the bike?", "q1"), at())
-    agent.invoke(says("Where is the car?", "q1"), at())
-    assert view(memory) == ["human: Where is the car?", "ai: On three."]
-    assert shape(model.seen[1]) == ["human: Where is the car?"]
-
-
-def test_an_earlier_message_said_again_is_answered_in_its_place(memory):
-    model = ScriptedChatModel(replies=["One.", "Two.", "One, better."])
-    agent = agent_with(memory, model)
-    for text, name in (("First?", "q1"), ("Second?", "q2"), ("First?", "q1")):
-        agent.invoke(says(text, name), at())
-    assert shape(model.seen[2]) == ["human: First?"]
-    assert view(memory) == ["human: First?", "ai: One, better.", "human: Second?", "ai: Two."]
-
-
 # -- middleware that calls the model again --------------------------------------------------------
 
 

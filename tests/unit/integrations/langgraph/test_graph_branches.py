@@ -7,7 +7,6 @@ from typing import Annotated, TypedDict
 
 import pytest
 from graphs import echo, messages_of, says, shown, snapshot, spoken
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -107,18 +106,6 @@ def test_a_call_whose_attempt_came_to_nothing_makes_way_for_the_next(memory):
     assert [one.text for one in model.seen[1]] == ["Where?"]
     assert shown(memory) == ["Where?", "hall", "In the hall."]
     assert len([one for one in entries(memory) if one.role == "assistant"]) == 3
-
-
-def test_an_artifact_of_any_kind_is_kept_as_plain_values(memory, saver):
-    @tool("ask", response_format="content_and_artifact")
-    def find(place: str) -> tuple[str, object]:
-        """Find something."""
-        return place, [Document("A line.", metadata={"page": 1})]
-
-    graph = a_tool_loop(memory, saver, ScriptedChatModel(replies=[call_of("yard"), "Ok."]), [find])
-    graph.invoke(says("Where?"), at())
-    [found] = entries(memory)[2].message.artifact
-    assert (found["page_content"], found["metadata"]) == ("A line.", {"page": 1})
 
 
 # -- branches side by side ------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from graphs import says, shown
-from langchain_core.messages import AIMessage, RemoveMessage
+from langchain_core.messages import RemoveMessage
 from langchain_core.runnables import Runnable
 from scripted_agents import calls
 from scripted_chat import ProviderError, ScriptedChatModel, at
@@ -16,14 +16,6 @@ from langchain_convmem.integrations.langgraph import create_memory_graph
 
 def breaking(*replies, after=2):
     return ScriptedChatModel(replies=list(replies) or ["One two three four"], breaks_after=after)
-
-
-def talk(memory):
-    return [
-        (entry.role, *entry.contents, *entry.metadata.attributes)
-        for entry in memory.history("t", user_id="ana").entries
-        if entry.control is None
-    ]
 
 
 def a_graph(memory, model, saver=None):
@@ -46,13 +38,6 @@ def test_a_whole_reply_takes_the_place_of_the_broken_one(memory, saver, goes_on)
     assert [one.text for one in model.seen[0]] == ["Count."], "an attempt does not see the other"
 
 
-def test_the_next_turn_sees_the_broken_words(memory):
-    run_broken(a_graph(memory, breaking()))
-    model = ScriptedChatModel(replies=["Three."])
-    a_graph(memory, model).invoke(says("Go on."), at())
-    assert [one.text for one in model.seen[0]] == ["Count.", "One two ", "Go on."]
-
-
 def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, saver):
     run_broken(a_graph(memory, breaking(), saver))
     model = ScriptedChatModel(replies=["Three.", "Four."])
@@ -71,34 +56,6 @@ def test_broken_words_go_with_the_question_that_a_state_removes(memory, saver):
     graph.update_state(at(), {"messages": [RemoveMessage(id="q1")]})
     graph.invoke(says("And now?"), at())
     assert shown(memory) == ["Go on.", "Three.", "And now?", "Four."]
-
-
-def test_an_attempt_that_breaks_leaves_the_whole_reply_of_the_one_before(memory):
-    whole = a_graph(memory, ScriptedChatModel(replies=["Three."]))
-    whole.invoke(says("Count.", "q1"), at())
-    run_broken(a_graph(memory, breaking()))
-    assert shown(memory) == ["Count.", "Three."]
-
-
-def test_of_two_attempts_that_broke_the_later_is_shown(memory):
-    run_broken(a_graph(memory, breaking()))
-    run_broken(a_graph(memory, breaking("Four five six seven")))
-    assert shown(memory) == ["Count.", "Four five "]
-
-
-def test_of_a_call_that_is_not_stored_no_words_are(memory):
-    graph = a_graph(memory, breaking())
-    config = at(memory={"remember": False})
-    with pytest.raises(ProviderError):
-        list(graph.stream(says("Count."), config, stream_mode="messages"))
-    assert talk(memory) == []
-
-
-def test_half_a_call_is_no_call(memory):
-    call = {"name": "look", "args": {}, "id": "c0", "type": "tool_call"}
-    model = breaking(AIMessage("Let me look.", tool_calls=[call]), after=4)
-    run_broken(a_graph(memory, model))
-    assert shown(memory) == ["Count.", "Let me look."]
 
 
 def test_a_tool_call_that_came_is_stored_though_the_run_is_cancelled_at_once(memory):

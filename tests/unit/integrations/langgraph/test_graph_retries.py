@@ -33,15 +33,6 @@ def test_what_the_user_said_is_durable_when_the_model_fails_and_resuming_doubles
     assert spoken(memory) == ["Where did I park?", "On level C."]
 
 
-def test_the_same_message_again_replaces_its_answer(memory, saver):
-    model = ScriptedChatModel(replies=["On level C.", "On level D."])
-    graph = create_memory_graph(memory, model, checkpointer=saver)
-    for _ in range(2):
-        graph.invoke(says("Where did I park?", "h1"), at())
-    assert shown(memory) == ["Where did I park?", "On level D."]
-    assert [one.text for one in model.seen[1]] == ["Where did I park?"]
-
-
 @pytest.mark.parametrize("crash", [1, 2])
 def test_a_node_that_stopped_right_after_its_write_stores_nothing_twice(memory, saver, crash):
     crashing = ConversationMemory(CrashingLog(memory.log, crash))

@@ -39,15 +39,6 @@ def a_model(*replies):
 # -- one turn after the other ---------------------------------------------------------------------
 
 
-def test_the_thread_goes_on_without_a_checkpointer(memory):
-    model = a_model("Noted.", "On level C.")
-    graph = create_memory_graph(memory, model)
-    graph.invoke(says(GARAGE), at())
-    graph.invoke(says("Where did I park?"), at())
-    assert shown(memory) == [GARAGE, "Noted.", "Where did I park?", "On level C."]
-    assert [one.text for one in model.seen[1]] == [GARAGE, "Noted.", "Where did I park?"]
-
-
 def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory):
     from langgraph.checkpoint.memory import InMemorySaver
 
@@ -56,14 +47,6 @@ def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory):
         graph.invoke(says(said), at())
         graph.invoke(says(f"{said} Again."), at())
     assert shown(memory)[::2] == [GARAGE, f"{GARAGE} Again.", "And now?", "And now? Again."]
-
-
-def test_two_users_never_meet(memory):
-    model = a_model()
-    graph = create_memory_graph(memory, model)
-    graph.invoke(says(GARAGE), at("t", "ana"))
-    graph.invoke(says("Where did I park?"), at("t", "ben"))
-    assert [one.text for one in model.seen[1]] == ["Where did I park?"]
 
 
 # -- streams --------------------------------------------------------------------------------------
@@ -203,17 +186,6 @@ def test_a_chain_gets_what_a_wrapped_chain_gets(memory):
     assert texts[:3] == ["Be brief.", "Hi.", "Noted."]
     assert GARAGE in texts[3]
     assert texts[4] == "Where did I park?"
-
-
-def test_an_agent_may_be_the_model_and_its_tool_loop_is_stored(memory, saver):
-    agents = pytest.importorskip("langchain.agents")
-    call = {"name": "level_of", "args": {"colour": "blue"}, "id": "c1"}
-    model = a_model(AIMessage("", tool_calls=[call]), "On level C.")
-    graph = create_memory_graph(memory, agents.create_agent(model, [level_of]), checkpointer=saver)
-    reply = graph.invoke(says("Where is the blue pillar?"), at())
-    assert answer_of(reply) == "On level C."
-    entries = memory.history("t", user_id="ana").entries
-    assert [entry.role for entry in entries] == ["user", "assistant", "tool", "assistant"]
 
 
 def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory, saver):

@@ -1,0 +1,38 @@
+"""The block of a user's profile that a thread's model gets: frozen, in every process."""
+
+from __future__ import annotations
+
+from scripted_chat import ScriptedChatModel, at
+
+from langchain_convmem import ConversationMemory
+
+
+def _ask(path, thread_id="t"):
+    """Return the first message of one more turn, asked in a process of its own."""
+    model = ScriptedChatModel(replies=["Yes."])
+    with ConversationMemory.open(path) as memory:
+        chain = memory.wrap(model, recall=False, profile_tokens=150)
+        chain.invoke("Still there?", at(thread_id=thread_id))
+    return model.seen[0][0].text
+
+
+def test_what_is_said_elsewhere_changes_no_block_that_a_thread_has(tmp_path):
+    path = tmp_path / "memory.db"
+    with ConversationMemory.open(path) as memory:
+        memory.history("old", user_id="ana").add("user", "I am allergic to peanuts.")
+    first = _ask(path)
+    assert "peanuts" in first
+    with ConversationMemory.open(path) as memory:
+        memory.history("later", user_id="ana").add("user", "I live in Porto, near the river.")
+    assert _ask(path) == first
+    assert "Porto" in _ask(path, "another")
+
+
+def test_what_is_forgotten_leaves_the_block_at_once(tmp_path):
+    path = tmp_path / "memory.db"
+    with ConversationMemory.open(path) as memory:
+        memory.history("old", user_id="ana").add("user", "I am allergic to peanuts.")
+    assert "peanuts" in _ask(path)
+    with ConversationMemory.open(path) as memory:
+        memory.forget(user_id="ana", thread_id="old")
+    assert "peanuts" not in _ask(path)
