@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -29,16 +30,18 @@ _MODEL_FIELDS = ("model", "model_name", "model_id", "repo_id", "deployment", "az
 _SHAPE_FIELDS = ("dimensions", "dimension", "size", "truncate_dim", "output_dimensionality")
 
 
+EMBEDDER_VARIABLE = "CONVMEM_EMBEDDER"
+"""With the value `hash`, the default embedder is `testing.HashEmbeddings`."""
+
+
 def choose_embedder(embeddings: Embeddings | None) -> Embeddings:
     """Return an embedder; None is the default one.
 
     Raises:
-        ConfigError: If it is something else.
+        ConfigError: If it is something else, or the environment names an unknown one.
     """
     if embeddings is None:
-        from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
-
-        return UniversalSentenceEmbeddings()
+        return _make_default()
     if not isinstance(embeddings, Embeddings):
         msg = (
             f"embeddings must be a LangChain Embeddings or None, got {describe_value(embeddings)}; "
@@ -46,6 +49,19 @@ def choose_embedder(embeddings: Embeddings | None) -> Embeddings:
         )
         raise ConfigError(msg)
     return embeddings
+
+
+def _make_default() -> Embeddings:
+    name = os.environ.get(EMBEDDER_VARIABLE, "")
+    if name == "hash":
+        from langchain_convmem.recall.hashed import HashEmbeddings
+
+        return HashEmbeddings()
+    if name:
+        raise ConfigError(f"{EMBEDDER_VARIABLE} must be hash or not set, got {name!r}")
+    from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
+
+    return UniversalSentenceEmbeddings()
 
 
 def is_local(embeddings: Embeddings) -> bool:

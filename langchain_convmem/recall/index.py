@@ -232,7 +232,7 @@ class OwnerIndex:
         for moments: do not hold it. Thread-safe.
 
         Args:
-            anew: Also lines that another embedder has embedded, and after a failure.
+            anew: Also lines that another embedder has embedded, and while the embedder is paused.
 
         Raises:
             LogError: If the log cannot be read; the next call resumes here.
@@ -266,6 +266,10 @@ class OwnerIndex:
         if not self.is_local:
             self._numbers.update((hash(self.table.get_text(n)), n) for n in found)
 
+    def resume(self) -> None:
+        """Ask the embedder again at once, though it failed a short time ago."""
+        self._border.resume()
+
     def may_embed(self, *, anew: bool = False) -> bool:
         """Return whether lines that wait may be embedded now.
 
@@ -273,7 +277,6 @@ class OwnerIndex:
         them costs something.
         """
         if anew:
-            self._border.resume()
             return True
         if self._border.is_paused:
             return False
@@ -361,7 +364,7 @@ def embed_missing(
 
     Args:
         index: Whose lines; do not hold its lock.
-        wait_s: Seconds at most; None for any number.
+        wait_s: Seconds at most; None for any number, and at once after a failure too.
         progress: Called with (done, total) segments after each batch, in this thread.
         anew: See `OwnerIndex.embed_some`.
 
@@ -373,6 +376,8 @@ def embed_missing(
         return
     end = None if wait_s is None else time.monotonic() + wait_s
     with index.lock:
+        if wait_s is None:
+            index.resume()
         index.catch_up()
         left = total = len(index.vectors.missing)
     while left and (end is None or time.monotonic() < end):

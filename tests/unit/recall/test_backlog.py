@@ -63,7 +63,7 @@ def test_a_line_is_found_by_its_words_until_it_is_embedded(log, say, encoder):
     say(log, ["the car is blue", "ok"])
     recall = LineRecall(log, encoder)
     encoder.hold()
-    found = recall.recall(ANA, "blue", k=1, patience_s=0)
+    found = recall.recall(ANA, "blue", k=1, wait_s=0)
     assert found.matches[0].line.text == "the car is blue"
     assert found.problems == ("2 segments wait to be embedded, found by words alone until then",)
     encoder.go_on()
@@ -76,7 +76,7 @@ def test_lines_that_were_added_are_found_by_meaning_by_the_next_recall(log, say,
     recall = LineRecall(log, encoder)
     for number in range(3):
         say(log, [f"the boat number {number}"], thread=str(number))
-        found = recall.recall(ANA, f"the boat number {number}", k=1, patience_s=60)
+        found = recall.recall(ANA, f"the boat number {number}", k=1, wait_s=60)
         assert (found.matches[0].similarity > 0.9, found.problems) == (True, ())
 
 
@@ -84,7 +84,7 @@ async def test_an_event_loop_goes_on_while_a_recall_waits(log, say, encoder):
     say(log, ["the car"])
     encoder.hold()
     waiting = asyncio.ensure_future(
-        LineRecall(log, encoder).arecall(ANA, "the car", k=1, patience_s=60)
+        LineRecall(log, encoder).arecall(ANA, "the car", k=1, wait_s=60)
     )
     assert await asyncio.to_thread(encoder.is_reached.wait, 60)
     assert not waiting.done()
@@ -96,8 +96,8 @@ def test_a_recall_waits_for_no_line_that_it_may_not_return(log, say, encoder):
     [entry] = say(log, ["the car"], thread="here")
     encoder.hold()
     seen = {ThreadKey("ana", "here"): {entry.position}}
-    found = LineRecall(log, encoder).recall(ANA, "the car", exclude=seen, patience_s=3600)
-    assert found == LineRecall(log, encoder).recall(ANA, "x", exclude=seen, patience_s=0)
+    found = LineRecall(log, encoder).recall(ANA, "the car", exclude=seen, wait_s=3600)
+    assert found == LineRecall(log, encoder).recall(ANA, "x", exclude=seen, wait_s=0)
     assert found.problems == ()
 
 
@@ -105,7 +105,7 @@ def test_a_recall_waits_for_no_large_backlog(log, say, encoder):
     say(log, TEXTS)
     encoder.hold()
     recall = LineRecall(log, encoder)
-    assert len(recall.recall(ANA, "car", k=1, patience_s=0.1).matches) == 20
+    assert len(recall.recall(ANA, "car", k=1, wait_s=0.1).matches) == 20
 
 
 def test_a_turn_waits_neither_for_its_own_lines_nor_for_a_backlog(log, say, encoder):
@@ -138,7 +138,7 @@ def test_the_newest_lines_are_embedded_first(sqlite_log, say, encoder):
     say(sqlite_log, TEXTS)
     recall = LineRecall(sqlite_log, encoder)
     encoder.hold()
-    recall.recall(ANA, "car", patience_s=0)
+    recall.recall(ANA, "car", wait_s=0)
     encoder.go_on()
     settled(recall)
     assert encoder.embedded == TEXTS[::-1]
@@ -151,7 +151,7 @@ def test_what_is_forgotten_while_it_is_embedded_does_not_come_back(sqlite_log, s
     entries = say(sqlite_log, TEXTS)
     recall = LineRecall(sqlite_log, encoder)
     encoder.hold()
-    recall.recall(ANA, "car", patience_s=0)
+    recall.recall(ANA, "car", wait_s=0)
     assert encoder.is_reached.wait(60)
     sqlite_log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[-5:]])
     recall.drop_forgotten(ANA)
@@ -170,7 +170,7 @@ def test_closing_finishes_the_batch_under_way_and_leaves_the_rest_for_later(
     memory = ConversationMemory.open(path, embeddings=encoder)
     say(memory.log, TEXTS)
     encoder.hold()
-    get_turn_memory(memory).line_recall.recall(ANA, "car", patience_s=0)
+    get_turn_memory(memory).line_recall.recall(ANA, "car", wait_s=0)
     assert encoder.is_reached.wait(60)
     given_up = threading.Event()
 
@@ -197,7 +197,7 @@ def test_closing_finishes_the_batch_under_way_and_leaves_the_rest_for_later(
 async def test_closing_from_an_event_loop(path, say, encoder):
     async with ConversationMemory.open(path, embeddings=encoder) as memory:
         say(memory.log, ["the car"])
-        await get_turn_memory(memory).line_recall.arecall(ANA, "car", patience_s=0)
+        await get_turn_memory(memory).line_recall.arecall(ANA, "car", wait_s=0)
     assert encoder.embedded == ["the car"]
 
 
@@ -206,7 +206,7 @@ def test_a_log_that_is_closed_first_ends_it_quietly(path, say, encoder, caplog):
     say(log, TEXTS)
     recall = LineRecall(log, encoder)
     encoder.hold()
-    recall.recall(ANA, "car", patience_s=0)
+    recall.recall(ANA, "car", wait_s=0)
     assert encoder.is_reached.wait(60)
     log.close()
     encoder.go_on()
@@ -218,7 +218,7 @@ def test_a_failing_encoder_is_named_and_left_alone_for_a_while(log, say, encoder
     say(log, ["the car"])
     encoder.failing = RuntimeError("no room")
     recall = LineRecall(log, encoder)
-    found = recall.recall(ANA, "car", k=1, patience_s=60)
+    found = recall.recall(ANA, "car", k=1, wait_s=60)
     assert found.matches[0].line.text == "the car"
     assert any("RuntimeError" in problem for problem in found.problems)
     encoder.failing = None
@@ -232,7 +232,7 @@ def test_owners_take_turns(log, say, encoder):
     recall = LineRecall(log, encoder)
     encoder.hold()
     for owner in (ANA, BEN):
-        recall.recall(owner, "car", patience_s=0)
+        recall.recall(owner, "car", wait_s=0)
     encoder.go_on()
     settled(recall, ANA)
     settled(recall, BEN)
@@ -262,7 +262,7 @@ class Slow(WatchedEncoder):
         return super().embed_documents(texts)
 
 LineRecall(SQLiteLog(sys.argv[1]), Slow(Path(sys.argv[2]))).recall(
-    Owner(user_id="ana"), "car", patience_s=0
+    Owner(user_id="ana"), "car", wait_s=0
 )
 sys.stdin.readline()
 """
@@ -290,11 +290,11 @@ from tiny_encoder import WatchedEncoder
 
 ana = Owner(user_id="ana")
 recall = LineRecall(SQLiteLog(sys.argv[1]), WatchedEncoder(Path(sys.argv[2])))
-recall.recall(ana, "car", patience_s=0)
+recall.recall(ana, "car", wait_s=0)
 child = os.fork()
 if not child:
     own = LineRecall(SQLiteLog(sys.argv[1]), WatchedEncoder(Path(sys.argv[2])))
-    found = [one.recall(ana, "car number 5", k=1, patience_s=60) for one in (own,)]
+    found = [one.recall(ana, "car number 5", k=1, wait_s=60) for one in (own,)]
     problems = own.refresh(ana)
     os._exit(0 if found[0].matches and not problems else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -319,7 +319,7 @@ from langchain_convmem.turns.memory import get_turn_memory
 from tiny_encoder import WatchedEncoder
 
 LineRecall(SQLiteLog(sys.argv[1]), WatchedEncoder(Path(sys.argv[2]))).recall(
-    Owner(user_id="ana"), "car", patience_s=0
+    Owner(user_id="ana"), "car", wait_s=0
 )
 """
 
@@ -336,7 +336,7 @@ def test_an_interpreter_that_ends_meanwhile_ends(path, sqlite_log, say, encoder,
 def test_a_reindex_joins_in_what_is_embedded_behind(sqlite_log, say, encoder):
     say(sqlite_log, TEXTS)
     recall = LineRecall(sqlite_log, encoder)
-    recall.recall(ANA, "car", patience_s=0)
+    recall.recall(ANA, "car", wait_s=0)
     assert recall.reindex(ANA) == ()
     assert sorted(encoder.embedded) == sorted(TEXTS)
     assert stored(sqlite_log) == len(TEXTS)
