@@ -65,6 +65,8 @@ class OwnerIndex:
         self._readers = tuple(LogReader(log, owner) for owner in owners)
         self._stored = SegmentStore(log, owners, embeddings)
         self._snapshots = SnapshotStore(log, owners, self._stored.fingerprint)
+        self._log_keeps_vectors = log.keeps_segments
+        self._kept: dict[str, Vector] = {}  # from a reset to the end of the next reading
         self._saving = make_lock()  # held, before `lock`, while a snapshot is made
         self._is_new = True
         self._others: list[str] | None = None
@@ -80,7 +82,12 @@ class OwnerIndex:
         self._questions.clear()
 
     def _reset(self) -> None:
-        """Begin anew."""
+        """Begin anew, with the vectors of what is said still where the log keeps none."""
+        if not self._log_keeps_vectors:
+            for number in range(min(len(self.table), len(self.vectors))):
+                vector = self.vectors.get_row(number)
+                if vector is not None:
+                    self._kept[self.table.get_text(number)] = vector
         self._begin(SegmentTable(), LexicalIndex(), SegmentVectors())
         for reader in self._readers:
             reader.rewind()
@@ -135,8 +142,12 @@ class OwnerIndex:
                 failure = self._read_log() or failure
             gone = self._remove_retracted()
             self._derive()
+            if failure is None:
+                self._kept.clear()
             self.lexical.remove(gone)
             self.vectors.remove(gone)
+            if self._stored.is_unread or self._others:
+                self._fill_from_stored()
         except BaseException:
             # Interrupted between two columns: nothing half-built may answer a later recall.
             self._reset()
@@ -151,6 +162,7 @@ class OwnerIndex:
         except LogError:
             # The next recall says so if it still cannot be read; here nothing may be left.
             self._reset()
+            self._kept.clear()
 
     def _read_log(self) -> LogError | None:
         """Read every owner's log to its end; return what stopped it earlier, if anything did."""
@@ -200,7 +212,18 @@ class OwnerIndex:
         dim = self.vectors.dim or next(dims, None)
         vectors = [row.vector for row in rows]
         fitting = [one if one is not None and len(one) == dim else None for one in vectors]
+        if self._kept:
+            fitting = [self._kept.get(self.table.get_text(number)) for number in fresh]
         self.vectors.extend(self._reuse(fresh, fitting))
+
+    def _fill_from_stored(self) -> None:
+        """Take vectors that could not be read before, or that another process has made since."""
+        self._others = None
+        missing = sorted(self.vectors.missing)
+        rows = self._stored.load(self.table, missing) if missing else {}
+        vectors = {number: row.vector for number, row in rows.items() if row.vector is not None}
+        dim = self.vectors.dim or next(map(len, vectors.values()), None)
+        self.vectors.fill({number: one for number, one in vectors.items() if len(one) == dim})
 
     def _reuse(self, fresh: range, vectors: list[Vector | None]) -> list[Vector | None]:
         """Return vectors with those of texts that a service was asked about already."""
@@ -278,15 +301,22 @@ class OwnerIndex:
         """
         if anew:
             return True
-        if self._border.is_paused:
-            return False
         if not self.is_local and self._others is None:
             self._others = self._stored.list_others()
+        if self._border.is_paused or (self._stored.is_unread and not self.is_local):
+            return False
         return self.is_local or self._others == []
 
     def finish_reindex(self) -> None:
-        """Delete what other embedders have made, once every line has a vector."""
-        if not self.vectors.missing:
+        """Delete what other embedders have made, once every line's own vector is stored."""
+        if self.vectors.missing:
+            return
+        if self._stored.is_unsaved:
+            self._stored.is_unsaved = False
+            rows = {n: self.vectors.get_row(n) for n in range(len(self.table))}
+            made = {n: (self._make_terms(n), row) for n, row in rows.items() if row is not None}
+            self._stored.save(self.table, made)
+        if not self._stored.is_unsaved:
             self._stored.delete_others()
             self._others = None
 

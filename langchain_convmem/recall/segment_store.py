@@ -47,6 +47,10 @@ class SegmentStore:
         self._embeddings = embeddings
         # What the last failure of each owner was, until that owner's rows can be used again.
         self._problem_of: dict[Owner, str] = {}
+        self.is_unread = False
+        """Whether the last reading failed: rows may be there that nobody has seen."""
+        self.is_unsaved = False
+        """Whether rows could not be stored."""
 
     @property
     def fingerprint(self) -> str:
@@ -61,12 +65,14 @@ class SegmentStore:
     def load(self, table: SegmentTable, numbers: Sequence[int]) -> dict[int, Derived]:
         """Return what is stored of these segments, which ascend."""
         found: dict[int, Derived] = {}
+        self.is_unread = False
         for owner, some in self._group(table, numbers):
             first, _, _ = next(table.list_places(some))
             try:
                 rows = self._get_cache().load_segments(owner, self.fingerprint, after=first - 1)
             except LogError as error:
                 self._note(owner, "stored terms and vectors could not be read", error)
+                self.is_unread = True
                 continue
             self._problem_of.pop(owner, None)
             by_place = {(row.position, row.part, row.segment): row for row in rows}
@@ -87,6 +93,7 @@ class SegmentStore:
                 self._get_cache().save_segments(owner, self.fingerprint, rows)
             except LogError as error:
                 self._note(owner, "terms and vectors could not be stored", error)
+                self.is_unsaved = True
             else:
                 self._problem_of.pop(owner, None)
 
