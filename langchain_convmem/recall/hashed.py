@@ -22,7 +22,7 @@ class HashEmbeddings(LocalEmbeddings):
     """Embeds by the words of a text alone: texts are as near as they share words. For tests.
 
     A vector has 256 components and unit length, and is the sum of one vector per word, made of the
-    word's hash; a text without words has the zero vector. Words are folded and reduced to their
+    word's hash; a blank text has the zero vector. Words are folded and reduced to their
     stems. Thread-safe.
 
     `CONVMEM_EMBEDDER=hash` in the environment makes it the default, in child processes too.
@@ -41,7 +41,7 @@ class _HashNetwork:
     dim = _DIM
 
     def tokenize(self, text: str) -> list[int]:
-        words = [int.from_bytes(_hash(word.encode(), 6)) for word in analyze(text)]
+        words = [int.from_bytes(_hash(word.encode(), 6)) for word in analyze(text) or text.split()]
         return [1, *words, 2]
 
     def embed(self, texts: Sequence[Sequence[int]]) -> Array:
