@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import SummarySettings as SummarySettings
     from langchain_convmem.summarizing_memory import SummarizingMemory as SummarizingMemory
     from langchain_convmem.text import ChatTemplate as ChatTemplate
+    from langchain_convmem.turns.options import TurnOptions as TurnOptions
     from langchain_convmem.views.shown import Context as Context
     from langchain_convmem.views.shown import Recall as Recall
     from langchain_convmem.views.shown import Turn as Turn

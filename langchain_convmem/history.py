@@ -517,7 +517,7 @@ class ConversationHistory(BaseChatMessageHistory):
             StaleWindowError: If so.
         """
         [added] = self.log.append(self.key, [draft])
-        if source.id in {entry.id for entry in self.entries}:
+        if any(entry.id == source.id for entry in self.log.find(self.key, [source.message_id])):
             return added
         self.log.forget(self.key, [added.id])
         msg = f"{source.id!r} was forgotten meanwhile; nothing was written"

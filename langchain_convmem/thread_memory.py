@@ -114,7 +114,7 @@ class MemoryThread:
         config = ensure_config()
         configurable = config["configurable"]
         user_id = read_user_id(configurable, get_current_context())
-        if None not in (user_id, self.key.user_id) and user_id != self.key.user_id:
+        if None not in (user_id, self.key.user_id) and str(user_id) != self.key.user_id:
             msg = (
                 f"the conversation is of the user {self.key.user_id!r}, and this call names "
                 f"{user_id!r}; name that user, or none"

@@ -270,7 +270,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         aside = find_aside([one for one in shown if one.id in ids], note, sync.context)
         context = _read_context(view, loop, held, shown, aside)
         loop.own_tokens = trace.own_tokens.to_counts()
-        trace.dispatch_event("convmem.context", context.counts)
+        trace.dispatch_event("convmem.context", context.count)
         return AgentCall(_show(request, context.given), loop, get_now_ms())
 
     # -- Tools ----------------------------------------------------------------------------------

@@ -572,7 +572,7 @@ class NodeRun:
             shape.model.name,
         )
         context = view.build_context(locate)
-        self.trace.dispatch_event("convmem.context", context.counts)
+        self.trace.dispatch_event("convmem.context", context.count)
         return context
 
     def store_reply(self, update: Update) -> None:

@@ -551,6 +551,12 @@ class TurnMemory:
 
 
 def get_turn_memory(memory: Any) -> TurnMemory:
-    """Return what the turns of a `ConversationMemory` run over; for the package's own hosts."""
-    found: TurnMemory = memory._turn_memory  # noqa: SLF001 - no application has a use for it
+    """Return what the turns of a `ConversationMemory` run over; for the package's own hosts.
+
+    Raises:
+        ConfigError: If it is no such memory.
+    """
+    found = getattr(memory, "_turn_memory", None)  # no application has a use for it
+    if not isinstance(found, TurnMemory):
+        raise ConfigError(f"memory must be a ConversationMemory, got {describe_value(memory)}")
     return found

@@ -9,11 +9,13 @@ once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import BaseMessage
 
+from langchain_convmem.errors import LogError
 from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.recalled import join_system
@@ -102,7 +104,8 @@ def read_block(
         frozen = {**made_for, "ids": [item.id for item in chosen], "at_ms": now_ms}
         if stores and chosen:
             version = None if stored is None else stored.version
-            memory.log.set_state(key, _DOCUMENT, frozen, expected=version)
+            with suppress(LogError):  # the next turn makes the block anew
+                memory.log.set_state(key, _DOCUMENT, frozen, expected=version)
     known = {item.id: item for item in followed.profile.items if item.state != "retracted"}
     items = tuple([known[name] for name in frozen["ids"] if name in known])
     return ProfileBlock(format_items(items), items)

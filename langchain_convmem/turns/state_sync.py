@@ -44,6 +44,8 @@ from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 
+_BEYOND = 2**32
+"""A position after all that a log holds."""
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 _SUMMARY_SOURCE = "summarization"
@@ -255,6 +257,9 @@ class StateSync:
         if note is not None and note.get("names"):
             begun["names"] = note["names"]
         removed = [RemoveMessage(id=str(message.id)) for message in again]
+        places = [one.position for one in [*entries, *stored] if one.message_id == first]
+        if places:
+            begun["position"] = min(places)
         known = {entry.turn_id for entry in entries}
         return BegunTurn(begun, [*removed, *differ.edits], len(known & late))
 
@@ -373,13 +378,19 @@ class StateSync:
         gone = _find_replaced(thread.entries, joined, news)
         stored = self._append([*self.context.retract(gone, "replaced"), *differ.news])
         first = said[_find_question(said)]
-        return TurnNote(
+        note = TurnNote(
             id=_find_turn(stored, first) or turn_id,
             first=names.get(str(first.id), str(first.id)) if asked is None else asked.message_id,
             user=self.context.key.user_id,
             generation=self._read_generation(),
             names=names,
         )
+        places = (
+            [asked] if asked is not None else [e for e in stored if e.message_id == note["first"]]
+        )
+        if places:
+            note["position"] = places[0].position
+        return note
 
     # -- A turn goes on -------------------------------------------------------------------------
 
@@ -397,21 +408,22 @@ class StateSync:
         if not spoken:
             return SyncedTurn()
         start, entries = self._read_turn(spoken, note)
-        generation = self._read_generation()
         # What was forgotten of the turn stood before anything that is still there. If nothing is,
         # only an answer is new that this run gave and did not store yet.
         names = {entry.message_id for entry in entries}
         is_new = not self.is_one_turn and _is_answer(spoken[-1])
         known = [n for n, one in enumerate(spoken) if n >= start and one.id in names]
         old = spoken[start : max(known, default=len(spoken) - is_new)]
-        forgotten = self._find_forgotten(old, entries, note, generation)
+        forgotten: set[str] = set()
+        if not names.issuperset(one.id for one in old):
+            forgotten = self._find_forgotten(old, entries, note, self._read_generation())
         differ = StateDiffer(self.drafting, self.context, entries, forgotten)
         turn_id = note["id"] if self.is_one_turn and note is not None else None
         is_back = self.context.since is not None
         differ.compare(spoken, first=0 if is_back else start, turn_id=turn_id)
         back = self._follow(differ, spoken, note) if is_back else []
         turn = self._make_turn(differ, spoken[start:], turn_id, back)
-        if self._is_erased(note, generation):
+        if note is not None and note["first"] not in names and self._is_erased(note):
             turn.is_heard = False
         elif stores:
             self._write(turn, differ.news, back)
@@ -429,6 +441,8 @@ class StateSync:
             start = first if self.is_one_turn else max(start, first)
         if self.context.since is not None:
             return start, self._read()
+        if note is not None and "position" in note and ids[start] == note["first"]:
+            return start, self._read(after=note["position"] - 1)
         found = self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
         if note is not None and is_gone:
             others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
@@ -574,12 +588,10 @@ class StateSync:
         if result.tool_call_id != call_id:
             return result
         result = name_result(result, self.context.key, note["id"], str(caller.id))
-        if self._is_erased(note, self._read_generation()):
-            return result
         metadata = self.context.make_metadata(caller.id)
         draft = _draft(self.drafting, result, note["id"], metadata)
         if draft is not None:
-            self._append([draft])
+            self._append_if_asked(note, draft)
         return result
 
     def finish(self, note: TurnNote, messages: Sequence[BaseMessage]) -> None:
@@ -603,11 +615,23 @@ class StateSync:
     def _find(self, messages: Iterable[BaseMessage]) -> list[Entry]:
         return self.log.find(self.context.key, {one.id for one in messages if one.id})
 
-    def _is_erased(self, note: TurnNote | None, generation: int) -> bool:
-        """Return whether what the user said in a turn was forgotten since: so is what answers it."""
-        if note is None or generation == note["generation"]:
-            return False
-        return not self.log.find(self.context.key, [note["first"]])
+    def _append_if_asked(self, note: TurnNote, draft: Draft) -> None:
+        """Append what belongs to a turn, unless what the user said in it was forgotten."""
+        drafts: list[Draft] = []
+
+        def plan(there: Sequence[Entry]) -> list[Draft]:
+            drafts[:] = [draft] if there else []
+            return drafts
+
+        asked = [note["first"]]
+        self.log.append_planned(self.context.key, plan, after=_BEYOND, message_ids=asked)
+        if self.trace is not None and drafts:
+            self.trace.report_stored(drafts)
+
+    def _is_erased(self, note: TurnNote) -> bool:
+        """Return whether what the user said in a turn was forgotten: so is what answers it."""
+        is_same = self._read_generation() == note["generation"]
+        return not is_same and not self.log.find(self.context.key, [note["first"]])
 
     def _read_generation(self) -> int:
         return self.log.changes(self.context.key.owner, 0, limit=1).generation
@@ -629,6 +653,8 @@ class TurnNote(TypedDict):
     """Ids of messages that the state holds and the log is not to have again."""
     held: NotRequired[list[str]]
     """Ids of the messages that the state held when the note was made."""
+    position: NotRequired[int]
+    """Where in the log the turn begins, if that is stored: nodes need not look it up."""
     names: NotRequired[dict[str, str]]
     """Ids in the log of messages that the caller sent once more, by those that they have now."""
     run: NotRequired[int | None]

@@ -99,16 +99,10 @@ class TurnTrace:
         return configurable.get("thread_id", configurable.get("session_id"))
 
     @contextmanager
-    def mark_internal(self, callbacks: BaseCallbackManager | None = None) -> Iterator[bool]:
-        """Mark calls inside the block as the memory's own: tagged, counted, under the given run.
-
-        Yields:
-            Whether anybody listens to what is reported.
-        """
+    def mark_internal(self, callbacks: BaseCallbackManager | None = None) -> Iterator[None]:
+        """Mark calls inside the block as the memory's own: tagged, counted, under the given run."""
         parent = self.config.get("callbacks") if callbacks is None else callbacks
-        is_heard = _logger.isEnabledFor(logging.DEBUG)
         if isinstance(parent, BaseCallbackManager):
-            is_heard = is_heard or bool(parent.handlers)
             callbacks = parent.copy()
             callbacks.add_handler(self.own_tokens, inherit=True)
         config = patch_config(self.config, callbacks=callbacks)
@@ -116,7 +110,7 @@ class TurnTrace:
         before = var_child_runnable_config.get()
         var_child_runnable_config.set(config)
         try:
-            yield is_heard
+            yield
         finally:
             # Not by a token: a forgotten turn may be closed in another context.
             var_child_runnable_config.set(before)
@@ -176,25 +170,32 @@ class TurnTrace:
 
     def report_stored(self, drafts: Sequence[Draft]) -> None:
         """Dispatch what an append of a reply stored."""
-        self.dispatch_event("convmem.stored", count_stored(drafts))
+        self.dispatch_event("convmem.stored", partial(count_stored, drafts))
 
     def report_own_models(self) -> None:
         """Dispatch the token counts of the memory's own models, if any was called."""
         own = self.own_tokens.to_counts()
         if own:
-            self.dispatch_event("convmem.own_models", own)
+            self.dispatch_event("convmem.own_models", lambda: own)
 
-    def dispatch_event(self, name: str, counts: Mapping[str, int]) -> None:
+    def dispatch_event(self, name: str, count: Callable[[], Mapping[str, int]]) -> None:
         """Dispatch a custom event of the run, and write it at DEBUG; its data are counts.
 
         Without a run, as where a conversation stores what its reader left, there is no event.
+
+        Args:
+            name: The event.
+            count: Returns the counts; it is called only where somebody listens.
         """
         config, callbacks = self.config, self.config.get("callbacks")
-        _logger.debug("%s in %s: %s", name, self._thread_id, counts)
-        if not isinstance(callbacks, BaseCallbackManager) or callbacks.parent_run_id is None:
+        is_watched = isinstance(callbacks, BaseCallbackManager) and bool(
+            callbacks.parent_run_id and callbacks.handlers
+        )
+        if not (is_watched or _logger.isEnabledFor(logging.DEBUG)):
             return
-        if callbacks.handlers:
-            data = dict(counts)
+        data = dict(count())
+        _logger.debug("%s in %s: %s", name, self._thread_id, data)
+        if is_watched:
             ask(
                 partial(dispatch_custom_event, name, data, config=config),
                 partial(adispatch_custom_event, name, data, config=config),

@@ -207,7 +207,7 @@ class Turn:
             InvalidMessageError: If there are no open calls to go on with.
         """
         self.memory.check_call(recalls=self.options.recall)
-        with self.trace.mark_internal() as is_heard:
+        with self.trace.mark_internal():
             steering, said, aside = self._sort(messages)
             self._pass_hook(said)
             view = self._make_view()
@@ -219,8 +219,7 @@ class Turn:
                 thread, opening = self._open(thread, said, call)
             query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
             context = view.build_context(opening.locate, query, thread=thread)
-            if is_heard:
-                self.trace.dispatch_event("convmem.context", context.counts)
+            self.trace.dispatch_event("convmem.context", context.count)
         self.context, self.started_ms = context, get_now_ms()
         self._asked_id = None if opening.asked is None else opening.asked.id
         self.id = opening.own[-1].turn_id
@@ -284,7 +283,7 @@ class Turn:
             if asked:
                 query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
                 context = view.add_recalled(context, view.recall_lines(context, query))
-                self.trace.dispatch_event("convmem.context", context.counts)
+                self.trace.dispatch_event("convmem.context", context.count)
         self.context = context
         return context
 
@@ -501,7 +500,7 @@ class Turn:
             messages = [*messages[:-1], mark_interrupted(messages[-1])]
         if is_void:
             messages = [one.model_copy(update={"id": None}) for one in messages]
-        with self.trace.mark_internal() as is_heard:
+        with self.trace.mark_internal():
             try:
                 drafts, entries = self._write(messages, status, aux or {})
             except LogError as error:
@@ -514,9 +513,8 @@ class Turn:
             if status != "open":
                 self.running.discard(self.id)
             if drafts and not is_void:
-                if is_heard:
-                    self.trace.report_stored(drafts)
-                    self.trace.report_own_models()
+                self.trace.report_stored(drafts)
+                self.trace.report_own_models()
                 if status != "open":
                     self.stored = drafts
                     self.memory.note_turn(self.key)

@@ -516,9 +516,8 @@ class ModelContext:
             "messages": MessageList(self._whole),
         }
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """What the model gets, in numbers."""
+    def count(self) -> dict[str, int]:
+        """Return what the model gets, in numbers."""
         return {
             "entries": len(self.turn.before) + len(self.turn.own),
             "messages": len(self.view.messages),

@@ -8,13 +8,15 @@ Every change that loses something is reported.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import clean_text, make_plain
@@ -327,6 +329,9 @@ def find_speaker(entry: Entry) -> str | None:
     return build_message(entry).name if message.type == "chat" else None
 
 
+_ROLE_KEY = "__openai_role__"
+
+
 def place_name(
     message: BaseMessage, provider: ProviderProfile, *, is_user: bool, several: bool
 ) -> str | None:
@@ -341,9 +346,11 @@ def place_name(
     Returns:
         The name, where neither `name` nor the text could carry it.
     """
-    own = message.additional_kwargs
+    own = message.additional_kwargs  # an integration would send what it knows of it
     if "name" in own and not fits(own["name"], provider.speaker_name):
-        del own["name"]  # an integration would send it
+        del own["name"]
+    if not isinstance(message, SystemMessage) or own.get(_ROLE_KEY) != "developer":
+        own.pop(_ROLE_KEY, None)
     name = message.name
     if not name:
         message.name = None
@@ -516,13 +523,32 @@ def is_whole_thought(block: Any, origin: Origin | None, *, is_v1: bool) -> bool:
     kind = get_block_type(block)
     if origin is None or kind not in ({"reasoning"} if is_v1 else THOUGHTS[origin]):
         return False
-    inner = block.get("reasoning_content") or block.get("extras") or block
-    proof = inner.get("signature") if isinstance(inner, Mapping) else None
     if origin == "openai":  # what it keeps at its own place is gone after a while
-        proof = block.get("encrypted_content")
-    elif kind == "redacted_thinking":
-        proof = block.get("data")
-    return isinstance(proof, str) and bool(proof)
+        return isinstance(block.get("encrypted_content"), str) and bool(block["encrypted_content"])
+    if kind == "redacted_thinking":
+        return isinstance(block.get("data"), str) and bool(block["data"])
+    text, signature = _read_signed(block)
+    if not isinstance(text, str) or not isinstance(signature, str) or not signature.isascii():
+        return False
+    # Anthropic's models that keep their thoughts to themselves sign an empty text.
+    is_told = origin == "anthropic" or bool(text.strip())
+    return bool(signature) and is_told and (origin != "gemini" or _is_base64(signature))
+
+
+def _read_signed(block: Mapping[Any, Any]) -> tuple[Any, Any]:
+    inner = block.get("reasoning_content")
+    if isinstance(inner, Mapping):
+        return inner.get("text"), inner.get("signature")
+    extras = block.get("extras")
+    signature = extras.get("signature") if isinstance(extras, Mapping) else None
+    return block.get("thinking", block.get("reasoning")), block.get("signature", signature)
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        return bool(base64.b64decode(text, validate=True))
+    except binascii.Error:
+        return False
 
 
 # -- When it no longer may ------------------------------------------------------------------------

@@ -113,10 +113,11 @@ def build_context(
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
     live = find_live_entries(entries)
-    plain = _copy_plain(live) if len(live) == len(entries) and not earlier_left_out else None
+    plain = _list_plain(live) if len(live) == len(entries) and not earlier_left_out else []
     if plain and (max_tokens is None or token_counter(plain) <= max_tokens):
         positions = frozenset([entry.position for entry in live])
-        return Context(plain, (), positions, token_counter=token_counter)
+        copies = [build_message(entry) for entry in live]
+        return Context(copies, (), positions, token_counter=token_counter)
     repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
     part = find_compacted_part(entries, uncovered, rules)
@@ -138,18 +139,19 @@ def build_context(
     return view.build(max_tokens, repairs)
 
 
-def _copy_plain(live: Sequence[Entry]) -> list[BaseMessage] | None:
-    """Return copies of a plain dialogue, which every provider takes as it is.
+def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
+    """Return the messages of a plain dialogue, which every provider takes as it is.
 
-    None where it is more than texts of the user and the assistant in turn.
+    Nothing where it is more than texts of the user and the assistant in turn.
     """
+    messages: list[BaseMessage] = []
     for number, entry in enumerate(live):
         role, kind = ("assistant", AIMessage) if number % 2 else ("user", HumanMessage)
         message = entry.message
         if entry.role != role or not isinstance(message, kind) or not is_plain_text(message):
-            return None
-    messages = [build_message(entry) for entry in live]
-    return messages if len({message.id for message in messages}) == len(messages) else None
+            return []
+        messages.append(message)
+    return messages if len({entry.message_id for entry in live}) == len(messages) else []
 
 
 def _find_said_from(shown: Sequence[Entry], begun: Entry | None) -> list[int]:
@@ -460,6 +462,7 @@ class _FittedView:
         earlier: How many messages before the conversation are left out anyway, at least.
         count: Counts the tokens of messages; it need not be additive.
         is_cut: Whether the message of the summary says that something is left out.
+        shortened: What stays of each piece where its exchange is cut.
     """
 
     head: Sequence[ContextPiece]
@@ -469,6 +472,7 @@ class _FittedView:
     earlier: int
     count: TokenCounter
     is_cut: bool = False
+    shortened: Sequence[ContextPiece | None] = ()
 
     def fit_latest(self, max_tokens: int, repairs: list[str], *, shorten: bool) -> None:
         """Keep the latest summaries that the latest exchange fits beside.
@@ -481,6 +485,7 @@ class _FittedView:
             shorten: Whether the longest texts of users and tools in the exchange are cut where
                 fewer summaries do not help.
         """
+        self.shortened = [piece.shorten() for piece in self.body]
         if self._fit_summaries(max_tokens) or not shorten:
             return
         latest = self._find_exchanges()[-1]
@@ -515,7 +520,7 @@ class _FittedView:
         self.is_cut = bool(self.earlier) or not fits
         if max_tokens is not None and self.is_cut:  # where a line that says so fits
             self.is_cut = self._weigh(starts[-1]) <= max_tokens
-        start = 0 if max_tokens is None else self._find_start(starts, max_tokens)
+        start = 0 if max_tokens is None else self._find_start(starts, max_tokens, fits=fits)
         if any(piece.role != "system" for piece in self.body[:start]):
             repairs.append(f"left out older messages to stay within {max_tokens} tokens")
             _forget_thoughts(self.body[start : starts[-1]], repairs)
@@ -532,8 +537,8 @@ class _FittedView:
             self.count,
         )
 
-    def _find_start(self, starts: Sequence[int], max_tokens: int) -> int:
-        """Return the first of these from which on everything fits."""
+    def _find_start(self, starts: Sequence[int], max_tokens: int, *, fits: bool) -> int:
+        """Return the first of these from which on everything fits; `fits` is whether all does."""
         needed = self._weigh(starts[-1])
         if needed > max_tokens:
             msg = (
@@ -541,7 +546,7 @@ class _FittedView:
                 f"texts are cut, more than the budget of {max_tokens}; raise it or shorten them"
             )
             raise BudgetError(msg, needed=needed, available=max_tokens)
-        if self._weigh(starts[0]) <= max_tokens:
+        if fits and self._weigh(starts[0]) <= max_tokens:
             return starts[0]
         last = len(starts) - 1
         at = bisect_left(starts, 1, 0, last, key=lambda one: self._weigh(one) <= max_tokens)
@@ -553,8 +558,7 @@ class _FittedView:
 
     def _keep_from(self, start: int) -> list[ContextPiece]:
         """Return what is left of the conversation where all before an exchange is cut."""
-        earlier = (piece.shorten() for piece in self.body[:start])
-        return [*filter(None, earlier), *self.body[start:]]
+        return [*filter(None, self.shortened[:start]), *self.body[start:]]
 
     def _weigh(self, start: int) -> int:
         return self.count([one.message for one in (*self._make_head(), *self._keep_from(start))])

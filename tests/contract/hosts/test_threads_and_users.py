@@ -34,8 +34,6 @@ def test_a_session_is_a_thread(host, run, memory, model):
 @kept_by_all("ids")
 def test_ids_need_not_be_text(host, run, memory, model):
     thread_id = UUID(int=7)
-    if host.name == "conversation":
-        pytest.xfail("a conversation compares the id of a call as it stands")
     run(host.app(memory, model), "Hello", at(thread_id, 42))
     assert _texts(memory, str(thread_id), "42") == ["Hello", "Yes."]
     for config in (at(" ", "ana"), at("t", " \n")):

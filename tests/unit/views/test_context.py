@@ -15,6 +15,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog
@@ -420,3 +421,12 @@ def test_of_two_messages_under_one_id_the_later_goes_by_its_entry():
     again = replace(again, message=HumanMessage("two?", id=first.message_id))
     found = build_context([first, reply, again]).messages
     assert [message.id for message in found] == [first.id, reply.id, again.id]
+
+
+@pytest.mark.parametrize(("role", "sent"), [("developer", True), (7, False), ("boss", False)])
+def test_a_role_of_openai_is_sent_where_it_is_one(role, sent):
+    message = SystemMessage("Be kind.", additional_kwargs={"__openai_role__": role})
+    with ConversationMemory.open(":memory:") as memory:
+        memory.add_messages([message, HumanMessage("Hello.")], thread_id="t", user_id="ana")
+        shown = memory.history("t", user_id="ana").context(provider="openai").messages[0]
+    assert ("__openai_role__" in shown.additional_kwargs) is sent

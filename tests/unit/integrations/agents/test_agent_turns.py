@@ -138,6 +138,7 @@ def test_no_caller_can_say_which_turn_is_under_way(memory):
         "held": [returned["messages"][0].id],
         "run": kept["run"],
         "again": [],
+        "position": entries(memory)[0].position,
     }
     assert json.loads(json.dumps(kept)) == kept, "plain values for any checkpointer"
 
