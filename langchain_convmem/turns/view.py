@@ -21,6 +21,7 @@ from langchain_convmem.history import (
     read_further,
     read_live,
 )
+from langchain_convmem.errors import BudgetError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.message_log import MessageLog
@@ -75,6 +76,8 @@ _LINES_SHARE = 0.3
 """How much of the room of recall lines keep that do not answer, beside folded summaries."""
 _WAIT_S = 1.0
 """How long a turn waits until what was said a moment ago is embedded."""
+_PROFILE_SHARE = 0.25
+"""What is known of the user takes at most this part of what the thread may take."""
 
 
 @dataclass(slots=True)
@@ -136,28 +139,37 @@ class TurnView:
 
     def read_thread(self) -> LiveThread:
         """Return as much of the thread as the view can show, and all that no budget leaves out."""
+        return read_live(self.memory.log, self.key, self._get_room(), self._counter)
+
+    def _get_room(self) -> int | None:
+        """Return how many tokens the thread may take in what the model gets; None for no limit."""
         budget = self.options.budget
         room = None if budget is None else budget.tokens - budget.reserved
         limits = [most for most in (self.options.history_tokens, room) if most is not None]
-        return read_live(self.memory.log, self.key, min(limits, default=None), self._counter)
+        return min(limits, default=None)
 
     def read_view(self, locate: Locate, thread: LiveThread | None = None) -> ModelContext:
         """Return what the model gets of the thread, without recall; see `build_context`."""
         if thread is None:
             thread = self.read_thread()
         turn = locate(thread.entries)
-        most = self.memory.get_profile_budget(self.options)
+        most, room = self.memory.get_profile_budget(self.options), self._get_room()
+        most = most if room is None else min(most, int(room * _PROFILE_SHARE))
         if not most:
             return self._read_within(locate, thread, turn)
         block = read_block(
             self.memory,
             self.key,
             turn.before,
+            turn.own,
             max_tokens=most,
             count=self._count_text,
             stores=self.options.remember,
         )
-        seen = self._read_within(locate, thread, turn, self._count_text(block.text))
+        try:
+            seen = self._read_within(locate, thread, turn, self._count_text(block.text))
+        except BudgetError:  # what is said now comes before what is known
+            return self._read_within(locate, thread, turn)
         return self._add_block(seen, block) if block.text else seen
 
     def _add_block(self, seen: ModelContext, block: ProfileBlock) -> ModelContext:
