@@ -58,7 +58,6 @@ class CachingEmbeddings(Embeddings):
 
     def __init__(self, inner: Embeddings, *, caches_questions: bool = False) -> None:
         self.fingerprint = compute_fingerprint(inner)
-        self.trusted_spread: float = getattr(inner, "trusted_spread", 0.0)
         self._inner = inner
         self._caches_questions = caches_questions
         # As float32, since a list of Python floats takes eight times the memory.

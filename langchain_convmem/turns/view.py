@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from langchain_convmem.errors import BudgetError
 from langchain_convmem.history import (
     LiveThread,
     read_further,
     read_live,
 )
-from langchain_convmem.errors import BudgetError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.message_log import MessageLog
