@@ -168,10 +168,9 @@ class ConversationMemory:
         Args:
             path: Path of the file; or `dynamodb://TABLE?region=NAME&endpoint=URL` (extra `aws`),
                 or `postgresql://USER@HOST/DATABASE?schema=NAME` (extra `postgres`).
-            embeddings: Any LangChain embeddings. `"auto"` (None is the same) is an embedder that
-                comes with the package and needs neither key nor network: for new users the
-                sentence encoder where its weights are installed, else the static model. Users whose
-                vectors are stored keep their embedder until `reindex`.
+            embeddings: Any LangChain embeddings; None is `UniversalSentenceEmbeddings`, which comes
+                with the package, knows sixteen languages and needs neither key nor network. Users
+                whose vectors another embedder made are found by their words until `reindex`.
             settings: How lines are recalled; None takes the defaults of `RecallSettings`.
             before_write: Gets a copy of each message before it is stored or embedded, and returns
                 what to store, or None to store nothing of it; see `WriteHook`. Added and wrapped

@@ -197,7 +197,7 @@ def draw_recall() -> Drawing:
         picture.box(x, 28, 140, 76, *lines, kind="view" if place else "user", text="small")
         if place:
             picture.arrow(x - 13, 66, x - 1, 66)
-    picture.text(24, 140, f"“{_QUESTION}”: relevance of each line, static embedder", kind="bold")
+    picture.text(24, 140, f"“{_QUESTION}”: relevance of each line", kind="bold")
     names = ["meaning", "words", "both", "+ neighbours", "default"]
     left, step, top = 420, 104, 176
     for place, name in enumerate(names):
