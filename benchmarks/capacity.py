@@ -33,7 +33,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 
 from benchmarks.terminal import make_parser
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
+from langchain_convmem import ConversationMemory
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.views.messages import count_tokens
 from tests.support.dynamodb_servers import moto_server, new_client, new_table_name
@@ -246,7 +246,7 @@ def count(traffic: Traffic) -> Cost:
         chains = []
         for _ in range(traffic.servers):
             log = DynamoDBLog(table, client=client)
-            memory = stack.enter_context(ConversationMemory(log, embeddings=EmbeddedEmbeddings()))
+            memory = stack.enter_context(ConversationMemory(log))
             reply: RunnableLambda[Any, AIMessage] = RunnableLambda(
                 lambda _: AIMessage(_say(traffic.replied, 0))
             )

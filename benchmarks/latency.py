@@ -52,7 +52,7 @@ from benchmarks.scripted_model import TurnModel
 from benchmarks.sql_history import HistoryFile, at_session, question, with_history
 from benchmarks.synthetic_dialogue import answer, said, threads
 from benchmarks.terminal import make_parser, show_progress
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
+from langchain_convmem import ConversationMemory
 from langchain_convmem.ids import make_ulid
 
 BARE, OURS, PEER = "bare", "convmem", "message-history"
@@ -138,9 +138,7 @@ def measured(turns: int, lines: int, folder: Path, names: Sequence[str]) -> list
         places = []
         for number, window in enumerate(found):
             shutil.copy(folder / "before.db", folder / f"memory{number}.db")
-            memory = ConversationMemory.open(
-                folder / f"memory{number}.db", embeddings=EmbeddedEmbeddings()
-            )
+            memory = ConversationMemory.open(folder / f"memory{number}.db")
             file = HistoryFile(folder / f"history{number}.db")
             stack.enter_context(memory)
             stack.enter_context(closing(file))
@@ -156,7 +154,7 @@ def measured(turns: int, lines: int, folder: Path, names: Sequence[str]) -> list
 
 def _said_before(lines: int, path: Path) -> None:
     show_progress(f"{lines:,} lines of earlier threads")
-    with ConversationMemory.open(path, embeddings=EmbeddedEmbeddings()) as memory:
+    with ConversationMemory.open(path) as memory:
         for number, messages in enumerate(threads(lines)):
             memory.add_messages(messages, user_id="ana", thread_id=f"t{number}", durable=False)
         memory.refresh(user_id="ana")

@@ -46,7 +46,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from benchmarks.synthetic_dialogue import answer, said
 from benchmarks.terminal import make_parser, show_progress
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
+from langchain_convmem import ConversationMemory
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.summarizing.summarizers import SummaryRequest
 from langchain_convmem.views.messages import count_tokens
@@ -175,14 +175,13 @@ def _system(name: str, seconds: float, folder: Path, stack: ExitStack) -> System
     summarizer = SlowSummarizer(seconds)
     path = folder / f"{name}.db"
     if name == "without":
-        memory = ConversationMemory.open(path, embeddings=EmbeddedEmbeddings())
+        memory = ConversationMemory.open(path)
     else:
         when: Literal["foreground", "background"] = (
             "foreground" if name == "foreground" else "background"
         )
         memory = ConversationMemory.open(
             path,
-            embeddings=EmbeddedEmbeddings(),
             summarizer=summarizer,
             summary_settings=SETTINGS,
             summarize_when=when,

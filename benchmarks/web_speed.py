@@ -34,7 +34,7 @@ from typing import Any
 import httpx
 
 from benchmarks.synthetic_dialogue import said, threads
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
+from langchain_convmem import ConversationMemory
 
 SUPPORT = Path(__file__).parents[1] / "tests" / "support"
 THREAD = 100
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def fill(folder: Path, lines: int) -> None:
     """Store and embed a user's lines."""
-    with ConversationMemory.open(folder / "memory.db", embeddings=EmbeddedEmbeddings()) as memory:
+    with ConversationMemory.open(folder / "memory.db") as memory:
         for number, lines_said in enumerate(threads(lines, per_thread=THREAD)):
             thread = f"t{number}"
             memory.add_messages(lines_said, user_id="maya", thread_id=thread, durable=False)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory as ConversationMemory
     from langchain_convmem.prompts import PromptFile as PromptFile
     from langchain_convmem.recall import DialogLineRetriever as DialogLineRetriever
-    from langchain_convmem.recall import EmbeddedEmbeddings as EmbeddedEmbeddings
     from langchain_convmem.recall import MiniLMEmbeddings as MiniLMEmbeddings
     from langchain_convmem.recall import RecallOptions as RecallOptions
     from langchain_convmem.recall import RecallSettings as RecallSettings
+    from langchain_convmem.recall import UniversalSentenceEmbeddings as UniversalSentenceEmbeddings
     from langchain_convmem.records import DialogLine as DialogLine
     from langchain_convmem.records import Entry as Entry
     from langchain_convmem.records import ForgetReceipt as ForgetReceipt

@@ -61,6 +61,7 @@ from langchain_convmem.views.shown import Recall, Turn
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
+    from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables.base import RunnableLike
 
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import ProfilerLike
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
-    from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
@@ -102,7 +102,7 @@ class ConversationMemory:
         self,
         log: MessageLog,
         *,
-        embeddings: Embedder = "auto",
+        embeddings: Embeddings | None = None,
         settings: RecallSettings | None = None,
         before_write: WriteHook | None = None,
         rewriter: Rewriter | None = None,
@@ -149,7 +149,7 @@ class ConversationMemory:
         cls,
         path: str | os.PathLike[str],
         *,
-        embeddings: Embedder = "auto",
+        embeddings: Embeddings | None = None,
         settings: RecallSettings | None = None,
         before_write: WriteHook | None = None,
         rewriter: Rewriter | None = None,
@@ -168,10 +168,9 @@ class ConversationMemory:
         Args:
             path: Path of the file; or `dynamodb://TABLE?region=NAME&endpoint=URL` (extra `aws`),
                 or `postgresql://USER@HOST/DATABASE?schema=NAME` (extra `postgres`).
-            embeddings: Any LangChain embeddings. `"auto"` (None is the same) is an embedder that
-                comes with the package and needs neither key nor network: for new users the
-                sentence encoder where its weights are installed, else the static model. Users whose
-                vectors are stored keep their embedder until `reindex`.
+            embeddings: Any LangChain embeddings; None is `UniversalSentenceEmbeddings`, which comes
+                with the package, knows sixteen languages and needs neither key nor network. Users
+                whose vectors another embedder made are found by their words until `reindex`.
             settings: How lines are recalled; None takes the defaults of `RecallSettings`.
             before_write: Gets a copy of each message before it is stored or embedded, and returns
                 what to store, or None to store nothing of it; see `WriteHook`. Added and wrapped

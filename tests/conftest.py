@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from langchain_convmem.recall import embedding as embedder_choice
-
 if TYPE_CHECKING:
     from browser import Browser
 
@@ -42,6 +40,10 @@ _FOREIGN = (
 """Beginnings of environment variables that would let a test reach a provider or a tracer."""
 
 
+_EMBEDDER = "CONVMEM_EMBEDDER"
+_KEPT = {"CONVMEM_CACHE"}
+"""Where the model's weights are unpacked: once for all runs."""
+
 _TESTS_BETWEEN = 200
 _FINISHED = itertools.count(1)
 
@@ -55,10 +57,12 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     """Forget the settings of the machine, and let the garbage collector forget what it collected.
 
-    Looking through thousands of tests again and again took minutes.
+    Looking through thousands of tests again and again took minutes. Most tests are not about
+    meaning: their embedder, and that of the processes they start, has no model.
     """
-    for name in [name for name in os.environ if name.startswith(_FOREIGN)]:
+    for name in [name for name in os.environ if name.startswith(_FOREIGN) and name not in _KEPT]:
         del os.environ[name]
+    os.environ[_EMBEDDER] = "hash"
     gc.collect()
     gc.freeze()
 
@@ -71,13 +75,10 @@ def pytest_runtest_logfinish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def static_unless_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `embeddings="auto"` find no weights of the sentence encoder, but for tests marked so.
-
-    It takes a hundred times as long as the static embedder, and most tests are about neither.
-    """
-    if request.node.get_closest_marker("encoder") is None:
-        monkeypatch.setattr(embedder_choice, "is_encoder_installed", lambda: False)
+def model_if_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the default embedder be the model for tests that are marked so, as they need meaning."""
+    if request.node.get_closest_marker("encoder") is not None:
+        monkeypatch.delenv(_EMBEDDER)
 
 
 @pytest.fixture(scope="module")

@@ -47,10 +47,11 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 from turn_hosts import HOSTS
 
 from benchmarks.scripted_model import InstantModel
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, SummarySettings
+from langchain_convmem import ConversationMemory, SummarySettings
 from langchain_convmem.integrations import ConversationStore, make_mcp_server
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing import HashEmbeddings
 from langchain_convmem.web.access import Access
 from langchain_convmem.web.server import build_app
 
@@ -309,7 +310,7 @@ async def soak(seconds: float, seed: int) -> dict[str, Any]:
         async with AsyncExitStack() as stack:
             memory = ConversationMemory.open(
                 Path(folder) / "memory.db",
-                embeddings=EmbeddedEmbeddings(),
+                embeddings=HashEmbeddings(),
                 summarizer=ExtractiveSummarizer(),
                 summary_settings=SETTINGS,
                 profile_tokens=150,

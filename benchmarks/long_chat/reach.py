@@ -20,7 +20,7 @@ from benchmarks.long_chat.judging import tells
 from benchmarks.long_chat.sayings import SAYINGS
 from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
 from benchmarks.terminal import show_progress
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
+from langchain_convmem import ConversationMemory, UniversalSentenceEmbeddings
 from langchain_convmem.recall import MiniLMEmbeddings
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.views.messages import count_tokens
@@ -52,7 +52,7 @@ _BY_ASSISTANT = 0.15
 _ASIDE = 0.7
 """How often a turn has small talk beside a fact."""
 EMBEDDERS: dict[Embedder, type[Embeddings]] = {
-    "static": EmbeddedEmbeddings,
+    "static": UniversalSentenceEmbeddings,
     "encoder": MiniLMEmbeddings,
 }
 _HERE: RunnableConfig = {"configurable": {"user_id": "ana", "thread_id": "long"}}

@@ -20,7 +20,7 @@ from benchmarks.long_chat.judging import tells
 from benchmarks.long_chat.peers import Peer, Room, open_peers
 from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
 from benchmarks.terminal import show_progress
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
+from langchain_convmem import ConversationMemory
 from langchain_convmem.records import Entry
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.views.messages import count_tokens
@@ -158,7 +158,6 @@ class _LongChat:
         }
         self._memory = ConversationMemory.open(
             path,
-            embeddings=EmbeddedEmbeddings(),
             summarizer=summarizer,
             summary_settings=SETTINGS,
             summarize_when="foreground",

@@ -71,12 +71,12 @@ def serve() -> None:
     """Build the memory that the first line holds, and answer each later one."""
     from langchain_core.messages import AIMessage, HumanMessage
 
-    from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
+    from langchain_convmem import ConversationMemory
     from langchain_convmem.records import Owner, ThreadKey
 
     given = json.loads(sys.stdin.readline())
     user_id = given["user_id"]
-    memory: Any = ConversationMemory.open(":memory:", embeddings=EmbeddedEmbeddings())
+    memory: Any = ConversationMemory.open(":memory:")
     last_ms = 0
     for name, said in given["threads"].items():
         messages = []

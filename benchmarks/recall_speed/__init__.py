@@ -2,10 +2,9 @@
 
     python -m benchmarks.recall_speed [--sizes 1000 10000 100000] [--million]
                                       [--peers NAME ...] [--json]
-    python -m benchmarks.recall_speed --crossover [--sizes ...] [--data DIR]
 
 One user has said so many lines, in threads of 40 (benchmarks/synthetic_dialogue.py). Every system
-embeds the question with the embedded embedder, which is loaded beforehand, and searches all lines:
+embeds the question with the default embedder, which is loaded beforehand, and searches all lines:
 
     convmem       `LineRecall.recall` with its defaults over a SQLite file: meaning, words,
                   neighbours, speakers, sessions, blocks of 1,000 tokens; it asks for news first
@@ -27,11 +26,4 @@ Figures, for each number of lines:
 
 Bars: at most 4 times the yardstick at 10,000 lines, at most twice at 100,000, and ahead of every
 other system from 10,000 lines on. Aims: p95 of 3 ms and 10 ms there, cold in 150 ms and 1 s.
-
-With `--crossover`, the line indexes alone, on one thread, over the same vectors: a search for the
-20 nearest, the similarities of all, how many of the true 20 are found, how long the index takes to
-build and what its vectors hold. A recall takes the similarities of all lines, since it sets scores
-in relation to their mean. "FAISS quantizer" is `IndexScalarQuantizer` with 16 bits. With `--data`,
-the evidence that a recall finds in dialogues, as `benchmarks.recall` does, with vectors of 16 bits
-and of 8.
 """

@@ -14,13 +14,12 @@ from pathlib import Path
 
 import benchmarks.recall_speed
 from benchmarks.log.measuring import progress
-from benchmarks.recall_speed.indexes import crossover, crossover_table
 from benchmarks.recall_speed.report import reported, table
 from benchmarks.recall_speed.running import ADDED, Plan, measured, opened
 from benchmarks.recall_speed.systems import PEERS
 from benchmarks.recall_speed.users import users_measured, users_opened, users_table
 from benchmarks.terminal import make_parser
-from langchain_convmem import EmbeddedEmbeddings
+from langchain_convmem import UniversalSentenceEmbeddings
 
 _SIZES = (1_000, 10_000, 100_000)
 _MILLION = 1_000_000
@@ -38,10 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="for each system and size")
     parser.add_argument("--processes", type=int, default=3, help="new processes to measure")
     parser.add_argument(
-        "--crossover", action="store_true", help="the line indexes alone, against each other"
-    )
-    parser.add_argument("--data", type=Path, help="dialogues for --crossover to recall from")
-    parser.add_argument(
         "--users", type=int, metavar="N", help="N users with 1,000 lines each in one file, alone"
     )
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
@@ -54,14 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if min(options.sizes) < 2 * ADDED or min(options.rounds, options.processes) < 1:
         parser.error(f"--sizes must be at least {2 * ADDED}, --rounds and --processes at least 1")
-    if options.crossover:
-        compared = crossover(options.sizes, options.data)
-        print(json.dumps(compared, indent=2) if options.json else crossover_table(compared))
-        return 0
     if options.users:
         return _measure_users(options.users, as_json=options.json)
     plan = Plan(options.rounds, options.seconds, options.processes, tuple(options.peers))
-    EmbeddedEmbeddings().embed_query("loads the model")
+    UniversalSentenceEmbeddings().embed_query("loads the model")
     with tempfile.TemporaryDirectory(prefix="benchmark-recall-") as folder:
         results = [measured(lines, plan, Path(folder)) for lines in options.sizes]
         if options.million:

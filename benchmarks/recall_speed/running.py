@@ -23,8 +23,7 @@ from benchmarks.recall_speed.systems import (
     System,
 )
 from benchmarks.synthetic_dialogue import said
-from langchain_convmem import EmbeddedEmbeddings
-from langchain_convmem.recall.vectors import FaissIndex
+from langchain_convmem import UniversalSentenceEmbeddings
 
 __all__ = [
     "ADDED",
@@ -95,7 +94,7 @@ def measured(lines: int, plan: Plan, folder: Path) -> Measured:
 def _others(
     texts: Sequence[str], result: Measured, peers: Sequence[str]
 ) -> Iterator[tuple[str, System]]:
-    vectors = EmbeddedEmbeddings().embed_documents(list(texts))
+    vectors = UniversalSentenceEmbeddings().embed_documents(list(texts))
     embeddings = Replayed(dict(zip(texts, vectors, strict=True)))
     for name in peers:
         progress(f"{result.lines:,} lines: {name}")
@@ -144,8 +143,7 @@ def opened(path: Path) -> dict[str, float]:
 
 def warm_up() -> None:
     """Load all that is loaded once per process: modules, FAISS and the model among them."""
-    EmbeddedEmbeddings().embed_query(EmbeddedEmbeddings().fingerprint)
-    FaissIndex(1)
+    UniversalSentenceEmbeddings().embed_query(UniversalSentenceEmbeddings().fingerprint)
     with tempfile.TemporaryDirectory() as folder:
         small = ConvMem(Path(folder) / "small.db")
         small.fill(40)

@@ -17,7 +17,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from benchmarks.synthetic_dialogue import threads
-from langchain_convmem import EmbeddedEmbeddings, SQLiteLog
+from langchain_convmem import SQLiteLog, UniversalSentenceEmbeddings
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
@@ -53,7 +53,7 @@ class Replayed(Embeddings):
 
     def __init__(self, vectors: dict[str, list[float]]) -> None:
         self._vectors = vectors
-        self._embeddings = EmbeddedEmbeddings()
+        self._embeddings = UniversalSentenceEmbeddings()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [self._vectors.get(text) or self.embed_query(text) for text in texts]
@@ -67,7 +67,7 @@ class ConvMem:
 
     def __init__(self, path: Path) -> None:
         self._log = SQLiteLog(path)
-        self._recall = LineRecall(self._log, EmbeddedEmbeddings())
+        self._recall = LineRecall(self._log, UniversalSentenceEmbeddings())
 
     def fill(self, lines: int, owner: Owner = OWNER) -> list[str]:
         texts: list[str] = []

@@ -72,11 +72,12 @@ def _write_recall(results: dict[str, Any]) -> Iterator[str]:
 
 def _write_personal(results: dict[str, Any]) -> Iterator[str]:
     embedders = results["personal"]["figures"]["embedders"]
-    encoder, static = (embedders[name]["sizes"]["125"] for name in ("encoder", "static"))
-    yield "| found among 125 messages | sentence encoder | static embedder | BM25 lines |"
+    sizes = embedders["default"]["sizes"]
+    yield "| found among | 125 messages | 500 | 125, BM25 lines |"
     yield "| --- | --- | --- | --- |"
     for key, title in _TOLD.items():
-        cells = (encoder["default"][key], static["default"][key], static["bm25_lines"][key])
+        found = (sizes["125"]["default"], sizes["500"]["default"], sizes["125"]["bm25_lines"])
+        cells = [one[key] for one in found]
         yield f"| {title} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"
 
 
@@ -252,7 +253,7 @@ def draw_chart(results: dict[str, Any]) -> Drawing:
     picture.text(
         24,
         36,
-        "Evidence found within 1,000 tokens of recalled text, same small embedder",
+        "Evidence found within 1,000 tokens of recalled text, same embedder",
         kind="title",
     )
     y = 72.0

@@ -140,7 +140,7 @@ def draw_turn() -> Drawing:
 
 def score_lines() -> list[tuple[str, dict[str, float]]]:
     """Return the lines of a dialogue, each with its relevance as the parts of recall are added."""
-    from langchain_convmem import EmbeddedEmbeddings, InMemoryLog, RecallSettings
+    from langchain_convmem import InMemoryLog, RecallSettings, UniversalSentenceEmbeddings
     from langchain_convmem.recall import LineRecall
     from langchain_convmem.records import Owner, ThreadKey
     from langchain_convmem.views.codec import make_draft
@@ -168,7 +168,7 @@ def score_lines() -> list[tuple[str, dict[str, float]]]:
         for role, text, time in _DIALOGUE
     ]
     log.append(ThreadKey("ana", "october"), drafts)
-    recall = LineRecall(log, EmbeddedEmbeddings())
+    recall = LineRecall(log, UniversalSentenceEmbeddings())
     found: dict[str, dict[str, float]] = {text: {} for _, text, _ in _DIALOGUE}
     for name, settings in stages.items():
         for match in recall.recall(
@@ -197,7 +197,7 @@ def draw_recall() -> Drawing:
         picture.box(x, 28, 140, 76, *lines, kind="view" if place else "user", text="small")
         if place:
             picture.arrow(x - 13, 66, x - 1, 66)
-    picture.text(24, 140, f"“{_QUESTION}”: relevance of each line, static embedder", kind="bold")
+    picture.text(24, 140, f"“{_QUESTION}”: relevance of each line", kind="bold")
     names = ["meaning", "words", "both", "+ neighbours", "default"]
     left, step, top = 420, 104, 176
     for place, name in enumerate(names):

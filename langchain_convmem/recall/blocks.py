@@ -487,9 +487,7 @@ def select_hits(
         kept, loose = select_related(
             query.text, ranking, table, lexical, allowed, before=query.before
         )
-        hits = ranking.select_where(kept)
-        hits.loose = loose
-        return hits
+        return ranking.select_where(kept, loose)
     return ranking if query.threshold is None else ranking.select_above(query.threshold)
 
 
@@ -535,7 +533,7 @@ def build_recall(
     written = _write_matches(query, ranking, table, lexical, numbers)
     shown = {line for group in groups for line in group.lines}
     rejected = (
-        float(ranking.columns.relevance[ranking.find_row(number)])
+        float(ranking.columns.relevance[number])
         for number in ranking
         if table.find_line_number(number) not in shown
     )
@@ -565,7 +563,7 @@ def _judge(
     if not groups:
         return "nothing"
     hits = np.array([number for group in groups for number in group.hits], dtype=np.int64)
-    evidence = ranking.columns.evidence[ranking.columns.numbers.searchsorted(hits)]
+    evidence = ranking.columns.evidence[hits]
     best = float(evidence.max())
     near = hits[evidence >= best - (1 - _NEAR_BEST) * abs(best)].tolist()
     asks, ignorant = lexical.select_marked("asks"), lexical.select_marked("ignorant")
@@ -581,8 +579,7 @@ def _make_passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passag
     """Return what of a segment is worth its room: of a loosely related one, what it states."""
     if hits.loose is None:
         return show_whole
-    by_user = table.select_role("user")
-    is_passage = hits.spread(hits.loose, len(table)) & by_user
+    is_passage = hits.loose & table.select_role("user")
 
     def find_passage(number: int) -> Passage | None:
         if not is_passage.item(number):
@@ -681,7 +678,7 @@ def _write_matches(
     if query.now_ms is not None and query.settings.date_bonus:
         spans = find_spans(query.text, query.before, query.now_ms)
     columns = ranking.columns
-    at = columns.numbers.searchsorted(list(numbers))
+    at = list(numbers)
     # Of a few rows plain numbers take less time than arrays.
     parts = (
         columns.relevance,

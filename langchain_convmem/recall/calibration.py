@@ -20,7 +20,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -97,8 +96,8 @@ def select_related(
     allowed: NDArray[np.bool_],
     *,
     before: str | None = None,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
-    """Return which rows of a ranking are worth returning, and which are loosely related.
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which segments of a ranking are worth returning, and which are loosely related.
 
     Where something answers clearly, only what comes near it is worth more. Where nothing does, a
     question about the person who asks gets what they said: a fact that is missing costs the answer,
@@ -117,11 +116,11 @@ def select_related(
         before: What was said just before, from which a short follow-up borrows.
 
     Returns:
-        A mask over `ranking.rows`; and which rows of `ranking.columns` are loosely related, None
-        where none are.
+        Two masks over all segments.
     """
+    nothing = np.zeros(len(table), dtype=np.bool_)
     if is_courtesy(query) or not len(ranking):
-        return np.zeros(len(ranking), dtype=np.bool_), None
+        return nothing, nothing
     found = _RankedRows.from_ranking(ranking, table, lexical)
     meant = read_person(query, before)
     if meant.asker or meant.subject_open or meant.listener:
@@ -130,15 +129,15 @@ def select_related(
         near, loose = _select_if_related(found)
     else:
         near, loose = _select_if_unrelated(found)
-        return near | loose, _spread_rows(loose, ranking)
-    return _add_leading(near | loose, ranking), _spread_rows(loose, ranking)
+        return near | loose, loose
+    return _add_leading(near | loose, ranking), loose
 
 
 class _RankedRows(NamedTuple):
-    """What is known of the segments that rank, row by row, to judge which are worth their room.
+    """What is known of all segments, to judge which are worth their room.
 
     Attributes:
-        evidence: What speaks for each.
+        evidence: What speaks for each; minus infinity for those that do not rank.
         relevance: What puts them in order.
         said: Which say anything themselves.
         replies: Which the assistant said; none where one side alone speaks.
@@ -168,21 +167,21 @@ class _RankedRows(NamedTuple):
         cls, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
     ) -> _RankedRows:
         """Return what is known of the segments of a ranking."""
-        evidence = ranking.select_rows(ranking.columns.evidence)
+        evidence = np.where(ranking.ranked, ranking.columns.evidence, np.float32(-np.inf))
         said: NDArray[np.bool_] = evidence > -np.inf
-        count, best = len(evidence), float(evidence.max())
+        count, best = len(ranking), float(evidence.max())
         two_sided = len(table.roles) > 1 and count > _FEW
         by_user, stated = np.ones_like(said), said
         if two_sided:
-            by_user = ranking.gather(table.select_role("user"))
-            stated = said & by_user & ranking.gather(lexical.select_marked("states"))
+            by_user = table.select_role("user")
+            stated = said & by_user & lexical.select_marked("states")
         return cls(
             evidence,
-            ranking.select_rows(ranking.columns.relevance),
+            ranking.columns.relevance,
             said,
             ~by_user,
             stated,
-            ~ranking.gather(lexical.select_marked("courtesy")),
+            ~lexical.select_marked("courtesy"),
             two_sided,
             few=count <= _FEW,
             scale=scale_evidence(count),
@@ -195,18 +194,10 @@ class _RankedRows(NamedTuple):
         return min(evidence * self.scale, _NEAR_BEST * self.best)
 
     def keep_best(self, rows: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
-        """Return the best ranked of some rows, so many at most."""
+        """Return the best ranked of some rows, so many at most; of equally good ones the first."""
         at = rows.nonzero()[0]
-        if len(at) <= most:
-            return rows
-        relevance = self.relevance[at]
-        least = np.partition(relevance, len(at) - most)[len(at) - most] if most else np.inf
-        better = relevance > least
         chosen = np.zeros_like(rows)
-        chosen[at[better]] = True
-        # Of those that are equally good the first.
-        equal = (relevance == least).nonzero()[0]
-        chosen[at[equal[: most - np.count_nonzero(better)]]] = True
+        chosen[at[(-self.relevance[at]).argsort(kind="stable")[:most]]] = True
         return chosen
 
 
@@ -252,22 +243,10 @@ def _select_if_unrelated(found: _RankedRows) -> _Worth:
     return near, found.keep_best(loose, _MOST_NEARBY)
 
 
-def _spread_rows(loose: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_] | None:
-    """Return a mask over a ranking's rows as one over its columns; None where it is empty."""
-    if not loose.any():
-        return None
-    if len(loose) == len(ranking.columns.evidence):
-        return loose
-    columns = np.zeros(len(ranking.columns.evidence), dtype=np.bool_)
-    columns[ranking.rows] = loose
-    return columns
-
-
 def _add_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_]:
     """Add the best few segments, and older ones that one of them replaces: that must be seen."""
-    leading = [ranking.find_row(number) for number in (*ranking.older, *islice(ranking, _LEADING))]
-    kept[ranking.find_places(leading)] = True
-    return kept & (ranking.select_rows(ranking.columns.evidence) > -np.inf)
+    kept[[*ranking.older, *ranking.order[:_LEADING].tolist()]] = True
+    return kept & (ranking.columns.evidence > -np.inf)
 
 
 def compute_needed(allowed: NDArray[np.bool_]) -> float:
@@ -302,7 +281,7 @@ def is_related(
     asked = _select_words(query, table, lexical, allowed)
     rarest_first = sorted(asked, key=lambda word: -word.rarity)
     wanted = least * sum([word.rarity for word in asked])
-    first = islice(ranking, _FIRST) if wanted else ()
+    first = ranking.order[:_FIRST].tolist() if wanted else ()
     return (
         any(_holds_around(number, rarest_first, wanted, table, lexical) for number in first)
         or _find_coverage(asked, table, lexical, allowed) >= least
@@ -468,14 +447,12 @@ def _sum_subsets(rarities: Sequence[float]) -> NDArray[np.float64]:
 
 def _find_segments(
     terms: Sequence[str],
-    lines_of: Mapping[str, Sequence[int]],
+    lines_of: Mapping[str, NDArray[np.intc]],
     scope: NDArray[np.bool_] | None,
 ) -> Sequence[int] | NDArray[np.intp]:
     """Return the segments in scope that hold one of the terms, ascending, each once."""
     found = [lines_of[term] for term in terms if term in lines_of]
-    if len(found) == 1 and scope is None:
-        return found[0]
-    arrays = [np.array(one, dtype=np.intp) for one in found]
+    arrays = [one.astype(np.intp) for one in found]
     numbers = arrays[0] if len(found) == 1 else np.unique(np.concatenate([_NONE, *arrays]))
     return numbers if scope is None else numbers[scope[numbers]]
 
@@ -530,15 +507,11 @@ def _collect_time_terms() -> frozenset[str]:
 
 
 def _compute_closeness(columns: Columns, allowed: NDArray[np.bool_]) -> float:
-    similarity, meaning = columns.similarity, columns.meaning
-    count = int(np.count_nonzero(allowed))
     # A segment whose embedding is pending, or out of scope, was not standardised.
-    if count < len(allowed) or not 0 < len(meaning) == np.count_nonzero(meaning):
-        in_scope = allowed[columns.numbers]
-        compared = (meaning != 0) & in_scope
-        if not compared.any():
-            return float(similarity.max(initial=0.0, where=in_scope))
-        similarity = similarity[compared]
+    compared = (columns.meaning != 0) & allowed
+    if not compared.any():
+        return float(columns.similarity.max(initial=0.0, where=allowed))
+    similarity, count = columns.similarity[compared], int(np.count_nonzero(allowed))
     highest = float(similarity.max())
     mean = float(similarity.mean()) * count / (count + _UNSEEN_LINES)
     mean = min(mean, _ALMOST_ONE)

@@ -11,11 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.recall.vectors import IndexName, VectorBits
 from langchain_convmem.records import Owner, Scalar, ThreadKey, read_id
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS, clean_name
 from langchain_convmem.views.messages import TextCounter
@@ -94,10 +93,10 @@ class RecallOptions(TypedDict, total=False):
             borrows its topic.
         now_ms: When the question is asked, milliseconds since the epoch; None: now. From it is
             counted what "last week" means and how long ago a block was said.
-        patience_s: How long to wait for lines that are still being embedded, where they are few;
-            2 seconds by default. The others are found by their words meanwhile.
-        settings: Instead of the recall's own, but for `index` and `vector_bits`, which are matters
-            of building.
+        wait_s: How long to wait at most, in seconds, until all lines are embedded; 30 by default.
+            Those that are not yet embedded then are found by their words, and a problem of the
+            answer says so.
+        settings: Instead of the recall's own.
         count_text: Counts the tokens of a text; by default the estimate of this package.
     """
 
@@ -114,7 +113,7 @@ class RecallOptions(TypedDict, total=False):
     remember: bool
     before: str | None
     now_ms: int | None
-    patience_s: float
+    wait_s: float
     settings: RecallSettings | None
     count_text: TextCounter
 
@@ -132,30 +131,16 @@ class RecallSettings:
         dense_weight: Weight of the standardised cosine similarity; 0 embeds no question.
         kind_weight: Weight of lines that name something of a kind which an English question names
             ("pets": a cat), standardised likewise and added to the same score; 0 leaves it out.
-        crowding: Share taken from a segment's cosine of its mean cosine with the lines that are
-            nearest to it: what is near to many lines says less by being near to the question.
-        doubt_embedder: Whether meaning counts less where one of the package's own embedders hardly
-            tells lines like the question apart, as in languages that it does not know.
         lexical_weight: Weight of the standardised BM25 score; 0 leaves words out.
         k1: Saturation of repeated words in BM25.
         b: Share of the length normalisation in BM25, 0 to 1.
-        least_deviation: The smallest standard deviation that BM25 scores are divided by, as a share
-            of the score of a word that a single line holds: such a word is worth no more, however
-            few lines hold any word at all.
         stop_words: Whether a question's function words are searched for too.
         kernel: Weights of a segment's neighbours in its session, itself in the middle.
-        speaks_for_itself: From about so many words on, a line takes less of what lines around it
-            score; long replies take nothing.
-        within_line: Share that a segment takes of the other segments of its own line.
-        names_in_meaning: Whether speakers' names stay in the text that is embedded as the
-            question; lines are embedded without their speaker.
         speaker_bonus: Added to lines of a speaker whom the question names. The smoothed score
             has a standard deviation of about 2.3.
         person_bonus: Added to what the user said where the question is about the user ("my", "I"),
             and to what the assistant said where it is about that ("did you recommend"). In full
             from an evidence of 2 on, none at 0. Where one side alone speaks it changes nothing.
-        statement_bonus: Added to the user's statements about themselves where the question is
-            about the user; in the same proportion.
         meaning_first: Whether, where no line answers a question about the user clearly, meaning
             counts more than words, and short lines more than long ones.
         latest_first: Whether of several statements about the same thing the latest leads. Older
@@ -164,7 +149,6 @@ class RecallSettings:
             left out of answers within a budget, and come last elsewhere.
         date_bonus: Added to lines said at a time that the question names; 0 reads no dates.
         session_prior: Weight of the mean of a session's best scores in each of its lines.
-        session_best: How many best scores of a session that mean takes.
         k: Blocks to return where the call names neither `k` nor `max_tokens`.
         max_tokens: Budget where the call names neither and `k` is None.
         threshold: Cosine similarity that a hit must surpass; None and -1 let every line be one;
@@ -181,36 +165,22 @@ class RecallSettings:
         cross_sessions: Whether windows may cross the borders of sessions (never of threads).
         buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
             questions find nothing; the oldest leave first. 0: none but those just found.
-        index: What searches the vectors: "faiss" from the first one on; "numpy", without FAISS; or
-            "auto", which is NumPy for up to about 5,000 vectors and FAISS for more. All of them
-            compare every vector and give the same answers.
-        vector_bits: What a component of a vector takes in memory where FAISS searches: 16, as it is
-            stored, or 8, with cosines that are a little off. NumPy takes 32 bits, so with 8 "auto"
-            is FAISS from the first vector on.
     """
 
     dense_weight: float = 1.0
     kind_weight: float = 1.0
-    crowding: float = 0.5
-    doubt_embedder: bool = True
     lexical_weight: float = 1.0
     k1: float = 1.2
     b: float = 0.3
-    least_deviation: float = 0.36
     stop_words: bool = False
     kernel: tuple[float, ...] = (0.25, 0.5, 1.0, 0.5, 0.25)
-    speaks_for_itself: float = 60.0
-    within_line: float = 0.25
-    names_in_meaning: bool = False
     speaker_bonus: float = 2.25
     person_bonus: float = 7.0
-    statement_bonus: float = 2.0
     meaning_first: bool = True
     latest_first: bool = True
     skip_repeats: bool = True
     date_bonus: float = 4.5
     session_prior: float = 0.25
-    session_best: int = 3
     k: int | None = None
     max_tokens: int | None = 1000
     threshold: float | Literal["auto"] | None = None
@@ -222,28 +192,14 @@ class RecallSettings:
     passages: bool = True
     cross_sessions: bool = False
     buffer_size: int = 0
-    index: IndexName = "auto"
-    vector_bits: VectorBits = 16
 
     def __post_init__(self) -> None:
         """Refuse numbers that no recall can follow."""
         if len(self.kernel) % 2 == 0:
             msg = f"kernel needs an odd number of weights, got {self.kernel!r}"
             raise ConfigError(msg)
-        counts = {
-            "session_best": self.session_best,
-            "buffer_size": self.buffer_size + 1,
-        }
-        for name, least in counts.items():
-            if least < 1:
-                msg = f"{name} is too small: {getattr(self, name)!r}"
-                raise ConfigError(msg)
-        if self.index not in get_args(IndexName):
-            msg = f'index must be "auto", "faiss" or "numpy", got {self.index!r}'
-            raise ConfigError(msg)
-        if self.vector_bits not in {8, 16}:
-            msg = f"vector_bits must be 8 or 16, got {self.vector_bits!r}"
-            raise ConfigError(msg)
+        if self.buffer_size < 0:
+            raise ConfigError(f"buffer_size is too small: {self.buffer_size!r}")
         for name in ("window", "budget_window"):
             _check_window(name, getattr(self, name))
 
@@ -251,19 +207,15 @@ class RecallSettings:
     def spec(cls) -> RecallSettings:
         """Return plain dialog-line memory: cosine alone, three hits above 0.8, 3 lines around each.
 
-        FAISS searches the lines. What was found stays in sight for a while, in a relevance buffer
+        What was found stays in sight for a while, in a relevance buffer
         of 10 blocks.
         """
         return cls(
             kind_weight=0.0,
-            crowding=0.0,
-            doubt_embedder=False,
             lexical_weight=0.0,
             kernel=(1.0,),
-            names_in_meaning=True,
             speaker_bonus=0.0,
             person_bonus=0.0,
-            statement_bonus=0.0,
             meaning_first=False,
             latest_first=False,
             skip_repeats=False,
@@ -278,7 +230,6 @@ class RecallSettings:
             refill=False,
             cross_sessions=True,
             buffer_size=10,
-            index="faiss",
         )
 
 
@@ -310,7 +261,7 @@ class RecallQuery:
         before: What was said just before, where the question borrows from it; else None.
         buffer: The thread whose relevance buffer takes part; None where none does.
         remember: Whether the buffer is written.
-        patience_s: How long to wait at most for lines that are being embedded.
+        wait_s: How long to wait at most for lines that are being embedded.
         count_text: Counts the tokens of a text.
     """
 
@@ -325,7 +276,7 @@ class RecallQuery:
     before: str | None = None
     buffer: ThreadKey | None = None
     remember: bool = False
-    patience_s: float = 0.0
+    wait_s: float = 0.0
     count_text: TextCounter = count_text_tokens
 
     @property
@@ -357,7 +308,7 @@ def make_query(
     remember: bool = True,
     before: str | None = None,
     now_ms: int | None = None,
-    patience_s: float = 2.0,
+    wait_s: float = 30.0,
     settings: RecallSettings | None = None,
     count_text: TextCounter = count_text_tokens,
 ) -> RecallQuery:
@@ -375,8 +326,8 @@ def make_query(
         raise ConfigError(msg)
     for name, count, least in (("k", k, 1), ("max_tokens", max_tokens, 1), ("ranking", ranking, 0)):
         _check_count(name, count, least=least)
-    if not patience_s >= 0:
-        msg = f"patience_s must be a number of seconds from 0, got {describe_value(patience_s)}"
+    if not wait_s >= 0:
+        msg = f"wait_s must be a number of seconds from 0, got {describe_value(wait_s)}"
         raise ConfigError(msg)
     k, max_tokens = _read_limits(k, max_tokens, settings)
     scope = make_scope(
@@ -395,7 +346,7 @@ def make_query(
         before if is_borrowing(text, before) else None,
         buffer if settings.buffer_size else None,
         remember,
-        patience_s,
+        wait_s,
         count_text,
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
-from concurrent.futures import wait
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -33,13 +32,12 @@ from langchain_convmem.recall.buffer import (
     select_living,
     update_buffer,
 )
-from langchain_convmem.recall.embedding import Embedder, EmbedderChoice, embed_question
+from langchain_convmem.recall.embedding import choose_embedder, embed_question
 from langchain_convmem.recall.index import (
     IndexRegistry,
     OwnerIndex,
-    count_waiting,
     embed_later,
-    embed_pending,
+    embed_missing,
     scan_lines,
     stop_embedding,
 )
@@ -245,10 +243,6 @@ class EmbedderUse(NamedTuple):
 
 
 # -- recall over a log: an index per owner -------------------------------------------------------
-_LINES_PER_SECOND = 128
-"""About how many short lines a processor embeds; more of them would not be done in time."""
-
-
 class LineRecall(DialogRecall):
     """Finds verbatim dialog lines in a log, by meaning, words and neighbourhood.
 
@@ -260,7 +254,7 @@ class LineRecall(DialogRecall):
     def __init__(
         self,
         log: MessageLog,
-        embeddings: Embedder = "auto",
+        embeddings: Embeddings | None = None,
         settings: RecallSettings | None = None,
         *,
         max_owners: int = 256,
@@ -272,9 +266,7 @@ class LineRecall(DialogRecall):
 
         Args:
             log: Where the lines stand.
-            embeddings: Any LangChain embedder. `"auto"` and None: for an owner with stored vectors
-                the embedder of this package that made them; for others the sentence encoder where
-                its weights are installed and the log keeps vectors, else the static one.
+            embeddings: Any LangChain embedder; None is `UniversalSentenceEmbeddings`.
             settings: Weights and limits.
             max_owners: How many owners' indexes stay in memory; the least recently used leave.
             max_segments: How many segments of lines these hold together. An index that is larger by
@@ -287,24 +279,17 @@ class LineRecall(DialogRecall):
                 is not a hit. If it fails, they keep theirs, and `Recall.problems` says why.
 
         Raises:
-            ConfigError: If a limit is not positive, a hook is none, or `embeddings` is a text
-                other than `"auto"`.
+            ConfigError: If a limit is not positive, a hook is none, or `embeddings` no embedder.
         """
         check_hooks(rewriter, reranker)
         self._reindexing = make_lock()
         self.log = log
-        choice = EmbedderChoice(log, embeddings)
-        self.embeddings: Embeddings = choice.default
+        self.embeddings: Embeddings = choose_embedder(embeddings)
         self.settings = RecallSettings() if settings is None else settings
         self.rewriter = rewriter
         self.reranker = reranker
         self._indexes = IndexRegistry(
-            log,
-            choice,
-            index=self.settings.index,
-            vector_bits=self.settings.vector_bits,
-            max_owners=max_owners,
-            max_segments=max_segments,
+            log, self.embeddings, max_owners=max_owners, max_segments=max_segments
         )
 
     def drop_hooks(self) -> Self:
@@ -328,7 +313,7 @@ class LineRecall(DialogRecall):
         if self.reranker is not None:
             search = self._rerank(search, self.reranker)
         found = search.answer()
-        if known.pending or known.is_snapshot_due:
+        if known.is_unfinished:
             embed_later(index)
         return self._update_buffer(index, query, *found)
 
@@ -339,26 +324,25 @@ class LineRecall(DialogRecall):
         return self._update_buffer(index, silent, Recall((), ()), ())
 
     def _catch_up(self, index: OwnerIndex, query: RecallQuery) -> _IndexState:
-        """Catch up, and wait a little where few lines that may come back are not embedded yet."""
-        known = _catch_up(index, query.scope)
-        is_little = known.pending <= query.patience_s * _LINES_PER_SECOND
-        if known.awaited and is_little and query.settings.dense_weight:
-            wait([embed_later(index)], query.patience_s)
-            known = _catch_up(index, query.scope)
-        return known
+        """Catch up, and have all lines embedded that may come back, as far as there is time."""
+        with index.lock:
+            index.catch_up()
+            awaited = count_waiting(index, query.scope)
+        if awaited and query.settings.dense_weight and query.wait_s:
+            embed_missing(index, query.wait_s)
+        with index.lock:
+            is_unfinished = bool(index.vectors.missing) or index.is_snapshot_due
+            return _IndexState(index.table.speakers, index.vectors.dim, is_unfinished)
 
     def _embed(
         self, index: OwnerIndex, texts: Sequence[str], known: _IndexState, query: RecallQuery
     ) -> tuple[tuple[EmbeddedQuestion, ...], list[str | None]]:
-        settings = query.settings
-        if not settings.dense_weight or known.dim is None:
+        if not query.settings.dense_weight or known.dim is None:
             return tuple(EmbeddedQuestion(text, None) for text in texts), []
         asked: list[EmbeddedQuestion] = []
         problems: list[str | None] = []
         for text in texts:
-            meant = search_text(text, query.before)
-            if not settings.names_in_meaning:
-                meant = remove_names(meant, known.speakers)
+            meant = remove_names(search_text(text, query.before), known.speakers)
             vector, problem = self._embed_question(index, meant, known.dim)
             asked.append(EmbeddedQuestion(text, vector))
             problems.append(problem)
@@ -368,7 +352,7 @@ class LineRecall(DialogRecall):
         self, index: OwnerIndex, text: str, dim: int
     ) -> tuple[NDArray[np.float32] | None, str | None]:
         """Return the vector of a question, or None and the problem; each is asked for once."""
-        if index.remembers_itself:
+        if index.is_local:
             return embed_question(index.embeddings, text, dim)
         with index.lock:
             found = index.find_question(text)
@@ -422,12 +406,11 @@ class LineRecall(DialogRecall):
             ConfigError: If lines wait for `reindex`; all else was done.
         """
         index = self._indexes.open(sort_owners(owner))
-        with index.lock:
-            index.refresh(None if index.embeds_later else progress)
-        if index.embeds_later:
-            embed_pending(index, progress)
+        embed_missing(index, progress=progress)
         index.save_snapshot()
         with index.lock:
+            if index.change is not None:
+                raise ConfigError(index.change)
             return index.problems
 
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
@@ -435,8 +418,7 @@ class LineRecall(DialogRecall):
 
         Until then lines with old vectors alone are found by their words. Each batch is stored
         before the next one is sent, so after a failure or a kill another call goes on where this
-        one stopped. Recalls need not wait: it works on an index of its own. Calls of this kind wait
-        for each other. A log that stores no vectors has none to change: then this is `refresh`.
+        one stopped. Recalls need not wait. Calls of this kind wait for each other.
 
         Args:
             owner: Whose lines.
@@ -448,34 +430,12 @@ class LineRecall(DialogRecall):
         Raises:
             LogError: If the log cannot be read.
         """
-        owners = sort_owners(owner)
-        if not self.log.keeps_segments:
-            return self.refresh(owners, progress)
         with self._reindexing:
-            kept = self._indexes.find_kept(owners)
-            if kept is not None and self._is_at_work(kept):
-                return self._finish_index(kept, progress)
-            if kept is not None:
-                with kept.lock:
-                    kept.save()  # paid for already
-            index = self._indexes.make_anew(owners)
-            index.reindex(progress)
-            problems = index.problems
-            self._indexes.adopt(owners, index)
-            return problems
-
-    def _is_at_work(self, index: OwnerIndex) -> bool:
-        """Return whether lines may be embedded for an index in the background now."""
-        with index.lock:
-            is_same = index.embeds_later and index.embeddings == self.embeddings
-            return is_same and index.may_embed()
-
-    def _finish_index(self, index: OwnerIndex, progress: Progress | None) -> tuple[str, ...]:
-        """Embed what waits in an index, and delete what other embedders have made."""
-        embed_pending(index, progress)
-        with index.lock:
-            index.delete_others()
-            return index.problems
+            index = self._indexes.open(sort_owners(owner))
+            embed_missing(index, progress=progress, anew=True)
+            with index.lock:
+                index.finish_reindex()
+                return index.problems
 
     def get_embedder_use(self, owner: Owners) -> EmbedderUse:
         """Return what embeds the lines of an owner, and how many wait for it.
@@ -492,8 +452,7 @@ class LineRecall(DialogRecall):
     def embed_later(self, owner: Owner) -> None:
         """Have what was just stored of an owner embedded soon, if they were searched before."""
         for index in self._indexes.find_involving(owner):
-            if index.embeds_later:
-                embed_later(index)
+            embed_later(index)
 
     def close(self) -> None:
         """Embed nothing more: few lines are finished, of more the batch under way.
@@ -511,7 +470,7 @@ class LineRecall(DialogRecall):
         if index is None:
             return super().find_lines(owner, words)
         with index.lock:
-            index.read_on()
+            index.catch_up()
             return index.table.find_lines(words)
 
     def drop_forgotten(self, owner: Owner, copies: Sequence[str] = ()) -> None:  # noqa: ARG002 - there are none
@@ -535,25 +494,20 @@ class _IndexState(NamedTuple):
     Attributes:
         speakers: Whose names may be left out of it.
         dim: Components of a vector; None where there is none.
-        pending: How many segments are to be embedded in the background.
-        awaited: How many of them the recall may return.
-        is_snapshot_due: Whether the index is to be saved in the background.
+        is_unfinished: Whether there is something left to embed or to save in the background.
     """
 
     speakers: list[str]
     dim: int | None
-    pending: int
-    awaited: int
-    is_snapshot_due: bool
+    is_unfinished: bool
 
 
-def _catch_up(index: OwnerIndex, scope: Scope) -> _IndexState:
-    with index.lock:
-        index.catch_up()
-        awaited = count_waiting(index, scope.mask)
-        pending = len(index.vectors.missing) if index.embeds_later else 0
-        speakers, dim = index.table.speakers, index.vectors.dim
-        return _IndexState(speakers, dim, pending, awaited, index.is_snapshot_due)
+def count_waiting(index: OwnerIndex, scope: Scope) -> int:
+    """Return how many segments in scope wait to be embedded, and can be; hold the index's lock."""
+    missing = index.vectors.missing
+    if not missing or not index.may_embed():
+        return 0
+    return int(scope.mask(index.table)[list(missing)].sum())
 
 
 # -- a question put to an index ----------------------------------------------------------------
@@ -618,7 +572,7 @@ class Search:
                 # Lines may have come and gone while the reranker thought about them.
                 numbers = map(table.number_of, self.order)
                 there = (number for number in numbers if number is not None)
-                hits = ReorderedRanking(ranked.hits, there)
+                hits = ranked.hits.reorder(there)
             recall, groups = build_recall(
                 ranked.query,
                 ranked.ranking,
@@ -628,7 +582,7 @@ class Search:
                 hits=ranked.hits if hits is None else hits,
                 problems=(
                     *self.index.problems,
-                    *self._describe_waiting(ranked.allowed),
+                    *self._describe_waiting(),
                     *self.problems,
                 ),
             )
@@ -636,8 +590,8 @@ class Search:
                 return recall, ()
             return recall, make_references(groups, recall.blocks, table)
 
-    def _describe_waiting(self, allowed: NDArray[np.bool_]) -> tuple[str, ...]:
-        count = count_waiting(self.index, lambda _: allowed)
+    def _describe_waiting(self) -> tuple[str, ...]:
+        count = count_waiting(self.index, self.query.scope)
         if not count:
             return ()
         which = "1 segment waits" if count == 1 else f"{count} segments wait"
@@ -675,7 +629,7 @@ class Search:
 
 
 def _make_candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candidate:
-    line, at = table.find_line(number), ranking.find_row(number)
+    line = table.find_line(number)
     document = Document(
         id=line.line_id,
         page_content=f"{line.speaker}: {indent_text(table.get_text(number))}",
@@ -685,8 +639,8 @@ def _make_candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candi
             "user_id": line.key.user_id,
             "speaker": line.speaker,
             "time_ms": line.time_ms,
-            "similarity": ranking.columns.similarity.item(at),
-            "relevance": ranking.columns.relevance.item(at),
+            "similarity": ranking.columns.similarity.item(number),
+            "relevance": ranking.columns.relevance.item(number),
         },
     )
     return Candidate(table.get_name(number), document)
@@ -731,51 +685,17 @@ def merge_rankings(rankings: Sequence[Ranking]) -> Ranking:
     Relevance is standardised for each question, so that those of several compare.
 
     Args:
-        rankings: One for each question, over the same lines; at least one.
+        rankings: One for each question, over the same segments; at least one.
     """
     if len(rankings) == 1:
         return rankings[0]
-    numbers = np.unique(np.concatenate([ranking.columns.numbers for ranking in rankings]))
-    places = [np.searchsorted(numbers, ranking.columns.numbers) for ranking in rankings]
-    relevance = np.full((len(rankings), len(numbers)), -np.inf)
-    for row, ranking, at in zip(relevance, rankings, places, strict=True):
-        row[at[ranking.rows]] = ranking.columns.relevance[ranking.rows]
-    best = relevance.argmax(axis=0)
+    best = np.array([ranking.columns.relevance for ranking in rankings]).argmax(axis=0)
     columns = {
-        field.name: _gather_column(field.name, rankings, places, best) for field in fields(Columns)
+        field.name: np.choose(best, [getattr(ranking.columns, field.name) for ranking in rankings])
+        for field in fields(Columns)
     }
-    ranked = np.flatnonzero(relevance.max(axis=0) > -np.inf)
-    joined = Ranking(Columns(**{**columns, "numbers": numbers}), ranked)
-    joined.older = frozenset().union(*(ranking.older for ranking in rankings))
-    return joined
-
-
-def _gather_column(
-    name: str,
-    rankings: Sequence[Ranking],
-    places: Sequence[NDArray[np.int64]],
-    best: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """Return a column whose values come from the ranking that `best` names for each place."""
-    first = getattr(rankings[0].columns, name)
-    gathered = np.zeros(len(best), dtype=first.dtype)
-    for number, (ranking, at) in enumerate(zip(rankings, places, strict=True)):
-        own = best[at] == number
-        gathered[at[own]] = getattr(ranking.columns, name)[own]
-    return gathered
-
-
-class ReorderedRanking(Ranking):
-    """Some segments of a ranking in an order of their own; scores are those of the ranking."""
-
-    def __init__(self, ranking: Ranking, numbers: Iterable[int]) -> None:
-        """Put segments in this order; repetitions and what is not ranked are left out."""
-        given = np.array(list(dict.fromkeys(numbers)), dtype=np.int64)
-        kept = given[np.isin(given, ranking.columns.numbers[ranking.rows])]
-        rows = np.searchsorted(ranking.columns.numbers, kept)
-        super().__init__(ranking.columns, np.sort(rows))
-        self._ordered, self._unread = [rows], 0
-        self.older, self.loose = ranking.older, ranking.loose
+    older = frozenset().union(*(ranking.older for ranking in rankings))
+    return Ranking(Columns(**columns), rankings[0].ranked, older=older)
 
 
 # -- the border to hooks of the application ----------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import meta, nodes
 
+from langchain_convmem.causes import suggest_name
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
 from langchain_convmem.text.control_tokens import SEAL, ControlTokens, show_seals, split_at_seals
 from langchain_convmem.text.ledger import Origin, SessionLedger
@@ -134,7 +135,7 @@ class ChatTemplate:
             self._template = self.sandbox.compile_limited(limited)
             # Jinja computes constants where it looks for variables: not before these are limited.
             self._undeclared = meta.find_undeclared_variables(limited)
-        self.roles = {**_find_own_roles(self._tree), **(roles or {})}
+        self.roles = {**_find_own_roles(self._tree), **_check_roles(roles or {})}
         """What the template calls a role, where that differs from our name."""
 
     # -- where templates come from ----------------------------------------------------------------
@@ -467,6 +468,15 @@ class ChatTemplate:
 
     def __repr__(self) -> str:
         return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
+
+
+def _check_roles(roles: Mapping[str, str]) -> Mapping[str, str]:
+    for role in roles:
+        if role not in _OTHER_NAMES:
+            near = suggest_name(role, _OTHER_NAMES)
+            msg = f"roles= names {role!r}; it takes {', '.join(_OTHER_NAMES)}{near}"
+            raise ConfigError(msg)
+    return roles
 
 
 def _find_own_roles(tree: nodes.Template) -> dict[str, str]:

@@ -31,12 +31,12 @@ from langchain_convmem.views.messages import DraftBuilder, check_plain_function
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
+    from langchain_core.embeddings import Embeddings
 
     from langchain_convmem.profile import ProfilerReport
     from langchain_convmem.profile.profiler import Profiler, ProfilerLike
     from langchain_convmem.profile.reader import ProfileReader
     from langchain_convmem.recall import DialogRecall, RecallSettings
-    from langchain_convmem.recall.embedding import Embedder
     from langchain_convmem.recall.recall import Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
@@ -142,7 +142,7 @@ class Recaller:
     log: MessageLog
     drafting: DraftBuilder
     counters: TokenCounters
-    embeddings: Embedder = "auto"
+    embeddings: Embeddings | None = None
     settings: RecallSettings | None = None
     rewriter: Rewriter | None = None
     reranker: BaseDocumentCompressor | None = None
@@ -156,10 +156,10 @@ class Recaller:
             from langchain_convmem.recall.recall import check_hooks
 
             check_hooks(self.rewriter, self.reranker)
-        if isinstance(self.embeddings, str) and self.embeddings != "auto":
-            from langchain_convmem.recall.embedding import EmbedderChoice
+        if self.embeddings is not None:
+            from langchain_convmem.recall.embedding import choose_embedder
 
-            EmbedderChoice.check(self.embeddings)
+            choose_embedder(self.embeddings)
         if self.given is not None:
             self._check_given(self.given)
             self.made = self._bind(self.given)
@@ -178,7 +178,7 @@ class Recaller:
             )
             raise ConfigError(msg)
         for name in ("embeddings", "settings", "rewriter", "reranker"):
-            if getattr(self, name) not in (None, "auto"):
+            if getattr(self, name) is not None:
                 raise ConfigError(f"recall has its own {name}; pass one or the other")
 
     def _bind(self, recall: DialogRecall) -> DialogRecall:
@@ -424,13 +424,13 @@ class Summaries:
 
     def _compact_and_prepare(self, key: ThreadKey) -> None:
         """Compact a thread, and take up what is folded now, which the next turn would have to."""
-        from langchain_convmem.recall.embedding import EmbeddedEmbeddings
+        from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
         from langchain_convmem.summarizing.branches import prepare_branches
 
         with allow_own_loop():
             self.compactor.compact(key)
         log, live = self._recaller.log, find_live_entries(self._read(key))
-        embed = EmbeddedEmbeddings().embed_documents
+        embed = UniversalSentenceEmbeddings().embed_documents
         prepare_branches(find_place(log), key, live, partial(log.entries, key), embed)
 
 

@@ -68,6 +68,7 @@ def read_block(
     memory: TurnMemory,
     key: ThreadKey,
     entries: Sequence[Entry],
+    own: Sequence[Entry] = (),
     *,
     max_tokens: int,
     count: TextCounter,
@@ -82,6 +83,7 @@ def read_block(
         memory: Whose profile.
         key: The thread.
         entries: What was read of it, before the turn.
+        own: Entries of the turn: what is said now needs no quoting.
         max_tokens: How long the block may be, fence included; 0 for none.
         count: Counts the tokens of a text.
         stores: Whether later turns may know of the block.
@@ -98,7 +100,7 @@ def read_block(
     frozen = stored.value if stored is not None and isinstance(stored.value, dict) else {}
     cold_ms = max([get_ulid_ms(one.id) for one in live], default=now_ms) + PAUSE_MS
     if {**frozen, **made_for} != frozen or frozen["at_ms"] < cold_ms <= now_ms:
-        seen = {one.id for one in live if one.role == "user"}
+        seen = {one.id for one in (*live, *own) if one.role == "user"}
         hidden = [item.id for item in followed.profile.items if item.entry_id in seen]
         chosen = select_items(followed.profile, max_tokens, count, hidden=hidden)
         frozen = {**made_for, "ids": [item.id for item in chosen], "at_ms": now_ms}

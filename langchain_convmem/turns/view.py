@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from langchain_convmem.errors import BudgetError
 from langchain_convmem.history import (
     LiveThread,
     read_further,
@@ -73,8 +74,10 @@ from langchain_convmem.views.tokens import count_text_tokens
 
 _LINES_SHARE = 0.3
 """How much of the room of recall lines keep that do not answer, beside folded summaries."""
-_PATIENCE_S = 0.3
-"""How long a turn waits for lines of other threads that were said a moment ago."""
+_WAIT_S = 1.0
+"""How long a turn waits until what was said a moment ago is embedded."""
+_PROFILE_SHARE = 0.25
+"""What is known of the user takes at most this part of what the thread may take."""
 
 
 @dataclass(slots=True)
@@ -136,28 +139,37 @@ class TurnView:
 
     def read_thread(self) -> LiveThread:
         """Return as much of the thread as the view can show, and all that no budget leaves out."""
+        return read_live(self.memory.log, self.key, self._get_room(), self._counter)
+
+    def _get_room(self) -> int | None:
+        """Return how many tokens the thread may take in what the model gets; None for no limit."""
         budget = self.options.budget
         room = None if budget is None else budget.tokens - budget.reserved
         limits = [most for most in (self.options.history_tokens, room) if most is not None]
-        return read_live(self.memory.log, self.key, min(limits, default=None), self._counter)
+        return min(limits, default=None)
 
     def read_view(self, locate: Locate, thread: LiveThread | None = None) -> ModelContext:
         """Return what the model gets of the thread, without recall; see `build_context`."""
         if thread is None:
             thread = self.read_thread()
         turn = locate(thread.entries)
-        most = self.memory.get_profile_budget(self.options)
+        most, room = self.memory.get_profile_budget(self.options), self._get_room()
+        most = most if room is None else min(most, int(room * _PROFILE_SHARE))
         if not most:
             return self._read_within(locate, thread, turn)
         block = read_block(
             self.memory,
             self.key,
             turn.before,
+            turn.own,
             max_tokens=most,
             count=self._count_text,
             stores=self.options.remember,
         )
-        seen = self._read_within(locate, thread, turn, self._count_text(block.text))
+        try:
+            seen = self._read_within(locate, thread, turn, self._count_text(block.text))
+        except BudgetError:  # what is said now comes before what is known
+            return self._read_within(locate, thread, turn)
         return self._add_block(seen, block) if block.text else seen
 
     def _add_block(self, seen: ModelContext, block: ProfileBlock) -> ModelContext:
@@ -229,7 +241,7 @@ class TurnView:
                 find,
                 before=_find_user_text(seen.thread.entries, seen.turn.start),
                 remember=options.remember,
-                patience_s=_PATIENCE_S,
+                wait_s=_WAIT_S,
             )
             recall = partial(self._recall_and_open, find, seen, query, room)
             found = self.trace.trace_recall(query, recall)
@@ -289,7 +301,7 @@ class TurnView:
         is_answered: bool,
     ) -> tuple[OpenedSummary, ...]:
         """Return what folded summaries say, in the room that recalled lines leave."""
-        from langchain_convmem.recall.embedding import EmbeddedEmbeddings
+        from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
         from langchain_convmem.summarizing.branches import (
             BRANCHES,
             find_folding,
@@ -316,7 +328,7 @@ class TurnView:
             shown=folded,
             max_tokens=room - sum(map(self._count_text, texts)),
             count=self._count_text,
-            embed=None if is_answered else EmbeddedEmbeddings().embed_documents,
+            embed=None if is_answered else UniversalSentenceEmbeddings().embed_documents,
         )
 
     # -- Budgets and messages ---------------------------------------------------------------------

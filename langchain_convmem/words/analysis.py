@@ -10,10 +10,10 @@ import json
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from langchain_convmem.records import DialogLine
 from langchain_convmem.words.languages import (
@@ -55,7 +55,7 @@ _Words: TypeAlias = tuple[tuple[str, str], ...]
 class TermIndex(Protocol):
     """An index that reports which terms it holds."""
 
-    def find_documents(self, terms: Iterable[str]) -> Mapping[str, Sequence[int]]:
+    def find_documents(self, terms: Iterable[str]) -> Mapping[str, Any]:
         """Return the documents of those terms that have any."""
         ...
 

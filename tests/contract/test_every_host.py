@@ -11,15 +11,16 @@ from mcp import Client
 from scripted_chat import ScriptedChatModel
 from turn_hosts import HOSTS
 
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, InMemoryLog
+from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.integrations import ConversationStore, make_mcp_server
+from langchain_convmem.testing import HashEmbeddings
 
 Said = list[tuple[str, str]]
 
 
 @pytest.fixture
 def memory():
-    with ConversationMemory(InMemoryLog(), embeddings=EmbeddedEmbeddings()) as memory:
+    with ConversationMemory(InMemoryLog(), embeddings=HashEmbeddings()) as memory:
         yield memory
 
 

@@ -11,7 +11,6 @@ from langchain_convmem.errors import LineStoreError
 from langchain_convmem.integrations import VectorStoreRecall
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall.vectors import ExactIndex
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 
 ANA, BOB = Owner(user_id="ana"), Owner(user_id="bob")
@@ -63,9 +62,16 @@ def make_recall(log, store, candidates=50, **options):
 
 
 def exact(embeddings, texts=TEXTS):
-    index = ExactIndex(embeddings.dim)
-    index.add(np.array([embeddings.vector(text) for text in texts], dtype=np.float32))
-    return index
+    """Return a function that gives the numbers of the nearest texts, and their cosines."""
+    rows = np.array([embeddings.vector(text) for text in texts], dtype=np.float64)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def search(query, k):
+        cosines = rows @ (query / np.linalg.norm(query))
+        nearest = np.argsort(-cosines, kind="stable")[:k]
+        return nearest, cosines[nearest]
+
+    return search
 
 
 @pytest.mark.parametrize(
@@ -115,7 +121,7 @@ def test_every_line_finds_itself_at_similarity_one(recall):
 
 def test_the_nearest_come_first_with_the_cosine_of_the_exact_index(recall, embeddings):
     query = "what did ana say?"
-    numbers, cosines = exact(embeddings).search(np.array(embeddings.vector(query), np.float32), 12)
+    numbers, cosines = exact(embeddings)(np.array(embeddings.vector(query)), 12)
     texts, similarities = found(recall, query, 12)
     assert texts == [TEXTS[number] for number in numbers]
     np.testing.assert_allclose(similarities, cosines, atol=CLOSE)
@@ -130,7 +136,7 @@ def test_a_thread_of_one_percent_is_searched_whole_inside_the_store(log, store, 
     few = make_recall(log, store, candidates=1)
     query = "far from everything in the rare thread"
     texts, similarities = found(few, query, 1, within=ThreadKey("ana", "rare"))
-    cosine = exact(embeddings, [TEXTS[7]]).similarities(np.array(embeddings.vector(query)))
+    _, cosine = exact(embeddings, [TEXTS[7]])(np.array(embeddings.vector(query)), 1)
     assert texts == [TEXTS[7]]
     np.testing.assert_allclose(similarities, cosine, atol=CLOSE)
 
@@ -148,7 +154,7 @@ def test_an_excluded_line_makes_room_for_the_next_one(log, store, embeddings):
     left = [TEXTS[7], *(TEXTS[number] for number in numbers[80:])]
     query = "what is not excluded?"
     vector = np.array(embeddings.vector(query), np.float32)
-    order, _ = exact(embeddings, left).search(vector, 4)
+    order, _ = exact(embeddings, left)(vector, 4)
     assert found(few, query, 4, exclude=exclude)[0] == [left[number] for number in order]
 
 

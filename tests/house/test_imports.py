@@ -134,7 +134,6 @@ PROMISED = {
     "ConversationHistory",
     "ConversationMemory",
     "DialogLineRetriever",
-    "EmbeddedEmbeddings",
     "InMemoryLog",
     "PromptFile",
     "RecallSettings",

@@ -64,6 +64,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom_and_prints_what_the_page_s
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CONVMEM_EMBEDDER")  # a page runs as its reader runs it
     assert run_page(ROOT / page).strip()
 
 
@@ -72,6 +73,7 @@ def test_the_python_of_a_page_that_prints_nothing_runs(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CONVMEM_EMBEDDER")  # a page runs as its reader runs it
     assert run_page(ROOT / page) == ""
 
 
@@ -122,6 +124,7 @@ def test_what_the_page_on_security_claims_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CONVMEM_EMBEDDER")  # a page runs as its reader runs it
     assert run_page(ROOT / "docs/project/security.md") == ""  # its claims are assertions
 
 
@@ -129,6 +132,7 @@ def test_the_readme_remembers_where_ana_parked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CONVMEM_EMBEDDER")  # a page runs as its reader runs it
     first = next(block for block in blocks_of(ROOT / "README.md") if block.language == OURS)
     assert "level C, next to the blue pillar" in first.run({})
 

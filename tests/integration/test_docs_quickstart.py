@@ -111,7 +111,7 @@ def run(block: CodeBlock, directory: Path, environment: dict[str, str]) -> str:
     done = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", block.code],
         cwd=directory,
-        env=os.environ | environment | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | environment | {"PYTHONPATH": str(ROOT), "CONVMEM_EMBEDDER": ""},
         capture_output=True,
         text=True,
         check=False,

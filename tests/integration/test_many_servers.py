@@ -18,9 +18,10 @@ import pytest
 from dynamodb_servers import moto_server, new_client, new_table_name
 from postgres_server import new_schema, running_server
 
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
+from langchain_convmem import ConversationMemory
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing import HashEmbeddings
 
 pytestmark = [pytest.mark.sockets, pytest.mark.slow]
 
@@ -97,7 +98,7 @@ def test_users_who_move_between_servers_are_the_same_everywhere(address, count, 
         with ThreadPoolExecutor(len(USERS)) as users:
             lives = [users.submit(live, user, servers) for user in USERS]
             said = {user: life.result(PATIENCE_S) for user, life in zip(USERS, lives, strict=True)}
-    with ConversationMemory.open(address, embeddings=EmbeddedEmbeddings()) as memory:
+    with ConversationMemory.open(address, embeddings=HashEmbeddings()) as memory:
         for user, threads in said.items():
             for thread, texts in threads.items():
                 stored = memory.log.entries(ThreadKey(user, thread))

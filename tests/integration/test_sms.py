@@ -177,6 +177,19 @@ def test_words_stop_start_help_and_forget(server):
     assert len(server.calls) == 3
 
 
+def test_an_answer_of_yes_starts_nothing_that_was_not_stopped(server):
+    assert server.ask("Yes", "SM1") == ["<b>&1</b>"]
+    assert server.calls == ["Yes"]
+
+
+def test_who_stopped_and_is_forgotten_still_gets_no_answer(server):
+    server.ask("stop", "SM1")
+    assert server.ask("forget me", "SM2") == [sms.FORGOTTEN]
+    assert server.ask("Hello?", "SM3") == []
+    assert server.ask("unstop", "SM4") == [sms.STARTED]
+    assert server.ask("Hello?", "SM5") == ["<b>&1</b>"]
+
+
 def test_long_answers_come_in_numbered_parts(tmp_path):
     with Server(tmp_path / "sms.db", lambda _: "word " * 300 + "y" * 700) as server:
         parts = server.ask("Tell me all", "SM1")

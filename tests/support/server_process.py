@@ -18,7 +18,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
+from langchain_convmem import ConversationMemory
+from langchain_convmem.testing import HashEmbeddings
 from langchain_convmem.views.context import is_framing
 
 _PRINTING = threading.Lock()
@@ -53,7 +54,7 @@ class Server:
 
 def main(address: str) -> None:
     """Serve until there are no more lines."""
-    with ConversationMemory.open(address, embeddings=EmbeddedEmbeddings()) as memory:
+    with ConversationMemory.open(address, embeddings=HashEmbeddings()) as memory:
         server = Server(memory)
         with ThreadPoolExecutor(8) as turns:
             print("ready", flush=True)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-from langchain_convmem.recall import MiniLMEmbeddings
 
 _SIZE, _INNER, _LAYERS = 64, 128, 2
 _WORDS = """
@@ -57,39 +54,3 @@ def write_encoder(folder: Path, *, seed: int = 7) -> Path:
         tensors |= norm(f"{name}.output.LayerNorm")
     save_file(tensors, folder / "model.safetensors")
     return folder
-
-
-class WatchedEncoder(MiniLMEmbeddings):
-    """Notes what it embeds, and can be told to wait before it embeds lines, or to fail."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder=folder)
-        self.embedded: list[str] = []
-        self.asked: list[str] = []
-        self.failing: Exception | None = None
-        self.is_reached = threading.Event()
-        self.may_go_on = threading.Event()
-        self.may_go_on.set()
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed lines."""
-        self.is_reached.set()
-        assert self.may_go_on.wait(60)
-        if self.failing is not None:
-            raise self.failing
-        self.embedded += texts
-        return super().embed_documents(texts)
-
-    def embed_query(self, text: str) -> list[float]:
-        """Embed a question."""
-        self.asked.append(text)
-        return super().embed_query(text)
-
-    def hold(self) -> None:
-        """Have lines wait from now on."""
-        self.is_reached.clear()
-        self.may_go_on.clear()
-
-    def go_on(self) -> None:
-        """Let them go on."""
-        self.may_go_on.set()

@@ -32,7 +32,6 @@ def test_every_command_takes_the_address_of_a_table(log, endpoint, monkeypatch, 
     assert "behind the bakery" in block["text"]
     assert [row["thread_id"] for row in run("threads", "--json")] == ["bike"]
     assert run("log", "--thread", "bike", "--json")[0]["speaker"] == "User"
-    assert run("embedder", "--json")["user_id"] == "me"
     assert run("reindex", "--json")["problems"] == []
     assert run("export", "--out", str(out), "--json") == {"path": str(out), "entries": 1}
     assert run("forget", "--thread", "bike", "--yes", "--json")["entries"] == 1

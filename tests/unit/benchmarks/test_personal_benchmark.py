@@ -17,7 +17,7 @@ from benchmarks.personal.measuring import ask_all, figures, judge
 from benchmarks.personal.memories import Answer, PersonalMemory, fill_threads, ways_to_ask
 from benchmarks.personal.report import markdown, table
 from benchmarks.personal.running import Data, run
-from langchain_convmem.recall import EmbeddedEmbeddings
+from langchain_convmem.testing import HashEmbeddings
 
 DAY_MS = 24 * 3_600_000
 CAT = Piece("ana-1", "user", "I adopted a cat, Miso")
@@ -61,7 +61,7 @@ def test_another_version_is_asked_the_same():
     # This version, in a process of its own.
     checkout = Path(__file__).resolve().parents[3]
     data = Data([ANA], [], REQUESTS, ORDINARY, [])
-    report = run(data, [4], {"static": EmbeddedEmbeddings()}, beside=checkout)["embedders"]
+    report = run(data, [4], {"static": HashEmbeddings()}, beside=checkout)["embedders"]
     ours = report["static"]["sizes"]["4"]
     assert report[f"static of {checkout.name}"]["sizes"]["4"] == {
         way: ours[way] for way in ("default", "plain")
@@ -131,7 +131,7 @@ def test_a_memory_is_filled_with_whole_ordinary_threads_and_then_from_elsewhere(
 
 
 def test_every_way_asks_the_same_memory_by_role_a_day_after_the_last_line():
-    memory = PersonalMemory("ana", [*ANA.threads, *ORDINARY], EmbeddedEmbeddings())
+    memory = PersonalMemory("ana", [*ANA.threads, *ORDINARY], HashEmbeddings())
     ways = ways_to_ask(memory)
     assert list(ways) == ["default", "plain", "k3", "user_lines", "bm25_lines"]
     answers = {name: way("What is my cat called?") for name, way in ways.items()}
@@ -162,7 +162,7 @@ def test_earlier_askings_stand_in_threads_of_their_own_after_all_else():
 
 def test_a_report_holds_every_table_and_says_which_sizes_were_skipped():
     data = Data([ANA], [ANA], REQUESTS, ORDINARY * 10, ())
-    report = run(data, [8, 500], {"static": EmbeddedEmbeddings()}, ablates=True)
+    report = run(data, [8, 500], {"static": HashEmbeddings()}, ablates=True)
     static = report["embedders"]["static"]
     assert static["sizes"]["8"]["default"]["word"] == 1.0
     assert static["earlier_askings"]["questions"] == 1

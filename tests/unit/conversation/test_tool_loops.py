@@ -6,7 +6,9 @@ import asyncio
 import threading
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from pydantic import BaseModel
 from scripted_chat import ScriptedChatModel
@@ -197,10 +199,17 @@ def test_two_tools_of_one_name_are_refused_at_once():
         talk("x", tools=[weather, weather])
 
 
-def test_tools_of_a_model_that_takes_none_are_refused_before_anything_is_sent():
-    from langchain_core.runnables import RunnableLambda
+@pytest.mark.parametrize(
+    "model",
+    [RunnableLambda(lambda _: AIMessage("x")), FakeListChatModel(responses=["x"])],
+    ids=["has none", "implements none"],
+)
+def test_tools_of_a_model_that_takes_none_are_refused_at_once(model):
+    with pytest.raises(ConfigError, match="takes no tools"):
+        Conversation(model, preface=Preface(tools=[weather]))
 
-    said = Conversation(RunnableLambda(lambda _: AIMessage("x")), preface=Preface(tools=[weather]))
-    with pytest.raises(ConfigError, match="bind_tools"):
-        said.send_message("Go")
-    assert said.history == []
+
+def test_tools_that_a_template_does_not_show_are_refused_at_once():
+    template = ChatTemplate("{% for one in messages %}{{ one.content }}{% endfor %}")
+    with pytest.raises(ConfigError, match="shows no tools"):
+        Conversation(ScriptedEngine("x", template=template), preface=Preface(tools=[weather]))

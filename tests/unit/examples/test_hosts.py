@@ -22,7 +22,8 @@ from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart
 from pydantic_ai.models.test import TestModel
 from scripted_chat import ScriptedChatModel
 
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, InMemoryLog
+from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.testing import HashEmbeddings
 
 set_tracing_disabled(disabled=True)
 
@@ -51,7 +52,7 @@ ANSWER = {
 
 @pytest.fixture
 def memory():
-    with ConversationMemory(InMemoryLog(), embeddings=EmbeddedEmbeddings()) as memory:
+    with ConversationMemory(InMemoryLog(), embeddings=HashEmbeddings()) as memory:
         yield memory
 
 

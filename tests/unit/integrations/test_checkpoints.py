@@ -14,9 +14,10 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from postgres_server import running_server
 from scripted_chat import ScriptedChatModel
 
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, InMemoryLog
+from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations import aimport_checkpoints, import_checkpoints
+from langchain_convmem.testing import HashEmbeddings
 
 
 @tool
@@ -42,7 +43,7 @@ def talk(saver, user_id="ana", thread_id="t1", turns=2):
 
 @pytest.fixture
 def memory():
-    with ConversationMemory(InMemoryLog(), embeddings=EmbeddedEmbeddings()) as opened:
+    with ConversationMemory(InMemoryLog(), embeddings=HashEmbeddings()) as opened:
         yield opened
 
 

@@ -8,16 +8,17 @@ from contextlib import asynccontextmanager
 import pytest
 from mcp import Client
 
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations import make_mcp_server
+from langchain_convmem.testing import HashEmbeddings
 
 CAT = "I adopted a cat, Miso."
 
 
 @pytest.fixture
 def memory():
-    with ConversationMemory.open(":memory:", embeddings=EmbeddedEmbeddings()) as memory:
+    with ConversationMemory.open(":memory:", embeddings=HashEmbeddings()) as memory:
         memory.add_messages([CAT, ("ai", "How lovely!")], thread_id="monday", user_id="ana")
         memory.add_messages(["My cat is called Tofu."], thread_id="monday", user_id="bo")
         yield memory

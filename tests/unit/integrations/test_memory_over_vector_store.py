@@ -11,16 +11,17 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from scripted_agents import agent_with, says
 from scripted_chat import WAYS, ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, RecallSettings
+from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations import VectorStoreRecall, create_search_tool
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall
+from langchain_convmem.testing import HashEmbeddings
 
 KEY = "The spare key is with Teresa upstairs."
 
 
-class Embedder(EmbeddedEmbeddings):
+class Embedder(HashEmbeddings):
     """Notes what it is asked."""
 
     def __init__(self):
@@ -138,7 +139,7 @@ def test_questions_pass_the_write_hook_first(store):
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("embeddings", EmbeddedEmbeddings()),
+        ("embeddings", HashEmbeddings()),
         ("settings", RecallSettings()),
         ("rewriter", str.lower),
     ],

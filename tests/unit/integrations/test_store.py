@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, InMemoryLog, ids
+from langchain_convmem import ConversationMemory, InMemoryLog, ids
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.integrations import ConversationStore
 from langchain_convmem.offline import OfflineChatModel
+from langchain_convmem.testing import HashEmbeddings
 
 
 @pytest.fixture
 def memory():
-    with ConversationMemory.open(":memory:", embeddings=EmbeddedEmbeddings()) as memory:
+    with ConversationMemory.open(":memory:", embeddings=HashEmbeddings()) as memory:
         yield memory
 
 

@@ -63,7 +63,7 @@ def test_a_file_becomes_threads_that_are_recalled(memory, imported, chat):
     )
     assert len(report) == 2
     assert _texts(memory) == ["My boat is red.", "I see."]
-    assert "My boat is red." in str(memory.recall("Which colour?", user_id="ana").blocks)
+    assert "My boat is red." in str(memory.recall("Which boat?", user_id="ana").blocks)
 
 
 def test_importing_again_doubles_nothing(memory, imported, chat):

@@ -13,13 +13,13 @@ from watched_runs import RunWatcher
 
 from langchain_convmem import (
     ConversationMemory,
-    EmbeddedEmbeddings,
     InMemoryLog,
     SummarySettings,
 )
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import explain_summary
 from langchain_convmem.summarizing.branches import BRANCHES, find_folding
+from langchain_convmem.testing import HashEmbeddings
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -178,11 +178,11 @@ def test_forgetting_drops_what_this_process_keeps(memory, model):
 def test_what_was_folded_in_the_background_is_taken_up_there(monkeypatch):
     embedded = []
 
-    def embed(self, texts, make=EmbeddedEmbeddings.embed_documents):
+    def embed(self, texts, make=HashEmbeddings.embed_documents):
         embedded.append((threading.current_thread().name, list(texts)))
         return make(self, texts)
 
-    monkeypatch.setattr(EmbeddedEmbeddings, "embed_documents", embed)
+    monkeypatch.setattr(HashEmbeddings, "embed_documents", embed)
     settings = SummarySettings(
         trigger=("messages", 6), keep=("messages", 2), max_summary_tokens=40, facts_tokens=0
     )

@@ -36,3 +36,21 @@ def test_what_is_forgotten_leaves_the_block_at_once(tmp_path):
     with ConversationMemory.open(path) as memory:
         memory.forget(user_id="ana", thread_id="old")
     assert "peanuts" not in _ask(path)
+
+
+def test_what_is_said_in_the_thread_is_not_quoted_beside_it(tmp_path):
+    model = ScriptedChatModel(replies=["Noted.", "No."])
+    with ConversationMemory.open(tmp_path / "memory.db") as memory:
+        chain = memory.wrap(model, recall=False, profile_tokens=150)
+        chain.invoke("I am allergic to peanuts.", at())
+        chain.invoke("Is a satay all right?", at())
+    assert [str(seen).count("peanuts") for seen in model.seen] == [1, 1]
+
+
+def test_a_message_that_leaves_no_room_for_the_block_gets_none(tmp_path):
+    model = ScriptedChatModel(replies=["No."])
+    with ConversationMemory.open(tmp_path / "memory.db") as memory:
+        memory.history("old", user_id="ana").add("user", "I am allergic to peanuts.")
+        chain = memory.wrap(model, recall=False, profile_tokens=150, history_tokens=200)
+        chain.invoke("Is this all right? " + "rice and leeks " * 40, at())
+    assert "peanuts" not in str(model.seen)

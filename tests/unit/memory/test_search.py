@@ -8,13 +8,14 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, InMemoryLog
+from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.testing import HashEmbeddings
 
 
 @pytest.fixture(params=["read from the log", "read from the index"])
 def memory(request):
-    with ConversationMemory(InMemoryLog(), embeddings=EmbeddedEmbeddings()) as memory:
+    with ConversationMemory(InMemoryLog(), embeddings=HashEmbeddings()) as memory:
         said = [HumanMessage("The LONG ladder is in the shed.", id="q1"), AIMessage("Noted.")]
         memory.add_messages(said, user_id="ana", thread_id="house")
         memory.add_messages(

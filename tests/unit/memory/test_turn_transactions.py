@@ -10,21 +10,16 @@ from scripted_agents import agent_with
 from scripted_chat import ProviderError, ScriptedChatModel, at
 from traced_sqlite import Tracer
 
-from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, SQLiteLog
+from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.integrations.langgraph import create_memory_graph
-from langchain_convmem.recall import RecallSettings, snapshots
+from langchain_convmem.recall import RecallSettings
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing import HashEmbeddings
 
 KEY = ThreadKey("ana", "t")
 PLACES = ("harbour", "station", "museum", "garden", "theatre", "market", "library", "bridge")
 WARM = 60
 """Turns before the one that is counted: caches are full, and the live part has been noted."""
-
-
-@pytest.fixture(autouse=True)
-def without_snapshots(monkeypatch):
-    """Indexes are not saved, which happens between turns, and seldom."""
-    monkeypatch.setattr(snapshots, "LEAST", 1_000_000)
 
 
 @pytest.fixture
@@ -40,7 +35,7 @@ def log(tmp_path, tracer):
 
 @pytest.fixture
 def memory(log):
-    with ConversationMemory(log, embeddings=EmbeddedEmbeddings()) as memory:
+    with ConversationMemory(log, embeddings=HashEmbeddings()) as memory:
         for number, place in enumerate(PLACES):
             said = [HumanMessage(f"I parked at the {place}."), AIMessage("Noted.")]
             memory.add_messages(said, user_id="ana", thread_id=f"earlier {number}")
@@ -127,7 +122,7 @@ def test_what_a_paid_embedder_made_is_looked_for_and_stored_at_once(tracer, log)
 
 def test_a_relevance_buffer_is_kept_beside(tracer, log):
     settings = RecallSettings(buffer_size=4)
-    with ConversationMemory(log, embeddings=EmbeddedEmbeddings(), settings=settings) as memory:
+    with ConversationMemory(log, embeddings=HashEmbeddings(), settings=settings) as memory:
         assert counts_of(tracer, wrapped(memory)) == (8, 4)
 
 

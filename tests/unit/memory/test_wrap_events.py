@@ -181,6 +181,7 @@ async def test_a_recall_that_is_cancelled_ends_its_run_too():
     embeddings = _StuckEmbeddings()
     watcher = RunWatcher()
     with ConversationMemory.open(":memory:", embeddings=embeddings) as memory:
+        memory.add_messages([HumanMessage("On level 3.")], thread_id="earlier", user_id="ana")
         chain = memory.wrap(ScriptedChatModel(replies=["Hm."]))
         task = asyncio.create_task(chain.ainvoke("Where?", {**at(), "callbacks": [watcher]}))
         await embeddings.asked.wait()

@@ -64,6 +64,50 @@ def test_what_is_sold_or_stopped_holds_no_more(memory):
     assert (item.state, item.until_ms) == ("ended", START_MS + DAY_MS)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I stopped eating meat.",
+        "I don't eat meat anymore.",
+        "I no longer eat gluten.",
+        "I can no longer eat dairy.",
+        "I gave up smoking.",
+        "I'm no longer allergic to cats.",
+        "I don't work at the bakery anymore.",
+        "I no longer live in Leeds.",
+        "Ich esse kein Fleisch mehr.",
+        "Je ne mange plus de viande.",
+        "Ya no como carne.",
+        "Non mangio più carne.",
+    ],
+)
+def test_what_a_user_does_no_longer_holds_now(memory, text):
+    say(memory, text)
+    assert list_texts(memory.profile("ana").current) == [text]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "again"),
+    [
+        ("I'm vegan.", "I'm not vegan any more.", "I'm vegan again."),
+        ("I love jazz.", "I no longer love jazz.", "I love jazz again."),
+        ("I eat fish.", "I stopped eating fish.", "I eat fish again."),
+    ],
+)
+def test_what_ends_and_what_begins_again_take_each_others_place(before, after, again):
+    said = [before, after, again]
+    for number in (2, 3):
+        with ConversationMemory.open(":memory:") as fresh:
+            say(fresh, *said[:number])
+            assert list_texts(fresh.profile("ana").current) == [said[number - 1]]
+
+
+@pytest.mark.parametrize("text", ["I don't care anymore.", "I don't like it any more.", "I quit."])
+def test_an_end_of_nothing_named_says_nothing(memory, text):
+    say(memory, text)
+    assert not memory.profile("ana").items
+
+
 def test_a_plan_expires_with_its_day(memory):
     say(memory, "My exam is on 14 January.")
     [item] = memory.profile("ana").items

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from langchain_convmem.errors import PromptSyntaxError
+from langchain_convmem.errors import ConfigError, PromptSyntaxError
 from langchain_convmem.prompts import PromptFile
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "assistant.prompt"
@@ -105,6 +105,13 @@ class TestFormat:
     ) -> None:
         assert desk.format(titles) == "**Tone:**\nbe kind"
         assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+    @pytest.mark.parametrize("titles", ["tone", ["tone"], ["No", "tone"]])
+    def test_titles_of_which_there_is_none_are_refused(
+        self, desk: PromptFile, titles: str | list[str]
+    ) -> None:
+        with pytest.raises(ConfigError, match="has no section"):
+            desk.format(titles)
 
     def test_repeated_titles_are_repeated(self, desk: PromptFile) -> None:
         assert desk.format(["Tone", "Tone"], include_titles=False) == "be kind\n\nbe kind"

@@ -25,8 +25,7 @@ def take_blocks(ranked, table, k, *, cross_sessions=False, **wish):
 
 def table_of(lines):
     table = SegmentTable()
-    for one in lines:
-        table.add(one)
+    table.add_many(lines)
     return table
 
 

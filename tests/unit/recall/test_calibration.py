@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -13,18 +12,8 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import DialogLineRetriever, LineRecall, RecallSettings
-from langchain_convmem.recall.calibration import (
-    RELATED,
-    compute_needed,
-    compute_relatedness,
-    is_related,
-)
-from langchain_convmem.recall.ranking import Columns, Ranking
-from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.words.analysis import analyze
-from langchain_convmem.words.bm25 import LexicalIndex
 
 ANA = Owner(user_id="ana")
 HERE = ThreadKey("ana", "t")
@@ -164,94 +153,10 @@ def test_words_alone_decide_while_the_embedder_fails(log, say, embedder):
     assert recall.recall(ANA, "Where is the volcano?", threshold="auto").blocks == ()
 
 
-# -- the number behind it ----------------------------------------------------------------------
-
-
-def _columns(similarity):
-    similarity = np.array(similarity, dtype=np.float32)
-    zeros = np.zeros(len(similarity))
-    meaning = (similarity - similarity.mean()) / 0.1
-    numbers = np.arange(len(similarity))
-    return Columns(numbers, zeros, similarity, meaning, *[zeros] * 5)
-
-
-def _related(line, texts, question, similarity):
-    table, lexical = SegmentTable(), LexicalIndex()
-    for number, text in enumerate(texts):
-        table.add(line(text, number, session="s"))
-        lexical.add([analyze(text)])
-    allowed = np.ones(len(texts), dtype=np.bool_)
-    return compute_relatedness(question, _columns(similarity), table, lexical, allowed)
-
-
-def test_words_count_by_rarity_in_a_line_and_the_two_beside_it(line):
-    texts = ["lemon", "cake", "tree", "cake", "stone", "river"]
-    same = [0.0] * 6
-    both = _related(line, texts, "lemon cake", same)
-    apart = _related(line, texts, "lemon river", same)
-    rare = _related(line, texts, "lemon volcano", same)
-    common = _related(line, texts, "cake volcano", same)
-    assert both == pytest.approx(1.0)
-    assert apart == pytest.approx(0.5)
-    assert 0 < common < rare < 0.5
-
-
-def test_words_in_long_lines_count_for_less(line):
-    short = _related(line, ["lemon tree", "river"], "lemon volcano", [0.0] * 2)
-    long = _related(line, ["lemon tree" + " stone" * 80, "river"], "lemon volcano", [0.0] * 2)
-    assert 0 < long < short
-
-
-def test_the_stems_of_one_word_in_several_languages_are_one_word(line):
-    texts = ["Mis perros duermen en la cocina", "The river"]
-    assert _related(line, texts, "perros", [0.0] * 2) == pytest.approx(1.0)
-
-
-def test_the_lines_that_rank_first_never_decide_otherwise_than_all_of_them(line):
-    random = Random(7)
-    vocabulary = [f"word{number}" for number in range(60)]
-    table, lexical = SegmentTable(), LexicalIndex()
-    for number in range(300):
-        text = " ".join(random.choices(vocabulary, k=random.randint(1, 12)))
-        table.add(line(text, number, session=str(number // 20)))
-        lexical.add([analyze(text)])
-    decided = set()
-    for _ in range(200):
-        question = " ".join(
-            [*random.choices(vocabulary, k=3), *random.choices(["sea", "sky"], k=3)]
-        )
-        allowed = np.array([random.random() < 0.9 for _ in range(300)])
-        similarity = [random.uniform(0.0, 0.4) for _ in range(300)]
-        columns = _columns(similarity)
-        # What ranks first has nothing to do with the question: the rest must be looked at.
-        ranking = Ranking(columns, np.flatnonzero(allowed))
-        quick = is_related(question, ranking, table, lexical, allowed)
-        whole = compute_relatedness(question, columns, table, lexical, allowed) >= compute_needed(
-            allowed
-        )
-        assert quick == whole
-        decided.add(quick)
-    assert decided == {True, False}
-
-
-def test_less_is_needed_where_less_was_said():
-    amounts = [compute_needed(np.ones(count, dtype=np.bool_)) for count in (0, 1, 10, 100, 10_000)]
-    assert amounts == sorted(amounts)
-    assert amounts[0] < 0.2
-    assert amounts[-1] == RELATED
-
-
-def test_closeness_is_the_way_from_the_mean_of_all_lines_to_one(line):
-    texts = ["tree"] * 90
-    lone = [0.1] * 45 + [0.3] * 44 + [0.6]
-    mean = sum(lone) / 90 * 0.9
-    found = _related(line, texts, "volcano", lone)
-    assert found == pytest.approx((0.6 - mean) / (1 - mean))
-
-
 # -- on the set of long replies ----------------------------------------------------------------
 
 
+@pytest.mark.encoder
 def test_a_hundred_unrelated_questions_find_little_in_ten_dialogues():
     log, owner = InMemoryLog(), Owner(user_id="nora")
     asked = []

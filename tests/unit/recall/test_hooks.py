@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import numpy as np
 import pytest
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import RunnableLambda
-from rankings import ordered
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall.ranking import Columns, Ranking
-from langchain_convmem.recall.recall import ReorderedRanking, merge_rankings
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 
 ANA = Owner(user_id="ana")
@@ -267,27 +263,3 @@ def test_of_a_long_line_the_reranker_reads_the_part_that_fits(log, say, embedder
 def test_what_can_never_serve_as_a_hook_is_refused_at_once(log, hooks, named):
     with pytest.raises(ConfigError, match=named):
         LineRecall(log, **hooks)
-
-
-# -- rankings made of rankings -----------------------------------------------------------------
-
-
-def ranking(numbers, relevance, rows=None):
-    names = ("similarity", "meaning", "words", "own", "smoothed", "speaker", "evidence")
-    values = np.array(relevance, dtype=float)
-    parts = dict.fromkeys(names, values * 10)
-    columns = Columns(numbers=np.array(numbers), relevance=values, **parts)
-    return Ranking(columns, None if rows is None else np.array(rows))
-
-
-def test_rankings_over_different_segments_are_joined():
-    joined = merge_rankings([ranking([1, 4, 6], [3, 9, 1], rows=[0, 2]), ranking([1, 5], [4, 2])])
-    assert list(joined) == [1, 5, 6]
-    assert joined.columns.numbers.tolist() == [1, 4, 5, 6]
-    assert ordered(joined, "relevance").tolist() == [4, 2, 1]
-    assert ordered(joined, "words").tolist() == [40, 20, 10]
-
-
-def test_a_rearranged_ranking_holds_each_ranked_segment_once_in_its_order():
-    made = ReorderedRanking(ranking([1, 4, 6], [3, 9, 1], rows=[0, 2]), [6, 4, 6, 1, 99])
-    assert (list(made), len(made), ordered(made, "relevance").tolist()) == ([6, 1], 2, [1, 3])

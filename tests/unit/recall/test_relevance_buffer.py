@@ -375,8 +375,7 @@ BLOCKS = st.lists(
 @given(BLOCKS, BLOCKS, st.sets(st.integers(0, 21)), st.sets(st.integers(0, 21)))
 def test_no_line_is_shown_twice_and_none_that_is_gone_or_in_sight(line, found, old, gone, in_sight):
     table = SegmentTable()
-    for number in range(22):
-        table.add(line(f"line {number}", number))
+    table.add_many(line(f"line {number}", number) for number in range(22))
 
     def block(at, hit):
         first, count = at

@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem import EmbeddedEmbeddings
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall import snapshots as snapshots_module
+from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
 
@@ -28,17 +26,6 @@ SECRET = "the vault opens with heron sixty-two"
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "memory.db"
-
-
-@pytest.fixture
-def eager(monkeypatch):
-    save_eagerly(monkeypatch)
-
-
-def save_eagerly(patch):
-    """Have indexes of any size saved, whenever they have grown."""
-    patch.setattr(snapshots_module, "LEAST", 1)
-    patch.setattr(snapshots_module, "SHARE", 1_000_000)
 
 
 class Watched(SQLiteLog):
@@ -66,12 +53,12 @@ class WatchedSnapshots(Watched):
         return found
 
 
-def open_recall(log, **options):
-    return LineRecall(log, EmbeddedEmbeddings(), RecallSettings(**options))
+def open_recall(log):
+    return LineRecall(log)
 
 
-def answer(log, question="Where is my boat?", owner=ANA, **options):
-    return open_recall(log, **options).recall(owner, question, k=8)
+def answer(log, question="Where is my boat?", owner=ANA):
+    return open_recall(log).recall(owner, question, k=8)
 
 
 def check_alike(found, other):
@@ -141,12 +128,12 @@ def live(log, step, entries):
 
 
 @given(life=st.lists(steps, min_size=1, max_size=16), question=sentences)
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_an_index_from_a_snapshot_answers_like_one_made_anew(tmp_path_factory, life, question):
     path = tmp_path_factory.mktemp("lives") / "memory.db"
     entries = []
-    with pytest.MonkeyPatch.context() as patch, SQLiteLog(path) as log:
-        save_eagerly(patch)
+    with SQLiteLog(path) as log:
+        entries += save(log, TEXTS[:64])
         for step in life:
             live(log, step, entries)
         asked = {"k": 5, "filter": {"topic": ["work", 3, True]}}
@@ -159,27 +146,15 @@ def test_an_index_from_a_snapshot_answers_like_one_made_anew(tmp_path_factory, l
         assert opened.find_lines(ANA, ["car"]) == anew.find_lines(ANA, ["car"])
 
 
-@pytest.mark.parametrize(
-    "options", [{"index": "faiss"}, {"index": "numpy"}, {"vector_bits": 8}], ids=str
-)
-def test_every_index_is_saved_as_it_is(path, options):
+def test_an_index_is_saved_as_it_is(path):
     with WatchedSnapshots(path) as log:
         log.append(ThreadKey("ana", "t"), [make_draft(HumanMessage(text)) for text in TEXTS])
-        made = open_recall(log, **options)
+        made = open_recall(log)
         made.refresh(ANA)
-        opened = open_recall(log, **options)
+        opened = open_recall(log)
         assert opened.recall(ANA, "my red boat", k=9) == made.recall(ANA, "my red boat", k=9)
         assert log.found[-1] is not None
         assert log.loads == [0]
-
-
-def test_vectors_in_other_bits_are_read_anew(path):
-    with WatchedSnapshots(path) as log:
-        save(log)
-        opened = answer(log, vector_bits=8)
-        assert log.found[-1] is not None
-        drop(path)
-        assert opened == answer(log, vector_bits=8)
 
 
 def test_only_what_came_later_is_read(path):
@@ -192,11 +167,10 @@ def test_only_what_came_later_is_read(path):
         assert log.loads == [later[0].position - 1]
 
 
-def test_a_snapshot_grows_with_its_index(path, eager):
+def test_a_snapshot_grows_with_its_index(path):
     with SQLiteLog(path) as log:
-        save(log, TEXTS[:40])
-        for text in TEXTS[40:60]:
-            save(log, [text])
+        for first in (0, 64):
+            save(log, TEXTS[first : first + 64])
         assert count(path) == 1
         opened = answer(log)
         drop(path)

@@ -58,10 +58,6 @@ def test_a_fact_near_in_meaning_leads_over_a_word_shared_by_chance(chat, count):
     found = recall.recall(ANA, QUESTION, ranking=300)
     ranked = texts(found)
     assert ranked.index(FACT) < ranked.index(BY_CHANCE)
-    words_first = RecallSettings(meaning_first=False)
-    found = recall.recall(ANA, QUESTION, ranking=300, settings=words_first)
-    ranked = texts(found)
-    assert ranked.index(BY_CHANCE) < ranked.index(FACT)
 
 
 def test_what_the_user_said_leads_over_a_reply_that_is_as_near(chat):

@@ -11,7 +11,7 @@ from langchain_convmem.records import Owner
 ANA = Owner(user_id="ana")
 TENT = "The red tent is in the cellar."
 BY_USER, BY_ASSISTANT = (TENT, None), (None, TENT)
-NOBODY_PREFERRED = RecallSettings(person_bonus=0, statement_bonus=0)
+NOBODY_PREFERRED = RecallSettings(person_bonus=0)
 
 
 def recall_of(chat, exchanges, settings=None):
@@ -81,8 +81,8 @@ def test_no_line_without_evidence_rises_over_one_that_answers_from_the_other_sid
 
 def test_a_bonus_never_changes_what_a_line_without_evidence_scores(chat, everyday):
     recall = recall_of(chat, everyday)
-    off = RecallSettings(person_bonus=0, statement_bonus=0, session_prior=0, latest_first=False)
-    on = RecallSettings(session_prior=0, latest_first=False)
+    plainly = {"session_prior": 0, "latest_first": False, "meaning_first": False}
+    off, on = RecallSettings(person_bonus=0, **plainly), RecallSettings(**plainly)
 
     def scores(settings):
         found = recall.recall(ANA, "Where is my bicycle?", k=1, ranking=100, settings=settings)
@@ -92,12 +92,3 @@ def test_a_bonus_never_changes_what_a_line_without_evidence_scores(chat, everyda
     below = [name for name, score in plain.items() if score <= 0]
     assert below
     assert [preferred[name] for name in below] == pytest.approx([plain[name] for name in below])
-
-
-def test_the_statement_of_a_user_leads_their_mention_of_the_same_words(chat, everyday):
-    stated = "I keep the red tent in the cellar."
-    recall = recall_of(chat, [BY_USER, (stated, None), *everyday])
-    question = "Where is my red tent?"
-    unpreferred = RecallSettings(statement_bonus=0, latest_first=False)
-    assert best(recall, question, settings=unpreferred).line.text == TENT
-    assert best(recall, question).line.text == stated

@@ -233,6 +233,11 @@ def test_a_template_may_call_the_roles_by_other_names():
     assert template.render(chat) == "user:a;model:b;model:c;model:d;tool:e;"
 
 
+def test_a_role_that_is_none_is_refused():
+    with pytest.raises(ConfigError, match="did you mean 'assistant'"):
+        ChatTemplate(LOOP, roles={"asistant": "model"})
+
+
 # -- where templates come from --------------------------------------------------------------------
 
 

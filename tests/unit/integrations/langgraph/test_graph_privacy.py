@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from graphs import answer_of, echo, says, spoken
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ScriptedChatModel, at
@@ -68,7 +69,7 @@ def test_a_model_node_of_ones_own_answers_what_is_not_stored(memory, saver):
 def test_no_message_is_searched_for_before_the_hook_was_asked(memory, saver):
     asked = []
 
-    class Embeddings:
+    class Noting(Embeddings):
         def embed_documents(self, texts):
             return [self.embed_query(text) for text in texts]
 
@@ -76,7 +77,7 @@ def test_no_message_is_searched_for_before_the_hook_was_asked(memory, saver):
             asked.append(text)
             return [1.0, 0.5]
 
-    careful = ConversationMemory(memory.log, embeddings=Embeddings(), before_write=redact)
+    careful = ConversationMemory(memory.log, embeddings=Noting(), before_write=redact)
     model = ScriptedChatModel(replies=["Noted."])
     graph = create_memory_graph(careful, model, checkpointer=saver)
     graph.invoke(says("My key is sk-4242."), at("monday"))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 from forked_processes import ForkedProcess
 from langchain_core.runnables import RunnableLambda
-from tiny_encoder import WatchedEncoder, write_encoder
+from watched_embedder import WatchedEmbedder
 
-from langchain_convmem import ConversationMemory, background
+from langchain_convmem import ConversationMemory
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner, ThreadKey
@@ -23,14 +22,13 @@ BEN = Owner(user_id="ben")
 TEXTS = [f"{word} number {n}" for n, word in enumerate(["car", "tree", "dog", "boat", "lamp"] * 8)]
 
 
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory):
-    return write_encoder(tmp_path_factory.mktemp("encoder"))
+MANY = [f"line number {n}" for n in range(600)]
+"""More than go to a service at once."""
 
 
 @pytest.fixture
-def encoder(tiny):
-    watched = WatchedEncoder(tiny)
+def encoder():
+    watched = WatchedEmbedder()
     yield watched
     watched.go_on()
 
@@ -64,7 +62,7 @@ def test_a_line_is_found_by_its_words_until_it_is_embedded(log, say, encoder):
     say(log, ["the car is blue", "ok"])
     recall = LineRecall(log, encoder)
     encoder.hold()
-    found = recall.recall(ANA, "blue", k=1, patience_s=0)
+    found = recall.recall(ANA, "blue", k=1, wait_s=0)
     assert found.matches[0].line.text == "the car is blue"
     assert found.problems == ("2 segments wait to be embedded, found by words alone until then",)
     encoder.go_on()
@@ -77,7 +75,7 @@ def test_lines_that_were_added_are_found_by_meaning_by_the_next_recall(log, say,
     recall = LineRecall(log, encoder)
     for number in range(3):
         say(log, [f"the boat number {number}"], thread=str(number))
-        found = recall.recall(ANA, f"the boat number {number}", k=1, patience_s=60)
+        found = recall.recall(ANA, f"the boat number {number}", k=1, wait_s=60)
         assert (found.matches[0].similarity > 0.9, found.problems) == (True, ())
 
 
@@ -85,7 +83,7 @@ async def test_an_event_loop_goes_on_while_a_recall_waits(log, say, encoder):
     say(log, ["the car"])
     encoder.hold()
     waiting = asyncio.ensure_future(
-        LineRecall(log, encoder).arecall(ANA, "the car", k=1, patience_s=60)
+        LineRecall(log, encoder).arecall(ANA, "the car", k=1, wait_s=60)
     )
     assert await asyncio.to_thread(encoder.is_reached.wait, 60)
     assert not waiting.done()
@@ -97,16 +95,17 @@ def test_a_recall_waits_for_no_line_that_it_may_not_return(log, say, encoder):
     [entry] = say(log, ["the car"], thread="here")
     encoder.hold()
     seen = {ThreadKey("ana", "here"): {entry.position}}
-    found = LineRecall(log, encoder).recall(ANA, "the car", exclude=seen, patience_s=3600)
-    assert found == LineRecall(log, encoder).recall(ANA, "x", exclude=seen, patience_s=0)
+    found = LineRecall(log, encoder).recall(ANA, "the car", exclude=seen, wait_s=3600)
+    assert found == LineRecall(log, encoder).recall(ANA, "x", exclude=seen, wait_s=0)
     assert found.problems == ()
 
 
-def test_a_recall_waits_for_no_large_backlog(log, say, encoder):
+def test_a_recall_waits_no_longer_than_it_may_and_says_what_is_missing(log, say, encoder):
     say(log, TEXTS)
     encoder.hold()
-    recall = LineRecall(log, encoder)
-    assert len(recall.recall(ANA, "car", k=1, patience_s=0.1).matches) == 20
+    found = LineRecall(log, encoder).recall(ANA, "car", k=1, wait_s=0.1)
+    assert len(found.matches) == 20
+    assert found.problems == ("40 segments wait to be embedded, found by words alone until then",)
 
 
 def test_a_turn_waits_neither_for_its_own_lines_nor_for_a_backlog(log, say, encoder):
@@ -139,7 +138,7 @@ def test_the_newest_lines_are_embedded_first(sqlite_log, say, encoder):
     say(sqlite_log, TEXTS)
     recall = LineRecall(sqlite_log, encoder)
     encoder.hold()
-    recall.recall(ANA, "car", patience_s=0)
+    recall.recall(ANA, "car", wait_s=0)
     encoder.go_on()
     settled(recall)
     assert encoder.embedded == TEXTS[::-1]
@@ -152,7 +151,7 @@ def test_what_is_forgotten_while_it_is_embedded_does_not_come_back(sqlite_log, s
     entries = say(sqlite_log, TEXTS)
     recall = LineRecall(sqlite_log, encoder)
     encoder.hold()
-    recall.recall(ANA, "car", patience_s=0)
+    recall.recall(ANA, "car", wait_s=0)
     assert encoder.is_reached.wait(60)
     sqlite_log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[-5:]])
     recall.drop_forgotten(ANA)
@@ -165,40 +164,32 @@ def test_what_is_forgotten_while_it_is_embedded_does_not_come_back(sqlite_log, s
     assert stored(sqlite_log) == len(TEXTS) - 5
 
 
-def test_closing_finishes_the_batch_under_way_and_leaves_the_rest_for_later(
-    path, say, encoder, caplog, monkeypatch
+def test_closing_finishes_the_batch_under_way_and_the_rest_is_embedded_later(
+    path, say, encoder, caplog
 ):
     memory = ConversationMemory.open(path, embeddings=encoder)
-    say(memory.log, TEXTS)
+    say(memory.log, MANY)
     encoder.hold()
-    get_turn_memory(memory).line_recall.recall(ANA, "car", patience_s=0)
+    get_turn_memory(memory).line_recall.recall(ANA, "car", wait_s=0)
     assert encoder.is_reached.wait(60)
-    given_up = threading.Event()
-
-    def waiting(jobs, timeout_s=None):
-        if timeout_s is None:
-            given_up.set()
-            wait(jobs)
-
-    monkeypatch.setattr(background, "wait", waiting)
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(memory.close)
-        assert given_up.wait(60)
+        wait([closing], 0.6)
         encoder.go_on()
         closing.result(60)
-    assert 0 < len(encoder.embedded) < len(TEXTS)
     assert caplog.records == []
-    later = WatchedEncoder(encoder.folder)
+    later = WatchedEmbedder()
     with SQLiteLog(path) as log:
         assert LineRecall(log, later).refresh(ANA) == ()
-        assert stored(log) == len(TEXTS)
-    assert sorted([*encoder.embedded, *later.embedded]) == sorted(TEXTS)
+        assert stored(log) == len(MANY)
+    assert encoder.embedded
+    assert sorted([*encoder.embedded, *later.embedded]) == sorted(MANY)
 
 
 async def test_closing_from_an_event_loop(path, say, encoder):
     async with ConversationMemory.open(path, embeddings=encoder) as memory:
         say(memory.log, ["the car"])
-        await get_turn_memory(memory).line_recall.arecall(ANA, "car", patience_s=0)
+        await get_turn_memory(memory).line_recall.arecall(ANA, "car", wait_s=0)
     assert encoder.embedded == ["the car"]
 
 
@@ -207,7 +198,7 @@ def test_a_log_that_is_closed_first_ends_it_quietly(path, say, encoder, caplog):
     say(log, TEXTS)
     recall = LineRecall(log, encoder)
     encoder.hold()
-    recall.recall(ANA, "car", patience_s=0)
+    recall.recall(ANA, "car", wait_s=0)
     assert encoder.is_reached.wait(60)
     log.close()
     encoder.go_on()
@@ -219,7 +210,7 @@ def test_a_failing_encoder_is_named_and_left_alone_for_a_while(log, say, encoder
     say(log, ["the car"])
     encoder.failing = RuntimeError("no room")
     recall = LineRecall(log, encoder)
-    found = recall.recall(ANA, "car", k=1, patience_s=60)
+    found = recall.recall(ANA, "car", k=1, wait_s=60)
     assert found.matches[0].line.text == "the car"
     assert any("RuntimeError" in problem for problem in found.problems)
     encoder.failing = None
@@ -229,32 +220,30 @@ def test_a_failing_encoder_is_named_and_left_alone_for_a_while(log, say, encoder
 
 def test_owners_take_turns(log, say, encoder):
     for user in ("ana", "ben"):
-        say(log, [f"{user} {text}" for text in TEXTS], user=user)
+        say(log, [f"{user} {text}" for text in MANY], user=user)
     recall = LineRecall(log, encoder)
     encoder.hold()
     for owner in (ANA, BEN):
-        recall.recall(owner, "car", patience_s=0)
+        recall.recall(owner, "car", wait_s=0)
     encoder.go_on()
     # Nobody asks for one of them alone, which would be embedded in the foreground then.
     while any(recall.get_embedder_use(owner).pending for owner in (ANA, BEN)):
         time.sleep(0.01)
     first = [text.split()[0] for text in encoder.embedded]
-    assert len(first) == 2 * len(TEXTS)
-    assert first.index("ben") < len(TEXTS)
+    assert len(first) == 2 * len(MANY)
+    assert first.index("ben") < len(MANY)
 
 
 # -- processes -----------------------------------------------------------------------------------
 
 _KILLED = """
 import sys
-import time
-from pathlib import Path
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner
-from tiny_encoder import WatchedEncoder
+from watched_embedder import WatchedEmbedder
 
-class Slow(WatchedEncoder):
+class Slow(WatchedEmbedder):
     batches = 0
 
     def embed_documents(self, texts):
@@ -264,40 +253,39 @@ class Slow(WatchedEncoder):
             sys.stdin.readline()
         return super().embed_documents(texts)
 
-LineRecall(SQLiteLog(sys.argv[1]), Slow(Path(sys.argv[2]))).recall(
-    Owner(user_id="ana"), "car", patience_s=0
+LineRecall(SQLiteLog(sys.argv[1]), Slow()).recall(
+    Owner(user_id="ana"), "car", wait_s=0
 )
 sys.stdin.readline()
 """
 
 
-def test_a_kill_loses_nothing_but_the_batch_under_way(path, sqlite_log, say, encoder, tiny):
-    say(sqlite_log, TEXTS)
-    with ForkedProcess(_KILLED, path, tiny) as process:
+def test_a_kill_loses_nothing_but_the_batch_under_way(path, sqlite_log, say, encoder):
+    say(sqlite_log, MANY)
+    with ForkedProcess(_KILLED, path) as process:
         assert process.stdout.readline() == "working\n"
         process.kill()
     done = stored(sqlite_log)
     assert done > 0
     assert LineRecall(sqlite_log, encoder).refresh(ANA) == ()
-    assert sorted(encoder.embedded) == sorted(TEXTS[:-done])
-    assert stored(sqlite_log) == len(TEXTS)
+    assert sorted(encoder.embedded) == sorted(MANY[:-done])
+    assert stored(sqlite_log) == len(MANY)
 
 
 _FORKING = """
 import os, sys
-from pathlib import Path
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner
-from tiny_encoder import WatchedEncoder
+from watched_embedder import WatchedEmbedder
 
 ana = Owner(user_id="ana")
-recall = LineRecall(SQLiteLog(sys.argv[1]), WatchedEncoder(Path(sys.argv[2])))
-recall.recall(ana, "car", patience_s=0)
+recall = LineRecall(SQLiteLog(sys.argv[1]), WatchedEmbedder())
+recall.recall(ana, "car", wait_s=0)
 child = os.fork()
 if not child:
-    own = LineRecall(SQLiteLog(sys.argv[1]), WatchedEncoder(Path(sys.argv[2])))
-    found = [one.recall(ana, "car number 5", k=1, patience_s=60) for one in (own,)]
+    own = LineRecall(SQLiteLog(sys.argv[1]), WatchedEmbedder())
+    found = [one.recall(ana, "car number 5", k=1, wait_s=60) for one in (own,)]
     problems = own.refresh(ana)
     os._exit(0 if found[0].matches and not problems else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -305,31 +293,30 @@ print(recall.refresh(ana))
 """
 
 
-def test_a_process_that_forks_while_lines_are_embedded(path, sqlite_log, say, tiny):
+def test_a_process_that_forks_while_lines_are_embedded(path, sqlite_log, say):
     say(sqlite_log, TEXTS)
-    with ForkedProcess(_FORKING, path, tiny) as process:
+    with ForkedProcess(_FORKING, path) as process:
         assert process.stdout.read() == "0\n()\n"
     assert stored(sqlite_log) == len(TEXTS)
 
 
 _ENDING = """
 import sys
-from pathlib import Path
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner
 from langchain_convmem.turns.memory import get_turn_memory
-from tiny_encoder import WatchedEncoder
+from watched_embedder import WatchedEmbedder
 
-LineRecall(SQLiteLog(sys.argv[1]), WatchedEncoder(Path(sys.argv[2]))).recall(
-    Owner(user_id="ana"), "car", patience_s=0
+LineRecall(SQLiteLog(sys.argv[1]), WatchedEmbedder()).recall(
+    Owner(user_id="ana"), "car", wait_s=0
 )
 """
 
 
-def test_an_interpreter_that_ends_meanwhile_ends(path, sqlite_log, say, encoder, tiny):
+def test_an_interpreter_that_ends_meanwhile_ends(path, sqlite_log, say, encoder):
     say(sqlite_log, TEXTS)
-    process = ForkedProcess(_ENDING, path, tiny)
+    process = ForkedProcess(_ENDING, path)
     assert process.ends() == 0
     before = stored(sqlite_log) if sqlite_log.segment_fingerprints(ANA) else 0
     assert LineRecall(sqlite_log, encoder).refresh(ANA) == ()
@@ -339,7 +326,7 @@ def test_an_interpreter_that_ends_meanwhile_ends(path, sqlite_log, say, encoder,
 def test_a_reindex_joins_in_what_is_embedded_behind(sqlite_log, say, encoder):
     say(sqlite_log, TEXTS)
     recall = LineRecall(sqlite_log, encoder)
-    recall.recall(ANA, "car", patience_s=0)
+    recall.recall(ANA, "car", wait_s=0)
     assert recall.reindex(ANA) == ()
     assert sorted(encoder.embedded) == sorted(TEXTS)
     assert stored(sqlite_log) == len(TEXTS)

@@ -1,0 +1,220 @@
+"""What the embedders of this package have in common: they run in this process, in NumPy.
+
+Their networks are data files of other wheels, of which no code runs. A network is loaded once per
+process, on first use, and shared by all instances and threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from langchain_convmem.background import hop
+from langchain_convmem.forks import make_lock
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from threadpoolctl import ThreadpoolController
+
+    Array: TypeAlias = NDArray[np.float32]
+
+_PASS_TOKENS = 256
+"""About how many tokens go through a network at once; more are no faster."""
+_REMEMBERED = 128
+_FEW_TEXTS = 32
+_MARKS = 2
+"""The tokens that begin and end every text."""
+
+
+class Network(Protocol):
+    """A network that makes vectors of tokens. Immutable, so any thread may use it."""
+
+    dim: int
+    """Components of a vector."""
+
+    def tokenize(self, text: str) -> list[int]:
+        """Return the ids of a text's tokens, the two marks around them included."""
+        ...
+
+    def embed(self, texts: Sequence[Sequence[int]]) -> Array:
+        """Return the unit vectors of texts by their token ids, shape (texts, dim), in one pass."""
+        ...
+
+
+class LocalEmbeddings(Embeddings):
+    """Embeds in this process: no key, no network, no server. Thread-safe."""
+
+    @property
+    @abstractmethod
+    def encoder(self) -> LocalEncoder:
+        """The encoder that all instances over the same files share."""
+
+    @property
+    def dim(self) -> int:
+        """Components of a vector."""
+        return self.encoder.network.dim
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector per text, in order.
+
+        Raises:
+            MissingExtraError: If the files are not installed.
+            ConfigError: If they are not the published ones.
+        """
+        vectors: list[list[float]] = self.encoder.embed_texts(texts).tolist()
+        return vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of `text`; raises what `embed_documents` raises."""
+        vector: list[float] = self.embed_query_array(text).tolist()
+        return vector
+
+    def embed_query_array(self, text: str) -> Array:
+        """Return what `embed_query` does as an array of shape (`dim`,); do not write."""
+        return self.encoder.embed_question(text)
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector per text, without blocking the event loop."""
+        return await hop(partial(self.embed_documents, texts))
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Return the vector of a question, without blocking the event loop."""
+        return await hop(partial(self.embed_query, text))
+
+
+class LocalEncoder:
+    """A network that is loaded at most once, and the vectors of the latest texts. Thread-safe."""
+
+    def __init__(self, load: Callable[[], Network]) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            load: Reads the network's files.
+        """
+        self._load = load
+        self._lock = make_lock()
+        self._network: Network | None = None
+        # By a digest: what is forgotten must not live on in a cache.
+        self._latest: OrderedDict[bytes, Array] = OrderedDict()
+
+    @property
+    def network(self) -> Network:
+        """The network, loaded now if it was not."""
+        with self._lock:
+            if self._network is None:
+                self._network = self._load()
+            return self._network
+
+    def embed_question(self, text: str) -> Array:
+        """Return the vector of one text, shape (dim,); do not write."""
+        vector: Array = self.embed_texts([text])[0]
+        return vector
+
+    def embed_texts(self, texts: Sequence[str]) -> Array:
+        """Return the vectors of texts, shape (texts, dim)."""
+        network = self.network
+        texts = [replace_surrogates(text) for text in texts]
+        made = {text: vector for text in texts if (vector := self._get(text)) is not None}
+        missing = dict.fromkeys(text for text in texts if text not in made)
+        ids = {text: network.tokenize(text) for text in missing}
+        with _get_blas_controller().limit(limits=1):
+            for some in _map_passes(partial(_run_pass, network), list(_plan_passes(ids))):
+                made.update(some)
+        if len(ids) <= _FEW_TEXTS:  # said just now, they may be asked for next
+            self._keep({text: made[text] for text in ids})
+        vectors = np.empty((len(texts), network.dim), dtype=np.float32)
+        for number, text in enumerate(texts):
+            vectors[number] = made[text]
+        return vectors
+
+    def _get(self, text: str) -> Array | None:
+        with self._lock:
+            return self._latest.get(_digest(text))
+
+    def _keep(self, made: dict[str, Array]) -> None:
+        with self._lock:
+            for text, vector in made.items():
+                self._latest[_digest(text)] = vector
+            while len(self._latest) > _REMEMBERED:
+                self._latest.popitem(last=False)
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates by `?`, since tokenizers and networks reject them."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+@cache
+def _get_blas_controller() -> ThreadpoolController:
+    """Return what limits the threads of NumPy's products, to put them back afterwards.
+
+    BLAS shares even small products out to threads of its own. Where other work keeps a processor
+    busy, each product waits for the last of them, and a question took seventy times as long. The
+    encoder uses threads of its own instead, one for each pass.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _map_passes(
+    call: Callable[[dict[str, list[int]]], dict[str, Array]], passes: list[dict[str, list[int]]]
+) -> Iterator[dict[str, Array]]:
+    """Make the passes, of several as many at a time as there are processors."""
+    if len(passes) <= 1:
+        yield from map(call, passes)
+        return
+    with ThreadPoolExecutor(_count_processors(), thread_name_prefix="convmem-encoder") as workers:
+        yield from workers.map(call, passes)
+
+
+def _count_processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _run_pass(network: Network, ids: dict[str, list[int]]) -> dict[str, Array]:
+    """Return the vectors of texts, given by their token ids, in one pass."""
+    spoken = [text for text, tokens in ids.items() if len(tokens) > _MARKS]
+    made = {text: np.zeros(network.dim, dtype=np.float32) for text in ids}
+    if spoken:
+        vectors = network.embed([ids[text] for text in spoken])
+        # Copies, so that one that is remembered does not hold all of them.
+        made.update((text, vector.copy()) for text, vector in zip(spoken, vectors, strict=True))
+    return made
+
+
+def _plan_passes(ids: dict[str, list[int]]) -> Iterator[dict[str, list[int]]]:
+    """Yield texts of like length together, about so many tokens at a time."""
+    some: dict[str, list[int]] = {}
+    tokens = 0
+    for text in sorted(ids, key=lambda text: len(ids[text])):
+        if some and tokens + len(ids[text]) > _PASS_TOKENS:
+            yield some
+            some, tokens = {}, 0
+        some[text] = ids[text]
+        tokens += len(ids[text])
+    if some:
+        yield some

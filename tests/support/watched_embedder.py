@@ -1,0 +1,47 @@
+"""An embedder like a service, without a model: asked in the background, held, or failing."""
+
+from __future__ import annotations
+
+import threading
+
+from langchain_core.embeddings import Embeddings
+
+from langchain_convmem.testing import HashEmbeddings
+
+
+class WatchedEmbedder(Embeddings):
+    """Notes what it embeds, and can be told to wait before it embeds lines, or to fail."""
+
+    fingerprint = "watched-1"
+    embeds_alike = True
+
+    def __init__(self) -> None:
+        self.embedded: list[str] = []
+        self.asked: list[str] = []
+        self.failing: Exception | None = None
+        self.is_reached = threading.Event()
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Embed lines."""
+        self.is_reached.set()
+        assert self.may_go_on.wait(60)
+        if self.failing is not None:
+            raise self.failing
+        self.embedded += texts
+        return HashEmbeddings().embed_documents(texts)
+
+    def embed_query(self, text: str) -> list[float]:
+        """Embed a question."""
+        self.asked.append(text)
+        return HashEmbeddings().embed_query(text)
+
+    def hold(self) -> None:
+        """Have lines wait from now on."""
+        self.is_reached.clear()
+        self.may_go_on.clear()
+
+    def go_on(self) -> None:
+        """Let them go on."""
+        self.may_go_on.set()

@@ -1,0 +1,64 @@
+"""One table: a question, what was said, and the line that the first block has to hold."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.recall import LineRecall
+from langchain_convmem.records import Owner
+
+ANA = Owner(user_id="ana")
+TABLE = json.loads(Path(__file__).with_name("questions.json").read_text(encoding="utf-8"))
+TALK = [tuple(exchange) for exchange in TABLE["talk"]]
+
+
+@pytest.fixture(scope="module")
+def recall_of(chat):
+    @cache
+    def make(*, has_model, more=()):
+        log = InMemoryLog()
+        chat(log, [*TALK[:10], *more[:1], *TALK[10:], *more[1:]])
+        return LineRecall(log)
+
+    return make
+
+
+def first_lines(recall, question):
+    blocks = recall.recall(ANA, question).blocks
+    return [line.text for line in blocks[0].lines] if blocks else []
+
+
+@pytest.mark.parametrize(("question", "line"), TABLE["words"])
+def test_what_shares_words_with_the_question_comes_first(recall_of, question, line):
+    assert line in first_lines(recall_of(has_model=False), question)
+
+
+@pytest.mark.encoder
+@pytest.mark.parametrize(("question", "line"), TABLE["words"])
+def test_the_model_changes_nothing_about_that(recall_of, question, line):
+    assert line in first_lines(recall_of(has_model=True), question)
+
+
+@pytest.mark.encoder
+@pytest.mark.parametrize(("question", "line"), TABLE["meaning"])
+def test_what_answers_in_other_words_or_another_language_comes_first(recall_of, question, line):
+    first = first_lines(recall_of(has_model=True), question)
+    assert {line} & {*first} if isinstance(line, str) else {*line} & {*first}
+
+
+@pytest.mark.encoder
+@pytest.mark.parametrize(("question", "old", "new"), TABLE["updates"])
+def test_of_two_statements_the_later_comes_first(recall_of, question, old, new):
+    recall = recall_of(has_model=True, more=((old, "Noted."), (new, "Noted.")))
+    assert new in first_lines(recall, question)
+
+
+@pytest.mark.encoder
+@pytest.mark.parametrize("said", TABLE["nothing"])
+def test_what_asks_about_nothing_that_was_said_finds_nothing(recall_of, said):
+    assert first_lines(recall_of(has_model=True), said) == []
