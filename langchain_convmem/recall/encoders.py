@@ -10,11 +10,11 @@ import hashlib
 import os
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[np.float32]
 
+_Number = TypeVar("_Number", bound="np.floating[Any]")
 _PASS_TOKENS = 256
 """About how many tokens go through a network at once; more are no faster."""
 _REMEMBERED = 128
@@ -104,8 +105,7 @@ class LocalEncoder:
         self._load = load
         self._lock = make_lock()
         self._network: Network | None = None
-        # By a digest: what is forgotten must not live on in a cache.
-        self._latest: OrderedDict[bytes, Array] = OrderedDict()
+        self._latest: LatestVectors[np.float32] = LatestVectors()
 
     @property
     def network(self) -> Network:
@@ -124,29 +124,46 @@ class LocalEncoder:
         """Return the vectors of texts, shape (texts, dim)."""
         network = self.network
         texts = [replace_surrogates(text) for text in texts]
-        made = {text: vector for text in texts if (vector := self._get(text)) is not None}
+        made = {text: vector for text in texts if (vector := self._latest.get(text)) is not None}
         missing = dict.fromkeys(text for text in texts if text not in made)
         ids = {text: network.tokenize(text) for text in missing}
         with _get_blas_controller().limit(limits=1):
             for some in _map_passes(partial(_run_pass, network), list(_plan_passes(ids))):
                 made.update(some)
         if len(ids) <= _FEW_TEXTS:  # said just now, they may be asked for next
-            self._keep({text: made[text] for text in ids})
+            self._latest.keep({text: made[text] for text in ids})
         vectors = np.empty((len(texts), network.dim), dtype=np.float32)
         for number, text in enumerate(texts):
             vectors[number] = made[text]
         return vectors
 
-    def _get(self, text: str) -> Array | None:
-        with self._lock:
-            return self._latest.get(_digest(text))
 
-    def _keep(self, made: dict[str, Array]) -> None:
+class LatestVectors(Generic[_Number]):
+    """The vectors of the latest texts. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Create an empty cache."""
+        self._lock = make_lock()
+        # By a digest: what is forgotten must not live on in a cache.
+        self._vectors: OrderedDict[bytes, NDArray[_Number]] = OrderedDict()
+
+    def get(self, text: str) -> NDArray[_Number] | None:
+        """Return the vector of a text, if it is among them; do not write."""
+        with self._lock:
+            return self._vectors.get(_digest(text))
+
+    def keep(self, made: Mapping[str, NDArray[_Number]]) -> None:
+        """Take in the vectors of texts; the oldest leave."""
         with self._lock:
             for text, vector in made.items():
-                self._latest[_digest(text)] = vector
-            while len(self._latest) > _REMEMBERED:
-                self._latest.popitem(last=False)
+                self._vectors[_digest(text)] = vector
+            while len(self._vectors) > _REMEMBERED:
+                self._vectors.popitem(last=False)
+
+    def clear(self) -> None:
+        """Drop them all."""
+        with self._lock:
+            self._vectors.clear()
 
 
 def replace_surrogates(text: str) -> str:
@@ -161,7 +178,7 @@ def hash_file(path: Path) -> str:
 
 
 def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 @cache

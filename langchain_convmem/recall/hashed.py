@@ -28,7 +28,6 @@ class HashEmbeddings(LocalEmbeddings):
     `CONVMEM_EMBEDDER=hash` in the environment makes it the default, in child processes too.
     """
 
-    embeds_alike = True
     fingerprint = "hash-1"
 
     @property

@@ -52,8 +52,6 @@ class MiniLMEmbeddings(LocalEmbeddings):
     Pickles without the weights.
     """
 
-    embeds_alike = True
-
     def __init__(self, *, folder: str | os.PathLike[str] | None = None) -> None:
         """Create the encoder; nothing is read yet.
 

@@ -32,7 +32,7 @@ from langchain_convmem.recall.buffer import (
     select_living,
     update_buffer,
 )
-from langchain_convmem.recall.embedding import choose_embedder, embed_question
+from langchain_convmem.recall.embedding import choose_embedder
 from langchain_convmem.recall.index import (
     IndexRegistry,
     OwnerIndex,
@@ -343,26 +343,10 @@ class LineRecall(DialogRecall):
         problems: list[str | None] = []
         for text in texts:
             meant = remove_names(search_text(text, query.before), known.speakers)
-            vector, problem = self._embed_question(index, meant, known.dim)
+            vector, problem = index.border.embed_question(meant, known.dim)
             asked.append(EmbeddedQuestion(text, vector))
             problems.append(problem)
         return tuple(asked), problems
-
-    def _embed_question(
-        self, index: OwnerIndex, text: str, dim: int
-    ) -> tuple[NDArray[np.float32] | None, str | None]:
-        """Return the vector of a question, or None and the problem; each is asked for once."""
-        if index.is_local:
-            return embed_question(index.embeddings, text, dim)
-        with index.lock:
-            found = index.find_question(text)
-        if found is not None:
-            return found.astype(np.float32), None
-        vector, problem = embed_question(index.embeddings, text, dim)
-        if vector is not None:
-            with index.lock:
-                index.keep_question(text, vector.astype(np.float16))
-        return vector, problem
 
     def _rerank(self, search: Search, reranker: BaseDocumentCompressor) -> Search:
         candidates = search.list_candidates()
@@ -452,7 +436,9 @@ class LineRecall(DialogRecall):
     def embed_later(self, owner: Owner) -> None:
         """Have what was just stored of an owner embedded soon, if they were searched before."""
         for index in self._indexes.find_involving(owner):
-            embed_later(index)
+            # What is embedded here is embedded when it is asked for, with what it is asked.
+            if not index.is_local:
+                embed_later(index)
 
     def close(self) -> None:
         """Embed nothing more: few lines are finished, of more the batch under way.

@@ -62,8 +62,16 @@ class SegmentStore:
         """What keeps rows from being read or stored."""
         return [self._problem_of[owner] for owner in self._owners if owner in self._problem_of]
 
-    def load(self, table: SegmentTable, numbers: Sequence[int]) -> dict[int, Derived]:
-        """Return what is stored of these segments, which ascend."""
+    def load(
+        self, table: SegmentTable, numbers: Sequence[int], dim: int | None
+    ) -> dict[int, Derived]:
+        """Return what is stored of these segments, which ascend.
+
+        Args:
+            table: Where the segments stand.
+            numbers: Which ones.
+            dim: Components of a vector; None takes those of the first. Others count as none.
+        """
         found: dict[int, Derived] = {}
         self.is_unread = False
         for owner, some in self._group(table, numbers):
@@ -78,8 +86,13 @@ class SegmentStore:
             by_place = {(row.position, row.part, row.segment): row for row in rows}
             for number, place in zip(some, table.list_places(some), strict=True):
                 row = by_place.get(place)
-                if row is not None:
-                    found[number] = _read_row(row, table.get_text(number))
+                if row is None:
+                    continue
+                terms, vector = _read_row(row, table.get_text(number))
+                if vector is not None and dim is None:
+                    dim = len(vector)
+                is_fitting = vector is not None and len(vector) == dim
+                found[number] = Derived(terms, vector if is_fitting else None)
         return found
 
     def save(self, table: SegmentTable, made: Mapping[int, tuple[Sequence[str], Vector]]) -> None:

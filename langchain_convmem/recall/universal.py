@@ -74,7 +74,6 @@ class UniversalSentenceEmbeddings(LocalEmbeddings):
     processor. Pickles without the weights.
     """
 
-    embeds_alike = True
     fingerprint = FINGERPRINT
     """Name of the files' content: equal fingerprints mean equal vectors."""
 
