@@ -7,6 +7,7 @@ process, on first use, and shared by all instances and threads.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 from abc import abstractmethod
 from collections import OrderedDict
@@ -14,12 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_convmem.background import hop
+from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.forks import make_lock
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class LocalEmbeddings(Embeddings):
     @property
     @abstractmethod
     def encoder(self) -> LocalEncoder:
-        """The encoder that all instances over the same files share."""
+        """The encoder that all instances share."""
 
     @property
     def dim(self) -> int:
@@ -83,6 +85,16 @@ class LocalEmbeddings(Embeddings):
     def embed_query_array(self, text: str) -> Array:
         """Return what `embed_query` does as an array of shape (`dim`,); do not write."""
         return self.encoder.embed_question(text)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def __eq__(self, other: object) -> bool:
+        """All instances of a class embed alike."""
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, without blocking the event loop."""
@@ -171,10 +183,51 @@ def replace_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+class WheelFiles(NamedTuple):
+    """Data files of a wheel of which no code runs: it is not imported.
+
+    Attributes:
+        package: What the wheel would be imported as.
+        folder: Where the files are in it.
+        hashes: By the name of each file its SHA-256 in hexadecimal.
+        way_out: The command that installs it.
+    """
+
+    package: str
+    folder: str
+    hashes: Mapping[str, str]
+    way_out: str
+
+    def make_fingerprint(self, prefix: str) -> str:
+        """Return a name of what is computed with these files."""
+        return f"{prefix}-{hashlib.sha256(''.join(self.hashes.values()).encode()).hexdigest()[:32]}"
+
+    def find(self, name: str) -> Path:
+        """Return where a file is, which is the published one.
+
+        Raises:
+            MissingExtraError: If it is missing.
+            ConfigError: If it is another one.
+        """
+        file = self._find_any(name)
+        with file.open("rb") as opened:
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
+        if found != self.hashes[name]:
+            msg = (
+                f"{file} is not the published file: its SHA-256 is {found}; expected "
+                f"{self.hashes[name]}. Install it anew, with --force-reinstall: {self.way_out}"
+            )
+            raise ConfigError(msg)
+        return file
+
+    def _find_any(self, name: str) -> Path:
+        spec = importlib.util.find_spec(self.package)
+        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+            file = Path(place) / self.folder / name
+            if file.is_file():
+                return file
+        msg = f"the embedder reads {name}, which is not installed; install it with: {self.way_out}"
+        raise MissingExtraError(msg)
 
 
 def _digest(text: str) -> bytes:
