@@ -376,6 +376,14 @@ def embed_later(index: OwnerIndex) -> Future[None]:
     return _EMBEDDING.submit(index)
 
 
+def finish_later(index: OwnerIndex) -> None:
+    """Have what is left to embed or to save done in the background, if there is something."""
+    with index.lock:
+        is_unfinished = bool(index.vectors.missing) or index.is_snapshot_due
+    if is_unfinished:
+        embed_later(index)
+
+
 def stop_embedding(indexes: Iterable[OwnerIndex]) -> None:
     """Embed no more of these indexes: few lines are finished, of more the batch under way."""
     _EMBEDDING.drop(indexes, _CLOSING_S)
