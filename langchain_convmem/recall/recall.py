@@ -527,7 +527,7 @@ class Search:
         return f"{which} to be embedded, found by words alone until then" if count else None
 
     def _rank(self) -> tuple[NDArray[np.bool_], Ranking, Ranking]:
-        """Return which segments may come back, all of them by relevance, and those that are hits."""
+        """Return which segments may come back, all by relevance, and which of them are hits."""
         index, query = self.index, self.query
         columns = index.table, index.vectors, index.lexical
         allowed = query.scope.mask(index.table)
