@@ -75,7 +75,7 @@ class SegmentStore:
         found: dict[int, Derived] = {}
         self.is_unread = False
         for owner, some in self._group(table, numbers):
-            first, _, _ = next(table.list_places(some))
+            first, _, _ = table.get_place(some[0])
             try:
                 rows = self._get_cache().load_segments(owner, self.fingerprint, after=first - 1)
             except LogError as error:
@@ -84,7 +84,7 @@ class SegmentStore:
                 continue
             self._problem_of.pop(owner, None)
             by_place = {(row.position, row.part, row.segment): row for row in rows}
-            for number, place in zip(some, table.list_places(some), strict=True):
+            for number, place in zip(some, map(table.get_place, some), strict=True):
                 row = by_place.get(place)
                 if row is None:
                     continue
@@ -100,7 +100,7 @@ class SegmentStore:
         for owner, some in self._group(table, list(made)):
             rows = [
                 _make_row(place, table.get_text(number), *made[number])
-                for number, place in zip(some, table.list_places(some), strict=True)
+                for number, place in zip(some, map(table.get_place, some), strict=True)
             ]
             try:
                 self._get_cache().save_segments(owner, self.fingerprint, rows)
