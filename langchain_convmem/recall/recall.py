@@ -503,11 +503,14 @@ class Search:
         index, query = self.index, self.query
         with index.lock:
             allowed, ranking, hits = self._rank()
+            problems = [
+                *(*index.problems, self._describe_waiting(), *self.problems),
+                self._describe_best(hits, ranking),
+            ]
             if order is not None:
                 # Lines may have come and gone while the reranker thought about them.
                 numbers = map(index.table.number_of, order)
                 hits = hits.reorder(number for number in numbers if number is not None)
-            problems = [*index.problems, self._describe_waiting(), *self.problems]
             recall, groups = build_recall(
                 query,
                 ranking,
@@ -525,6 +528,15 @@ class Search:
         count = count_waiting(self.index, self.query.scope)
         which = "1 segment waits" if count == 1 else f"{count} segments wait"
         return f"{which} to be embedded, found by words alone until then" if count else None
+
+    def _describe_best(self, hits: Ranking, ranking: Ranking) -> str | None:
+        """Say how near the nearest line is where a fixed threshold lets none pass."""
+        threshold = self.query.threshold
+        numbers = list(ranking)
+        if threshold in (None, "auto") or not numbers or next(iter(hits), None) is not None:
+            return None
+        best = ranking.columns.similarity[numbers].max()
+        return f"no line surpasses the threshold of {threshold}: the best cosine is {best:.2f}"
 
     def _rank(self) -> tuple[NDArray[np.bool_], Ranking, Ranking]:
         """Return which segments may come back, all by relevance, and which of them are hits."""
