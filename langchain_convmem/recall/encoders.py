@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -57,10 +56,8 @@ class Network(Protocol):
 class LocalEmbeddings(Embeddings):
     """Embeds in this process: no key, no network, no server. Thread-safe."""
 
-    @property
-    @abstractmethod
-    def encoder(self) -> LocalEncoder:
-        """The encoder that all instances share."""
+    encoder: ClassVar[LocalEncoder]
+    """What all instances of a class share."""
 
     @property
     def dim(self) -> int:

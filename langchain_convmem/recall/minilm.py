@@ -33,6 +33,18 @@ _FILES = WheelFiles(
 )
 
 
+def _load() -> MiniLMNetwork:
+    try:
+        from safetensors import safe_open
+        from tokenizers import Tokenizer
+    except ImportError:
+        msg = f"MiniLMEmbeddings reads its weights with another package: {_WAY_OUT}"
+        raise MissingExtraError(msg) from None
+    tokenizer = Tokenizer.from_file(str(_FILES.find(_TOKENIZER)))
+    with safe_open(_FILES.find(_WEIGHTS), framework="numpy") as file:
+        return MiniLMNetwork(file.get_tensor, tokenizer)
+
+
 class MiniLMEmbeddings(LocalEmbeddings):
     """Sentence embeddings by all-MiniLM-L6-v2 that need no key, no network and no server.
 
@@ -48,27 +60,7 @@ class MiniLMEmbeddings(LocalEmbeddings):
 
     fingerprint = _FILES.make_fingerprint("minilm")
     """Name of the files' content: equal fingerprints mean equal vectors."""
-
-    @property
-    def encoder(self) -> LocalEncoder:
-        """The encoder that all instances share."""
-        return _ENCODER
-
-
-def _load() -> MiniLMNetwork:
-    try:
-        from safetensors import safe_open
-        from tokenizers import Tokenizer
-    except ImportError:
-        msg = f"MiniLMEmbeddings reads its weights with another package: {_WAY_OUT}"
-        raise MissingExtraError(msg) from None
-    tokenizer = Tokenizer.from_file(str(_FILES.find(_TOKENIZER)))
-    with safe_open(_FILES.find(_WEIGHTS), framework="numpy") as file:
-        return MiniLMNetwork(file.get_tensor, tokenizer)
-
-
-_ENCODER = LocalEncoder(_load)
-"""One per process."""
+    encoder = LocalEncoder(_load)
 
 
 # -- the network of all-MiniLM-L6-v2 in NumPy --------------------------------------------------

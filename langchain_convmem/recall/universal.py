@@ -59,29 +59,6 @@ _LEFT, _RIGHT = 2, 2
 _BRANCH = 256
 
 
-class UniversalSentenceEmbeddings(LocalEmbeddings):
-    """Sentence embeddings in sixteen languages that need no key, no network and no server.
-
-    Arabic, Chinese (both scripts), Dutch, English, French, German, Italian, Japanese, Korean,
-    Polish, Portuguese, Russian, Spanish, Thai and Turkish: a question in one of them finds lines in
-    another. A vector has 512 components (float32) and unit length; a text without tokens has the
-    zero vector. Of a long text the first 1,024 tokens count. Queries and documents are embedded
-    alike. What else is embedded at the same time changes a vector by rounding alone.
-
-    The files come with the package and are read on first use, once per process; every instance
-    shares them, and the vectors of the latest texts. Thread-safe; many texts at once use every
-    processor. Pickles without the weights.
-    """
-
-    fingerprint = FINGERPRINT
-    """Name of the files' content: equal fingerprints mean equal vectors."""
-
-    @property
-    def encoder(self) -> LocalEncoder:
-        """The encoder that all instances share."""
-        return ENCODER
-
-
 # -- the files ------------------------------------------------------------------------------------
 def find_cache_folder() -> Path:
     """Return where unpacked weights are kept: `$CONVMEM_CACHE`, or the user's cache folder."""
@@ -144,8 +121,23 @@ def _read_kept(folder: Path) -> tuple[NDArray[np.uint8], Mapping[str, Any]] | No
         return None
 
 
-ENCODER = LocalEncoder(_load)
-"""One per process."""
+class UniversalSentenceEmbeddings(LocalEmbeddings):
+    """Sentence embeddings in sixteen languages that need no key, no network and no server.
+
+    Arabic, Chinese (both scripts), Dutch, English, French, German, Italian, Japanese, Korean,
+    Polish, Portuguese, Russian, Spanish, Thai and Turkish: a question in one of them finds lines in
+    another. A vector has 512 components (float32) and unit length; a text without tokens has the
+    zero vector. Of a long text the first 1,024 tokens count. Queries and documents are embedded
+    alike. What else is embedded at the same time changes a vector by rounding alone.
+
+    The files come with the package and are read on first use, once per process; every instance
+    shares them, and the vectors of the latest texts. Thread-safe; many texts at once use every
+    processor. Pickles without the weights.
+    """
+
+    fingerprint = FINGERPRINT
+    """Name of the files' content: equal fingerprints mean equal vectors."""
+    encoder = LocalEncoder(_load)
 
 
 # -- the network ----------------------------------------------------------------------------------
