@@ -259,8 +259,8 @@ class SafeEmbedder:
 
 
 def _embed_query(embeddings: Embeddings, text: str) -> Any:
-    if isinstance(embeddings, LocalEmbeddings):  # lists would only be put together again
-        return embeddings.embed_query_array(text)
+    if is_local(embeddings):
+        return embeddings.embed_query(text)
     return ask(partial(embeddings.embed_query, text), partial(embeddings.aembed_query, text))
 
 

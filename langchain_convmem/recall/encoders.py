@@ -76,12 +76,8 @@ class LocalEmbeddings(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of `text`; raises what `embed_documents` raises."""
-        vector: list[float] = self.embed_query_array(text).tolist()
+        vector: list[float] = self.encoder.embed_texts([text])[0].tolist()
         return vector
-
-    def embed_query_array(self, text: str) -> Array:
-        """Return what `embed_query` does as an array of shape (`dim`,); do not write."""
-        return self.encoder.embed_question(text)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -123,11 +119,6 @@ class LocalEncoder:
             if self._network is None:
                 self._network = self._load()
             return self._network
-
-    def embed_question(self, text: str) -> Array:
-        """Return the vector of one text, shape (dim,); do not write."""
-        vector: Array = self.embed_texts([text])[0]
-        return vector
 
     def embed_texts(self, texts: Sequence[str]) -> Array:
         """Return the vectors of texts, shape (texts, dim)."""

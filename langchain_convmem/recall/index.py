@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -76,7 +76,6 @@ class OwnerIndex:
 
     def _begin(self, table: SegmentTable, lexical: LexicalIndex, vectors: SegmentVectors) -> None:
         self.table, self.lexical, self.vectors = table, lexical, vectors
-        self._retracted: dict[Owner, frozenset[str]] = {}
         # What is embedded and not stored yet, by number.
         self._unsaved: dict[int, tuple[list[str], Vector]] = {}
         # What was asked or said lately may be forgotten now.
@@ -137,7 +136,7 @@ class OwnerIndex:
                 self._open_snapshot()
             failure = self._read_log()
             # What was read before a failure is indexed all the same, so that the columns match.
-            if any(before - now for _, before, now in self._list_retractions()):
+            if any(reader.has_returned for reader in self._readers):
                 # A retraction was itself retracted: its lines come back where they were.
                 self._reset()
                 failure = self._read_log() or failure
@@ -177,21 +176,12 @@ class OwnerIndex:
                 return error
             self._reset()
 
-    def _list_retractions(self) -> Iterator[tuple[Owner, frozenset[str], frozenset[str]]]:
-        """Yield what was retracted at the last catch-up, and what is now, if it may differ."""
-        for reader in self._readers:
-            before, now = self._retracted.get(reader.owner, frozenset()), reader.retracted
-            if now is not before:
-                yield reader.owner, before, now
-
     def _remove_retracted(self) -> list[int]:
         """Take newly retracted entries out of the table; return their segments' numbers."""
         gone: list[int] = []
-        for owner, before, now in list(self._list_retractions()):
-            self._retracted[owner] = now
-            gone += self.table.remove_entries(
-                one for one in now - before if self._is_of(owner, one)
-            )
+        for reader in self._readers:
+            new = reader.take_retracted()
+            gone += self.table.remove_entries(one for one in new if self._is_of(reader.owner, one))
         return gone
 
     def _is_of(self, owner: Owner, entry_id: str) -> bool:
@@ -306,7 +296,6 @@ class OwnerIndex:
         self._begin(table, lexical, vectors)
         for reader in self._readers:
             reader.load(saved, generation)
-            self._retracted[reader.owner] = reader.retracted
 
     @property
     def is_snapshot_due(self) -> bool:
@@ -525,7 +514,8 @@ class LogReader:
         self._cursor = 0
         self._controls: list[Retraction] = []
         self.retracted: frozenset[str] = frozenset()
-        """Ids of the entries that were read and count no more; another object where more do."""
+        """Ids of the entries that were read and count no more."""
+        self._taken = self.retracted
         self.damaged = 0
         """How many entries were read that cannot be understood."""
 
@@ -533,6 +523,16 @@ class LogReader:
     def generation(self) -> int:
         """The generation of what was read."""
         return self._generation or 0
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether an entry counts again that was retracted when last asked."""
+        return self._taken is not self.retracted and not self._taken <= self.retracted
+
+    def take_retracted(self) -> frozenset[str]:
+        """Return the ids of the entries that were retracted since last asked."""
+        new, self._taken = self.retracted - self._taken, self.retracted
+        return new
 
     def save(self) -> list[Any]:
         """Return how far it has come, as JSON."""
@@ -542,7 +542,7 @@ class LogReader:
         """Go on where the reader stopped that `save` was asked for."""
         self._cursor, self.damaged, controls = saved
         self._controls = [(entry_id, tuple(retracts)) for entry_id, retracts in controls]
-        self.retracted = frozenset(follow_retractions(self._controls))
+        self.retracted = self._taken = frozenset(follow_retractions(self._controls))
         self._generation = generation
 
     def read(self, take: Callable[[Sequence[DialogLine]], object]) -> bool:
