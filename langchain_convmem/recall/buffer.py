@@ -136,14 +136,12 @@ def make_references(
 
 
 def _make_reference(group: LineGroup, block: RecalledBlock, table: SegmentTable) -> BufferedBlock:
-    hits = {
-        _make_line_name(match.line): (match.relevance, match.similarity) for match in block.matches
-    }
+    hits = {_make_line_name(one.line): (one.relevance, one.similarity) for one in block.matches}
     lines: list[BufferedLine] = []
     for number, segments in group.lines.items():
-        line, first = table.get_line(number), table.list_segments(number).start
+        name, first = _make_line_name(table.get_line(number)), table.list_segments(number).start
         shown = tuple(sorted(segment - first for segment in segments))
-        lines.append(BufferedLine(line.entry_id, line.part, shown, hits.get(_make_line_name(line))))
+        lines.append(BufferedLine(*name, shown, hits.get(name)))
     return tuple(lines)
 
 
@@ -283,23 +281,16 @@ def update_buffer(
         look_up: Returns a list of blocks as `BufferLookup`.
         remember: Whether to write. What is returned is the same.
     """
-    looked_up: BufferLookup
     try:
         while True:
             document: StateDocument | None = log.get_state(key, BUFFER_DOCUMENT)
             old = () if document is None else decode_blocks(document.value)
-            looked_up = look_up(push_blocks(found, old))
-            if not remember or looked_up.kept == old:
-                return looked_up.shown, ()
-            written = log.set_state(
-                key,
-                BUFFER_DOCUMENT,
-                to_document(looked_up.kept),
-                expected=None if document is None else document.version,
-            )
-            if written is not None:
-                return looked_up.shown, ()
+            kept, shown = look_up(push_blocks(found, old))
+            if not remember or kept == old:
+                return shown, ()
+            version = None if document is None else document.version
+            if log.set_state(key, BUFFER_DOCUMENT, to_document(kept), expected=version) is not None:
+                return shown, ()
     except LogError as error:
         problem = f"the relevance buffer of {key.thread_id!r} could not be kept: {error}"
-    looked_up = look_up(found)
-    return looked_up.shown, (problem,)
+    return look_up(found).shown, (problem,)

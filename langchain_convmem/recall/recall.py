@@ -654,15 +654,13 @@ def check_hooks(rewriter: Any, reranker: Any) -> None:
     Raises:
         ConfigError: If it cannot; the message names it.
     """
-    if rewriter is not None and not isinstance(rewriter, Runnable) and not callable(rewriter):
-        msg = (
-            f"rewriter must be a Runnable or a function of a question, got "
-            f"{describe_value(rewriter)}"
-        )
-        raise ConfigError(msg)
-    if reranker is not None and not isinstance(reranker, BaseDocumentCompressor):
-        msg = f"reranker must be a LangChain BaseDocumentCompressor, got {describe_value(reranker)}"
-        raise ConfigError(msg)
+    if not (rewriter is None or isinstance(rewriter, Runnable) or callable(rewriter)):
+        wanted, given = "rewriter must be a Runnable or a function of a question", rewriter
+    elif not (reranker is None or isinstance(reranker, BaseDocumentCompressor)):
+        wanted, given = "reranker must be a LangChain BaseDocumentCompressor", reranker
+    else:
+        return
+    raise ConfigError(f"{wanted}, got {describe_value(given)}")
 
 
 # -- rewriting ---------------------------------------------------------------------------------
