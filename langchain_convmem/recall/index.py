@@ -255,8 +255,12 @@ class OwnerIndex:
             (number, (self._make_terms(number), found[number])) for number in found
         )
         if not self.is_local or len(self._unsaved) >= _FEW:
-            made, self._unsaved = self._unsaved, {}
-            self._stored.save(self.table, made)
+            self.store_rest()
+
+    def store_rest(self) -> None:
+        """Store what is embedded and not stored yet."""
+        made, self._unsaved = self._unsaved, {}
+        self._stored.save(self.table, made)
 
     def may_embed(self, *, anew: bool = False) -> bool:
         """Return whether lines that wait may be embedded now.
@@ -395,7 +399,11 @@ def finish_later(index: OwnerIndex) -> None:
 
 def stop_embedding(indexes: Iterable[OwnerIndex]) -> None:
     """Embed no more of these indexes: few lines are finished, of more the batch under way."""
-    _EMBEDDING.drop(indexes, _CLOSING_S)
+    stopped = list(indexes)
+    _EMBEDDING.drop(stopped, _CLOSING_S)
+    for index in stopped:
+        with index.lock:
+            index.store_rest()
 
 
 def _embed_some(index: OwnerIndex) -> bool:

@@ -359,6 +359,7 @@ class LineRecall(DialogRecall):
         embed_missing(index, progress=progress)
         index.save_snapshot()
         with index.lock:
+            index.store_rest()
             if index.change is not None:
                 raise ConfigError(index.change)
             return index.problems
@@ -384,6 +385,7 @@ class LineRecall(DialogRecall):
             index = self._indexes.open(sort_owners(owner))
             embed_missing(index, progress=progress, anew=True)
             with index.lock:
+                index.store_rest()
                 index.finish_reindex()
                 return index.problems
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from langchain_convmem.causes import report_problem
-from langchain_convmem.errors import LogError
+from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import compute_fingerprint
 from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS, SegmentTable
@@ -104,6 +104,8 @@ class SegmentStore:
             ]
             try:
                 self._get_cache().save_segments(owner, self.fingerprint, rows)
+            except LogClosedError:  # whoever closed it needs them no more
+                self.is_unsaved = True
             except LogError as error:
                 self._note(owner, "terms and vectors could not be stored", error)
                 self.is_unsaved = True
