@@ -19,7 +19,6 @@ PARTS: dict[str, dict[str, Any]] = {
     "meaning first": {"meaning_first": False},
     "latest first": {"latest_first": False},
     "repeats": {"skip_repeats": False},
-    "passages": {"passages": False},
     "session prior": {"session_prior": 0.0},
     "dates": {"date_bonus": 0.0},
     "age in header": {"age_in_header": False},

@@ -110,8 +110,8 @@ class VectorStoreRecall(DialogRecall):
                 state document, so it must keep these, as all logs of this package do.
             store: Any vector store that writes and deletes documents by id and filters
                 by metadata. It is called synchronously. Its embedder embeds lines and questions.
-            settings: Windows and limits; weights count in memory alone. A `budget_threshold` of
-                "auto" needs an index there, and is none here.
+            settings: Windows and limits; weights count in memory alone. A `threshold` of "auto"
+                needs an index there, and is none here.
             name: Of the collection; None is the store's own `collection_name` if it has one.
                 Another collection needs another name.
             candidates: How many segments the store finds at first. The log is read around these.
@@ -134,10 +134,10 @@ class VectorStoreRecall(DialogRecall):
         if candidates < 1:
             raise ConfigError(f"candidates must be at least 1, got {candidates!r}")
         settings = settings or RecallSettings()
-        is_auto = settings.budget_threshold == "auto"
+        is_auto = settings.threshold in (None, "auto")
         self.log = log
         self.embeddings = store.embeddings or UniversalSentenceEmbeddings()
-        self.settings = replace(settings, budget_threshold=None) if is_auto else settings
+        self.settings = replace(settings, threshold=-1.0) if is_auto else settings
         self.store = store
         collection = name or getattr(store, "collection_name", "default")
         # What another embedder has written is written again, under its own name.

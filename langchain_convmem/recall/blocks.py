@@ -521,7 +521,7 @@ def build_recall(
         settings.cross_sessions,
         query.header_now_ms,
         hits.older,
-        _make_passages(hits, table) if settings.passages else show_whole,
+        _make_passages(hits, table),
     )
     groups = build_groups(query, hits, ground)
     best = select_first_of_lines(hits, table, query.ranking)
@@ -670,9 +670,7 @@ def _write_matches(
     """Return the match of each segment; all at once take hardly longer than one."""
     term_of: dict[str, str] = {}
     if query.settings.lexical_weight:
-        terms = extract_query_terms(
-            query.search_text, lexical, stop_words=query.settings.stop_words
-        )
+        terms = extract_query_terms(query.search_text, lexical)
         term_of = {terms[term]: term for term in lexical.find_documents(terms)}
     spans: list[Span] = []
     if query.now_ms is not None and query.settings.date_bonus:

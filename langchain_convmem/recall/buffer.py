@@ -8,7 +8,6 @@ that a forgotten or retracted line is never shown again, even from an old docume
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_convmem.errors import LogError
@@ -137,14 +136,12 @@ def make_references(
 
 
 def _make_reference(group: LineGroup, block: RecalledBlock, table: SegmentTable) -> BufferedBlock:
-    hits = {
-        _make_line_name(match.line): (match.relevance, match.similarity) for match in block.matches
-    }
+    hits = {_make_line_name(one.line): (one.relevance, one.similarity) for one in block.matches}
     lines: list[BufferedLine] = []
     for number, segments in group.lines.items():
-        line, first = table.get_line(number), table.list_segments(number).start
+        name, first = _make_line_name(table.get_line(number)), table.list_segments(number).start
         shown = tuple(sorted(segment - first for segment in segments))
-        lines.append(BufferedLine(line.entry_id, line.part, shown, hits.get(_make_line_name(line))))
+        lines.append(BufferedLine(*name, shown, hits.get(name)))
     return tuple(lines)
 
 
@@ -170,26 +167,12 @@ def _number(line: BufferedLine, table: SegmentTable) -> int | None:
 # -- what a model reads ------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Piece:
-    """Neighbouring lines that are shown, by number, with the hits among them."""
+class _Shown(NamedTuple):
+    """A line that is shown: which of its segments, its figures if it is a hit, in which block."""
 
-    lines: dict[int, set[int]] = field(default_factory=dict)
-    hits: dict[int, tuple[float, float]] = field(default_factory=dict)
-
-    def add(self, number: int, segments: set[int], hit: tuple[float, float] | None) -> None:
-        self.lines[number] = self.lines.get(number, set()) | segments
-        if hit is not None:
-            self.hits.setdefault(number, hit)
-
-    def join(self, others: Sequence[_Piece]) -> _Piece:
-        """Return one piece of this and others that share lines with it; hits of others win."""
-        lines, hits = dict(self.lines), dict(self.hits)
-        for other in others:
-            for number, segments in other.lines.items():
-                lines[number] = lines.get(number, set()) | segments
-            hits |= other.hits
-        return _Piece(dict(sorted(lines.items())), hits)
+    segments: set[int]
+    hit: tuple[float, float] | None
+    order: int
 
 
 def render_blocks(
@@ -204,8 +187,8 @@ def render_blocks(
 ) -> tuple[RecalledBlock, ...]:
     """Return the blocks as a model reads them, newest first.
 
-    Blocks that share lines become one, at the place of the newest. Of a block with lines that may
-    not be shown, the stretches that hold a hit remain.
+    Blocks that share lines or are neighbours become one, at the place of the newest. Of one with
+    lines that may not be shown, the stretches that hold a hit remain.
 
     Args:
         blocks: Newest first, without lines that are gone.
@@ -218,70 +201,58 @@ def render_blocks(
     """
     why = {_make_line_name(match.line): match for block in fresh for match in block.matches}
     ground = TableView(table, allowed, cross_sessions=True, now_ms=now_ms)
-    shown: list[_Piece] = []
-    for block in blocks:
-        following = shown
-        for piece in _find_pieces(block, ground):
-            following = _add_piece(following, piece)
-        if max_tokens is not None:
-            tokens = sum(count_text(_render_piece(one, ground)) for one in following)
-            if tokens > max_tokens:
-                break
+    lines: dict[int, _Shown] = {}
+    shown: list[RecalledBlock] = []
+    for order, block in enumerate(blocks):
+        lines = lines | dict(_add_lines(lines, block, order, ground))
+        following = [_make_block(stretch, ground, why) for stretch in _cut_stretches(lines, ground)]
+        if max_tokens is not None and sum(count_text(one.text) for one in following) > max_tokens:
+            break
         shown = following
-    return tuple(_make_block(piece, ground, why) for piece in shown)
+    return tuple(shown)
 
 
-def _find_pieces(block: BufferedBlock, ground: TableView) -> list[_Piece]:
-    """Return the stretches of a block that may be shown and hold a hit."""
-    pieces: list[_Piece] = []
-    last: int | None = None
-    for number, line in sorted(_number_lines(block, ground.table)):
-        first = ground.table.list_segments(number).start
-        if not ground.allowed[first]:
-            continue
-        if last is None or ground.find_next_line(last, 1) != number:
-            pieces.append(_Piece())
-        pieces[-1].add(number, {first + segment for segment in line.segments}, line.hit)
-        last = number
-    return [piece for piece in pieces if piece.hits]
-
-
-def _number_lines(block: BufferedBlock, table: SegmentTable) -> Iterator[tuple[int, BufferedLine]]:
+def _add_lines(
+    lines: Mapping[int, _Shown], block: BufferedBlock, order: int, ground: TableView
+) -> Iterator[tuple[int, _Shown]]:
+    """Yield the lines of a block that may be shown, with what newer blocks show of them."""
     for line in block:
-        number = _number(line, table)
-        if number is not None:
-            yield number, line
+        number = _number(line, ground.table)
+        first = 0 if number is None else ground.table.list_segments(number).start
+        if number is None or not ground.allowed[first]:
+            continue
+        segments = {first + segment for segment in line.segments}
+        newer = lines.get(number, _Shown(segments, line.hit, order))
+        yield number, _Shown(newer.segments | segments, newer.hit or line.hit, newer.order)
 
 
-def _add_piece(shown: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
-    sharing = [one for one in shown if not piece.lines.keys().isdisjoint(one.lines)]
-    if not sharing:
-        return [*shown, piece]
-    joined = piece.join(sharing)
-    # It takes the place of the newest that went into it.
-    return [
-        joined if one is sharing[0] else one
-        for one in shown
-        if one is sharing[0] or not any(one is other for other in sharing)
-    ]
-
-
-def _render_piece(piece: _Piece, ground: TableView) -> str:
-    return render(LineGroup(piece.lines), ground.table, ground.now_ms)
+def _cut_stretches(lines: Mapping[int, _Shown], ground: TableView) -> list[dict[int, _Shown]]:
+    """Return neighbouring lines together, where one of them is a hit, newest first."""
+    stretches: list[dict[int, _Shown]] = []
+    last: int | None = None
+    for number in sorted(lines):
+        if last is None or ground.find_next_line(last, 1) != number:
+            stretches.append({})
+        stretches[-1][number] = lines[number]
+        last = number
+    found = [stretch for stretch in stretches if any(line.hit for line in stretch.values())]
+    return sorted(found, key=lambda stretch: min(line.order for line in stretch.values()))
 
 
 def _make_block(
-    piece: _Piece, ground: TableView, why: Mapping[tuple[str, int], LineMatch]
+    stretch: Mapping[int, _Shown], ground: TableView, why: Mapping[tuple[str, int], LineMatch]
 ) -> RecalledBlock:
-    table = ground.table
+    lines = {number: ground.table.get_line(number) for number in stretch}
     matches = [
-        why.get(_make_line_name(table.get_line(number))) or LineMatch(table.get_line(number), *hit)
-        for number, hit in piece.hits.items()
+        why.get(_make_line_name(line)) or LineMatch(line, *hit)
+        for number, line in lines.items()
+        if (hit := stretch[number].hit) is not None
     ]
     matches.sort(key=lambda match: -match.relevance)
+    group = LineGroup({number: one.segments for number, one in stretch.items()})
     return RecalledBlock(
-        lines=tuple(map(table.get_line, piece.lines)),
-        text=_render_piece(piece, ground),
+        lines=tuple(lines.values()),
+        text=render(group, ground.table, ground.now_ms),
         matches=tuple(matches),
         relevance=matches[0].relevance,
         similarity=matches[0].similarity,
@@ -310,23 +281,16 @@ def update_buffer(
         look_up: Returns a list of blocks as `BufferLookup`.
         remember: Whether to write. What is returned is the same.
     """
-    looked_up: BufferLookup
     try:
         while True:
             document: StateDocument | None = log.get_state(key, BUFFER_DOCUMENT)
             old = () if document is None else decode_blocks(document.value)
-            looked_up = look_up(push_blocks(found, old))
-            if not remember or looked_up.kept == old:
-                return looked_up.shown, ()
-            written = log.set_state(
-                key,
-                BUFFER_DOCUMENT,
-                to_document(looked_up.kept),
-                expected=None if document is None else document.version,
-            )
-            if written is not None:
-                return looked_up.shown, ()
+            kept, shown = look_up(push_blocks(found, old))
+            if not remember or kept == old:
+                return shown, ()
+            version = None if document is None else document.version
+            if log.set_state(key, BUFFER_DOCUMENT, to_document(kept), expected=version) is not None:
+                return shown, ()
     except LogError as error:
         problem = f"the relevance buffer of {key.thread_id!r} could not be kept: {error}"
-    looked_up = look_up(found)
-    return looked_up.shown, (problem,)
+    return look_up(found).shown, (problem,)

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_convmem.background import ask
 from langchain_convmem.causes import UnreadableError, describe_value, report_problem
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.recall.encoders import LocalEmbeddings, replace_surrogates
+from langchain_convmem.recall.encoders import LatestVectors, LocalEmbeddings, replace_surrogates
 from langchain_convmem.recall.vectors import round_vector
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ class SafeEmbedder:
     """Calls an embedder, validates its answers, and pauses after failures.
 
     The pause doubles with every failure, from a second to five minutes; lines are not sent again
-    before it is over. Not thread-safe.
+    before it is over. What was embedded last is not asked for again. Questions may be embedded by
+    several threads, lines by one at a time.
     """
 
     def __init__(
@@ -179,7 +180,9 @@ class SafeEmbedder:
     ) -> None:
         """Create the border around `embeddings`; `clock` gives seconds and never steps back."""
         self._embeddings = embeddings
-        self._batch = find_traits(embeddings).batch
+        is_alike, self._batch = find_traits(embeddings)
+        self._lines: LatestVectors[np.float16] = LatestVectors()
+        self._questions = self._lines if is_alike else LatestVectors[np.float16]()
         self._clock = clock
         self._pause_s = 0.0
         self._resume_at = 0.0
@@ -195,23 +198,47 @@ class SafeEmbedder:
         """End a pause because the embedder is needed now."""
         self._resume_at = 0.0
 
-    def embed_lines(
-        self, texts: Sequence[str], dim: int | None
-    ) -> list[NDArray[np.float16] | None]:
-        """Return a rounded vector per text; None for those that a failure left without one.
+    def drop_latest(self) -> None:
+        """Forget what was embedded last."""
+        self._lines.clear()
+        self._questions.clear()
+
+    def embed_lines(self, texts: Iterable[str], dim: int | None) -> dict[str, NDArray[np.float16]]:
+        """Return a rounded vector by text; after a failure, of the texts before it.
 
         Args:
             texts: Bodies of segments.
             dim: Components that each vector must have; None if any number will do.
         """
-        found: list[NDArray[np.float16] | None] = []
-        while len(found) < len(texts):
-            made = self._embed_batch(texts[len(found) : len(found) + self._batch], dim)
+        wanted = dict.fromkeys(texts)
+        found = {text: one for text in wanted if (one := self._lines.get(text)) is not None}
+        missing = [text for text in wanted if text not in found]
+        for start in range(0, len(missing), self._batch):
+            some = missing[start : start + self._batch]
+            made = self._embed_batch(some, dim)
             if made is None:
-                return [*found, *[None] * (len(texts) - len(found))]
-            found += made
+                break
+            by_text = dict(zip(some, made, strict=True))
+            self._lines.keep(by_text)
+            found |= by_text
             dim = len(made[0])
         return found
+
+    def embed_question(
+        self, text: str, dim: int | None
+    ) -> tuple[NDArray[np.float32] | None, str | None]:
+        """Return the vector of a question, or None and the problem."""
+        vector = self._questions.get(text)
+        if vector is None:
+            try:
+                answer = _embed_query(self._embeddings, replace_surrogates(text))
+                vector = round_vector(_check_shape(answer, (), dim))
+            except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+                return None, report_problem(
+                    _log, "the question could not be embedded and is searched by words", error
+                )
+            self._questions.keep({text: vector})
+        return vector.astype(np.float32), None
 
     def _embed_batch(
         self, texts: Sequence[str], dim: int | None
@@ -231,23 +258,9 @@ class SafeEmbedder:
         return vectors
 
 
-def embed_question(
-    embeddings: Embeddings, text: str, dim: int | None
-) -> tuple[NDArray[np.float32] | None, str | None]:
-    """Embed a question; return its vector, or None and the problem."""
-    try:
-        answer = _embed_query(embeddings, replace_surrogates(text))
-        vector = round_vector(_check_shape(answer, (), dim))
-    except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        return None, report_problem(
-            _log, "the question could not be embedded and is searched by words", error
-        )
-    return vector.astype(np.float32), None
-
-
 def _embed_query(embeddings: Embeddings, text: str) -> Any:
-    if isinstance(embeddings, LocalEmbeddings):  # lists would only be put together again
-        return embeddings.embed_query_array(text)
+    if is_local(embeddings):
+        return embeddings.embed_query(text)
     return ask(partial(embeddings.embed_query, text), partial(embeddings.aembed_query, text))
 
 

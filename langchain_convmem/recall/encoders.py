@@ -7,19 +7,20 @@ process, on first use, and shared by all instances and threads.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
-from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_convmem.background import hop
+from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.forks import make_lock
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[np.float32]
 
+_Number = TypeVar("_Number", bound="np.floating[Any]")
 _PASS_TOKENS = 256
 """About how many tokens go through a network at once; more are no faster."""
 _REMEMBERED = 128
@@ -54,10 +56,8 @@ class Network(Protocol):
 class LocalEmbeddings(Embeddings):
     """Embeds in this process: no key, no network, no server. Thread-safe."""
 
-    @property
-    @abstractmethod
-    def encoder(self) -> LocalEncoder:
-        """The encoder that all instances over the same files share."""
+    encoder: ClassVar[LocalEncoder]
+    """What all instances of a class share."""
 
     @property
     def dim(self) -> int:
@@ -76,12 +76,18 @@ class LocalEmbeddings(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of `text`; raises what `embed_documents` raises."""
-        vector: list[float] = self.embed_query_array(text).tolist()
+        vector: list[float] = self.encoder.embed_texts([text])[0].tolist()
         return vector
 
-    def embed_query_array(self, text: str) -> Array:
-        """Return what `embed_query` does as an array of shape (`dim`,); do not write."""
-        return self.encoder.embed_question(text)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def __eq__(self, other: object) -> bool:
+        """All instances of a class embed alike."""
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, without blocking the event loop."""
@@ -104,8 +110,7 @@ class LocalEncoder:
         self._load = load
         self._lock = make_lock()
         self._network: Network | None = None
-        # By a digest: what is forgotten must not live on in a cache.
-        self._latest: OrderedDict[bytes, Array] = OrderedDict()
+        self._latest: LatestVectors[np.float32] = LatestVectors()
 
     @property
     def network(self) -> Network:
@@ -115,38 +120,50 @@ class LocalEncoder:
                 self._network = self._load()
             return self._network
 
-    def embed_question(self, text: str) -> Array:
-        """Return the vector of one text, shape (dim,); do not write."""
-        vector: Array = self.embed_texts([text])[0]
-        return vector
-
     def embed_texts(self, texts: Sequence[str]) -> Array:
         """Return the vectors of texts, shape (texts, dim)."""
         network = self.network
         texts = [replace_surrogates(text) for text in texts]
-        made = {text: vector for text in texts if (vector := self._get(text)) is not None}
+        made = {text: vector for text in texts if (vector := self._latest.get(text)) is not None}
         missing = dict.fromkeys(text for text in texts if text not in made)
         ids = {text: network.tokenize(text) for text in missing}
         with _get_blas_controller().limit(limits=1):
             for some in _map_passes(partial(_run_pass, network), list(_plan_passes(ids))):
                 made.update(some)
         if len(ids) <= _FEW_TEXTS:  # said just now, they may be asked for next
-            self._keep({text: made[text] for text in ids})
+            self._latest.keep({text: made[text] for text in ids})
         vectors = np.empty((len(texts), network.dim), dtype=np.float32)
         for number, text in enumerate(texts):
             vectors[number] = made[text]
         return vectors
 
-    def _get(self, text: str) -> Array | None:
-        with self._lock:
-            return self._latest.get(_digest(text))
 
-    def _keep(self, made: dict[str, Array]) -> None:
+class LatestVectors(Generic[_Number]):
+    """The vectors of the latest texts. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Create an empty cache."""
+        self._lock = make_lock()
+        # By a digest: what is forgotten must not live on in a cache.
+        self._vectors: OrderedDict[bytes, NDArray[_Number]] = OrderedDict()
+
+    def get(self, text: str) -> NDArray[_Number] | None:
+        """Return the vector of a text, if it is among them; do not write."""
+        with self._lock:
+            return self._vectors.get(_digest(text))
+
+    def keep(self, made: Mapping[str, NDArray[_Number]]) -> None:
+        """Take in the vectors of texts; the oldest leave."""
         with self._lock:
             for text, vector in made.items():
-                self._latest[_digest(text)] = vector
-            while len(self._latest) > _REMEMBERED:
-                self._latest.popitem(last=False)
+                self._vectors[_digest(text)] = vector
+            while len(self._vectors) > _REMEMBERED:
+                self._vectors.popitem(last=False)
+
+    def clear(self) -> None:
+        """Drop them all."""
+        with self._lock:
+            self._vectors.clear()
 
 
 def replace_surrogates(text: str) -> str:
@@ -154,14 +171,55 @@ def replace_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+class WheelFiles(NamedTuple):
+    """Data files of a wheel of which no code runs: it is not imported.
+
+    Attributes:
+        package: What the wheel would be imported as.
+        folder: Where the files are in it.
+        hashes: By the name of each file its SHA-256 in hexadecimal.
+        way_out: The command that installs it.
+    """
+
+    package: str
+    folder: str
+    hashes: Mapping[str, str]
+    way_out: str
+
+    def make_fingerprint(self, prefix: str) -> str:
+        """Return a name of what is computed with these files."""
+        return f"{prefix}-{hashlib.sha256(''.join(self.hashes.values()).encode()).hexdigest()[:32]}"
+
+    def find(self, name: str) -> Path:
+        """Return where a file is, which is the published one.
+
+        Raises:
+            MissingExtraError: If it is missing.
+            ConfigError: If it is another one.
+        """
+        file = self._find_any(name)
+        with file.open("rb") as opened:
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
+        if found != self.hashes[name]:
+            msg = (
+                f"{file} is not the published file: its SHA-256 is {found}; expected "
+                f"{self.hashes[name]}. Install it anew, with --force-reinstall: {self.way_out}"
+            )
+            raise ConfigError(msg)
+        return file
+
+    def _find_any(self, name: str) -> Path:
+        spec = importlib.util.find_spec(self.package)
+        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+            file = Path(place) / self.folder / name
+            if file.is_file():
+                return file
+        msg = f"the embedder reads {name}, which is not installed; install it with: {self.way_out}"
+        raise MissingExtraError(msg)
 
 
 def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 @cache

@@ -18,25 +18,6 @@ if TYPE_CHECKING:
 _DIM = 256
 
 
-class HashEmbeddings(LocalEmbeddings):
-    """Embeds by the words of a text alone: texts are as near as they share words. For tests.
-
-    A vector has 256 components and unit length, and is the sum of one vector per word, made of the
-    word's hash; a blank text has the zero vector. Words are folded and reduced to their
-    stems. Thread-safe.
-
-    `CONVMEM_EMBEDDER=hash` in the environment makes it the default, in child processes too.
-    """
-
-    embeds_alike = True
-    fingerprint = "hash-1"
-
-    @property
-    def encoder(self) -> LocalEncoder:
-        """The encoder that all instances share."""
-        return _ENCODER
-
-
 class _HashNetwork:
     dim = _DIM
 
@@ -61,4 +42,15 @@ def _make_vector(word: int) -> Array:
     return np.unpackbits(bits).astype(np.float32) * 2 - 1
 
 
-_ENCODER = LocalEncoder(_HashNetwork)
+class HashEmbeddings(LocalEmbeddings):
+    """Embeds by the words of a text alone: texts are as near as they share words. For tests.
+
+    A vector has 256 components and unit length, and is the sum of one vector per word, made of the
+    word's hash; a blank text has the zero vector. Words are folded and reduced to their
+    stems. Thread-safe.
+
+    `CONVMEM_EMBEDDER=hash` in the environment makes it the default, in child processes too.
+    """
+
+    fingerprint = "hash-1"
+    encoder = LocalEncoder(_HashNetwork)

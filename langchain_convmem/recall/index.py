@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, wait
-from itertools import islice
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.background import BackgroundJobs
@@ -20,8 +20,9 @@ from langchain_convmem.causes import report_problem
 from langchain_convmem.errors import ConfigError, LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.recall.embedding import SafeEmbedder, find_traits, is_local
+from langchain_convmem.recall.embedding import SafeEmbedder, is_local
 from langchain_convmem.recall.options import Progress
+from langchain_convmem.recall.progress import show_progress
 from langchain_convmem.recall.segment_store import Derived, SegmentStore
 from langchain_convmem.recall.segments import SegmentTable, select_holding
 from langchain_convmem.recall.snapshots import IndexParts, SnapshotStore
@@ -42,9 +43,12 @@ BATCH = 256
 """Texts that a service is sent at once."""
 _LOCAL_BATCH = 64
 """Texts that are embedded here at once: about a seventh of a second."""
-_QUESTIONS = 128
-"""So many of the latest questions have their vectors kept, where a vector costs something."""
+_FEW = 16
+"""So many lines are embedded here as fast as looked for in the log, and are stored together."""
 _CLOSING_S = 0.3
+_LOOK_S = 0.5
+"""How often is shown how far a service has come."""
+_NOTHING = Derived(None, None)
 
 
 class OwnerIndex:
@@ -60,26 +64,22 @@ class OwnerIndex:
         self._embedding = make_lock()  # held, before `lock`, by who embeds lines
         self.embeddings = embeddings
         self.is_local = is_local(embeddings)
-        self._is_alike = find_traits(embeddings).is_alike
-        self._border = SafeEmbedder(embeddings)
+        self.border = SafeEmbedder(embeddings)
         self._readers = tuple(LogReader(log, owner) for owner in owners)
         self._stored = SegmentStore(log, owners, embeddings)
         self._snapshots = SnapshotStore(log, owners, self._stored.fingerprint)
         self._log_keeps_vectors = log.keeps_segments
         self._kept: dict[str, Vector] = {}  # from a reset to the end of the next reading
-        self._saving = make_lock()  # held, before `lock`, while a snapshot is made
         self._is_new = True
         self._others: list[str] | None = None
-        self._questions: dict[str, Vector] = {}
         self._begin(SegmentTable(), LexicalIndex(), SegmentVectors())
 
     def _begin(self, table: SegmentTable, lexical: LexicalIndex, vectors: SegmentVectors) -> None:
         self.table, self.lexical, self.vectors = table, lexical, vectors
-        self._retracted: dict[Owner, frozenset[str]] = {}
-        # By the hash of its text, a segment that has a vector.
-        self._numbers: dict[int, int] = {}
-        # One of them may have been a line that is forgotten now.
-        self._questions.clear()
+        # What is embedded and not stored yet, by number.
+        self._unsaved: dict[int, tuple[list[str], Vector]] = {}
+        # What was asked or said lately may be forgotten now.
+        self.border.drop_latest()
 
     def _reset(self) -> None:
         """Begin anew, with the vectors of what is said still where the log keeps none."""
@@ -95,7 +95,7 @@ class OwnerIndex:
     @property
     def problems(self) -> tuple[str, ...]:
         """Why this index is incomplete or expensive to rebuild, one sentence each."""
-        pending = self._border.problem if self.vectors.missing else None
+        pending = self.border.problem if self.vectors.missing else None
         found = (self.change, self._damage_problem, pending, *self._stored.problems)
         return tuple(problem for problem in found if problem is not None)
 
@@ -136,17 +136,18 @@ class OwnerIndex:
                 self._open_snapshot()
             failure = self._read_log()
             # What was read before a failure is indexed all the same, so that the columns match.
-            if any(before - now for _, before, now in self._list_retractions()):
+            if any(reader.has_returned for reader in self._readers):
                 # A retraction was itself retracted: its lines come back where they were.
                 self._reset()
                 failure = self._read_log() or failure
             gone = self._remove_retracted()
+            was_unread = self._stored.is_unread
             self._derive()
             if failure is None:
                 self._kept.clear()
             self.lexical.remove(gone)
             self.vectors.remove(gone)
-            if self._stored.is_unread or self._others:
+            if was_unread or self._stored.is_unread or self._others:
                 self._fill_from_stored()
         except BaseException:
             # Interrupted between two columns: nothing half-built may answer a later recall.
@@ -175,21 +176,12 @@ class OwnerIndex:
                 return error
             self._reset()
 
-    def _list_retractions(self) -> Iterator[tuple[Owner, frozenset[str], frozenset[str]]]:
-        """Yield what was retracted at the last catch-up, and what is now, if it may differ."""
-        for reader in self._readers:
-            before, now = self._retracted.get(reader.owner, frozenset()), reader.retracted
-            if now is not before:
-                yield reader.owner, before, now
-
     def _remove_retracted(self) -> list[int]:
         """Take newly retracted entries out of the table; return their segments' numbers."""
         gone: list[int] = []
-        for owner, before, now in list(self._list_retractions()):
-            self._retracted[owner] = now
-            gone += self.table.remove_entries(
-                one for one in now - before if self._is_of(owner, one)
-            )
+        for reader in self._readers:
+            new = reader.take_retracted()
+            gone += self.table.remove_entries(one for one in new if self._is_of(reader.owner, one))
         return gone
 
     def _is_of(self, owner: Owner, entry_id: str) -> bool:
@@ -201,47 +193,24 @@ class OwnerIndex:
         fresh = range(len(self.lexical), len(self.table))
         if not fresh:
             return
-        stored = self._stored.load(self.table, fresh)
-        nothing = Derived(None, None)
-        rows = [stored.get(number, nothing) for number in fresh]
+        is_quick = self.is_local and fresh.start and len(fresh) <= _FEW
+        stored = {} if is_quick else self._stored.load(self.table, fresh, self.vectors.dim)
+        rows = [stored.get(number, _NOTHING) for number in fresh]
         self.lexical.add(
             self._make_terms(number) if row.terms is None else row.terms
             for number, row in zip(fresh, rows, strict=True)
         )
-        dims = (len(row.vector) for row in rows if row.vector is not None)
-        dim = self.vectors.dim or next(dims, None)
         vectors = [row.vector for row in rows]
-        fitting = [one if one is not None and len(one) == dim else None for one in vectors]
         if self._kept:
-            fitting = [self._kept.get(self.table.get_text(number)) for number in fresh]
-        self.vectors.extend(self._reuse(fresh, fitting))
+            vectors = [self._kept.get(self.table.get_text(number)) for number in fresh]
+        self.vectors.extend(vectors)
 
     def _fill_from_stored(self) -> None:
         """Take vectors that could not be read before, or that another process has made since."""
         self._others = None
         missing = sorted(self.vectors.missing)
-        rows = self._stored.load(self.table, missing) if missing else {}
-        vectors = {number: row.vector for number, row in rows.items() if row.vector is not None}
-        dim = self.vectors.dim or next(map(len, vectors.values()), None)
-        self.vectors.fill({number: one for number, one in vectors.items() if len(one) == dim})
-
-    def _reuse(self, fresh: range, vectors: list[Vector | None]) -> list[Vector | None]:
-        """Return vectors with those of texts that a service was asked about already."""
-        if self.is_local:
-            return vectors
-        found: list[Vector | None] = []
-        for number, vector in zip(fresh, vectors, strict=True):
-            text = self.table.get_text(number)
-            found.append(self._find_known(text) if vector is None else vector)
-            if vector is not None:
-                self._numbers[hash(text)] = number
-        made = {
-            number: (self._make_terms(number), new)
-            for number, old, new in zip(fresh, vectors, found, strict=True)
-            if old is None and new is not None
-        }
-        self._stored.save(self.table, made)
-        return found
+        rows = self._stored.load(self.table, missing, self.vectors.dim) if missing else {}
+        self.vectors.fill({n: row.vector for n, row in rows.items() if row.vector is not None})
 
     def _make_terms(self, number: int) -> list[str]:
         return extract_line_terms(self.table.find_line(number), self.table.get_text(number))
@@ -262,36 +231,36 @@ class OwnerIndex:
         """
         with self._embedding:
             with self.lock:
-                self.catch_up()
+                if not self.vectors.missing:
+                    self.catch_up()
                 if not self.vectors.missing or not self.may_embed(anew=anew):
                     return 0
                 size = _LOCAL_BATCH if self.is_local else BATCH
                 numbers = sorted(self.vectors.missing, reverse=True)[:size]
                 texts = {self.table.get_name(n): self.table.get_text(n) for n in numbers}
-            wanted = list(dict.fromkeys(texts.values()))
-            made = self._border.embed_lines(wanted, self.vectors.dim)
-            by_text = dict(zip(wanted, made, strict=True))
+            made = self.border.embed_lines(texts.values(), self.vectors.dim)
             with self.lock:
                 found: dict[int, Vector] = {}
                 for name, text in texts.items():
                     # The log may have forgotten some meanwhile; others have other numbers then.
-                    number, vector = self.table.number_of(name), by_text[text]
-                    if number in self.vectors.missing and vector is not None:
-                        found[number] = vector
+                    number = self.table.number_of(name)
+                    if number in self.vectors.missing and text in made:
+                        found[number] = made[text]
                 self._fill(found)
-                is_over = all(vector is None for vector in made)
-                return 0 if is_over else len(self.vectors.missing)
+                return len(self.vectors.missing) if made else 0
 
     def _fill(self, found: dict[int, Vector]) -> None:
         self.vectors.fill(found)
-        made = {number: (self._make_terms(number), one) for number, one in found.items()}
-        self._stored.save(self.table, made)
-        if not self.is_local:
-            self._numbers.update((hash(self.table.get_text(n)), n) for n in found)
+        self._unsaved.update(
+            (number, (self._make_terms(number), found[number])) for number in found
+        )
+        if not self.is_local or len(self._unsaved) >= _FEW:
+            self.store_rest()
 
-    def resume(self) -> None:
-        """Ask the embedder again at once, though it failed a short time ago."""
-        self._border.resume()
+    def store_rest(self) -> None:
+        """Store what is embedded and not stored yet."""
+        made, self._unsaved = self._unsaved, {}
+        self._stored.save(self.table, made)
 
     def may_embed(self, *, anew: bool = False) -> bool:
         """Return whether lines that wait may be embedded now.
@@ -303,7 +272,7 @@ class OwnerIndex:
             return True
         if not self.is_local and self._others is None:
             self._others = self._stored.list_others()
-        if self._border.is_paused or (self._stored.is_unread and not self.is_local):
+        if self.border.is_paused or (self._stored.is_unread and not self.is_local):
             return False
         return self.is_local or self._others == []
 
@@ -320,27 +289,6 @@ class OwnerIndex:
             self._stored.delete_others()
             self._others = None
 
-    def find_question(self, text: str) -> Vector | None:
-        """Return the vector of a question, if one is known that the embedder would give."""
-        known = self._questions.get(text)
-        return self._find_known(text) if known is None and self._is_alike else known
-
-    def keep_question(self, text: str, vector: Vector) -> None:
-        """Remember the vector of a question, for the next one and for the line that it becomes."""
-        self._questions[text] = vector
-        while len(self._questions) > _QUESTIONS:
-            del self._questions[next(iter(self._questions))]
-
-    def _find_known(self, text: str) -> Vector | None:
-        """Return the vector of a line, or of a question where both are alike, that says this."""
-        asked = self._questions.get(text) if self._is_alike else None
-        if asked is not None:
-            return asked
-        number = self._numbers.get(hash(text))
-        if number is None or self.table.get_text(number) != text:
-            return None
-        return self.vectors.get_row(number)
-
     # -- snapshots --------------------------------------------------------------------------------
 
     def _open_snapshot(self) -> None:
@@ -352,7 +300,6 @@ class OwnerIndex:
         self._begin(table, lexical, vectors)
         for reader in self._readers:
             reader.load(saved, generation)
-            self._retracted[reader.owner] = reader.retracted
 
     @property
     def is_snapshot_due(self) -> bool:
@@ -365,7 +312,7 @@ class OwnerIndex:
         Raises:
             LogClosedError: If the log is closed.
         """
-        with self._saving, self.lock:
+        with self.lock:
             if self.is_snapshot_due:
                 [reader] = self._readers
                 parts = IndexParts(self.table, self.lexical, self.vectors, reader.save())
@@ -395,26 +342,42 @@ def embed_missing(
     Args:
         index: Whose lines; do not hold its lock.
         wait_s: Seconds at most; None for any number, and at once after a failure too.
-        progress: Called with (done, total) segments after each batch, in this thread.
+        progress: Called with (done, total) segments after each batch, in this thread; None shows
+            them in a terminal or a notebook.
         anew: See `OwnerIndex.embed_some`.
 
     Raises:
         LogError: If the log cannot be read; the next call resumes here.
     """
-    if wait_s is not None and not index.is_local:
-        wait([embed_later(index)], wait_s)
-        return
-    end = None if wait_s is None else time.monotonic() + wait_s
     with index.lock:
         if wait_s is None:
-            index.resume()
-        index.catch_up()
-        left = total = len(index.vectors.missing)
+            index.border.resume()
+            index.catch_up()
+        total = len(index.vectors.missing)
+    with show_progress() if progress is None else nullcontext(progress) as note:
+        if wait_s is None or index.is_local:
+            _embed_here(index, wait_s, note, total, anew=anew)
+        else:
+            _await_embedding(index, wait_s, note, total)
+
+
+def _embed_here(
+    index: OwnerIndex, wait_s: float | None, note: Progress, total: int, *, anew: bool
+) -> None:
+    end = None if wait_s is None else time.monotonic() + wait_s
+    left = total
     while left and (end is None or time.monotonic() < end):
         left = index.embed_some(anew=anew)
         total = max(total, left)
-        if progress is not None:
-            progress(total - left, total)
+        note(total - left, total)
+
+
+def _await_embedding(index: OwnerIndex, wait_s: float, note: Progress, total: int) -> None:
+    end, embedding = time.monotonic() + wait_s, embed_later(index)
+    while not embedding.done() and (left_s := end - time.monotonic()) > 0:
+        wait([embedding], min(left_s, _LOOK_S))
+        left = len(index.vectors.missing)
+        note(max(total - left, 0), total)
 
 
 def embed_later(index: OwnerIndex) -> Future[None]:
@@ -426,34 +389,46 @@ def embed_later(index: OwnerIndex) -> Future[None]:
     return _EMBEDDING.submit(index)
 
 
+def finish_later(index: OwnerIndex) -> None:
+    """Have what is left to embed or to save done in the background, if there is something."""
+    with index.lock:
+        is_unfinished = bool(index.vectors.missing) or index.is_snapshot_due
+    if is_unfinished:
+        embed_later(index)
+
+
 def stop_embedding(indexes: Iterable[OwnerIndex]) -> None:
     """Embed no more of these indexes: few lines are finished, of more the batch under way."""
-    _EMBEDDING.drop(indexes, _CLOSING_S)
+    stopped = list(indexes)
+    _EMBEDDING.drop(stopped, _CLOSING_S)
+    for index in stopped:
+        with index.lock:
+            index.store_rest()
 
 
 def _embed_some(index: OwnerIndex) -> bool:
     """Embed a batch; say whether more waits. A fork waits for the end of the batch."""
     try:
         with FORKS.hold():
-            if index.embed_some():
+            with index.lock:
+                is_whole = index.is_snapshot_due
+            if not is_whole and index.embed_some():
                 return True
             index.save_snapshot()
+            # Of a service's lines, some may be new since it was due.
+            return is_whole and not index.is_local
     except LogClosedError:
         return False
     except LogError as error:
         # The next recall says so where it still cannot be read.
         report_problem(_log, "lines could not be embedded", error)
-    return False
+        return False
 
 
 _EMBEDDING = BackgroundJobs(_embed_some, name="embedding", workers=1)
 
 
 # -- the indexes of a process, one for each set of owners -----------------------------------------
-
-
-_LATEST = 16
-"""Of so many that were used last the segments are counted anew: others are hardly in use."""
 
 
 class IndexRegistry:
@@ -481,9 +456,6 @@ class IndexRegistry:
         self._max_owners = max_owners
         self._max_segments = max_segments
         self._indexes: OrderedDict[tuple[Owner, ...], OwnerIndex] = OrderedDict()
-        # How many segments each was found to hold, and all of them together.
-        self._counts: dict[tuple[Owner, ...], int] = {}
-        self._segments = 0
         self._lock = make_lock()
 
     @property
@@ -491,12 +463,6 @@ class IndexRegistry:
         """The indexes in memory."""
         with self._lock:
             return list(self._indexes.values())
-
-    @property
-    def held(self) -> list[tuple[Owner, ...]]:
-        """Whose indexes are in memory, least recently used first."""
-        with self._lock:
-            return list(self._indexes)
 
     def find_involving(self, owner: Owner) -> list[OwnerIndex]:
         """Return the indexes in memory that hold lines of this owner."""
@@ -522,17 +488,13 @@ class IndexRegistry:
             return index
 
     def _make_room(self) -> None:
-        """Let the least recently used leave; what an index in use grows by counts next time."""
-        # Counting all of many would take as long as a recall.
-        for owners in islice(reversed(self._indexes), _LATEST):
-            count = len(self._indexes[owners].table)
-            self._segments += count - self._counts.get(owners, 0)
-            self._counts[owners] = count
+        """Let the least recently used leave."""
+        segments = sum(len(index.table) for index in self._indexes.values())
         while len(self._indexes) > 1 and (
-            len(self._indexes) > self._max_owners or self._segments > self._max_segments
+            len(self._indexes) > self._max_owners or segments > self._max_segments
         ):
-            owners, _ = self._indexes.popitem(last=False)
-            self._segments -= self._counts.pop(owners, 0)
+            _, index = self._indexes.popitem(last=False)
+            segments -= len(index.table)
 
 
 # -- reading one owner's part of a log, from where the last reading stopped --------------------
@@ -560,7 +522,8 @@ class LogReader:
         self._cursor = 0
         self._controls: list[Retraction] = []
         self.retracted: frozenset[str] = frozenset()
-        """Ids of the entries that were read and count no more; another object where more do."""
+        """Ids of the entries that were read and count no more."""
+        self._taken = self.retracted
         self.damaged = 0
         """How many entries were read that cannot be understood."""
 
@@ -568,6 +531,16 @@ class LogReader:
     def generation(self) -> int:
         """The generation of what was read."""
         return self._generation or 0
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether an entry counts again that was retracted when last asked."""
+        return self._taken is not self.retracted and not self._taken <= self.retracted
+
+    def take_retracted(self) -> frozenset[str]:
+        """Return the ids of the entries that were retracted since last asked."""
+        new, self._taken = self.retracted - self._taken, self.retracted
+        return new
 
     def save(self) -> list[Any]:
         """Return how far it has come, as JSON."""
@@ -577,7 +550,7 @@ class LogReader:
         """Go on where the reader stopped that `save` was asked for."""
         self._cursor, self.damaged, controls = saved
         self._controls = [(entry_id, tuple(retracts)) for entry_id, retracts in controls]
-        self.retracted = frozenset(follow_retractions(self._controls))
+        self.retracted = self._taken = frozenset(follow_retractions(self._controls))
         self._generation = generation
 
     def read(self, take: Callable[[Sequence[DialogLine]], object]) -> bool:

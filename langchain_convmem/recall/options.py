@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
@@ -132,9 +132,6 @@ class RecallSettings:
         kind_weight: Weight of lines that name something of a kind which an English question names
             ("pets": a cat), standardised likewise and added to the same score; 0 leaves it out.
         lexical_weight: Weight of the standardised BM25 score; 0 leaves words out.
-        k1: Saturation of repeated words in BM25.
-        b: Share of the length normalisation in BM25, 0 to 1.
-        stop_words: Whether a question's function words are searched for too.
         kernel: Weights of a segment's neighbours in its session, itself in the middle.
         speaker_bonus: Added to lines of a speaker whom the question names. The smoothed score
             has a standard deviation of about 2.3.
@@ -151,17 +148,15 @@ class RecallSettings:
         session_prior: Weight of the mean of a session's best scores in each of its lines.
         k: Blocks to return where the call names neither `k` nor `max_tokens`.
         max_tokens: Budget where the call names neither and `k` is None.
-        threshold: Cosine similarity that a hit must surpass; None and -1 let every line be one;
-            "auto" too, but finds nothing where the question is not related to anything.
-        budget_threshold: The same in answers within a budget, where `threshold` is None.
+        threshold: Cosine similarity that a hit must surpass; -1 lets every line be one; "auto" too,
+            but finds nothing where the question is not related to anything; None is "auto" in
+            answers within a budget, and -1 in others.
         window: Lines on each side of a hit in answers of k blocks; or a pair, how many before it
             and how many after it.
         budget_window: The same in answers within a budget.
         refill: Whether k counts blocks: hits further down take the room of those whose windows
             merged. False: k counts hits, and blocks may be fewer.
         age_in_header: Whether a block's header also gives its age.
-        passages: Whether answers that may abstain show only what the user's loosely related lines
-            state, without questions and requests.
         cross_sessions: Whether windows may cross the borders of sessions (never of threads).
         buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
             questions find nothing; the oldest leave first. 0: none but those just found.
@@ -170,9 +165,6 @@ class RecallSettings:
     dense_weight: float = 1.0
     kind_weight: float = 1.0
     lexical_weight: float = 1.0
-    k1: float = 1.2
-    b: float = 0.3
-    stop_words: bool = False
     kernel: tuple[float, ...] = (0.25, 0.5, 1.0, 0.5, 0.25)
     speaker_bonus: float = 2.25
     person_bonus: float = 7.0
@@ -184,24 +176,22 @@ class RecallSettings:
     k: int | None = None
     max_tokens: int | None = 1000
     threshold: float | Literal["auto"] | None = None
-    budget_threshold: float | Literal["auto"] | None = "auto"
     window: int | tuple[int, int] = 2
     budget_window: int | tuple[int, int] = 0
     refill: bool = True
     age_in_header: bool = True
-    passages: bool = True
     cross_sessions: bool = False
     buffer_size: int = 0
 
     def __post_init__(self) -> None:
         """Refuse numbers that no recall can follow."""
-        if len(self.kernel) % 2 == 0:
-            msg = f"kernel needs an odd number of weights, got {self.kernel!r}"
-            raise ConfigError(msg)
-        if self.buffer_size < 0:
-            raise ConfigError(f"buffer_size is too small: {self.buffer_size!r}")
+        _check(len(self.kernel) % 2, "kernel", "an odd number of weights", self.kernel)
+        _check(self.buffer_size >= 0, "buffer_size", "a number of blocks", self.buffer_size)
         for name in ("window", "budget_window"):
-            _check_window(name, getattr(self, name))
+            value: object = getattr(self, name)
+            sides = value if isinstance(value, tuple) and len(value) == 2 else (value,)  # noqa: PLR2004
+            is_valid = all(_is_count(side, least=0) for side in sides)
+            _check(is_valid, name, "a number of lines or a pair (before, after)", value)
 
     @classmethod
     def spec(cls) -> RecallSettings:
@@ -219,7 +209,6 @@ class RecallSettings:
             meaning_first=False,
             latest_first=False,
             skip_repeats=False,
-            passages=False,
             date_bonus=0.0,
             session_prior=0.0,
             k=3,
@@ -233,14 +222,13 @@ class RecallSettings:
         )
 
 
-def _check_window(name: str, value: object) -> None:
-    sides = value if isinstance(value, tuple) and len(value) == 2 else (value,)  # noqa: PLR2004
-    if not all(isinstance(side, int) and side >= 0 for side in sides):
-        msg = (
-            f"{name} must be a number of lines or a pair (before, after), got "
-            f"{describe_value(value)}"
-        )
-        raise ConfigError(msg)
+def _check(is_valid: object, name: str, wanted: str, value: object) -> None:
+    if not is_valid:
+        raise ConfigError(f"{name} must be {wanted}, got {describe_value(value)}")
+
+
+def _is_count(value: object, *, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 # -- the query that options make ---------------------------------------------------------------
@@ -291,47 +279,42 @@ class RecallQuery:
 
 
 def make_query(
-    owner: Owners,
-    text: str,
-    defaults: RecallSettings,
-    *,
-    k: int | None = None,
-    max_tokens: int | None = None,
-    threshold: Threshold = None,
-    within: ThreadKey | None = None,
-    exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-    filter: LineFilter | None = None,  # noqa: A002 - as in `RecallOptions`
-    since: Moment | None = None,
-    until: Moment | None = None,
-    ranking: int = 20,
-    buffer: ThreadKey | None = None,
-    remember: bool = True,
-    before: str | None = None,
-    now_ms: int | None = None,
-    wait_s: float = 30.0,
-    settings: RecallSettings | None = None,
-    count_text: TextCounter = count_text_tokens,
+    owner: Owners, text: str, defaults: RecallSettings, **options: Unpack[RecallOptions]
 ) -> RecallQuery:
     """Validate a caller's options and return the request.
 
     Raises:
         ConfigError: If an argument is invalid; the message names it.
+        TypeError: If an option is unknown.
     """
-    settings = settings or defaults
-    if not isinstance(text, str) or not (text.strip() or buffer):
-        msg = f"query must be a text that is not blank, got {describe_value(text)}"
-        raise ConfigError(msg)
-    if before is not None and not isinstance(before, str):
-        msg = f"before must be a text or None, got {describe_value(before)}"
-        raise ConfigError(msg)
-    for name, count, least in (("k", k, 1), ("max_tokens", max_tokens, 1), ("ranking", ranking, 0)):
-        _check_count(name, count, least=least)
-    if not wait_s >= 0:
-        msg = f"wait_s must be a number of seconds from 0, got {describe_value(wait_s)}"
-        raise ConfigError(msg)
-    k, max_tokens = _read_limits(k, max_tokens, settings)
+    unknown = [name for name in options if name not in RecallOptions.__annotations__]
+    if unknown:
+        known = ", ".join(RecallOptions.__annotations__)
+        raise TypeError(f"a recall has no option {unknown[0]!r}; its options are {known}")
+    settings = options.get("settings") or defaults
+    buffer, before = options.get("buffer"), options.get("before")
+    is_text = isinstance(text, str) and (text.strip() or buffer)
+    _check(is_text, "query", "a text that is not blank", text)
+    _check(before is None or isinstance(before, str), "before", "a text or None", before)
+    k, max_tokens = _read_limits(options.get("k"), options.get("max_tokens"), settings)
+    ranking = options.get("ranking", 20)
+    _check(_is_count(ranking, least=0), "ranking", "a whole number of at least 0", ranking)
+    wait_s, now_ms = options.get("wait_s", 30.0), options.get("now_ms")
+    _check(
+        isinstance(wait_s, int | float) and wait_s >= 0,
+        "wait_s",
+        "a number of seconds from 0",
+        wait_s,
+    )
+    is_time = now_ms is None or (_is_count(now_ms, least=-_LAST_MS) and now_ms <= _LAST_MS)
+    _check(is_time, "now_ms", "milliseconds since the epoch", now_ms)
     scope = make_scope(
-        owner, within=within, exclude=exclude, filter=filter, since=since, until=until
+        owner,
+        within=options.get("within"),
+        exclude=options.get("exclude"),
+        filter=options.get("filter"),
+        since=options.get("since"),
+        until=options.get("until"),
     )
     scope.check_thread("buffer", buffer)
     return RecallQuery(
@@ -340,14 +323,14 @@ def make_query(
         settings,
         k,
         max_tokens,
-        _read_threshold(threshold, max_tokens, settings),
+        _read_threshold(options.get("threshold"), max_tokens, settings),
         ranking,
-        _read_now_ms(now_ms),
+        time.time_ns() // 1_000_000 if now_ms is None else now_ms,
         before if is_borrowing(text, before) else None,
         buffer if settings.buffer_size else None,
-        remember,
+        options.get("remember", True),
         wait_s,
-        count_text,
+        options.get("count_text", count_text_tokens),
     )
 
 
@@ -355,28 +338,14 @@ def _read_limits(
     k: int | None, max_tokens: int | None, settings: RecallSettings
 ) -> tuple[int | None, int | None]:
     """Return how many blocks and how many tokens, where a call may name neither."""
+    for name, count in (("k", k), ("max_tokens", max_tokens)):
+        is_valid = count is None or _is_count(count, least=1)
+        _check(is_valid, name, "a whole number of at least 1", count)
     if k is None and max_tokens is None:
         k, max_tokens = settings.k, settings.max_tokens
     if k is None and max_tokens is None:
         max_tokens = _DEFAULT_TOKENS
     return k, max_tokens
-
-
-def _read_now_ms(value: int | None) -> int:
-    if value is None:
-        return time.time_ns() // 1_000_000
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LAST_MS:
-        msg = f"now_ms must be milliseconds since the epoch, got {describe_value(value)}"
-        raise ConfigError(msg)
-    return value
-
-
-def _check_count(name: str, value: int | None, *, least: int) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        msg = f"{name} must be a whole number of at least {least}, got {describe_value(value)}"
-        raise ConfigError(msg)
 
 
 def _read_threshold(
@@ -385,16 +354,11 @@ def _read_threshold(
     """Return the threshold of a call."""
     if value is None:
         value = settings.threshold
-    if value is None and max_tokens is not None:
-        value = settings.budget_threshold
-    if value is None or value == "auto":
-        return value
+    if value is None:
+        return None if max_tokens is None else "auto"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not -1 <= value <= 1:
-        msg = (
-            f'threshold must be None, "auto" or a cosine from -1 to 1, got {describe_value(value)}'
-        )
-        raise ConfigError(msg)
+    is_valid = value == "auto" or (is_number and -1 <= value <= 1)
+    _check(is_valid, "threshold", 'None, "auto" or a cosine from -1 to 1', value)
     return None if value == -1 else value
 
 
@@ -435,12 +399,9 @@ class Scope:
         Raises:
             ConfigError: If it does; the message calls it `name`.
         """
-        if key is None:
-            return
-        if not isinstance(key, ThreadKey) or key.owner not in self.owners:
-            whose = " or ".join(map(repr, self.owners))
-            msg = f"{name} must be a thread of the owner {whose}, got {describe_value(key)}"
-            raise ConfigError(msg)
+        is_own = key is None or (isinstance(key, ThreadKey) and key.owner in self.owners)
+        whose = " or ".join(map(repr, self.owners))
+        _check(is_own, name, f"a thread of the owner {whose}", key)
 
 
 def make_scope(
@@ -476,9 +437,8 @@ def sort_owners(owner: Owners) -> tuple[Owner, ...]:
     if isinstance(owner, Owner):
         return (owner,)
     found = owner if isinstance(owner, _SEVERAL) else (owner,)
-    if not found or not all(isinstance(one, Owner) for one in found):
-        msg = f"owner must be an Owner, or several of them, got {describe_value(owner)}"
-        raise ConfigError(msg)
+    are_owners = found and all(isinstance(one, Owner) for one in found)
+    _check(are_owners, "owner", "an Owner, or several of them", owner)
     return tuple(sorted(set(found), key=lambda one: (one.user_id or "", one.thread_id or "")))
 
 
@@ -488,35 +448,24 @@ def make_owners(user_ids: Collection[str]) -> tuple[Owner, ...]:
     Raises:
         ConfigError: If not a set, list or tuple of ids, or empty, or an id is blank.
     """
-    if not isinstance(user_ids, _SEVERAL) or not user_ids:
-        msg = (
-            f"user_ids must be a set of user ids that is not empty, got {describe_value(user_ids)}"
-        )
-        raise ConfigError(msg)
+    is_valid = isinstance(user_ids, _SEVERAL) and user_ids
+    _check(is_valid, "user_ids", "a set of user ids that is not empty", user_ids)
     return sort_owners([Owner(user_id=read_id("user_ids", one)) for one in user_ids])
 
 
 def _check_filter(wanted: LineFilter | None) -> dict[str, tuple[Scalar, ...]]:
     if wanted is None:
         return {}
-    if not isinstance(wanted, Mapping) or not all(isinstance(name, str) for name in wanted):
-        msg = (
-            f"filter must map names to values, such as {{'speaker': 'Ana'}}, got "
-            f"{describe_value(wanted)}"
-        )
-        raise ConfigError(msg)
+    is_valid = isinstance(wanted, Mapping) and all(isinstance(name, str) for name in wanted)
+    _check(is_valid, "filter", "names with values, such as {'speaker': 'Ana'}", wanted)
     return {name: _check_values(name, value) for name, value in wanted.items()}
 
 
 def _check_values(name: str, value: Any) -> tuple[Scalar, ...]:
     values = tuple(value) if isinstance(value, _SEVERAL) else (value,)
+    wanted = "a str, int, float, bool or None, or a list of them"
     for one in values:
-        if one is not None and not isinstance(one, str | int | float):
-            msg = (
-                f"filter[{name!r}] must be a str, int, float, bool or None, or a list of them, "
-                f"got {describe_value(one)}"
-            )
-            raise ConfigError(msg)
+        _check(one is None or isinstance(one, str | int | float), f"filter[{name!r}]", wanted, one)
     if name in _NAMES:
         return tuple(clean_name(one) if isinstance(one, str) else one for one in values)
     return values
@@ -527,13 +476,13 @@ def _to_milliseconds(name: str, moment: Moment | None) -> int | None:
         return None
     if isinstance(moment, datetime) and moment.tzinfo is not None:
         return -((_EPOCH - moment) // timedelta(milliseconds=1))
-    if isinstance(moment, int) and not isinstance(moment, bool):
-        return moment
-    msg = (
-        f"{name} must be a datetime with its zone (such as tzinfo=timezone.utc) or milliseconds "
-        f"since the epoch as a whole number, got {describe_value(moment)}"
+    wanted = (
+        "a datetime with its zone (such as tzinfo=timezone.utc) or milliseconds since the epoch as "
+        "a whole number"
     )
-    raise ConfigError(msg)
+    is_whole = isinstance(moment, int) and not isinstance(moment, bool)
+    _check(is_whole, name, wanted, moment)
+    return cast("int", moment)
 
 
 # -- what of a message is searched for ---------------------------------------------------------

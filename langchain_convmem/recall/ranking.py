@@ -51,6 +51,8 @@ WITHIN_LINE = np.float32(0.25)
 # The smallest standard deviation that BM25 scores are divided by, as a share of the score of a word
 # that a single line holds: such a word is worth no more, however few lines hold any word at all.
 _LEAST_DEVIATION = 0.36
+# Of what length takes from a BM25 score: lines of a dialog say about one thing each.
+_LENGTH_SHARE = 0.3
 # So many best scores of a session say how well it answers.
 _SESSION_BEST = 3
 # From so much evidence on a line of the person who is meant has its bonus in full.
@@ -127,7 +129,7 @@ def rank(
         allowed: Which segments may be recalled.
     """
     settings = query.settings
-    terms = extract_query_terms(query.search_text, lexical, stop_words=settings.stop_words)
+    terms = extract_query_terms(query.search_text, lexical)
     muted = _find_muted(query.text, terms, table, lexical) if settings.skip_repeats else None
     similarity = np.zeros(len(table), dtype=np.float32)
     if vector is not None and vector.any():
@@ -300,7 +302,7 @@ def _score_parts(
     settings, lexical = view.settings, view.lexical
     words = np.zeros(len(lexical))
     if settings.lexical_weight:
-        words = lexical.compute_scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
+        words = lexical.compute_scores(terms, b=_LENGTH_SHARE, ignored=view.muted)
     word_part = _standardize_words(view, words, settings.lexical_weight)
     kind_part: NDArray[np.float32] | None = None
     kinds = find_kinds(view.query.search_text) if settings.kind_weight else {}

@@ -32,12 +32,13 @@ from langchain_convmem.recall.buffer import (
     select_living,
     update_buffer,
 )
-from langchain_convmem.recall.embedding import choose_embedder, embed_question
+from langchain_convmem.recall.embedding import choose_embedder
 from langchain_convmem.recall.index import (
     IndexRegistry,
     OwnerIndex,
     embed_later,
     embed_missing,
+    finish_later,
     scan_lines,
     stop_embedding,
 )
@@ -307,15 +308,19 @@ class LineRecall(DialogRecall):
         """Answer a query."""
         texts, problem = rewrite(self.rewriter, query.text)
         index = self._indexes.open(query.scope.owners)
-        known = self._catch_up(index, query)
-        asked, problems = self._embed(index, texts, known, query)
-        search = Search(index, query, asked, _list_problems((problem, *problems)))
-        if self.reranker is not None:
-            search = self._rerank(search, self.reranker)
-        found = search.answer()
-        if known.is_unfinished:
-            embed_later(index)
-        return self._update_buffer(index, query, *found)
+        with index.lock:
+            index.catch_up()
+            awaited = count_waiting(index, query.scope)
+        if awaited and query.settings.dense_weight and query.wait_s:
+            embed_missing(index, query.wait_s)
+        text = "\n".join(texts)
+        meant = query if text == query.text else replace(query, text=text)
+        search = Search(index, meant, *_embed(index, texts, query))
+        search.problems.append(problem)
+        order = None if self.reranker is None else search.rerank(self.reranker, query.search_text)
+        recall, found = search.answer(order)
+        finish_later(index)
+        return self._update_buffer(index, query, recall, found)
 
     def answer_from_buffer(self, query: RecallQuery) -> Recall:
         """Answer a query with its buffer alone, as without a question."""
@@ -323,63 +328,8 @@ class LineRecall(DialogRecall):
         silent = replace(query, remember=False)
         return self._update_buffer(index, silent, Recall((), ()), ())
 
-    def _catch_up(self, index: OwnerIndex, query: RecallQuery) -> _IndexState:
-        """Catch up, and have all lines embedded that may come back, as far as there is time."""
-        with index.lock:
-            index.catch_up()
-            awaited = count_waiting(index, query.scope)
-        if awaited and query.settings.dense_weight and query.wait_s:
-            embed_missing(index, query.wait_s)
-        with index.lock:
-            is_unfinished = bool(index.vectors.missing) or index.is_snapshot_due
-            return _IndexState(index.table.speakers, index.vectors.dim, is_unfinished)
-
-    def _embed(
-        self, index: OwnerIndex, texts: Sequence[str], known: _IndexState, query: RecallQuery
-    ) -> tuple[tuple[EmbeddedQuestion, ...], list[str | None]]:
-        if not query.settings.dense_weight or known.dim is None:
-            return tuple(EmbeddedQuestion(text, None) for text in texts), []
-        asked: list[EmbeddedQuestion] = []
-        problems: list[str | None] = []
-        for text in texts:
-            meant = remove_names(search_text(text, query.before), known.speakers)
-            vector, problem = self._embed_question(index, meant, known.dim)
-            asked.append(EmbeddedQuestion(text, vector))
-            problems.append(problem)
-        return tuple(asked), problems
-
-    def _embed_question(
-        self, index: OwnerIndex, text: str, dim: int
-    ) -> tuple[NDArray[np.float32] | None, str | None]:
-        """Return the vector of a question, or None and the problem; each is asked for once."""
-        if index.is_local:
-            return embed_question(index.embeddings, text, dim)
-        with index.lock:
-            found = index.find_question(text)
-        if found is not None:
-            return found.astype(np.float32), None
-        vector, problem = embed_question(index.embeddings, text, dim)
-        if vector is not None:
-            with index.lock:
-                index.keep_question(text, vector.astype(np.float16))
-        return vector, problem
-
-    def _rerank(self, search: Search, reranker: BaseDocumentCompressor) -> Search:
-        candidates = search.list_candidates()
-        if not candidates:
-            return search
-        documents = [candidate.document for candidate in candidates]
-        order, problem = rerank(reranker, search.query.search_text, documents)
-        if order is None:
-            return replace(search, problems=_list_problems((*search.problems, problem)))
-        return replace(search, order=[candidates[number].name for number in order])
-
     def _update_buffer(
-        self,
-        index: OwnerIndex,
-        query: RecallQuery,
-        recall: Recall,
-        found: Sequence[BufferedBlock],
+        self, index: OwnerIndex, query: RecallQuery, recall: Recall, found: Sequence[BufferedBlock]
     ) -> Recall:
         if query.buffer is None:
             return recall
@@ -409,6 +359,7 @@ class LineRecall(DialogRecall):
         embed_missing(index, progress=progress)
         index.save_snapshot()
         with index.lock:
+            index.store_rest()
             if index.change is not None:
                 raise ConfigError(index.change)
             return index.problems
@@ -434,6 +385,7 @@ class LineRecall(DialogRecall):
             index = self._indexes.open(sort_owners(owner))
             embed_missing(index, progress=progress, anew=True)
             with index.lock:
+                index.store_rest()
                 index.finish_reindex()
                 return index.problems
 
@@ -452,7 +404,9 @@ class LineRecall(DialogRecall):
     def embed_later(self, owner: Owner) -> None:
         """Have what was just stored of an owner embedded soon, if they were searched before."""
         for index in self._indexes.find_involving(owner):
-            embed_later(index)
+            # What is embedded here is embedded when it is asked for, with what it is asked.
+            if not index.is_local:
+                embed_later(index)
 
     def close(self) -> None:
         """Embed nothing more: few lines are finished, of more the batch under way.
@@ -483,25 +437,6 @@ class LineRecall(DialogRecall):
                 index.drop_forgotten()
 
 
-def _list_problems(problems: Sequence[str | None]) -> tuple[str, ...]:
-    """Return what went wrong, each once."""
-    return tuple(dict.fromkeys(problem for problem in problems if problem is not None))
-
-
-class _IndexState(NamedTuple):
-    """What embedding a question needs to know of an index, read under its lock.
-
-    Attributes:
-        speakers: Whose names may be left out of it.
-        dim: Components of a vector; None where there is none.
-        is_unfinished: Whether there is something left to embed or to save in the background.
-    """
-
-    speakers: list[str]
-    dim: int | None
-    is_unfinished: bool
-
-
 def count_waiting(index: OwnerIndex, scope: Scope) -> int:
     """Return how many segments in scope wait to be embedded, and can be; hold the index's lock."""
     missing = index.vectors.missing
@@ -514,29 +449,24 @@ def count_waiting(index: OwnerIndex, scope: Scope) -> int:
 _CANDIDATES = 50
 # A budget holds about one line for so many tokens.
 _TOKENS_PER_LINE = 20
+Asked: TypeAlias = "dict[str, NDArray[np.float32] | None]"
+"""By question its embedding; None if it could not be embedded or need not be."""
 
 
-class EmbeddedQuestion(NamedTuple):
-    """A question, and its embedding; None if it could not be embedded or need not be."""
-
-    text: str
-    vector: NDArray[np.float32] | None
-
-
-class Candidate(NamedTuple):
-    """A segment to rerank, with a name that stays valid if numbers change."""
-
-    name: SegmentName
-    document: Document
-
-
-class _RankedHits(NamedTuple):
-    """What the index makes of the questions, under its lock."""
-
-    query: RecallQuery
-    allowed: NDArray[np.bool_]
-    ranking: Ranking
-    hits: Ranking
+def _embed(
+    index: OwnerIndex, texts: Sequence[str], query: RecallQuery
+) -> tuple[Asked, list[str | None]]:
+    """Return the questions with their embeddings, and what went wrong."""
+    asked: Asked = dict.fromkeys(texts)
+    problems: list[str | None] = []
+    with index.lock:
+        speakers, dim = index.table.speakers, index.vectors.dim
+    if query.settings.dense_weight and dim is not None:
+        for text in texts:
+            meant = remove_names(search_text(text, query.before), speakers)
+            asked[text], problem = index.border.embed_question(meant, dim)
+            problems.append(problem)
+    return asked, problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,75 +475,85 @@ class Search:
 
     Attributes:
         index: Where lines are looked for.
-        query: What is wanted back, and what may come back.
+        query: What is wanted back, and what may come back; its text is all questions.
         asked: The questions; a line is as good as for the one that suits it best.
-        problems: What went wrong so far.
-        order: The only segments that may be hits, in order; None lets every line be one.
+        problems: What went wrong so far; None is nothing.
     """
 
     index: OwnerIndex
     query: RecallQuery
-    asked: tuple[EmbeddedQuestion, ...]
-    problems: tuple[str, ...] = ()
-    order: Sequence[SegmentName] | None = None
+    asked: Asked
+    problems: list[str | None]
 
-    def list_candidates(self) -> list[Candidate]:
-        """Return the candidates for a reranker, best first."""
+    def rerank(self, reranker: BaseDocumentCompressor, text: str) -> list[SegmentName] | None:
+        """Return the only segments that may be hits, in a reranker's order; None if it fails."""
         with self.index.lock:
-            ranked = self._rank_all()
-            numbers = self._select_first_of_lines(ranked.hits)
-            return [_make_candidate(number, ranked.ranking, self.index.table) for number in numbers]
+            table, (_, ranking, hits) = self.index.table, self._rank()
+            numbers = list(self._select_first_of_lines(hits))
+            names = [table.get_name(number) for number in numbers]
+            documents = [_make_document(number, ranking, table) for number in numbers]
+        if not documents:
+            return None
+        order, problem = rerank(reranker, text, documents)
+        self.problems.append(problem)
+        return None if order is None else [names[at] for at in order]
 
-    def answer(self) -> tuple[Recall, tuple[BufferedBlock, ...]]:
-        """Return the answer, and what a relevance buffer keeps of it."""
-        with self.index.lock:
-            table, ranked, hits = self.index.table, self._rank_all(), None
-            if self.order is not None:
+    def answer(
+        self, order: Sequence[SegmentName] | None
+    ) -> tuple[Recall, tuple[BufferedBlock, ...]]:
+        """Return the answer, and what a relevance buffer keeps of it; see `rerank`."""
+        index, query = self.index, self.query
+        with index.lock:
+            allowed, ranking, hits = self._rank()
+            problems = [
+                *(*index.problems, self._describe_waiting(), *self.problems),
+                self._describe_best(hits, ranking),
+            ]
+            if order is not None:
                 # Lines may have come and gone while the reranker thought about them.
-                numbers = map(table.number_of, self.order)
-                there = (number for number in numbers if number is not None)
-                hits = ranked.hits.reorder(there)
+                numbers = map(index.table.number_of, order)
+                hits = hits.reorder(number for number in numbers if number is not None)
             recall, groups = build_recall(
-                ranked.query,
-                ranked.ranking,
-                table,
-                self.index.lexical,
-                allowed=ranked.allowed,
-                hits=ranked.hits if hits is None else hits,
-                problems=(
-                    *self.index.problems,
-                    *self._describe_waiting(),
-                    *self.problems,
-                ),
+                query,
+                ranking,
+                index.table,
+                index.lexical,
+                allowed=allowed,
+                hits=hits,
+                problems=list(dict.fromkeys(one for one in problems if one is not None)),
             )
-            if self.query.buffer is None:
+            if query.buffer is None:
                 return recall, ()
-            return recall, make_references(groups, recall.blocks, table)
+            return recall, make_references(groups, recall.blocks, index.table)
 
-    def _describe_waiting(self) -> tuple[str, ...]:
+    def _describe_waiting(self) -> str | None:
         count = count_waiting(self.index, self.query.scope)
-        if not count:
-            return ()
         which = "1 segment waits" if count == 1 else f"{count} segments wait"
-        return (f"{which} to be embedded, found by words alone until then",)
+        return f"{which} to be embedded, found by words alone until then" if count else None
 
-    def _rank_all(self) -> _RankedHits:
-        query, allowed = self.query, self.query.scope.mask(self.index.table)
-        ranking = merge_rankings([self._rank(one, allowed) for one in self.asked])
-        text = "\n".join([one.text for one in self.asked])
-        if text != query.text:
-            query = replace(query, text=text)
-        hits = select_hits(query, ranking, self.index.table, self.index.lexical, allowed)
-        return _RankedHits(query, allowed, ranking, hits)
+    def _describe_best(self, hits: Ranking, ranking: Ranking) -> str | None:
+        """Say how near the nearest line is where a fixed threshold lets none pass."""
+        threshold = self.query.threshold
+        numbers = list(ranking)
+        if threshold in (None, "auto") or not numbers or next(iter(hits), None) is not None:
+            return None
+        best = ranking.columns.similarity[numbers].max()
+        return f"no line surpasses the threshold of {threshold}: the best cosine is {best:.2f}"
 
-    def _rank(self, asked: EmbeddedQuestion, allowed: NDArray[np.bool_]) -> Ranking:
-        index, query, vector = self.index, self.query, asked.vector
-        if asked.text != query.text:
-            query = replace(query, text=asked.text)
-        if vector is not None and index.vectors.dim not in (None, len(vector)):
-            vector = None
+    def _rank(self) -> tuple[NDArray[np.bool_], Ranking, Ranking]:
+        """Return which segments may come back, all by relevance, and which of them are hits."""
+        index, query = self.index, self.query
         columns = index.table, index.vectors, index.lexical
-        return rank(query, *columns, vector=vector, allowed=allowed)
+        allowed = query.scope.mask(index.table)
+        rankings: list[Ranking] = []
+        for text, vector in self.asked.items():
+            is_fitting = vector is not None and index.vectors.dim in (None, len(vector))
+            meant = vector if is_fitting else None
+            one = query if text == query.text else replace(query, text=text)
+            rankings.append(rank(one, *columns, vector=meant, allowed=allowed))
+        ranking = merge_rankings(rankings)
+        hits = select_hits(query, ranking, index.table, index.lexical, allowed)
+        return allowed, ranking, hits
 
     def _select_first_of_lines(self, hits: Iterable[int]) -> Iterator[int]:
         query, seen = self.query, set[int]()
@@ -628,9 +568,9 @@ class Search:
             yield number
 
 
-def _make_candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candidate:
+def _make_document(number: int, ranking: Ranking, table: SegmentTable) -> Document:
     line = table.find_line(number)
-    document = Document(
+    return Document(
         id=line.line_id,
         page_content=f"{line.speaker}: {indent_text(table.get_text(number))}",
         metadata={
@@ -643,7 +583,6 @@ def _make_candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candi
             "relevance": ranking.columns.relevance.item(number),
         },
     )
-    return Candidate(table.get_name(number), document)
 
 
 def look_up_blocks(
@@ -717,15 +656,13 @@ def check_hooks(rewriter: Any, reranker: Any) -> None:
     Raises:
         ConfigError: If it cannot; the message names it.
     """
-    if rewriter is not None and not isinstance(rewriter, Runnable) and not callable(rewriter):
-        msg = (
-            f"rewriter must be a Runnable or a function of a question, got "
-            f"{describe_value(rewriter)}"
-        )
-        raise ConfigError(msg)
-    if reranker is not None and not isinstance(reranker, BaseDocumentCompressor):
-        msg = f"reranker must be a LangChain BaseDocumentCompressor, got {describe_value(reranker)}"
-        raise ConfigError(msg)
+    if not (rewriter is None or isinstance(rewriter, Runnable) or callable(rewriter)):
+        wanted, given = "rewriter must be a Runnable or a function of a question", rewriter
+    elif not (reranker is None or isinstance(reranker, BaseDocumentCompressor)):
+        wanted, given = "reranker must be a LangChain BaseDocumentCompressor", reranker
+    else:
+        return
+    raise ConfigError(f"{wanted}, got {describe_value(given)}")
 
 
 # -- rewriting ---------------------------------------------------------------------------------

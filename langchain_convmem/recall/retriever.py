@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypedDict, Unpack
+from typing import Annotated, Any, Literal, cast
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -16,29 +16,14 @@ from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from pydantic import ConfigDict, Field
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.recall.options import (
-    LineFilter,
-    Moment,
-    Owners,
-    RecallOptions,
-    make_owners,
-    make_scope,
-)
+from langchain_convmem.recall.options import Owners, RecallOptions, make_owners, make_scope
 from langchain_convmem.recall.recall import DialogRecall
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.lines import format_iso_time
 from langchain_convmem.views.shown import RecalledBlock
 
-
-class _CallOptions(TypedDict, total=False):
-    """What a call of a retriever may name with its query; each as the field of this name."""
-
-    k: int | None
-    max_tokens: int | None
-    threshold: float | Literal["auto"] | None
-    filter: LineFilter | None
-    since: Moment | None
-    until: Moment | None
+_CALL = ("k", "max_tokens", "threshold", "filter", "since", "until")
+"""What a call may name with its query, each as the field of this name."""
 
 
 class DialogLineRetriever(BaseRetriever):
@@ -97,11 +82,11 @@ class DialogLineRetriever(BaseRetriever):
         query: str,
         *,
         run_manager: CallbackManagerForRetrieverRun,
-        **options: Unpack[_CallOptions],
+        **options: Any,
     ) -> list[Document]:
         del run_manager
         found = self.recall.recall(
-            self._resolve_owners(), _read_question(query), **self._merge_options(**options)
+            self._resolve_owners(), _read_question(query), **self._merge_options(options)
         )
         return [to_document(block) for block in found.blocks]
 
@@ -110,11 +95,11 @@ class DialogLineRetriever(BaseRetriever):
         query: str,
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
-        **options: Unpack[_CallOptions],
+        **options: Any,
     ) -> list[Document]:
         del run_manager
         found = await self.recall.arecall(
-            self._resolve_owners(), _read_question(query), **self._merge_options(**options)
+            self._resolve_owners(), _read_question(query), **self._merge_options(options)
         )
         return [to_document(block) for block in found.blocks]
 
@@ -139,27 +124,17 @@ class DialogLineRetriever(BaseRetriever):
         msg = "a DialogLineRetriever needs a user_id, a thread_id or both, or user_ids; got none"
         raise ConfigError(msg)
 
-    def _merge_options(
-        self,
-        *,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        threshold: float | Literal["auto"] | None = None,
-        filter: LineFilter | None = None,  # noqa: A002 - as the field
-        since: Moment | None = None,
-        until: Moment | None = None,
-    ) -> RecallOptions:
-        if k is None and max_tokens is None:
-            k, max_tokens = self.k, self.max_tokens
-        return {
-            "k": k,
-            "max_tokens": max_tokens,
-            "threshold": self.threshold if threshold is None else threshold,
-            "within": self._find_own_thread(),
-            "filter": self.filter if filter is None else filter,
-            "since": self.since if since is None else since,
-            "until": self.until if until is None else until,
-        }
+    def _merge_options(self, given: Mapping[str, Any]) -> RecallOptions:
+        """Return what a call asks for, where it says nothing what the fields say."""
+        unknown = [name for name in given if name not in _CALL]
+        if unknown:
+            known = ", ".join(_CALL)
+            raise TypeError(f"a call has no option {unknown[0]!r}; its options are {known}")
+        named = {name: value for name, value in given.items() if value is not None}
+        kept = {name: getattr(self, name) for name in _CALL}
+        if named.keys() & {"k", "max_tokens"}:
+            kept |= {"k": None, "max_tokens": None}
+        return cast("RecallOptions", {"within": self._find_own_thread(), **kept, **named})
 
     def _find_own_thread(self) -> ThreadKey | None:
         if self.user_id is None or self.thread_id is None:

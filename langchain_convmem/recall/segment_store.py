@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from langchain_convmem.causes import report_problem
-from langchain_convmem.errors import LogError
+from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import compute_fingerprint
 from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS, SegmentTable
@@ -62,12 +62,20 @@ class SegmentStore:
         """What keeps rows from being read or stored."""
         return [self._problem_of[owner] for owner in self._owners if owner in self._problem_of]
 
-    def load(self, table: SegmentTable, numbers: Sequence[int]) -> dict[int, Derived]:
-        """Return what is stored of these segments, which ascend."""
+    def load(
+        self, table: SegmentTable, numbers: Sequence[int], dim: int | None
+    ) -> dict[int, Derived]:
+        """Return what is stored of these segments, which ascend.
+
+        Args:
+            table: Where the segments stand.
+            numbers: Which ones.
+            dim: Components of a vector; None takes those of the first. Others count as none.
+        """
         found: dict[int, Derived] = {}
         self.is_unread = False
         for owner, some in self._group(table, numbers):
-            first, _, _ = next(table.list_places(some))
+            first, _, _ = table.get_place(some[0])
             try:
                 rows = self._get_cache().load_segments(owner, self.fingerprint, after=first - 1)
             except LogError as error:
@@ -76,10 +84,15 @@ class SegmentStore:
                 continue
             self._problem_of.pop(owner, None)
             by_place = {(row.position, row.part, row.segment): row for row in rows}
-            for number, place in zip(some, table.list_places(some), strict=True):
+            for number, place in zip(some, map(table.get_place, some), strict=True):
                 row = by_place.get(place)
-                if row is not None:
-                    found[number] = _read_row(row, table.get_text(number))
+                if row is None:
+                    continue
+                terms, vector = _read_row(row, table.get_text(number))
+                if vector is not None and dim is None:
+                    dim = len(vector)
+                is_fitting = vector is not None and len(vector) == dim
+                found[number] = Derived(terms, vector if is_fitting else None)
         return found
 
     def save(self, table: SegmentTable, made: Mapping[int, tuple[Sequence[str], Vector]]) -> None:
@@ -87,10 +100,12 @@ class SegmentStore:
         for owner, some in self._group(table, list(made)):
             rows = [
                 _make_row(place, table.get_text(number), *made[number])
-                for number, place in zip(some, table.list_places(some), strict=True)
+                for number, place in zip(some, map(table.get_place, some), strict=True)
             ]
             try:
                 self._get_cache().save_segments(owner, self.fingerprint, rows)
+            except LogClosedError:  # whoever closed it needs them no more
+                self.is_unsaved = True
             except LogError as error:
                 self._note(owner, "terms and vectors could not be stored", error)
                 self.is_unsaved = True

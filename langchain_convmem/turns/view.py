@@ -301,7 +301,7 @@ class TurnView:
         is_answered: bool,
     ) -> tuple[OpenedSummary, ...]:
         """Return what folded summaries say, in the room that recalled lines leave."""
-        from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
+        from langchain_convmem.recall.embedding import choose_embedder
         from langchain_convmem.summarizing.branches import (
             BRANCHES,
             find_folding,
@@ -328,7 +328,7 @@ class TurnView:
             shown=folded,
             max_tokens=room - sum(map(self._count_text, texts)),
             count=self._count_text,
-            embed=None if is_answered else UniversalSentenceEmbeddings().embed_documents,
+            embed=None if is_answered else choose_embedder(None).embed_documents,
         )
 
     # -- Budgets and messages ---------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Vector stores answer as the exact index does, where they can: by value, on three of them."""
+"""Vector stores answer as an exact search does, where they can: by value, on three of them."""
 
 from __future__ import annotations
 
@@ -61,17 +61,10 @@ def make_recall(log, store, candidates=50, **options):
     return VectorStoreRecall(log, store, DENSE, candidates=candidates, **options)
 
 
-def exact(embeddings, texts=TEXTS):
-    """Return a function that gives the numbers of the nearest texts, and their cosines."""
-    rows = np.array([embeddings.vector(text) for text in texts], dtype=np.float64)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-
-    def search(query, k):
-        cosines = rows @ (query / np.linalg.norm(query))
-        nearest = np.argsort(-cosines, kind="stable")[:k]
-        return nearest, cosines[nearest]
-
-    return search
+def cosines_to(embeddings, query, texts=TEXTS):
+    lines = np.array([embeddings.vector(text) for text in texts])
+    asked = np.array(embeddings.vector(query))
+    return lines @ asked / np.linalg.norm(lines, axis=1) / np.linalg.norm(asked)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +112,13 @@ def test_every_line_finds_itself_at_similarity_one(recall):
         assert found(recall, text, 1) == ([text], [pytest.approx(1.0, abs=CLOSE)])
 
 
-def test_the_nearest_come_first_with_the_cosine_of_the_exact_index(recall, embeddings):
+def test_the_nearest_come_first_with_the_cosine_of_an_exact_search(recall, embeddings):
     query = "what did ana say?"
-    numbers, cosines = exact(embeddings)(np.array(embeddings.vector(query)), 12)
+    cosines = cosines_to(embeddings, query)
+    numbers = (-cosines).argsort(kind="stable")[:12]
     texts, similarities = found(recall, query, 12)
     assert texts == [TEXTS[number] for number in numbers]
-    np.testing.assert_allclose(similarities, cosines, atol=CLOSE)
+    np.testing.assert_allclose(similarities, cosines[numbers], atol=CLOSE)
 
 
 def test_a_k_beyond_the_count_returns_all_lines_of_the_owner_once(recall):
@@ -136,7 +130,7 @@ def test_a_thread_of_one_percent_is_searched_whole_inside_the_store(log, store, 
     few = make_recall(log, store, candidates=1)
     query = "far from everything in the rare thread"
     texts, similarities = found(few, query, 1, within=ThreadKey("ana", "rare"))
-    _, cosine = exact(embeddings, [TEXTS[7]])(np.array(embeddings.vector(query)), 1)
+    cosine = cosines_to(embeddings, query, [TEXTS[7]])
     assert texts == [TEXTS[7]]
     np.testing.assert_allclose(similarities, cosine, atol=CLOSE)
 
@@ -153,8 +147,7 @@ def test_an_excluded_line_makes_room_for_the_next_one(log, store, embeddings):
     exclude = {OWN_THREAD: positions[:80]}
     left = [TEXTS[7], *(TEXTS[number] for number in numbers[80:])]
     query = "what is not excluded?"
-    vector = np.array(embeddings.vector(query), np.float32)
-    order, _ = exact(embeddings, left)(vector, 4)
+    order = (-cosines_to(embeddings, query, left)).argsort(kind="stable")[:4]
     assert found(few, query, 4, exclude=exclude)[0] == [left[number] for number in order]
 
 

@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -17,17 +19,19 @@ class Transactions:
 
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
-    in_transaction: bool = False
+    open: set[int] = field(default_factory=set)
+    """Connections that are in a transaction."""
 
-    def note(self, statement: str) -> None:
+    def note(self, connection: int, statement: str) -> None:
         """Take a statement that SQLite is about to run."""
         first = statement.split(None, 1)[0].upper()
         if first in ("PRAGMA", "SAVEPOINT", "RELEASE", "ROLLBACK", "COMMIT"):
-            self.in_transaction &= first not in ("COMMIT", "ROLLBACK")
+            if first in ("COMMIT", "ROLLBACK"):
+                self.open.discard(connection)
         elif first == "BEGIN":
-            self.in_transaction = True
+            self.open.add(connection)
             (self.writes if "IMMEDIATE" in statement else self.reads).append(statement)
-        elif not self.in_transaction:
+        elif connection not in self.open:
             (self.reads if first == "SELECT" else self.writes).append(statement)
 
     @property
@@ -41,20 +45,20 @@ class Tracer:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._found = Transactions()
-        connect = sqlite3.connect
+        connect, numbers = sqlite3.connect, count()
 
         def open_traced(*args: Any, **options: Any) -> sqlite3.Connection:
             db = connect(*args, **options)
-            db.set_trace_callback(self._note)
+            db.set_trace_callback(partial(self._note, next(numbers)))
             return db
 
         monkeypatch.setattr(sqlite3, "connect", open_traced)
 
-    def _note(self, statement: str) -> None:
-        self._found.note(statement)
+    def _note(self, connection: int, statement: str) -> None:
+        self._found.note(connection, statement)
 
     @contextmanager
     def count(self) -> Iterator[Transactions]:
-        """Count the transactions of all connections; one thread uses them meanwhile."""
+        """Count the transactions of all connections, each used by one thread at a time."""
         self._found = Transactions()
         yield self._found

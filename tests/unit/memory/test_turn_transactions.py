@@ -96,9 +96,10 @@ def test_a_turn_takes_four_transactions_and_two_of_them_write(tracer, memory, ho
         with tracer.count() as transactions:
             take(number)
         found.append(transactions.counts)
-    # Once in some turns, terms and vectors of the latest lines are stored.
-    assert set(found) == {(4, 2), (5, 3)}
-    assert found.count((5, 3)) <= 10
+    # Once in some turns, terms and vectors of the latest lines are stored; once in many, behind
+    # them, the whole index is, which may count for the turn after.
+    assert found.count((4, 2)) >= 30
+    assert max(found) <= (7, 4)
 
 
 def test_a_turn_without_recall_reads_once(tracer, memory):
@@ -117,18 +118,18 @@ def test_a_turn_that_is_not_stored_writes_nothing(tracer, memory):
 
 def test_what_a_paid_embedder_made_is_looked_for_and_stored_at_once(tracer, log):
     with ConversationMemory(log, embeddings=DeterministicFakeEmbedding(size=8)) as memory:
-        assert counts_of(tracer, wrapped(memory)) == (6, 3)
+        assert counts_of(tracer, wrapped(memory)) <= (10, 5)
 
 
 def test_a_relevance_buffer_is_kept_beside(tracer, log):
     settings = RecallSettings(buffer_size=4)
     with ConversationMemory(log, embeddings=HashEmbeddings(), settings=settings) as memory:
-        assert counts_of(tracer, wrapped(memory)) == (8, 4)
+        assert counts_of(tracer, wrapped(memory)) <= (10, 5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("host", "most"), [(conversed, (7, 3)), (acted, (12, 3)), (graphed, (15, 3))]
+    ("host", "most"), [(conversed, (8, 4)), (acted, (13, 4)), (graphed, (16, 4))]
 )
 def test_other_hosts_take_no_more_than_they_do(tracer, memory, host, most, record_property):
     total, writes = counts_of(tracer, host(memory))

@@ -62,11 +62,6 @@ def test_what_is_left_out_is_marked_where_it_stood(chat, message, expected):
     assert expected in shown(found)
 
 
-def test_the_settings_may_show_it_whole(chat):
-    recall = recall_of(chat, [(MESSAGE, None), *AROUND], passages=False)
-    assert MESSAGE in shown(recall.recall(ANA, QUESTION))
-
-
 @pytest.mark.parametrize("options", [{"k": 3}, {"threshold": -1.0}], ids=str)
 def test_an_answer_that_never_abstains_shows_it_whole(chat, options):
     recall = recall_of(chat, [(MESSAGE, None), *AROUND])

@@ -14,12 +14,12 @@ def test_spec_settings_are_those_of_plain_dialog_line_memory():
     assert (spec.k, spec.max_tokens, spec.threshold, spec.window) == (3, None, 0.8, 3)
     assert (spec.refill, spec.buffer_size) == (False, 10)
     assert (spec.person_bonus, spec.session_prior) == (0.0, 0.0)
-    assert (spec.latest_first, spec.skip_repeats, spec.passages) == (False, False, False)
+    assert (spec.latest_first, spec.skip_repeats) == (False, False)
 
 
 def test_settings_cannot_be_changed_in_place():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        RecallSettings().k1 = 2
+        RecallSettings().k = 2
 
 
 @pytest.mark.parametrize(

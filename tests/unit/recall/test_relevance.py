@@ -195,3 +195,14 @@ def test_plain_settings_show_messages_whole_twice_and_never_as_older(chat):
     found = recall.recall(ANA, "Where do I live?", max_tokens=1000, settings=plain, threshold=-1.0)
     assert sorted(lines(found)) == sorted([message, message, "I live in Bath."])
     assert not any(mark in block.text for block in found.blocks for mark in ("[...]", ", older]"))
+
+
+def test_a_threshold_that_no_line_surpasses_is_named_with_the_best_cosine(log, say):
+    say(log, ["The boat is blue.", "The dog is called Rex."])
+    recall = LineRecall(log, settings=RecallSettings.spec())
+    found = recall.recall(ANA, "What colour has the ship?")
+    assert found.blocks == ()
+    [problem] = found.problems
+    assert "threshold of 0.8" in problem
+    assert "best cosine is 0." in problem
+    assert recall.recall(ANA, "The boat is blue.").problems == ()

@@ -302,7 +302,7 @@ def test_recall_goes_on_where_no_snapshot_can_be_written(path, caplog):
     with Full(path) as log:
         save(log)
         assert answer(log).matches
-    [said] = [one.message for one in caplog.records if "snapshot" in one.message]
+    [said] = {one.message for one in caplog.records if "snapshot" in one.message}
     assert "could not be stored" in said
 
 

@@ -15,6 +15,7 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.testing import HashEmbeddings
 from langchain_convmem.turns.memory import get_turn_memory
 
 ANA = Owner(user_id="ana")
@@ -330,3 +331,12 @@ def test_a_reindex_joins_in_what_is_embedded_behind(sqlite_log, say, encoder):
     assert recall.reindex(ANA) == ()
     assert sorted(encoder.embedded) == sorted(TEXTS)
     assert stored(sqlite_log) == len(TEXTS)
+
+
+def test_what_a_local_embedder_made_is_stored_at_the_latest_at_the_end(sqlite_log, say):
+    say(sqlite_log, ["the car"])
+    recall = LineRecall(sqlite_log, HashEmbeddings())
+    assert recall.recall(ANA, "car").matches
+    recall.close()
+    [fingerprint] = sqlite_log.segment_fingerprints(ANA)
+    assert len(sqlite_log.load_segments(ANA, fingerprint)) == 1
