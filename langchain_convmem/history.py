@@ -600,6 +600,8 @@ class ConversationHistory(BaseChatMessageHistory):
 
         A map is `{"id", "message": {"role", "contents"}, "metadata"}`; `metadata` has `summaryIds`,
         `attribute` and `aux` where they are set, and `timing` in milliseconds since the epoch.
+        `contents` is text; a turn with pictures, calls or results has all its parts under
+        `message["messages"]`, as LangChain's `messages_from_dict` reads them.
 
         An increment never skips or repeats a turn, whoever else exports or writes meanwhile. A turn
         that changed after it was given out (it grew, was edited, or was split by a summary) comes

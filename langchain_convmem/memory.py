@@ -589,7 +589,8 @@ class ConversationMemory:
             The thread's history, at the new user.
 
         Raises:
-            ConfigError: If there is no such thread, or the user has another one of this id.
+            ConfigError: If there is no such thread, or the user has one of this id that does not
+                begin with what this one shows.
             LogError: If an entry of it is damaged.
         """
         origin = ThreadKey(from_user_id, thread_id)

@@ -12,7 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from langchain_core.messages import messages_to_dict
+
 from langchain_convmem.records import Entry
+from langchain_convmem.views.codec import holds_more_than_text, make_plain
 from langchain_convmem.views.live import (
     build_model_turns,
     build_turns,
@@ -30,6 +33,9 @@ RETRACTED = "retracted"
 def make_turn_map(turn: Turn) -> dict[str, Any]:
     """Return a turn as `id`, `message` (role, contents) and `metadata`.
 
+    Where a part of it holds more than text, such as a picture or calls, `message` has `messages`
+    as well: all parts, as LangChain's `messages_from_dict` reads them.
+
     Keys of `metadata` appear only where they are set: `summaryIds`, `attribute`, `aux`, and
     `timing` (milliseconds since the epoch by name), which always has `creation`.
     """
@@ -42,11 +48,15 @@ def make_turn_map(turn: Turn) -> dict[str, Any]:
     if known.aux:
         metadata["aux"] = dict(known.aux)
     metadata["timing"] = dict(known.timing)
-    return {
-        "id": turn.id,
-        "message": {"role": turn.role, "contents": list(turn.contents)},
-        "metadata": metadata,
-    }
+    message: dict[str, Any] = {"role": turn.role, "contents": list(turn.contents)}
+    parts = [
+        entry.message.model_copy(update={"id": entry.message_id})
+        for entry in turn.entries
+        if entry.message is not None
+    ]
+    if any(map(holds_more_than_text, parts)):
+        message["messages"] = make_plain(messages_to_dict(parts))
+    return {"id": turn.id, "message": message, "metadata": metadata}
 
 
 # -- Increments -----------------------------------------------------------------------------------
