@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables.base import RunnableLike
 
     from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
-    from langchain_convmem.conversation.threads import ThreadMemory
     from langchain_convmem.logs.as_of import PointInTime
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import ProfilerLike
@@ -356,7 +354,7 @@ class ConversationMemory:
         self._turn_memory.check_options(chosen)
         names = {name: given[name] for name in RememberingRunnable.model_fields if name in given}
         chain = read_chain(inner, input_messages_key, history_messages_key)
-        return RememberingRunnable(**{**names, **asdict(chosen), "memory": self, "inner": chain})
+        return RememberingRunnable(**{**names, "options": chosen, "memory": self, "inner": chain})
 
     def conversation(
         self,
@@ -431,50 +429,19 @@ class ConversationMemory:
         """
         given = locals()  # before any other name is bound
         from langchain_convmem.conversation import Conversation, ConversationConfig, Engine
+        from langchain_convmem.thread_memory import MemoryThread
 
         engine = model if isinstance(model, Engine) else Engine(model)
         chosen = TurnOptions.pick(options, given)
-        rules = provider or _read_shape(engine.model).provider
-        thread = self.conversation_thread(
-            thread_id, user_id=user_id, options=chosen, provider=rules, model=engine.model
-        )
+        shape = ChainShape(None, resolve_provider(provider or "strict"))  # of one that reads text
+        if isinstance(engine.model, Runnable):
+            shape = ChainShape.from_chain(engine.model, provider=provider)
+        self._turn_memory.check_options(chosen)
+        self._turn_memory.use_model(shape.model)
+        thread = MemoryThread(self._turn_memory, ThreadKey(user_id, thread_id), chosen, shape)
         named = given.keys() & ConversationConfig.model_fields.keys()
         settings = {name: given[name] for name in named if given[name] is not None}
         return Conversation(engine, config, history=thread, **settings)
-
-    def conversation_thread(
-        self,
-        thread_id: str,
-        *,
-        user_id: str | None = None,
-        options: TurnOptions | None = None,
-        provider: Provider | None = None,
-        model: Any = None,
-    ) -> ThreadMemory:
-        """Return a thread for `history=` of a conversation.
-
-        `await engine.acreate_conversation(history=memory.conversation_thread("t7"))` begins one
-        within an event loop.
-
-        Args:
-            thread_id: The thread.
-            user_id: Its user, whose lines are recalled.
-            options: What the model gets in a turn, and whether the turn is stored.
-            provider: Whose rules the messages keep; None keeps those of all (`"strict"`).
-            model: What will read them, by whose window and usage tokens are counted; None if it is
-                not known yet.
-
-        Raises:
-            ConfigError: If an option makes no sense, or a budget leaves no room.
-        """
-        from langchain_convmem.thread_memory import MemoryThread
-
-        chosen = TurnOptions.pick(options, {})
-        facts = _read_shape(model).model
-        self._turn_memory.check_options(chosen)
-        self._turn_memory.use_model(facts)
-        shape = ChainShape(None, resolve_provider(provider or "strict"), model=facts)
-        return MemoryThread(self._turn_memory, ThreadKey(user_id, thread_id), chosen, shape)
 
     # -- Threads ----------------------------------------------------------------------------------
 
@@ -588,7 +555,8 @@ class ConversationMemory:
             The thread's history, at the new user.
 
         Raises:
-            ConfigError: If there is no such thread, or the user has another one of this id.
+            ConfigError: If there is no such thread, or the user has one of this id that does not
+                begin with what this one shows.
             LogError: If an entry of it is damaged.
         """
         origin = ThreadKey(from_user_id, thread_id)
@@ -1105,14 +1073,6 @@ def _find_searched(
         msg = f"user_id must be one of user_ids, got {describe_value(user_id)}"
         raise ConfigError(msg)
     return owners
-
-
-_NO_SHAPE = ChainShape(None, "strict")
-
-
-def _read_shape(model: Any) -> ChainShape:
-    """Return what is known of a conversation's model; nothing of one that reads text."""
-    return ChainShape.from_chain(model) if isinstance(model, Runnable) else _NO_SHAPE
 
 
 # -- What may be written down of an address -------------------------------------------------------

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, cast, get_type_hints
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -32,12 +32,7 @@ from langchain_convmem.conversation.streams import (
 from langchain_convmem.turns.chains import ChainShape, find_history_name
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import CallInput, read_input
-from langchain_convmem.turns.options import (
-    NAMESPACE,
-    RecallPlace,
-    TurnOptions,
-    read_key,
-)
+from langchain_convmem.turns.options import NAMESPACE, TurnOptions, read_key
 from langchain_convmem.turns.replies import (
     PartialReplyHandler,
     ReplyCollector,
@@ -58,15 +53,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     memory: Any = Field(exclude=True, repr=False)
     inner: Runnable[Any, Any]
-    recall: bool = True
-    recall_tokens: int | None = None
-    recall_k: int | None = None
-    history_tokens: int | None = None
-    context_tokens: int | None = None
-    reserved_tokens: int = 0
-    profile_tokens: int | None = None
-    remember: bool = True
-    recall_place: RecallPlace = "user"
+    options: TurnOptions = TurnOptions()
+    """Options of every turn unless a call overrides them."""
     queue_timeout_s: float = 300.0
     provider: Any = Field(default=None, repr=False)
     user_id_key: SecretStr | None = Field(default=None, repr=False)
@@ -251,13 +239,6 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         return open_typed_async_stream(self.astream(value, config, **kwargs))
 
     # -- the turn -------------------------------------------------------------------------------
-
-    @cached_property
-    def options(self) -> TurnOptions:
-        """Options of every turn unless a call overrides them."""
-        return TurnOptions(
-            **{field.name: getattr(self, field.name) for field in fields(TurnOptions)}
-        )
 
     def _make_turn(self, value: Any, config: RunnableConfig, parent_run_id: Any) -> WrappedTurn:
         """Return the turn of one call.

@@ -6,9 +6,11 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from langchain_core.messages import message_to_dict
+
 from langchain_convmem.cli.output import Styled, escape_line, format_count
 from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadInfo
-from langchain_convmem.views.codec import get_line_time_ms
+from langchain_convmem.views.codec import get_line_time_ms, make_plain
 from langchain_convmem.views.lines import clean_name, get_moment, name_speaker
 from langchain_convmem.views.live import find_retracted_ids
 from langchain_convmem.views.markup import describe_entry
@@ -198,6 +200,7 @@ def _encode_entry(entry: Entry, *, is_retracted: bool) -> dict[str, Any]:
         "time": format_millisecond(_get_time(entry)),
         "session": None if session is None else str(session),
         "contents": list(entry.contents),
+        "message": None if message is None else make_plain(message_to_dict(message)),
         "attributes": list(known.attributes),
         "timing": dict(known.timing),
         "retracts": [] if control is None else list(control.retracts),

@@ -160,7 +160,6 @@ def make_mcp_server(
     user_id: str | None = None,
     tokens: Mapping[str, str] | None = None,
     address: str = "http://127.0.0.1:8000",
-    note_thread: str = DEFAULT_THREAD,
     trusts_notes: bool = False,
 ) -> MCPServer[Any]:
     """Return an MCP server over a memory; run it with `run_stdio_async` or `streamable_http_app`.
@@ -175,7 +174,6 @@ def make_mcp_server(
         tokens: the user of each bearer token, for transports over HTTP: a request without one of
             these is refused there. Other transports carry no token.
         address: Where the server is reached, for its authorization metadata; used with tokens.
-        note_thread: The thread that `remember` writes to where a call names none.
         trusts_notes: Whether a note that is said to be the user's words counts as said by the
             user. By default its trust is "tool": whoever calls a tool is a model.
 
@@ -197,7 +195,7 @@ def make_mcp_server(
         auth=AuthSettings.model_validate(auth) if tokens else None,
         log_level="WARNING",
     )
-    tools = MemoryTools(memory, user_id, note_thread=note_thread, trusts_notes=trusts_notes)
+    tools = MemoryTools(memory, user_id, trusts_notes=trusts_notes)
     _add_tools(server, tools)
     return server
 
@@ -266,14 +264,12 @@ class MemoryTools:
     Attributes:
         memory: The memory.
         user_id: Whose memory it is; None leaves it to the token of each request.
-        note_thread: Where notes go by default.
         trusts_notes: Whether notes of the user's words count as said by the user.
         secret: Signs confirmations.
     """
 
     memory: ConversationMemory
     user_id: str | None
-    note_thread: str
     trusts_notes: bool
     secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
@@ -358,7 +354,7 @@ class MemoryTools:
         marks = {} if self.trusts_notes and said_by == "user" else {"trust": "tool"}
         kind = HumanMessage if said_by == "user" else AIMessage
         message = kind(text, id=message_id, additional_kwargs=marks)
-        thread = thread_id or self.note_thread
+        thread = thread_id or DEFAULT_THREAD
         entries = await self.memory.aadd_messages(
             [message], thread_id=thread, user_id=self._find_user()
         )

@@ -28,6 +28,8 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.titles import DOCUMENT
 from langchain_convmem.views.codec import redraft
+from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.pins import find_pins
 from langchain_convmem.views.summaries import translate_record
 
 _PAGE = 500
@@ -456,7 +458,8 @@ def _find_replacement(entry: Entry) -> str | None:
 def copy_thread(log: MessageLog, origin: ThreadKey, target: ThreadKey) -> list[str]:
     """Copy a thread with its title into another of the same log; return the ids of its entries.
 
-    A copy that was cut short goes on.
+    A copy that was cut short goes on. Where the other thread begins with all that this one shows,
+    and goes on, nothing is copied: an application sent it along when the user spoke first.
 
     Raises:
         ConfigError: If there is no such thread, or the other one holds entries of its own.
@@ -470,6 +473,8 @@ def copy_thread(log: MessageLog, origin: ThreadKey, target: ThreadKey) -> list[s
         if entry.damage:
             msg = f"entry {entry.id!r} of thread {origin.thread_id!r} is damaged; forget it first"
             raise LogError(msg, thread_id=origin.thread_id, position=entry.position)
+    if origin != target and _is_gone_on_with(here, there):
+        return [entry.id for entry in here]
     if origin == target or len(match_copies(here, there)) < len(there):
         msg = f"user {target.user_id!r} has a thread {target.thread_id!r} already; fork one of both"
         raise ConfigError(msg)
@@ -481,6 +486,13 @@ def copy_thread(log: MessageLog, origin: ThreadKey, target: ThreadKey) -> list[s
     if title is not None:
         log.set_state(target, DOCUMENT, title.value, expected=None)
     return [entry.id for entry in here]
+
+
+def _is_gone_on_with(here: Sequence[Entry], there: Sequence[Entry]) -> bool:
+    """Return whether a thread begins with all that another one shows, which has no pins."""
+    live = (find_live_entries(entries) for entries in (here, there))
+    said, known = ([(one.role, one.contents) for one in some if one.message] for some in live)
+    return bool(said) and known[: len(said)] == said and known != said and not find_pins(here)
 
 
 # -- what was copied before ------------------------------------------------------------------------

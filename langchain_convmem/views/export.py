@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from langchain_core.messages import messages_to_dict
+
 from langchain_convmem.records import Entry
+from langchain_convmem.views.codec import holds_more_than_text, make_plain
 from langchain_convmem.views.live import (
     build_model_turns,
     build_turns,
@@ -29,6 +32,9 @@ RETRACTED = "retracted"
 def make_turn_map(turn: Turn) -> dict[str, Any]:
     """Return a turn as `id`, `message` (role, contents) and `metadata`.
 
+    Where a part of it holds more than text, such as a picture or calls, `message` has `messages`
+    as well: all parts, as LangChain's `messages_from_dict` reads them.
+
     Keys of `metadata` appear only where they are set: `summaryIds`, `attribute`, `aux`, and
     `timing` (milliseconds since the epoch by name), which always has `creation`.
     """
@@ -39,9 +45,17 @@ def make_turn_map(turn: Turn) -> dict[str, Any]:
         "aux": dict(known.aux),
     }
     shown = {key: value for key, value in metadata.items() if value}
+    message: dict[str, Any] = {"role": turn.role, "contents": list(turn.contents)}
+    parts = [
+        entry.message.model_copy(update={"id": entry.message_id})
+        for entry in turn.entries
+        if entry.message is not None
+    ]
+    if any(map(holds_more_than_text, parts)):
+        message["messages"] = make_plain(messages_to_dict(parts))
     return {
         "id": turn.id,
-        "message": {"role": turn.role, "contents": list(turn.contents)},
+        "message": message,
         "metadata": {**shown, "timing": dict(known.timing)},
     }
 

@@ -11,8 +11,7 @@ import pytest
 import langchain_convmem
 
 WAIT_FOR_NOTHING = {
-    "ConversationMemory": {"as_of", "conversation", "conversation_thread", "history", "retriever"}
-    | {"wrap"},
+    "ConversationMemory": {"as_of", "conversation", "history", "retriever"} | {"wrap"},
     "ConversationHistory": set(),
     "UserProfile": {"explain", "find", "list_events", "list_kind", "timeline", "to_json"}
     | {"to_markdown"},

@@ -2,15 +2,17 @@
 
     {"id", "message": {"role", "contents": [text, ...]}, "metadata": {"timing": {"creation"}, ...}}
 
-Texts, speakers' roles, ids and times come back. A turn that a sink was given several times counts
-as it was given last, and one that was marked as retracted not at all. Summaries and placeholders
-are made anew where they are needed. The file is one thread, named after its stem.
+Texts, speakers' roles, ids and times come back; of a turn with `messages`, these. A turn that a
+sink was given several times counts as it was given last, and one that was marked as retracted not
+at all. Summaries and placeholders are made anew where they are needed. The file is one thread,
+named after its stem.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -20,6 +22,7 @@ from langchain_convmem.transfer.messages import (
     build_content,
     build_stamp,
     make_text_block,
+    read_stored_message,
 )
 from langchain_convmem.transfer.source import Node, Source, parse_json
 from langchain_convmem.transfer.threads import ImportedThread, build_thread, rename_threads
@@ -41,7 +44,7 @@ def fits_maps(source: Source) -> bool:
     if not isinstance(sample, dict) or "id" not in sample:
         return False
     message = sample.get("message")
-    return isinstance(message, dict) and message.keys() == {"role", "contents"}
+    return isinstance(message, dict) and message.keys() - {"messages"} == {"role", "contents"}
 
 
 def read_maps(source: Source, thread_id: str | None) -> list[ImportedThread]:
@@ -74,9 +77,17 @@ def _read_turn(own_id: str, node: Node) -> list[FoundMessage]:
     role = message.member("role")
     if role.value not in _ROLES:
         role.fail(f"one of {', '.join(_ROLES)}")
+    if role.value == _MADE_ANEW or _RETRACTED in _list_marks(node):
+        return []
+    parts = message.optional("messages")
+    if parts is not None:
+        found = [read_stored_message(part) for part in parts.items()]
+        for one in found:
+            one.message.additional_kwargs = {**_read_time(node), **one.message.additional_kwargs}
+        return found
     texts = [item.text_or_blank() for item in message.member("contents").items()]
     content = build_content([make_text_block(text) for text in texts])
-    if role.value == _MADE_ANEW or not content or _RETRACTED in _list_marks(node):
+    if not content:
         return []
     return [FoundMessage(_build_message(role.value, content, own_id, node), node.location)]
 
@@ -84,16 +95,20 @@ def _read_turn(own_id: str, node: Node) -> list[FoundMessage]:
 def _build_message(
     role: str, content: str | list[str | Block], own_id: str, node: Node
 ) -> BaseMessage:
-    metadata = node.optional("metadata")
-    timing = None if metadata is None else metadata.optional("timing")
-    created = None if timing is None else timing.optional("creation")
-    extra = build_stamp(None if created is None else created.time())
+    extra = _read_time(node)
     if role == "tool":
         call_id = f"call-{own_id}"
         return ToolMessage(
             content=content, tool_call_id=call_id, id=own_id, additional_kwargs=extra
         )
     return _MESSAGES[role](content=content, id=own_id, additional_kwargs=extra)
+
+
+def _read_time(node: Node) -> dict[str, Any]:
+    metadata = node.optional("metadata")
+    timing = None if metadata is None else metadata.optional("timing")
+    created = None if timing is None else timing.optional("creation")
+    return build_stamp(None if created is None else created.time())
 
 
 def _list_marks(node: Node) -> list[str]:

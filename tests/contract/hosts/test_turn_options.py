@@ -251,9 +251,3 @@ def test_max_tokens_of_a_call_reaches_the_model(memory):
         "Hello",
         "Yes, ",
     ]
-
-
-def test_options_of_a_wrapped_chain_may_be_configurable_under_their_own_names(told, model):
-    host = told.wrap(model).configurable_fields(recall=ConfigurableField(id="recall"))
-    host.invoke(ASKED, {"configurable": {**at()["configurable"], "recall": False}})
-    assert _blocks(model) == 0

@@ -3,8 +3,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_from_dict
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.history import ConversationHistory
 
@@ -204,3 +205,23 @@ async def test_the_asynchronous_twin_exports_alike(history, say):
     assert texts(await history.ato_maps(exclude_last=False)) == ["b c"]
     everything = await history.ato_maps(incremental=False, exclude_last=False)
     assert everything == history.to_maps(incremental=False, exclude_last=False)
+
+
+def test_pictures_calls_and_results_are_in_the_maps_and_come_back(history, tmp_path):
+    picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+    call = {"name": "look", "args": {"at": "roof"}, "id": "c1", "type": "tool_call"}
+    said = [
+        HumanMessage([{"type": "text", "text": "What is this?"}, picture], id="q"),
+        AIMessage("", tool_calls=[call], id="a"),
+        ToolMessage("A slate roof.", tool_call_id="c1", id="r"),
+        AIMessage("A roof.", id="z"),
+    ]
+    history.add_messages(said)
+    maps = json.loads(json.dumps(history.to_maps(exclude_last=False)))
+    assert messages_from_dict(maps[0]["message"]["messages"])[0].content == said[0].content
+    (tmp_path / "roof.json").write_text(json.dumps(maps))
+    with ConversationMemory.open(":memory:") as memory:
+        memory.import_file(tmp_path / "roof.json")
+        again = memory.history("roof").messages
+    assert [one.id for one in again[:3]] == ["q", "a", "r"]
+    assert (again[0].content, again[1].tool_calls) == (said[0].content, [call])

@@ -98,11 +98,6 @@ def test_metadata_are_shown(history):
     assert shown in str(history)
 
 
-async def test_the_asynchronous_table_is_the_same(history, say):
-    say("a", "b")
-    assert await history.atable() == history.table() == str(history)
-
-
 # -- notebooks ----------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError, LogUnavailableError
@@ -79,3 +80,18 @@ def test_a_move_that_was_cut_short_goes_on_and_doubles_nothing():
         memory.log.is_down = False
         assert show(memory.assign_user("visit", "ana")) == shown
         assert memory.threads() == []
+
+
+def test_a_user_who_goes_on_with_what_a_guest_said_keeps_one_thread(memory):
+    said = [HumanMessage("A table for two?"), AIMessage("At eight.")]
+    memory.add_messages(said, thread_id="booking")
+    memory.add_messages(
+        [*said, HumanMessage("And a high chair.")], thread_id="booking", user_id="ana"
+    )
+    moved = memory.assign_user("booking", "ana")
+    assert [one.content for one in moved.messages] == [
+        "A table for two?",
+        "At eight.",
+        "And a high chair.",
+    ]
+    assert memory.threads() == []

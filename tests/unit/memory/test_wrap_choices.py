@@ -68,17 +68,6 @@ def test_the_thread_may_be_configured_ahead(memory, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_fields_of_the_memory_may_be_chosen_at_the_call(memory, way):
-    _park(memory)
-    model = ScriptedChatModel(replies=["Yes."])
-    chain = memory.wrap(model).configurable_fields(recall=ConfigurableField(id="look_back"))
-    WAYS[way](chain, "Where did I park?", at("a"))
-    WAYS[way](chain, "Where did I park?", at("b", look_back=False))
-    assert [FENCE in text for text in model.asked] == [True, False]
-    assert _told(memory, "b") == ["Where did I park?", "Yes."]
-
-
-@pytest.mark.parametrize("way", WAYS)
 def test_the_whole_chain_may_be_an_alternative(memory, way):
     model = ScriptedChatModel(replies=["Yes."])
     chain = memory.wrap(model, recall=False).configurable_alternatives(

@@ -17,7 +17,7 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, ScriptedChatModel, at
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
@@ -51,16 +51,6 @@ def test_a_thread_id_that_names_nothing_is_refused_with_its_value(chain, thread_
 def test_the_thread_can_be_bound_to_the_chain(chain, memory):
     chain.with_config(at()).invoke("Hello")
     assert _first_entry(memory).contents == ("Hello",)
-
-
-def test_options_of_the_chain_can_be_made_configurable(memory):
-    model = ScriptedChatModel(replies=["word " * 200, "Yes."])
-    field = ConfigurableField(id="history_budget")
-    chain = memory.wrap(model, recall=False).configurable_fields(history_tokens=field)
-    chain.invoke("first", at())
-    chain.invoke("second", at(history_budget=20))
-    assert model.asked == ["first", "second"]
-    assert len(model.seen[1]) == 1, "the long exchange is over the configured budget"
 
 
 def test_the_chain_names_what_a_call_may_configure(chain):

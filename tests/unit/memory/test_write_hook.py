@@ -271,7 +271,7 @@ WAYS_IN = {
 
 WRITING = {
     ConversationMemory: "add_messages aadd_messages fork afork import_file aimport_file "
-    "history wrap conversation conversation_thread summarize asummarize",
+    "history wrap conversation summarize asummarize",
     ConversationHistory: "add aadd add_messages aadd_messages add_message add_user_message "
     "add_ai_message replace areplace cut_reply acut_reply add_summary aadd_summary pin apin "
     "edit_summary aedit_summary",
@@ -285,7 +285,7 @@ NOT_WRITING = {
     "flush aflush "
     "profile aprofile update_profile aupdate_profile as_of get_title aget_title set_title "
     "aset_title archive aarchive assign_user aassign_user",
-    ConversationHistory: "acontext aclear clear atable table aget_messages messages "
+    ConversationHistory: "acontext aclear clear aget_messages messages "
     "context entries turns aturns model_turns amodel_turns last_summary "
     "alast_summary summaries asummaries summary_window asummary_window undo aundo redo aredo "
     "undo_summary "
