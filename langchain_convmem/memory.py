@@ -693,6 +693,8 @@ class ConversationMemory:
     ) -> DialogLineRetriever:
         """Return a LangChain retriever over dialog lines.
 
+        Of a question of more than 8,000 characters it reads the first and the last 4,000.
+
         Args:
             user_id: Search all threads of this user.
             thread_id: Search this thread only; without `user_id`, the thread of no user.
@@ -745,6 +747,7 @@ class ConversationMemory:
         Args:
             query: The question, verbatim. The write hook sees it first, since
                 an embedder may be a third party; if the hook leaves nothing, nothing is found.
+                Of more than 8,000 characters the first and the last 4,000 are read.
             user_id: Search all threads of this user.
             thread_id: With a user: the current thread, whose live context is left out, since the
                 model sees it anyway. Without: the one thread to search, whole.

@@ -60,7 +60,12 @@ _LEAST_TOKEN = 16
 
 # -- What the tools take: each argument has a limit, which the SDK checks before anything is done --
 Query = Annotated[
-    str, Field(min_length=1, max_length=8000, description="A question, or words probably used.")
+    str,
+    Field(
+        min_length=1,
+        description="A question, or words probably used. "
+        "Of more than 8,000 characters the first and the last 4,000 are read.",
+    ),
 ]
 Id = Annotated[str, Field(min_length=1, max_length=1024)]
 Limit = Annotated[int, Field(ge=1, le=_MOST, description="How many to return.")]

@@ -47,7 +47,10 @@ _Answer: TypeAlias = tuple[str, Any]
 class _Question(BaseModel):
     """What the model may say: never whose dialog is searched."""
 
-    query: str = Field(description="What to look for, in the words that were probably used.")
+    query: str = Field(
+        description="What to look for, in the words that were probably used. "
+        "Of more than 8,000 characters the first and the last 4,000 are read."
+    )
 
 
 class _Place(BaseModel):

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 import tomllib
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -298,8 +298,9 @@ def _compile(text: str, parts: Mapping[str, str]) -> re.Pattern[str]:
 _BLANK = "\u25a1"
 """Stands for a character that somebody else said; part of no word."""
 _QUOTATION = re.compile(
-    r"\"[^\"\n]{1,2000}\"|\u201c[^\u201d]{1,2000}\u201d|\u201e[^\u201c\u201d]{1,2000}[\u201c\u201d]"
-    r"|\u00ab[^\u00bb]{1,2000}\u00bb|`[^`\n]+`|(?<![\w'])'[^'\n]{2,}(?:'\w[^'\n]*)*'(?![\w'])"
+    r"\"[^\"\n]{1,2000}\"|\u201c[^\u201c\u201d]{1,2000}\u201d|\u201e[^\u201c-\u201e]{1,2000}[\u201c\u201d]"
+    r"|\u00ab[^\u00ab\u00bb]{1,2000}\u00bb|`[^`\n]+`"
+    r"|(?<![\w'])'[^'\n]{2,}+(?:'\w[^'\n]*+){0,8}'(?![\w'])"
 )
 _LONGEST_NAME = 3
 """A quotation of so many words may be a name, if nobody speaks in it."""
@@ -390,6 +391,9 @@ _DATED_END = re.compile(r"(?<=\d\.)\s+(?=[A-Z\u00c0-\u00de])")
 _ENDS_ASKING = re.compile(r"[?\uff1f\u061f][\s!?.\"'\u201d\u2019\u00bb)]*\Z")
 _LONG_RUN = 60
 """Characters of a clause without punctuation after which it may hold a second one."""
+_LONGEST_REST = 400
+"""Characters from the beginning of a clause on that a statement may take: each is read once for
+every clause before it."""
 _AFTERTHOUGHT = 5
 """Words of a sentence that takes back the one before it: "just kidding"."""
 
@@ -407,7 +411,7 @@ class _ClauseWords(NamedTuple):
 
     Attributes:
         said: The clause.
-        rest: The clause, and what follows it in its sentence.
+        rest: The clause, and what follows it in its sentence, up to `_LONGEST_REST` characters.
         before: The clause before it; empty for the first.
         offset: Where it begins in the message.
         span: Where its sentence stands.
@@ -542,24 +546,27 @@ class _SentenceReader:
                 before = said
                 continue
             offset = start + sentence.index(said, clause.start) if said in sentence else start
-            words = _ClauseWords(said, sentence[offset - start :], before, offset, (start, end))
+            at = offset - start
+            rest = sentence[at : at + max(len(said), _LONGEST_REST)]
+            words = _ClauseWords(said, rest, before, offset, (start, end))
             matched = self._match_clause(words, is_first=is_first and not before)
             found += ((number, statement) for statement in matched)
             before = said
-        stating = [number for number, _ in found]
+        others = sorted({*asking, *(number for number, _ in found)})
         for number, statement in found:
-            yield self._cut(statement, number, clauses, {*asking, *stating})
+            yield self._cut(statement, number, clauses, others)
 
     def _cut(
         self,
         statement: Statement,
         number: int,
         clauses: Sequence[_Clause],
-        others: AbstractSet[int],
+        others: Sequence[int],
     ) -> Statement:
         """Return a statement without the clauses before and after its own that ask or state."""
-        first = max((one for one in others if one < number), default=-1) + 1
-        last = min((one for one in others if one > number), default=len(clauses)) - 1
+        place = bisect_left(others, number)
+        first = others[place - 1] + 1 if place else 0
+        last = others[place + 1] - 1 if place + 1 < len(others) else len(clauses) - 1
         start = statement.start + (clauses[first].start if first else 0)
         end = statement.end
         if last < len(clauses) - 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, cast
@@ -55,6 +55,8 @@ _SEVERAL = (list, tuple, set, frozenset)
 # Times beyond the year 3000 are some other number.
 _LAST_MS = 32_503_680_000_000
 _DEFAULT_TOKENS = 1000
+LONGEST_QUESTION = 8_000
+"""Characters that are read of a question: of a longer one its first and last halves of this."""
 # A longer message holds more than a question: a letter, code, a story.
 _LONG = 400
 # Fewer of them do not say what a message is about: "Can you shorten this?"
@@ -267,6 +269,13 @@ class RecallQuery:
     wait_s: float = 0.0
     count_text: TextCounter = count_text_tokens
 
+    def cut(self) -> RecallQuery:
+        """Return the query with what is read of its texts."""
+        if max(len(self.text), len(self.before or "")) <= LONGEST_QUESTION:
+            return self
+        before = self.before and cut_question(self.before)
+        return replace(self, text=cut_question(self.text), before=before)
+
     @property
     def search_text(self) -> str:
         """What is searched for."""
@@ -326,12 +335,23 @@ def make_query(
         _read_threshold(options.get("threshold"), max_tokens, settings),
         ranking,
         time.time_ns() // 1_000_000 if now_ms is None else now_ms,
-        before if is_borrowing(text, before) else None,
+        before if is_borrowing(cut_question(text), before and cut_question(before)) else None,
         buffer if settings.buffer_size else None,
         options.get("remember", True),
         wait_s,
         options.get("count_text", count_text_tokens),
     )
+
+
+def cut_question(text: str) -> str:
+    """Return what is read of a question.
+
+    The beginning and the end of a long one: people ask before what they paste, or after it.
+    """
+    if len(text) <= LONGEST_QUESTION:
+        return text
+    half = LONGEST_QUESTION // 2
+    return f"{text[: half - 1]}\n{text[-half:]}"
 
 
 def _read_limits(

@@ -141,6 +141,7 @@ class DialogRecall(ABC):
         Args:
             owner: Whose lines are searched; of several owners, those of all together.
             query: What is asked, in plain words; blank only with a `buffer`, to read that alone.
+                Of more than 8,000 characters the first and the last 4,000 are read.
             **options: How much, from where and how like; see `RecallOptions`.
 
         Raises:
@@ -152,6 +153,8 @@ class DialogRecall(ABC):
         checked = make_query(owner, query, self.settings, **options)
         if self.query_hooks:
             checked = self._pass_hooks(checked)
+        # Only now, so that no hook gets half of what it would have left out.
+        checked = checked.cut()
         if not checked.text.strip():
             return self.answer_from_buffer(checked)
         return self.answer(checked)

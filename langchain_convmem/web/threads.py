@@ -417,7 +417,8 @@ class ThreadReader:
 
         Args:
             user_id: Whose lines.
-            query: What to look for; blank for nothing.
+            query: What to look for; blank for nothing. By recall, of more than 8,000 characters
+                the first and the last 4,000 are read.
         """
         if not query.strip():
             return SearchPage()

@@ -622,8 +622,8 @@ _NAMED: tuple[tuple[re.Pattern[str], _AimedReader], ...] = (
     (
         _compile_pattern(
             r"(?<!every )(?<!each )(?<!jeden )(?<!cada )(?<!chaque )(?<!ogni )(?<!todos los )"
-            rf"(?:(?P<next>{_NEXT})|(?P<last>{_LAST})|this|on|am|le|el|il|by|until|bis|diese[nrs]?)?"
-            rf"\s*(?P<weekday>{_MANY_WEEKDAYS})(?!s\b)"
+            rf"(?:(?:(?P<next>{_NEXT})|(?P<last>{_LAST})|this|on|am|le|el|il|by|until|bis|diese[nrs]?)\s+)?"
+            rf"(?P<weekday>{_MANY_WEEKDAYS})(?!s\b)"
             rf"(?:\s+(?:(?P<after_next>{_NEXT}|prochaine)|(?P<after_last>{_LAST}|dernier|dernière)))?"
         ),
         _read_weekday_meant,

@@ -50,9 +50,11 @@ class QuestionIntent(NamedTuple):
 
 # -- questions ---------------------------------------------------------------------------------
 
+# Of what opens and is never closed, each opening sign ends the search for the one before it.
 _QUOTED = re.compile(
-    r"```.*?(?:```|\Z)|`[^`\n]*`|\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]"
-    r"|\u00ab[^\u00bb]*\u00bb|\u300c[^\u300d]*\u300d|(?<!\w)'[^'\n]+(?:'\w[^'\n]*)*'(?!\w)",
+    r"```.*?(?:```|\Z)|`[^`\n]*`|\"[^\"]*\"|\u201c[^\u201c\u201d]*\u201d"
+    r"|\u201e[^\u201c-\u201e]*[\u201c\u201d]|\u00ab[^\u00ab\u00bb]*\u00bb|\u300c[^\u300c\u300d]*\u300d"
+    r"|(?<!\w)'[^'\n]++(?:'\w[^'\n]*+){0,8}'(?!\w)",
     re.DOTALL,
 )
 _UNSPACED_LANGUAGES = frozenset({"chinese", "japanese", "korean"})
@@ -665,8 +667,9 @@ def split_words(lowered: str) -> list[str]:
 
 # A line that begins like a letter, after the request to work on it, opens the letter itself.
 _PASTED = re.compile(
-    r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*|\"[^\"]{60,}\"|\u201c[^\u201d]{60,}\u201d|\u201e[^\u201c\u201d]{60,}[\u201c\u201d]"
-    r"|\u00ab[^\u00bb]{60,}\u00bb|\u300c[^\u300d]{30,}\u300d|^'(?:[^']|(?<=\w)'(?=\w))+'"
+    r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*|\"[^\"]{60,}\"|\u201c[^\u201c\u201d]{60,}\u201d"
+    r"|\u201e[^\u201c-\u201e]{60,}[\u201c\u201d]|\u00ab[^\u00ab\u00bb]{60,}\u00bb"
+    r"|\u300c[^\u300c\u300d]{30,}\u300d|^'(?:[^']|(?<=\w)'(?=\w))+'"
     r"|(?<=\n)(?:dear|sehr geehrte\w*|lieber?|ch[eè]re?s?|madame|monsieur|estimad[oa]s?|querid[oa]s?"
     r"|gentil[ei]|car[oa]|egregi[oa]|prezad[oa]s?|beste|geachte|уважаем\w+)\b[^\n]{1,60},[ \t]*\n.*",
     re.DOTALL | re.MULTILINE,

@@ -1,0 +1,263 @@
+"""How the time of each public operation grows with text that repeats one thing.
+
+    python -m benchmarks.growth [--only NAME] [--characters N] [--json]
+
+A pattern that tries again at every sign takes four times the text sixteen times as long, and
+whoever sends such a text holds up everybody. Each operation gets N characters of each repeated
+unit, and a quarter of them where that took a quarter of a second (below, a ratio says nothing), in
+a process of its own that is ended when its processor time is used up. The command exits with 1
+where four times the text took more than seven times as long, or any more than six seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_convmem import ConversationMemory, ConvMemError
+from langchain_convmem.offline import OfflineChatModel
+from langchain_convmem.prompts import PromptFile
+from langchain_convmem.testing import HashEmbeddings
+from langchain_convmem.text.replies import read_reply
+from langchain_convmem.words.facts import FactSource, find_facts, find_untold, list_points
+
+__all__ = ["OPERATIONS", "UNITS", "Growth", "main", "measure"]
+
+MOST_SECONDS = 6.0
+MOST_GROWTH = 7.0
+LEAST_SECONDS = 0.25
+CHARACTERS = 24_000
+_MOST_ADDRESS = 4_000
+"""Characters of an address; a client sends no longer one, escaped."""
+
+UNITS = (
+    *("\u201e", "\u201c", "\u00ab", "\u00bb", "\u300c", "'", " '", '"', " \"", "`", "```", "'a"),
+    *("I'm 30, ", "I like tea, ", "my name is ", "I live in ", "if I ", "when is ", "and ", "no "),
+    *("( ", "(", "[", "{", "{{", "((()))", "[[", "<", "</", "<think>", "<tool_call>", "[INST]"),
+    *("a.", "a. ", "1 ", "1", "1.", "1,", "1:", "1-", "12/", "001 ", "@", "a@", "a@b.", "a-"),
+    *("http://", "http://a.", "-", "- ", "--", "_", "__ ", "*", "#", "# ", "|", "=", "\\", "/"),
+    *("?", "!", "...", "? ", ", ", ",", ": ", ";", "\u2026", "\U0001f600", ":-)", "ha", "lo", "aaa"),
+    *(" ", "\n", "\t", "\r\n", " \n", "\n> ", "\ndear a", "\u00a0", "\u3000", "a", "A", "A ", "a "),
+    *("\u4e2d", "\u3042", "\ud55c", "\u6211\u662f", "\u3002", "\u0627", "\u044f ", "\u0301", "\u0e01"),
+    *("in may ", "on the 14th ", "next friday ", "2 days ", "EUR 5 ", "$", "Ana: ", "or later "),
+    *("__ A __\n", "key: a\n", "{a}", "${", "%s", "thanks ", "\u8c22\u8c22", "very ", "over a "),
+)
+
+
+class Growth(NamedTuple):
+    """How long one operation took on one repeated unit.
+
+    Attributes:
+        operation: Its name.
+        unit: What was repeated.
+        quarter: Seconds of processor for a quarter of the characters; 0 where it was not measured.
+        whole: Seconds for all of them; infinite where it was ended.
+    """
+
+    operation: str
+    unit: str
+    quarter: float
+    whole: float
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether it ended in time, and grew about as fast as the text."""
+        if self.whole > MOST_SECONDS:
+            return False
+        return self.whole <= LEAST_SECONDS or self.whole <= MOST_GROWTH * self.quarter
+
+
+# -- the operations ----------------------------------------------------------------------------
+
+
+@contextmanager
+def _open_memory(text: str = "") -> Iterator[ConversationMemory]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ConversationMemory.open(Path(folder) / "memory.db", embeddings=HashEmbeddings()) as memory,
+    ):
+        said = [HumanMessage("I live in Ghent, and my sister Vera keeps bees."), AIMessage("Ah.")]
+        memory.add_messages(said, thread_id="said", user_id="ana")
+        if text:
+            given = [HumanMessage(text), AIMessage(text)]
+            memory.add_messages(given, thread_id="given", user_id="ana")
+        yield memory
+
+
+def _add(text: str) -> None:
+    with _open_memory(text):
+        pass
+
+
+def _recall(text: str) -> None:
+    with _open_memory() as memory:
+        memory.recall(text, user_id="ana")
+
+
+def _recall_added(text: str) -> None:
+    with _open_memory(text) as memory:
+        memory.recall(f"What do I say? {text}", user_id="ana", before=text)
+
+
+def _retrieve(text: str) -> None:
+    with _open_memory() as memory:
+        memory.retriever(user_id="ana").invoke(text)
+
+
+def _search(text: str) -> None:
+    if text.strip():
+        with _open_memory(text) as memory:
+            memory.search(text, user_id="ana")
+
+
+def _read_profile(text: str) -> None:
+    with _open_memory(text) as memory:
+        memory.profile("ana")
+
+
+def _take_turn(text: str) -> None:
+    with _open_memory() as memory:
+        chain = memory.wrap(OfflineChatModel())
+        chain.invoke(text, {"configurable": {"user_id": "ana", "thread_id": "turn"}})
+
+
+def _list_facts(text: str) -> None:
+    said = [FactSource(text, "Vera", 1)]
+    find_untold(find_facts(said), text)
+    for _ in list_points(said):
+        pass
+
+
+def _parse_prompt(text: str) -> None:
+    PromptFile.parse(f"__ Prompt __\n{text}\n", name="growth")
+
+
+def _parse_reply(text: str) -> None:
+    for form in ("hermes", "mistral", "harmony", "pythonic"):
+        read_reply(text, form)
+
+
+def _recall_over_mcp(text: str) -> None:
+    import asyncio
+
+    from mcp import Client
+
+    from langchain_convmem.integrations.mcp_server import make_mcp_server
+
+    with _open_memory() as memory:
+        server = make_mcp_server(memory, user_id="ana")
+
+        async def ask() -> None:
+            async with Client(server) as client:
+                await client.call_tool("recall", {"query": text})
+
+        asyncio.run(ask())
+
+
+def _send_on_page(text: str) -> None:
+    from starlette.testclient import TestClient
+
+    from langchain_convmem.web.server import build_app
+
+    with _open_memory(text) as memory:
+        with TestClient(build_app(memory, OfflineChatModel()), "http://127.0.0.1") as client:
+            place = {"user": "ana", "thread": "given"}
+            client.post("/say", data={**place, "text": text})
+            client.get("/chat", params=place)
+            client.get("/search", params={"user": "ana", "q": text[:_MOST_ADDRESS]})
+
+
+OPERATIONS: dict[str, Callable[[str], None]] = {
+    "add": _add,
+    "recall": _recall,
+    "recall added": _recall_added,
+    "retriever": _retrieve,
+    "search": _search,
+    "profile": _read_profile,
+    "turn": _take_turn,
+    "facts": _list_facts,
+    "prompt": _parse_prompt,
+    "reply": _parse_reply,
+    "mcp": _recall_over_mcp,
+    "web": _send_on_page,
+}
+
+
+# -- the measurement ---------------------------------------------------------------------------
+
+
+def measure(operation: str, unit: str, characters: int = CHARACTERS) -> Growth:
+    """Return how long an operation takes on a repeated unit, and how that grows."""
+    whole = _time(operation, unit, characters)
+    is_told = LEAST_SECONDS < whole < math.inf
+    quarter = _time(operation, unit, characters // 4) if is_told else 0.0
+    return Growth(operation, unit, quarter, whole)
+
+
+def _time(operation: str, unit: str, characters: int) -> float:
+    """Return the seconds of processor that an operation takes in a process of its own."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    text = (unit * (characters // len(unit) + 1))[:characters]
+    process = context.Process(target=_run, args=(operation, text, sender))
+    process.start()
+    sender.close()
+    try:
+        return float(receiver.recv())
+    except EOFError:
+        return math.inf
+    finally:
+        process.join()
+
+
+def _run(operation: str, text: str, sender: Connection) -> None:
+    limit = math.ceil(MOST_SECONDS) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    start = time.process_time()
+    with suppress(ConvMemError):  # a blank question is refused
+        OPERATIONS[operation](text)
+    sender.send(time.process_time() - start)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", action="append", choices=OPERATIONS, help="an operation")
+    parser.add_argument("--characters", type=int, default=CHARACTERS, help="of the longest text")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    slow: list[Growth] = []
+    result: dict[str, dict[str, float]] = {}
+    for operation in options.only or OPERATIONS:
+        OPERATIONS[operation]("a")  # imports and reads what every process needs
+        grown = [measure(operation, unit, options.characters) for unit in UNITS]
+        slow += [one for one in grown if not one.is_fast]
+        worst = max(grown, key=lambda one: one.whole)
+        result[operation] = {
+            "seconds": worst.whole,
+            "growth": max((one.whole / one.quarter for one in grown if one.quarter), default=0.0),
+        }
+        if not options.json:
+            print(f"{operation:14} slowest {worst.whole:6.2f} s, of {worst.unit!r}", flush=True)
+    for one in slow:
+        print(f"{one.operation} of {one.unit!r}: {one.quarter:.2f} s, then {one.whole:.2f} s")
+    if options.json:
+        print(json.dumps(result, indent=2))
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
