@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.recall.calibration import is_covered_by_one, select_related
+from langchain_convmem.recall.calibration import is_answered, select_related
 from langchain_convmem.recall.options import RecallQuery, find_spans
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable
@@ -72,6 +72,11 @@ class TableView:
     now_ms: int | None = None
     older: frozenset[int] = frozenset()
     passage: Callable[[int], Passage | None] = field(default=show_whole)
+
+    def is_short_reply(self, number: int) -> bool:
+        """Return whether a segment is a short line of the assistant, which answers another line."""
+        line = self.table.find_line(number)
+        return line.role == "assistant" and len(line.text) <= _SHORT_REPLY
 
     def find_next_line(self, line: int, step: int) -> int | None:
         """Return the line after (`step` 1) or before (-1), if it may share a block."""
@@ -324,7 +329,10 @@ class _BlockPacker:
     def _add(self, number: int, line: int) -> bool:
         """Add a segment with the first window that fits; return whether one did."""
         ground = self._ground
-        for window in self._windows:
+        windows = self._windows
+        if ground.is_short_reply(number):
+            windows = [(max(before, 1), after) for before, after in windows] + [*windows]
+        for window in windows:
             lines = _list_window(ground, line, window)
             chosen = {at: _choose_segments(ground.table, at, number, window) for at in lines}
             near = self._find_near(lines)
@@ -387,10 +395,8 @@ def _merge(
 _TELLING = 1.0
 # A segment up to so many characters is shown whole.
 _SHORT = 120
-# A line answers that holds this share of what is asked about, and comes so near to the evidence for
-# the best one. `python -m benchmarks.personal` counts verdicts by kind of question.
-_ANSWERING = 0.66
-_NEAR_BEST = 0.8
+# A reply up to so many characters is understood by what it answers alone.
+_SHORT_REPLY = 120
 
 
 class Answer(NamedTuple):
@@ -488,15 +494,9 @@ def _judge(
     if not groups:
         return "nothing"
     hits = np.array([number for group in groups for number in group.hits], dtype=np.int64)
-    evidence = ranking.columns.evidence[hits]
-    best = float(evidence.max())
-    near = hits[evidence >= best - (1 - _NEAR_BEST) * abs(best)].tolist()
-    asks, ignorant = lexical.select_marked("asks"), lexical.select_marked("ignorant")
-    saying = [number for number in near if not (asks[number] or ignorant[number])]
     if is_courtesy(query.text):
         return "related"
-    asked = query.search_text
-    is_answer = is_covered_by_one(asked, saying, table, lexical, allowed, share=_ANSWERING)
+    is_answer = is_answered(query.search_text, hits, ranking, table, lexical, allowed=allowed)
     return "answered" if is_answer else "related"
 
 

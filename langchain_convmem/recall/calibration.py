@@ -65,6 +65,13 @@ _MOST_LOOSE = 13
 _MOST_NEARBY = 2
 _STATED_NEARBY = 2.5
 _STATED_ALONE = 3.5
+# Where the best one has so many times the evidence of a clear answer, and where one answers, what
+# is worth less than a share of the best one is left out.
+_CERTAIN = 1.3
+_HALF = 0.5
+# A line answers that holds this share of what is asked about, and comes so near to the evidence for
+# the best one. `python -m benchmarks.personal` counts verdicts by kind of question.
+_ANSWERING = 0.66
 # Of so few all are worth their room; all numbers above grow with how many there are.
 _FEW = 8
 # What is `compute_needed` with one line, and so much more for every factor of e.
@@ -119,6 +126,31 @@ def select_related(
     if is_courtesy(query) or not len(ranking):
         return nothing, nothing
     found = _RankedRows.from_ranking(ranking, table, lexical)
+    kept, loose = _select_worth(
+        query, before, found, ranking, table=table, lexical=lexical, allowed=allowed
+    )
+    first = ranking.order[kept[ranking.order]]
+    asked = search_text(query, before)
+    if found.clarity >= _CERTAIN or is_answered(
+        asked, first, ranking, table, lexical, allowed=allowed
+    ):
+        saying = ~(lexical.select_marked("asks") | lexical.select_marked("ignorant"))
+        best = ranking.columns.relevance.max(initial=0.0, where=kept & saying)
+        kept &= ranking.columns.relevance >= _HALF * best
+    return kept, loose
+
+
+def _select_worth(
+    query: str,
+    before: str | None,
+    found: _RankedRows,
+    ranking: Ranking,
+    *,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    allowed: NDArray[np.bool_],
+) -> _Worth:
+    """Return what is worth its room by who the question is about, and what of it only just."""
     meant = read_person(query, before)
     if meant.asker or meant.subject_open or meant.listener:
         near, loose = _select_for_asker(found, wants_replies=meant.listener)
@@ -242,8 +274,42 @@ def _select_if_unrelated(found: _RankedRows) -> _Worth:
 
 def _add_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_]:
     """Add the best few segments, and older ones that one of them replaces: that must be seen."""
-    kept[[*ranking.older, *ranking.order[:_LEADING].tolist()]] = True
+    kept[[*ranking.older, *ranking.later, *ranking.order[:_LEADING].tolist()]] = True
     return kept & (ranking.columns.evidence > -np.inf)
+
+
+def is_answered(
+    query: str,
+    numbers: NDArray[np.int64],
+    ranking: Ranking,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    *,
+    allowed: NDArray[np.bool_],
+) -> bool:
+    """Return whether one of some segments holds what is asked; askings and ignorance do not.
+
+    Args:
+        query: What is searched for.
+        numbers: The segments.
+        ranking: What speaks for them.
+        table: Where they stand.
+        lexical: Their terms.
+        allowed: Which segments may be recalled: among them a word is common or rare.
+    """
+    if not len(numbers):
+        return False
+    evidence = ranking.columns.evidence[numbers]
+    best = float(evidence.max())
+    silent = lexical.select_marked("asks") | lexical.select_marked("ignorant")
+    near = numbers[(evidence >= best - (1 - _NEAR_BEST) * abs(best)) & ~silent[numbers]]
+    asked = _select_words(query, table, lexical, allowed)
+    least = _ANSWERING * sum([word.rarity for word in asked])
+    # Neighbours are left out: they hold a question's words where a line merely stands next to them.
+    return least > 0 and any(
+        sum([word.rarity for word in asked if _holds(word.numbers, number)]) >= least
+        for number in near.tolist()
+    )
 
 
 def compute_needed(allowed: NDArray[np.bool_]) -> float:
@@ -305,35 +371,6 @@ def _select_words(
         terms_of.setdefault(word, []).append(term)
     found = (_find_segments(terms, lines_of, scope) for terms in terms_of.values())
     return [_Word(numbers, _compute_rarity(len(numbers), count)) for numbers in found]
-
-
-def is_covered_by_one(
-    query: str,
-    numbers: Sequence[int],
-    table: SegmentTable,
-    lexical: LexicalIndex,
-    allowed: NDArray[np.bool_],
-    *,
-    share: float,
-) -> bool:
-    """Return whether one of some segments holds so large a share of the question's rarity.
-
-    Neighbours are left out: they hold a question's words where a line merely stands next to them.
-
-    Args:
-        query: The question.
-        numbers: The segments, best first.
-        table: Where they stand.
-        lexical: Their terms.
-        allowed: Which segments may be recalled: among them a word is common or rare.
-        share: From 0 to 1.
-    """
-    asked = _select_words(query, table, lexical, allowed)
-    total = sum([word.rarity for word in asked])
-    return total > 0 and any(
-        sum([word.rarity for word in asked if _holds(word.numbers, number)]) / total >= share
-        for number in numbers
-    )
 
 
 def _holds_around(
