@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.recall.calibration import is_covered_by_one, select_related
+from langchain_convmem.recall.calibration import is_answered, select_related
 from langchain_convmem.recall.options import RecallQuery, find_spans
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable
@@ -37,7 +37,6 @@ Window: TypeAlias = "int | tuple[int, int]"
 """Lines on each side of a hit, or how many before it and how many after."""
 Passage: TypeAlias = "tuple[tuple[int, int], ...]"
 """Stretches of a segment's text, in order: where each starts and ends."""
-_NO_WINDOW = (0, 0)
 _GAP = "[...]"
 _OLDER = ", older"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,8 +45,6 @@ _UNITS = (("years", 365), ("months", 30), ("weeks", 7), ("days", 1))
 _DAY_MS = 24 * 3_600_000
 # After this many segments in a row that no longer fit, the rest of the ranking hardly will.
 _MISSES = 50
-_CHARS_PER_TOKEN = 6
-"""More characters than this no token of a spoken line has on average, by any counter."""
 
 
 def show_whole(_number: int) -> Passage | None:
@@ -75,6 +72,11 @@ class TableView:
     now_ms: int | None = None
     older: frozenset[int] = frozenset()
     passage: Callable[[int], Passage | None] = field(default=show_whole)
+
+    def is_short_reply(self, number: int) -> bool:
+        """Return whether a segment is a short line of the assistant, which answers another line."""
+        line = self.table.find_line(number)
+        return line.role == "assistant" and len(line.text) <= _SHORT_REPLY
 
     def find_next_line(self, line: int, step: int) -> int | None:
         """Return the line after (`step` 1) or before (-1), if it may share a block."""
@@ -239,221 +241,152 @@ def _choose_segments(table: SegmentTable, line: int, hit: int, window: Window) -
     return {segments[-1] if line < hit_line else segments[0]}
 
 
-# -- a budget of tokens ------------------------------------------------------------------------
+# -- blocks ------------------------------------------------------------------------------------
 
 
-def fill_budget(
+def pack(
     ranked: Iterable[int],
     ground: TableView,
-    max_tokens: int,
     *,
     window: Window = 0,
+    max_tokens: int | None = None,
     max_blocks: int | None = None,
     count_text: TextCounter = count_text_tokens,
 ) -> list[LineGroup]:
-    """Return the groups of the best segments that fit, best first.
+    """Return the groups of the best segments, best first.
 
-    Lines that do not fit are skipped in favour of shorter, lower-ranked ones.
-    Neighbouring lines share a group, so that they share a header.
+    Lines that do not fit a budget are skipped in favour of shorter, lower-ranked ones, and lines
+    next to each other share a group, so that they share a header. Without a budget groups merge
+    where their windows overlap, and the ranking is followed further down until there are
+    `max_blocks`; where it ends first, windows are smaller.
 
     Args:
         ranked: Segment numbers, best first.
         ground: Where they stand.
-        max_tokens: Of the text of all groups together.
-        window: Lines to add around a segment, fewer where they do not fit.
-        max_blocks: No more groups than this.
+        window: Lines to add around a segment, fewer where they do not fit a budget.
+        max_tokens: Of the text of all groups together; None for no budget.
+        max_blocks: No more groups than this; None for no limit.
         count_text: Counts the tokens of a text.
     """
-    before, after = _split_window(window)
-    smaller_windows = [
-        (min(reach, before), min(reach, after)) for reach in range(max(before, after), -1, -1)
-    ]
-    filler = _BudgetPacker(ground, max_tokens, max_blocks, smaller_windows, count_text)
-    held = filler.group_of
-    hits: list[tuple[int, int]] = []
-    misses = 0
-    for number, line, chars in _measure_segments(ranked, ground.table):
-        if line in held and number in held[line].lines[line]:
-            hits.append((line, number))
-        # No text is that much shorter in tokens: most misses end here.
-        elif chars <= filler.room * _CHARS_PER_TOKEN and filler.add(number, line):
-            hits.append((line, number))
-            misses = 0
-        else:
-            misses += 1
-            if misses == _MISSES:
-                break
-    return _add_hits(filler.groups, hits)
-
-
-def _add_hits(groups: list[LineGroup], hits: Iterable[tuple[int, int]]) -> list[LineGroup]:
-    """Return the groups with the segments that brought them about, best first: (line, number)."""
-    group_of = {line: group for group in groups for line in group.lines}
-    for line, number in hits:
-        group_of[line].hits.append(number)
+    windows = _shrink(window)
+    if max_tokens is not None:
+        packer = _BlockPacker(ground, windows, max_tokens, max_blocks, count_text)
+        return packer.take(ranked)
+    numbers = select_first_of_lines(ranked, ground.table)
+    for smaller in windows:
+        groups = _BlockPacker(ground, [smaller], None, max_blocks, count_text).take(numbers)
+        if len(groups) >= min(max_blocks or 1, len(numbers)):
+            break
     return groups
 
 
-def _measure_segments(ranked: Iterable[int], table: SegmentTable) -> Iterator[tuple[int, int, int]]:
-    """Yield each segment with its line and the length of its text.
-
-    They are looked up for many at once; one by one that would take longer.
-    """
-    left = iter(ranked)
-    while some := list(islice(left, _MISSES)):
-        yield from zip(
-            some, table.find_line_numbers(some), table.measure_lengths(some), strict=True
-        )
+def _shrink(window: Window) -> list[tuple[int, int]]:
+    """Return a window and the smaller ones, down to none."""
+    before, after = _split_window(window)
+    reaches = range(max(before, after), -1, -1)
+    return [(min(reach, before), min(reach, after)) for reach in reaches]
 
 
-class _BudgetPacker:
+class _BlockPacker:
     """Groups in the making, with the room that is left."""
 
     def __init__(
         self,
         ground: TableView,
-        room: int,
-        max_blocks: int | None,
         windows: Sequence[tuple[int, int]],
+        room: int | None,
+        max_blocks: int | None,
         count_text: TextCounter,
     ) -> None:
         """Begin without groups; of these windows the first that fits is taken."""
-        self.groups: list[LineGroup] = []
         self._ground = ground
-        self._table = ground.table
-        self.room = room
-        self._max_blocks = max_blocks
         self._windows = windows
+        self._room = room
+        self._max_blocks = max_blocks
         self._count_text = count_text
-        self.group_of: dict[int, LineGroup] = {}
+        self._groups: list[LineGroup] = []
+        self._group_of: dict[int, LineGroup] = {}
 
-    def add(self, number: int, line: int) -> bool:
+    def take(self, ranked: Iterable[int]) -> list[LineGroup]:
+        """Return the groups of the segments that fit."""
+        hits: list[tuple[int, int]] = []
+        misses = 0
+        for number in ranked:
+            if self._room is None and len(self._groups) == self._max_blocks:
+                break
+            line = self._ground.table.find_line_number(number)
+            if self._add(number, line):
+                hits.append((line, number))
+                misses = 0
+                continue
+            misses += 1
+            if misses == _MISSES:
+                break
+        for line, number in hits:
+            self._group_of[line].hits.append(number)
+        return self._groups
+
+    def _add(self, number: int, line: int) -> bool:
         """Add a segment with the first window that fits; return whether one did."""
         ground = self._ground
-        for window in self._windows:
-            if window == _NO_WINDOW:
-                chosen = {line: {number}}
-            else:
-                reached = _list_window(ground, line, window)
-                chosen = {at: _choose_segments(self._table, at, number, window) for at in reached}
-            adjacent = self._find_adjacent(chosen)
-            if not adjacent and len(self.groups) == self._max_blocks:
+        windows = self._windows
+        if ground.is_short_reply(number):
+            windows = [(max(before, 1), after) for before, after in windows] + [*windows]
+        for window in windows:
+            lines = _list_window(ground, line, window)
+            chosen = {at: _choose_segments(ground.table, at, number, window) for at in lines}
+            near = self._find_near(lines)
+            if not near and len(self._groups) == self._max_blocks:
                 continue
             passage = ground.passage(number)
-            shown = {} if passage is None else {number: passage}
-            merged = (
-                _merge_groups(chosen, adjacent, shown)
-                if adjacent
-                else LineGroup(chosen, passages=shown)
-            )
-            merged.text = render(merged, self._table, ground.now_ms, ground.older)
-            merged.tokens = cost = self._count_text(merged.text)
-            for group in adjacent:
-                cost -= group.tokens
-            if cost <= self.room:
-                self.room -= cost
-                self._replace(adjacent, merged)
+            merged = _merge(chosen, near, {} if passage is None else {number: passage})
+            if self._fits(merged, near):
+                self._replace(near, merged)
                 return True
         return False
 
-    def _find_adjacent(self, lines: dict[int, set[int]]) -> list[LineGroup]:
-        """Return the groups that overlap the lines or touch them, best first."""
-        first, last = next(iter(lines)), next(reversed(lines))
-        beyond = self._ground.cross_sessions
-        before, after = self._table.find_adjacent_lines(first, last, cross_sessions=beyond)
-        near = (before, *lines, after)
-        # What stands in a group may come back, or it would not stand there.
-        group_of = self.group_of
-        if group_of.keys().isdisjoint(near):
-            return []
-        touched = [group_of[line] for line in near if line in group_of]
-        return [group for group in self.groups if group in touched]
+    def _find_near(self, lines: Sequence[int]) -> list[LineGroup]:
+        """Return the groups that hold one of the lines, or in a budget the next one, best first."""
+        reached = lines
+        if self._room is not None:
+            table, beyond = self._ground.table, self._ground.cross_sessions
+            around = table.find_adjacent_lines(lines[0], lines[-1], cross_sessions=beyond)
+            reached = [*lines, *(line for line in around if line is not None)]
+        touched = {id(self._group_of[line]) for line in reached if line in self._group_of}
+        return [group for group in self._groups if id(group) in touched] if touched else []
 
-    def _replace(self, adjacent: Sequence[LineGroup], merged: LineGroup) -> None:
-        # The merged group takes the place of the best one that went into it.
-        if adjacent:
-            self.groups[self.groups.index(adjacent[0])] = merged
-            for group in adjacent[1:]:
-                self.groups.remove(group)
-        else:
-            self.groups.append(merged)
+    def _fits(self, merged: LineGroup, replaced: Sequence[LineGroup]) -> bool:
+        """Return whether there is room for a group in place of others, and take it."""
+        if self._room is None:
+            return True
+        merged.text = render(merged, self._ground.table, self._ground.now_ms, self._ground.older)
+        merged.tokens = self._count_text(merged.text)
+        room = self._room + sum(group.tokens for group in replaced) - merged.tokens
+        if room < 0:
+            return False
+        self._room = room
+        return True
+
+    def _replace(self, near: Sequence[LineGroup], merged: LineGroup) -> None:
+        """Put a group in the place of the best one that went into it."""
+        at = self._groups.index(near[0]) if near else len(self._groups)
+        self._groups[at : at + 1] = [merged]
+        for group in near[1:]:
+            self._groups.remove(group)
         for line in merged.lines:
-            self.group_of[line] = merged
+            self._group_of[line] = merged
 
 
-# -- a number of blocks ------------------------------------------------------------------------
-
-
-def take_blocks(
-    ranked: Iterable[int], ground: TableView, k: int, *, window: Window, refill: bool = True
-) -> list[LineGroup]:
-    """Return k groups, best first, or one per line where fewer lines are ranked.
-
-    Each hit comes with its window. Overlapping windows merge, and the ranking is followed further
-    down until there are k groups. Where it ends first, the best k lines share the lines around
-    them out: each line goes to the nearest hit, so the windows no longer overlap.
-
-    Without `refill` the best k lines are hits, in fewer groups where their windows overlap.
-    """
-    table = ground.table
-    best: dict[int, int] = {}
-    groups: list[LineGroup] = []
-    for number in ranked:
-        line = table.find_line_number(number)
-        if line in best:
-            continue
-        if (len(groups) if refill else len(best)) == k:
-            return _add_hits(groups, best.items())
-        best[line] = number
-        lines = _list_window(ground, line, window)
-        chosen = {at: _choose_segments(table, at, number, window) for at in lines}
-        groups = _add_group(groups, chosen)
-    if not refill or len(groups) >= min(k, len(best)):
-        return _add_hits(groups, best.items())
-    return _share_lines(list(best.values())[:k], ground, window)
-
-
-def _add_group(groups: list[LineGroup], chosen: dict[int, set[int]]) -> list[LineGroup]:
-    overlapping = [group for group in groups if not chosen.keys().isdisjoint(group.lines)]
-    merged = _merge_groups(chosen, overlapping)
-    if not overlapping:
-        return [*groups, merged]
-    # The merged group takes the place of the best one that went into it.
-    return [
-        merged if group is overlapping[0] else group
-        for group in groups
-        if group is overlapping[0] or group not in overlapping
-    ]
-
-
-def _merge_groups(
-    chosen: dict[int, set[int]],
-    groups: Sequence[LineGroup],
-    passages: Mapping[int, Passage] | None = None,
+def _merge(
+    chosen: dict[int, set[int]], groups: Sequence[LineGroup], passages: Mapping[int, Passage]
 ) -> LineGroup:
     """Return the group of chosen lines and groups, so far without hits."""
-    lines, shown = dict(chosen), dict(passages or {})
+    lines, shown = dict(chosen), dict(passages)
     for group in groups:
         shown.update(group.passages)
         for line, segments in group.lines.items():
-            lines[line] = lines[line] | segments if line in lines else segments
+            lines[line] = lines.get(line, set()) | segments
     return LineGroup({line: lines[line] for line in sorted(lines)}, passages=shown)
-
-
-def _share_lines(hits: Sequence[int], ground: TableView, window: Window) -> list[LineGroup]:
-    """Return one group per hit; a line in several windows goes to the nearest, then best hit."""
-    table = ground.table
-    nearest: dict[int, tuple[int, int]] = {}
-    for rank, hit in enumerate(hits):
-        own = table.find_line_number(hit)
-        lines = _list_window(ground, own, window)
-        for at, line in enumerate(lines):
-            claim = (abs(at - lines.index(own)), rank)
-            nearest[line] = min(claim, nearest.get(line, claim))
-    groups = [LineGroup({}, [hit]) for hit in hits]
-    for line, (_, rank) in sorted(nearest.items()):
-        groups[rank].lines[line] = _choose_segments(table, line, hits[rank], window)
-    return groups
 
 
 # -- from a ranking to an answer ---------------------------------------------------------------
@@ -462,10 +395,8 @@ def _share_lines(hits: Sequence[int], ground: TableView, window: Window) -> list
 _TELLING = 1.0
 # A segment up to so many characters is shown whole.
 _SHORT = 120
-# A line answers that holds this share of what is asked about, and comes so near to the evidence for
-# the best one. `python -m benchmarks.personal` counts verdicts by kind of question.
-_ANSWERING = 0.66
-_NEAR_BEST = 0.8
+# A reply up to so many characters is understood by what it answers alone.
+_SHORT_REPLY = 120
 
 
 class Answer(NamedTuple):
@@ -563,15 +494,9 @@ def _judge(
     if not groups:
         return "nothing"
     hits = np.array([number for group in groups for number in group.hits], dtype=np.int64)
-    evidence = ranking.columns.evidence[hits]
-    best = float(evidence.max())
-    near = hits[evidence >= best - (1 - _NEAR_BEST) * abs(best)].tolist()
-    asks, ignorant = lexical.select_marked("asks"), lexical.select_marked("ignorant")
-    saying = [number for number in near if not (asks[number] or ignorant[number])]
     if is_courtesy(query.text):
         return "related"
-    asked = query.search_text
-    is_answer = is_covered_by_one(asked, saying, table, lexical, allowed, share=_ANSWERING)
+    is_answer = is_answered(query.search_text, hits, ranking, table, lexical, allowed=allowed)
     return "answered" if is_answer else "related"
 
 
@@ -602,15 +527,15 @@ def build_groups(query: RecallQuery, ranked: Iterable[int], ground: TableView) -
     settings = query.settings
     if settings.skip_repeats:
         ranked = _skip_repeats(ranked, ground.table, again=query.max_tokens is None)
-    if query.max_tokens is None:
-        k, window = query.k or 0, settings.window
-        return take_blocks(ranked, ground, k, window=window, refill=settings.refill)
-    return fill_budget(
+    is_budget, most = query.max_tokens is not None, query.k
+    if not (is_budget or settings.refill):
+        ranked, most = select_first_of_lines(ranked, ground.table, most), None
+    return pack(
         ranked,
         ground,
-        query.max_tokens,
-        window=settings.budget_window,
-        max_blocks=query.k,
+        window=settings.budget_window if is_budget else settings.window,
+        max_tokens=query.max_tokens,
+        max_blocks=most,
         count_text=query.count_text,
     )
 

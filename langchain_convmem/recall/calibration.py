@@ -31,7 +31,7 @@ from langchain_convmem.recall.ranking import (
     clear_evidence,
     scale_evidence,
 )
-from langchain_convmem.recall.segments import Links, SegmentTable
+from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.words.analysis import analyze, extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.dates import NAMES_OF_TIMES
@@ -65,6 +65,13 @@ _MOST_LOOSE = 13
 _MOST_NEARBY = 2
 _STATED_NEARBY = 2.5
 _STATED_ALONE = 3.5
+# Where the best one has so many times the evidence of a clear answer, and where one answers, what
+# is worth less than a share of the best one is left out.
+_CERTAIN = 1.3
+_HALF = 0.5
+# A line answers that holds this share of what is asked about, and comes so near to the evidence for
+# the best one. `python -m benchmarks.personal` counts verdicts by kind of question.
+_ANSWERING = 0.66
 # Of so few all are worth their room; all numbers above grow with how many there are.
 _FEW = 8
 # What is `compute_needed` with one line, and so much more for every factor of e.
@@ -79,11 +86,8 @@ _RARITY_POWER = 1.5
 # From this many words on, what a line and its neighbours hold counts for less, slowly.
 _SHORT_STRETCH = 60
 _LENGTH_WEIGHT = 0.4
-# So many words are looked at together, since that many bits make a byte.
-_AT_ONCE = 8
-# So many of the best ranked lines are looked at before all others.
+# So many of the best ranked lines may hold what the question asks about.
 _FIRST = 24
-_SETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") * 1.0
 _NONE = np.empty(0, dtype=np.intp)
 _NUMBER = re.compile(r"\d+(?:st|nd|rd|th)?")
 
@@ -122,6 +126,31 @@ def select_related(
     if is_courtesy(query) or not len(ranking):
         return nothing, nothing
     found = _RankedRows.from_ranking(ranking, table, lexical)
+    kept, loose = _select_worth(
+        query, before, found, ranking, table=table, lexical=lexical, allowed=allowed
+    )
+    first = ranking.order[kept[ranking.order]]
+    asked = search_text(query, before)
+    if found.clarity >= _CERTAIN or is_answered(
+        asked, first, ranking, table, lexical, allowed=allowed
+    ):
+        saying = ~(lexical.select_marked("asks") | lexical.select_marked("ignorant"))
+        best = ranking.columns.relevance.max(initial=0.0, where=kept & saying)
+        kept &= ranking.columns.relevance >= _HALF * best
+    return kept, loose
+
+
+def _select_worth(
+    query: str,
+    before: str | None,
+    found: _RankedRows,
+    ranking: Ranking,
+    *,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    allowed: NDArray[np.bool_],
+) -> _Worth:
+    """Return what is worth its room by who the question is about, and what of it only just."""
     meant = read_person(query, before)
     if meant.asker or meant.subject_open or meant.listener:
         near, loose = _select_for_asker(found, wants_replies=meant.listener)
@@ -245,8 +274,42 @@ def _select_if_unrelated(found: _RankedRows) -> _Worth:
 
 def _add_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_]:
     """Add the best few segments, and older ones that one of them replaces: that must be seen."""
-    kept[[*ranking.older, *ranking.order[:_LEADING].tolist()]] = True
+    kept[[*ranking.older, *ranking.later, *ranking.order[:_LEADING].tolist()]] = True
     return kept & (ranking.columns.evidence > -np.inf)
+
+
+def is_answered(
+    query: str,
+    numbers: NDArray[np.int64],
+    ranking: Ranking,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    *,
+    allowed: NDArray[np.bool_],
+) -> bool:
+    """Return whether one of some segments holds what is asked; askings and ignorance do not.
+
+    Args:
+        query: What is searched for.
+        numbers: The segments.
+        ranking: What speaks for them.
+        table: Where they stand.
+        lexical: Their terms.
+        allowed: Which segments may be recalled: among them a word is common or rare.
+    """
+    if not len(numbers):
+        return False
+    evidence = ranking.columns.evidence[numbers]
+    best = float(evidence.max())
+    silent = lexical.select_marked("asks") | lexical.select_marked("ignorant")
+    near = numbers[(evidence >= best - (1 - _NEAR_BEST) * abs(best)) & ~silent[numbers]]
+    asked = _select_words(query, table, lexical, allowed)
+    least = _ANSWERING * sum([word.rarity for word in asked])
+    # Neighbours are left out: they hold a question's words where a line merely stands next to them.
+    return least > 0 and any(
+        sum([word.rarity for word in asked if _holds(word.numbers, number)]) >= least
+        for number in near.tolist()
+    )
 
 
 def compute_needed(allowed: NDArray[np.bool_]) -> float:
@@ -268,10 +331,9 @@ def is_related(
     lexical: LexicalIndex,
     allowed: NDArray[np.bool_],
 ) -> bool:
-    """Return whether `compute_relatedness` reaches `compute_needed`.
+    """Return whether coverage and closeness together reach `compute_needed`.
 
-    What is related mostly shows in the lines that rank first, so the others are looked at only
-    where those are inconclusive.
+    Coverage is looked for among the lines that rank first: what holds the question's words does.
     """
     if is_courtesy(query):
         return False
@@ -282,32 +344,7 @@ def is_related(
     rarest_first = sorted(asked, key=lambda word: -word.rarity)
     wanted = least * sum([word.rarity for word in asked])
     first = ranking.order[:_FIRST].tolist() if wanted else ()
-    return (
-        any(_holds_around(number, rarest_first, wanted, table, lexical) for number in first)
-        or _find_coverage(asked, table, lexical, allowed) >= least
-    )
-
-
-def compute_relatedness(
-    query: str,
-    columns: Columns,
-    table: SegmentTable,
-    lexical: LexicalIndex,
-    allowed: NDArray[np.bool_],
-) -> float:
-    """Return coverage plus closeness, each at most 1; 0 for a greeting or thanks.
-
-    Args:
-        query: The question.
-        columns: The scores of its ranking.
-        table: Where the segments stand.
-        lexical: Their terms.
-        allowed: Which segments may be recalled; no other counts.
-    """
-    if is_courtesy(query):
-        return 0.0
-    asked = _select_words(query, table, lexical, allowed)
-    return _find_coverage(asked, table, lexical, allowed) + _compute_closeness(columns, allowed)
+    return any(_holds_around(number, rarest_first, wanted, table, lexical) for number in first)
 
 
 # -- words -------------------------------------------------------------------------------------
@@ -334,35 +371,6 @@ def _select_words(
         terms_of.setdefault(word, []).append(term)
     found = (_find_segments(terms, lines_of, scope) for terms in terms_of.values())
     return [_Word(numbers, _compute_rarity(len(numbers), count)) for numbers in found]
-
-
-def is_covered_by_one(
-    query: str,
-    numbers: Sequence[int],
-    table: SegmentTable,
-    lexical: LexicalIndex,
-    allowed: NDArray[np.bool_],
-    *,
-    share: float,
-) -> bool:
-    """Return whether one of some segments holds so large a share of the question's rarity.
-
-    Neighbours are left out: they hold a question's words where a line merely stands next to them.
-
-    Args:
-        query: The question.
-        numbers: The segments, best first.
-        table: Where they stand.
-        lexical: Their terms.
-        allowed: Which segments may be recalled: among them a word is common or rare.
-        share: From 0 to 1.
-    """
-    asked = _select_words(query, table, lexical, allowed)
-    total = sum([word.rarity for word in asked])
-    return total > 0 and any(
-        sum([word.rarity for word in asked if _holds(word.numbers, number)]) / total >= share
-        for number in numbers
-    )
 
 
 def _holds_around(
@@ -392,57 +400,9 @@ def _holds(ascending: Sequence[int] | NDArray[np.intp], number: int) -> bool:
     return at < len(ascending) and bool(ascending[at] == number)
 
 
-def _find_coverage(
-    asked: Sequence[_Word],
-    table: SegmentTable,
-    lexical: LexicalIndex,
-    allowed: NDArray[np.bool_],
-) -> float:
-    """Return the highest share of the words' rarity in one place.
-
-    Args:
-        asked: The words.
-        table: Where the segments stand.
-        lexical: How long they are.
-        allowed: Which of them count.
-    """
-    links = table.get_links()
-    held, total = np.zeros(len(table)), 0.0
-    for first in range(0, len(asked), _AT_ONCE):
-        words = asked[first : first + _AT_ONCE]
-        rarities = [word.rarity for word in words]
-        total += sum(rarities)
-        held += _sum_subsets(rarities).take(
-            _mark_held_words([word.numbers for word in words], links)
-        )
-    if not allowed.all():
-        held *= allowed
-    return _find_highest_damped(held, links, lexical) / total if total else 0.0
-
-
 def _compute_rarity(having: int, lines: int) -> float:
     idf = math.log1p((lines + _OTHER_LINES - having + 0.5) / (having + 0.5))
     return math.pow(idf, _RARITY_POWER)
-
-
-def _mark_held_words(
-    numbers_of: Sequence[Sequence[int] | NDArray[np.intp]], links: Links
-) -> NDArray[np.uint8]:
-    """Return which words, one bit for each, every segment and the two next to it hold."""
-    # One more place, where the links that lead nowhere point.
-    own = np.zeros(len(links.before) + 1, dtype=np.uint8)
-    for word, numbers in enumerate(numbers_of):
-        own[np.array(numbers, dtype=np.intp)] |= np.uint8(1 << word)
-    near = own.take(links.before)
-    near |= own.take(links.after)
-    near |= own[:-1]
-    return near
-
-
-def _sum_subsets(rarities: Sequence[float]) -> NDArray[np.float64]:
-    """Return the sum of every set of words, by its bits."""
-    sums: NDArray[np.float64] = _SETS[:, : len(rarities)] @ np.array(rarities)
-    return sums
 
 
 def _find_segments(
@@ -455,28 +415,6 @@ def _find_segments(
     arrays = [one.astype(np.intp) for one in found]
     numbers = arrays[0] if len(found) == 1 else np.unique(np.concatenate([_NONE, *arrays]))
     return numbers if scope is None else numbers[scope[numbers]]
-
-
-def _find_highest_damped(held: NDArray[np.float64], links: Links, lexical: LexicalIndex) -> float:
-    """Return the highest of what is held, each damped by the length of the stretch."""
-    if not held.any():
-        return 0.0
-    # Damping takes away only: nothing that holds less than this can be better.
-    at = np.array([held.argmax()])
-    least = _damp(held[at], at, links, lexical)
-    near = np.flatnonzero(held >= least)
-    return float(_damp(held[near], near, links, lexical).max())
-
-
-def _damp(
-    held: NDArray[np.float64], numbers: NDArray[np.intp], links: Links, lexical: LexicalIndex
-) -> NDArray[np.float64]:
-    lengths, before, after = lexical.lengths, links.before[numbers], links.after[numbers]
-    # Number -1, which is the last one, stands for no neighbour.
-    stretch = lengths[numbers] + lengths[before] * (before >= 0) + lengths[after] * (after >= 0)
-    excess = np.maximum(stretch / _SHORT_STRETCH, 1.0)
-    damped: NDArray[np.float64] = held / (1.0 + _LENGTH_WEIGHT * np.log(excess))
-    return damped
 
 
 def _select_telling(words: Mapping[str, str], speakers: tuple[str, ...]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +59,8 @@ _SESSION_BEST = 3
 _SUPPORT = 2.0
 # Where the answer may be with either side, each has so much of its bonus.
 _SHARED = 0.5
+# So much less is the evidence for a user's line that asks and states nothing.
+_ASKED = np.float32(3.0)
 # So much of it has a line that only asks or requests something.
 _ASKING = 0.5
 # What decides about the bonus of a line, by its marks.
@@ -105,6 +107,14 @@ _UNIT_LETTERS = 4
 # does, so that they all have so large a share.
 _MOST_EVIDENCE = 0.7
 _NO_DEVIATION = 1e-6
+# A later statement may replace the leading one from this sum of standard deviations on, of its
+# nearness to that and of a share of its nearness to the question, and leads from the next on, so
+# many at most. Among more segments than usual more come as near by chance.
+_MAY_REPLACE = 1.0
+_REPLACES = 2.5
+_MOST_LEADING = 5
+_ASKED_SHARE = 0.5
+_USUAL_COUNT = 150
 _AHEAD = np.float32(1e-3)
 
 
@@ -141,7 +151,8 @@ def rank(
         view = view._replace(muted=None)
         columns = _score(view, _score_parts(view, similarity, vectors, list(terms)))
     older = _lead_with_latest(view, columns, vectors, list(terms))
-    return Ranking(columns, allowed, older=older)
+    later = _raise_successors(view, columns, vectors)
+    return Ranking.from_columns(columns, allowed, older, later)
 
 
 # -- scored segments in order of relevance --------------------------------------------------------
@@ -174,6 +185,7 @@ class Columns:
     evidence: NDArray[np.float32]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
     """Segments in order of relevance, best first; ties in ascending number.
 
@@ -182,38 +194,29 @@ class Ranking:
         ranked: Which segments rank.
         order: Their numbers, best first.
         older: Numbers of segments of which a later statement about the same thing ranks first.
+        later: Numbers of statements that may replace the leading one.
         loose: Which segments are only loosely related to the question; None: none.
     """
 
-    def __init__(
-        self,
+    columns: Columns
+    ranked: NDArray[np.bool_]
+    order: NDArray[np.int64]
+    older: frozenset[int] = frozenset()
+    later: frozenset[int] = frozenset()
+    loose: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def from_columns(
+        cls,
         columns: Columns,
         ranked: NDArray[np.bool_],
-        *,
-        order: NDArray[np.int64] | None = None,
         older: frozenset[int] = frozenset(),
-        loose: NDArray[np.bool_] | None = None,
-    ) -> None:
-        """Put segments in order; see the class.
-
-        Args:
-            columns: See `columns`.
-            ranked: See `ranked`.
-            order: The numbers in order, where that is known; others are left out.
-            older: See `older`.
-            loose: See `loose`.
-        """
-        self.columns = columns
-        self.ranked = ranked
-        self.older = older
-        self.loose = loose
-        if order is None:
-            numbers = ranked.nonzero()[0]
-            # Rounded, so that lines of equal worth tie.
-            keys = np.rint(columns.relevance[numbers] * -_STEPS)
-            self.order = numbers[keys.argsort(kind="stable")]
-        else:
-            self.order = order[ranked[order]]
+        later: frozenset[int] = frozenset(),
+    ) -> Ranking:
+        """Return segments in the order of their relevance, rounded, so that equal lines tie."""
+        numbers = ranked.nonzero()[0]
+        keys = np.rint(columns.relevance[numbers] * -_STEPS)
+        return cls(columns, ranked, numbers[keys.argsort(kind="stable")], older, later)
 
     def __len__(self) -> int:
         """Return how many segments are ranked."""
@@ -230,15 +233,15 @@ class Ranking:
     def reorder(self, numbers: Iterable[int]) -> Ranking:
         """Return the ranking of those of these segments that rank, in this order, each once."""
         order = np.array(list(dict.fromkeys(numbers)), dtype=np.int64)
-        return Ranking(self.columns, self.ranked, order=order, older=self.older, loose=self.loose)
+        return replace(self, order=order[self.ranked[order]])
 
     def select_where(
         self, kept: NDArray[np.bool_], loose: NDArray[np.bool_] | None = None
     ) -> Ranking:
         """Return the ranking of some of the segments, by a mask over all."""
-        ranked = self.ranked & kept
         loose = self.loose if loose is None else loose
-        return Ranking(self.columns, ranked, order=self.order, older=self.older, loose=loose)
+        order = self.order[kept[self.order]]
+        return replace(self, ranked=self.ranked & kept, order=order, loose=loose)
 
 
 # -- scoring --------------------------------------------------------------------------------------
@@ -267,6 +270,17 @@ class _RankingView(NamedTuple):
     def counted(self) -> NDArray[np.bool_]:
         """Which segments may come back and say something."""
         return self.allowed if self.muted is None else self.allowed & ~self.muted
+
+    @property
+    def is_two_sided(self) -> bool:
+        """Whether a user and an assistant speak."""
+        return len(self.table.roles) > 1
+
+    @property
+    def is_about_asker(self) -> bool:
+        """Whether the question may be about the person who asks."""
+        meant = read_person(self.query.text, self.query.before)
+        return meant.asker or (meant.subject_open and not meant.listener)
 
     @property
     def passing(self) -> NDArray[np.int64] | None:
@@ -335,6 +349,8 @@ def _score(view: _RankingView, parts: _SegmentScores) -> Columns:
     smoothed = _smooth(view, own)
     speaker = _compute_speaker_bonus(query, table)
     evidence = smoothed + speaker
+    if view.is_two_sided:
+        evidence[view.lexical.select_marked("asks") & table.select_role("user")] -= _ASKED
     if settings.date_bonus and query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
             said_then = table.select_allowed(since_ms=since_ms, until_ms=until_ms)
@@ -409,10 +425,10 @@ def _compute_person_bonus(view: _RankingView) -> NDArray[np.float32] | None:
     question would push aside what answers it from the other side.
     """
     settings, table = view.settings, view.table
-    if not settings.person_bonus or len(table.roles) < 2:  # noqa: PLR2004 - user and assistant
+    if not settings.person_bonus or not view.is_two_sided:
         return None
     meant = read_person(view.query.text, view.query.before)
-    about_user = meant.asker or (meant.subject_open and not meant.listener)
+    about_user = view.is_about_asker
     if not about_user and not meant.listener:
         return None
     both = about_user and (meant.listener or is_asking_advice(view.query.text))
@@ -557,7 +573,7 @@ def _find_repeating(
     terms: Mapping[str, str], lexical: LexicalIndex, among: NDArray[np.bool_]
 ) -> list[int]:
     """Return which of some segments hold most of what a question holds, each word by its rarity."""
-    if not terms or not among.any():
+    if not terms:
         return []
     rarities = lexical.compute_rarities(terms)
     rarest = dict.fromkeys(terms.values(), 0.0)
@@ -565,24 +581,11 @@ def _find_repeating(
         rarest[terms[term]] = max(rarity, rarest[terms[term]])
     # A word that was never said is as rare as one can be.
     least = _REPEATS * sum(rarity or lexical.rarest for rarity in rarest.values())
-    # Whoever holds so much holds one of the rarest terms, and few segments hold one of those.
-    left, telling = sum(rarities.values()), list[str]()
-    for term in sorted(rarities, key=rarities.__getitem__, reverse=True):
-        if left < least - _ROUNDING:
-            break
-        telling.append(term)
-        left -= rarities[term]
-    having = lexical.find_documents(telling)
-    holding = [np.array(having[term], dtype=np.intp) for term in telling]
-    found = np.unique(np.concatenate([among.nonzero()[0][:0], *holding]))
-    numbers: list[int] = found[among[found]].tolist()
-    held_by = lexical.find_shared(list(rarities), numbers) if numbers else ()
-    worth = list(rarities.values())
-    return [
-        number
-        for number, held in zip(numbers, held_by, strict=True)
-        if held and sum([worth[place] for place in held]) >= least
-    ]
+    held = np.zeros(len(lexical))
+    for term, having in lexical.find_documents(rarities).items():
+        held[having] += rarities[term]
+    found: list[int] = (among & (held >= least - _ROUNDING)).nonzero()[0].tolist()
+    return found
 
 
 def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
@@ -622,6 +625,40 @@ def _lead_with_latest(
     if latest != lead:
         columns.relevance[latest] = columns.relevance[lead] + _AHEAD
     return frozenset(moments.keys() - {latest})
+
+
+def _raise_successors(
+    view: _RankingView, columns: Columns, vectors: SegmentVectors
+) -> frozenset[int]:
+    """Let what the user said later about the leading statement come before it.
+
+    Who tells months later what has changed uses other words than the question, and is often nearer
+    to what was so before. What comes out near enough to it leads; what may be meant, is not lost.
+
+    Returns:
+        The numbers of the statements that may replace the leading one.
+    """
+    if not (view.settings.latest_first and view.is_two_sided and view.is_about_asker):
+        return frozenset()
+    stated = view.counted & view.table.select_role("user") & ~view.lexical.select_marked("asks")
+    stated &= vectors.present
+    count = int(np.count_nonzero(stated))
+    if count <= _FEW:
+        return frozenset()
+    lead = int(np.where(stated, columns.relevance, -np.inf).argmax())
+    nearness = vectors.similarities(vectors.get_unit_rows([lead])[0])
+    score = standardize(nearness, stated) + standardize(columns.similarity, stated, _ASKED_SHARE)
+    scale = (math.log(np.count_nonzero(view.counted)) / math.log(_USUAL_COUNT)) ** 2
+    times, lines = view.table.time_column, view.table.line_column
+    later = stated & (times > times[lead]) & (lines != lines[lead])
+    later &= (nearness > columns.similarity) & (score >= _MAY_REPLACE * scale)
+    found: list[int] = later.nonzero()[0].tolist()
+    leading = sorted(found, key=lambda number: -score[number])[:_MOST_LEADING]
+    for place, number in enumerate(leading, 1):
+        if score[number] >= _REPLACES * scale:
+            ahead = np.float32((_MOST_LEADING + 1 - place) * _AHEAD)
+            columns.relevance[number] = columns.relevance[lead] + ahead
+    return frozenset(found)
 
 
 def _select_comparable(

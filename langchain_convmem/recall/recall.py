@@ -637,7 +637,8 @@ def merge_rankings(rankings: Sequence[Ranking]) -> Ranking:
         for field in fields(Columns)
     }
     older = frozenset().union(*(ranking.older for ranking in rankings))
-    return Ranking(Columns(**columns), rankings[0].ranked, older=older)
+    later = frozenset().union(*(ranking.later for ranking in rankings))
+    return Ranking.from_columns(Columns(**columns), rankings[0].ranked, older, later)
 
 
 # -- the border to hooks of the application ----------------------------------------------------

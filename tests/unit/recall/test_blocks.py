@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.recall import blocks
-from langchain_convmem.recall.blocks import TableView, render
+from langchain_convmem.recall.blocks import TableView, pack, render
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -15,12 +14,12 @@ LONG = "A sentence of five words. " * 50
 
 def fill_budget(ranked, table, tokens, *, cross_sessions=False, **wish):
     ground = TableView(table, table.select_allowed(), cross_sessions)
-    return blocks.fill_budget(ranked, ground, tokens, **wish)
+    return pack(ranked, ground, max_tokens=tokens, **wish)
 
 
 def take_blocks(ranked, table, k, *, cross_sessions=False, **wish):
     ground = TableView(table, table.select_allowed(), cross_sessions)
-    return blocks.take_blocks(ranked, ground, k, **wish)
+    return pack(ranked, ground, max_blocks=k, **wish)
 
 
 def table_of(lines):
@@ -194,14 +193,11 @@ def test_a_window_may_reach_further_on_one_side(line):
     assert lines_of(fill_budget([4], table, tokens, window=(0, 2))) == [[4, 5]]
 
 
-def test_without_refill_it_is_hits_that_are_counted(line):
+def test_without_a_number_of_blocks_every_hit_comes_with_its_window(line):
     table = plain(line, 30)
-    ranked = [10, 12, 25, 2]
-    assert lines_of(take_blocks(ranked, table, 2, window=2, refill=False)) == [
-        [8, 9, 10, 11, 12, 13, 14]
-    ]
-    assert len(take_blocks(ranked, table, 3, window=2, refill=False)) == 2
-    assert len(take_blocks(ranked, table, 9, window=2, refill=False)) == 3
+    assert lines_of(take_blocks([10, 12], table, None, window=2)) == [[8, 9, 10, 11, 12, 13, 14]]
+    assert len(take_blocks([10, 12, 25], table, None, window=2)) == 2
+    assert len(take_blocks([10, 12, 25, 2], table, None, window=2)) == 3
 
 
 def test_overlapping_windows_merge_and_the_ranking_is_followed_further(line):
@@ -211,9 +207,11 @@ def test_overlapping_windows_merge_and_the_ranking_is_followed_further(line):
     assert groups[0].hits == [10, 12]
 
 
-def test_when_the_ranking_ends_the_windows_are_shared_out(line):
-    table = plain(line, 6)
-    assert lines_of(take_blocks([2, 3, 5, 0, 1, 4], table, 3, window=2)) == [[0, 1, 2], [3, 4], [5]]
+def test_where_the_ranking_ends_before_there_are_k_blocks_windows_are_smaller(line):
+    table = plain(line, 9)
+    ranked = [1, 4, 7]
+    assert lines_of(take_blocks(ranked, table, 1, window=2)) == [[0, 1, 2, 3]]
+    assert lines_of(take_blocks(ranked, table, 3, window=2)) == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
 
 def test_a_long_line_beside_a_hit_shows_its_nearest_segment(line):
@@ -233,5 +231,5 @@ def test_a_window_ends_before_a_line_that_may_not_come_back(line):
     allowed = table.select_allowed()
     allowed[[2, 5]] = False
     ground = TableView(table, allowed)
-    assert lines_of(blocks.take_blocks([4], ground, 1, window=3)) == [[3, 4]]
-    assert lines_of(blocks.fill_budget([4], ground, 100, window=3)) == [[3, 4]]
+    assert lines_of(pack([4], ground, max_blocks=1, window=3)) == [[3, 4]]
+    assert lines_of(pack([4], ground, max_tokens=100, window=3)) == [[3, 4]]
