@@ -44,14 +44,39 @@ _MOST_ADDRESS = 4_000
 """Characters of an address; a client sends no longer one, escaped."""
 
 UNITS = (
-    *("\u201e", "\u201c", "\u00ab", "\u00bb", "\u300c", "'", " '", '"', " \"", "`", "```", "'a"),
+    *("\u201e", "\u201c", "\u00ab", "\u00bb", "\u300c", "'", " '", '"', ' "', "`", "```", "'a"),
     *("I'm 30, ", "I like tea, ", "my name is ", "I live in ", "if I ", "when is ", "and ", "no "),
     *("( ", "(", "[", "{", "{{", "((()))", "[[", "<", "</", "<think>", "<tool_call>", "[INST]"),
     *("a.", "a. ", "1 ", "1", "1.", "1,", "1:", "1-", "12/", "001 ", "@", "a@", "a@b.", "a-"),
     *("http://", "http://a.", "-", "- ", "--", "_", "__ ", "*", "#", "# ", "|", "=", "\\", "/"),
-    *("?", "!", "...", "? ", ", ", ",", ": ", ";", "\u2026", "\U0001f600", ":-)", "ha", "lo", "aaa"),
+    *(
+        "?",
+        "!",
+        "...",
+        "? ",
+        ", ",
+        ",",
+        ": ",
+        ";",
+        "\u2026",
+        "\U0001f600",
+        ":-)",
+        "ha",
+        "lo",
+        "aaa",
+    ),
     *(" ", "\n", "\t", "\r\n", " \n", "\n> ", "\ndear a", "\u00a0", "\u3000", "a", "A", "A ", "a "),
-    *("\u4e2d", "\u3042", "\ud55c", "\u6211\u662f", "\u3002", "\u0627", "\u044f ", "\u0301", "\u0e01"),
+    *(
+        "\u4e2d",
+        "\u3042",
+        "\ud55c",
+        "\u6211\u662f",
+        "\u3002",
+        "\u0627",
+        "\u044f ",
+        "\u0301",
+        "\u0e01",
+    ),
     *("in may ", "on the 14th ", "next friday ", "2 days ", "EUR 5 ", "$", "Ana: ", "or later "),
     *("__ A __\n", "key: a\n", "{a}", "${", "%s", "thanks ", "\u8c22\u8c22", "very ", "over a "),
 )
@@ -125,7 +150,7 @@ def _search(text: str) -> None:
 
 def _read_profile(text: str) -> None:
     with _open_memory(text) as memory:
-        memory.profile("ana")
+        memory.profile("ana").to_markdown()
 
 
 def _take_turn(text: str) -> None:
@@ -172,12 +197,14 @@ def _send_on_page(text: str) -> None:
 
     from langchain_convmem.web.server import build_app
 
-    with _open_memory(text) as memory:
-        with TestClient(build_app(memory, OfflineChatModel()), "http://127.0.0.1") as client:
-            place = {"user": "ana", "thread": "given"}
-            client.post("/say", data={**place, "text": text})
-            client.get("/chat", params=place)
-            client.get("/search", params={"user": "ana", "q": text[:_MOST_ADDRESS]})
+    place = {"user": "ana", "thread": "given"}
+    with (
+        _open_memory(text) as memory,
+        TestClient(build_app(memory, OfflineChatModel()), "http://127.0.0.1") as client,
+    ):
+        client.post("/say", data={**place, "text": text})
+        client.get("/chat", params=place)
+        client.get("/search", params={"user": "ana", "q": text[:_MOST_ADDRESS]})
 
 
 OPERATIONS: dict[str, Callable[[str], None]] = {
