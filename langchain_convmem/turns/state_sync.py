@@ -304,7 +304,7 @@ class StateSync:
             sent = self._begin_sent(held, entries)
             if sent is not None:
                 return BegunTurn(sent)
-        edited = self._find_edited(held, entries)
+        edited = self._find_edited(held, entries, note)
         again = held[edited + 1 :] or self._find_old_answer(held, entries, note)
         spoken = held[: len(held) - len(again)]
         asked = _find_question(spoken)
@@ -367,13 +367,17 @@ class StateSync:
             raise InvalidMessageError(NOTHING_ASKED)
         return answer
 
-    def _find_edited(self, held: Sequence[BaseMessage], entries: Sequence[Entry]) -> int:
+    def _find_edited(
+        self, held: Sequence[BaseMessage], entries: Sequence[Entry], note: TurnNote | None
+    ) -> int:
         """Return the number of the question that a run brings edited, and nothing else with it.
 
-        The length of the state if there is none: an edit that a question follows stays an edit.
+        The length of the state if there is none: an edit that a question follows stays an edit,
+        and so does one that a node of this run made.
         """
         context = self.context
-        if context.is_stateless or context.is_sent or not _is_answer(held[-1]):
+        is_begun = note is not None and note.get("run") == context.run
+        if is_begun or context.is_stateless or context.is_sent or not _is_answer(held[-1]):
             return len(held)
         differ = StateDiffer(self.drafting, context, entries)
         differ.compare(held)

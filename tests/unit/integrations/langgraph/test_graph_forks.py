@@ -8,8 +8,10 @@ import pytest
 from graphs import says
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemoryMiddleware, create_memory_graph
@@ -193,3 +195,27 @@ def test_a_reply_under_the_id_of_an_earlier_one_gets_its_own(memory, model, keep
         _chat(graph, "First?", "Second?")
     assert _shown(memory)[:4] == ["First?", "One.", "Second?", "Two."]
     assert len(_shown(memory)) == 8
+
+
+# -- a person who is asked ------------------------------------------------------------------------
+
+
+@tool
+def ask(place: str) -> str:
+    """Ask a person."""
+    return str(interrupt(place))
+
+
+def test_going_back_from_a_call_that_waits_takes_it_back(memory):
+    call = AIMessage("", tool_calls=[{"name": "ask", "args": {"place": "yard"}, "id": "c1"}])
+    model = ScriptedChatModel(replies=["Hello.", call, "In the shed."])
+    own = ConversationMemoryMiddleware(memory, recall=False)
+    agent = create_agent(model, [ask], middleware=[own], checkpointer=InMemorySaver())
+    _chat(agent, "Hi.")
+    old = _snapshot(agent, 2)
+    _chat(agent, "Where is the bike?")
+    assert len(_shown(memory)) == 4, "the call is open"
+    agent.update_state(old.config, {"messages": []})
+    _chat(agent, "Where is the rake?")
+    assert [one.text for one in model.seen[-1]] == ["Hi.", "Hello.", "Where is the rake?"]
+    assert _shown(memory) == ["Hi.", "Hello.", "Where is the rake?", "In the shed."]
