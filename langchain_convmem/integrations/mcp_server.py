@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -36,6 +36,7 @@ try:
     from mcp.server.auth.provider import AccessToken
     from mcp.server.auth.settings import AuthSettings
     from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.mcpserver.tools import Tool
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
 except ImportError as error:
     raise MissingExtraError.build("An MCP server", "mcp") from error
@@ -191,7 +192,7 @@ def make_mcp_server(
     for one in (tokens or {}).values() if user_id is None else [user_id]:
         ThreadKey(one, "-")
     auth = {"issuer_url": address, "resource_server_url": None, "validate_token_resource": False}
-    server: MCPServer[Any] = MCPServer(
+    return MCPServer(
         "langchain-convmem",
         title="Conversation memory",
         instructions=_INSTRUCTIONS,
@@ -199,13 +200,11 @@ def make_mcp_server(
         token_verifier=TokenList(tokens) if tokens else None,
         auth=AuthSettings.model_validate(auth) if tokens else None,
         log_level="WARNING",
+        tools=list(_make_tools(MemoryTools(memory, user_id, trusts_notes=trusts_notes))),
     )
-    tools = MemoryTools(memory, user_id, trusts_notes=trusts_notes)
-    _add_tools(server, tools)
-    return server
 
 
-def _add_tools(server: MCPServer[Any], tools: MemoryTools) -> None:
+def _make_tools(tools: MemoryTools) -> Iterator[Tool]:
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     adds = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
     erases = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
@@ -217,7 +216,11 @@ def _add_tools(server: MCPServer[Any], tools: MemoryTools) -> None:
         (tools.remember, "Remember something", adds),
         (tools.forget, "Forget for good", erases),
     ):
-        server.add_tool(_report_errors(tool), title=title, annotations=hints)
+        made = Tool.from_function(_report_errors(tool), title=title, annotations=hints)
+        arguments = made.fn_metadata.arg_model
+        arguments.model_config["hide_input_in_errors"] = True
+        arguments.model_rebuild(force=True)
+        yield made
 
 
 # -- Whose memory it is ---------------------------------------------------------------------------

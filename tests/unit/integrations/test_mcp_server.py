@@ -305,3 +305,4 @@ async def test_what_is_beyond_a_limit_is_refused_by_name(memory, monkeypatch, to
     assert refused.is_error
     assert named in refused.content[0].text
     assert len(refused.content[0].text) < 500
+    assert "input_value" not in refused.content[0].text
