@@ -231,7 +231,8 @@ class OwnerIndex:
         """
         with self._embedding:
             with self.lock:
-                if not self.vectors.missing:
+                # Nothing is sent to a service that is forgotten by now.
+                if not (self.is_local and self.vectors.missing):
                     self.catch_up()
                 if not self.vectors.missing or not self.may_embed(anew=anew):
                     return 0
