@@ -109,9 +109,9 @@ _MOST_EVIDENCE = 0.7
 _NO_DEVIATION = 1e-6
 # A later statement may replace the leading one from this sum of standard deviations on, of its
 # nearness to that and of a share of its nearness to the question, and leads from the next on, so
-# many at most. Among more segments than usual more come as near by chance.
+# many at most: the best of the usual number by chance comes nearly as far, of more further.
 _MAY_REPLACE = 1.0
-_REPLACES = 2.5
+_REPLACES = 3.0
 _MOST_LEADING = 5
 _ASKED_SHARE = 0.5
 _USUAL_COUNT = 150
@@ -648,7 +648,7 @@ def _raise_successors(
     lead = int(np.where(stated, columns.relevance, -np.inf).argmax())
     nearness = vectors.similarities(vectors.get_unit_rows([lead])[0])
     score = standardize(nearness, stated) + standardize(columns.similarity, stated, _ASKED_SHARE)
-    scale = (math.log(np.count_nonzero(view.counted)) / math.log(_USUAL_COUNT)) ** 2
+    scale = max(math.log(count) / math.log(_USUAL_COUNT), 1.0) ** 2
     times, lines = view.table.time_column, view.table.line_column
     later = stated & (times > times[lead]) & (lines != lines[lead])
     later &= (nearness > columns.similarity) & (score >= _MAY_REPLACE * scale)
