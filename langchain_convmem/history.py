@@ -71,7 +71,7 @@ from langchain_convmem.views.pins import (
     read_pin,
 )
 from langchain_convmem.views.providers import Provider
-from langchain_convmem.views.reach import LiveReach
+from langchain_convmem.views.reach import LiveReach, is_self_contained
 from langchain_convmem.views.shown import Context, Turn
 from langchain_convmem.views.summaries import (
     SummaryNode,
@@ -171,7 +171,7 @@ class ConversationHistory(BaseChatMessageHistory):
         if draft is None:
             return AddedTurn.make_unstored(get_role(message), self.log)
         [entry] = self.log.append(self.key, [draft])
-        return AddedTurn.find_holding(entry, self.entries, self.log)
+        return AddedTurn.read_holding(entry, self.log)
 
     aadd = to_async(add)
 
@@ -688,6 +688,10 @@ def _name_cursor(sink: str) -> str:
 # -- A turn whose metadata can be extended, durably -----------------------------------------------
 
 
+_PAGE = 64
+"""How many of the latest entries are read first: most turns are much shorter."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class AddedTurn(Turn):
     """A turn whose metadata can be extended, durably.
@@ -712,9 +716,20 @@ class AddedTurn(Turn):
     @classmethod
     def find_holding(cls, added: Entry, entries: Sequence[Entry], log: MessageLog) -> Self:
         """Return the turn among `entries` that holds the entry."""
-        holders = (turn for turn in build_turns(entries) if added in turn.entries)
         # Another process may have cleared or forgotten it already; it was added all the same.
-        return cls.wrap(next(holders, None) or make_turn([added]), log)
+        return cls.wrap(_find_holder(added, build_turns(entries)) or make_turn([added]), log)
+
+    @classmethod
+    def read_holding(cls, added: Entry, log: MessageLog) -> Self:
+        """Return the turn that holds an entry just added, without reading more than it takes."""
+        page = log.entries(added.key, last=_PAGE)
+        if len(page) < _PAGE:
+            return cls.find_holding(added, page, log)
+        latest = build_turns(page[1:]) if is_self_contained(page) else []
+        holder = _find_holder(added, latest[1:])  # after another turn it begins where it seems to
+        if holder is not None:
+            return cls.wrap(holder, log)
+        return cls.find_holding(added, log.entries(added.key), log)
 
     def add_attribute(self, name: str) -> None:
         """Append a mark."""
@@ -759,6 +774,11 @@ class AddedTurn(Turn):
             raise InvalidMessageError(msg)
         newest = self.entries[-1]
         self.log.annotate(newest.key, newest.id, **changes)
+
+
+def _find_holder(added: Entry, shown: Sequence[Turn]) -> Turn | None:
+    holders = (turn for turn in shown if added.id in [part.id for part in turn.entries])
+    return next(holders, None)
 
 
 # -- A spoken reply, cut to what was heard of it --------------------------------------------------
