@@ -131,12 +131,16 @@ def select_related(
     )
     first = ranking.order[kept[ranking.order]]
     asked = search_text(query, before)
-    if found.clarity >= _CERTAIN or is_answered(
-        asked, first, ranking, table, lexical, allowed=allowed
-    ):
+    is_answer = is_answered(asked, first, ranking, table, lexical, allowed=allowed)
+    if not found.few and (is_answer or found.clarity >= _CERTAIN):
         saying = ~(lexical.select_marked("asks") | lexical.select_marked("ignorant"))
         best = ranking.columns.relevance.max(initial=0.0, where=kept & saying)
-        kept &= ranking.columns.relevance >= _HALF * best
+        strong = kept & (ranking.columns.relevance >= _HALF * best)
+        links = table.get_links()
+        # What stands next to it shares its block.
+        beside = strong[links.before] & (links.before >= 0)
+        beside |= strong[links.after] & (links.after >= 0)
+        kept &= strong | beside
     return kept, loose
 
 

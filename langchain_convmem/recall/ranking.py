@@ -349,7 +349,7 @@ def _score(view: _RankingView, parts: _SegmentScores) -> Columns:
     smoothed = _smooth(view, own)
     speaker = _compute_speaker_bonus(query, table)
     evidence = smoothed + speaker
-    if view.is_two_sided:
+    if settings.person_bonus and view.is_two_sided:
         evidence[view.lexical.select_marked("asks") & table.select_role("user")] -= _ASKED
     if settings.date_bonus and query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
