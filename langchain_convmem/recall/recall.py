@@ -583,6 +583,7 @@ class Search:
                 problems=(
                     *self.index.problems,
                     *self._describe_waiting(),
+                    *_describe_threshold(ranked),
                     *self.problems,
                 ),
             )
@@ -626,6 +627,15 @@ class Search:
                 return
             seen.add(line)
             yield number
+
+
+def _describe_threshold(ranked: _RankedHits) -> tuple[str, ...]:
+    """Say how near the best line came to a fixed threshold that none of them surpasses."""
+    threshold, ranking = ranked.query.threshold, ranked.ranking
+    if not isinstance(threshold, float) or len(ranked.hits) or not len(ranking):
+        return ()
+    best = max(float(ranking.columns.similarity[number]) for number in ranking)
+    return (f"no line surpasses the threshold of {threshold:g}: the best cosine is {best:.3f}",)
 
 
 def _make_candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candidate:
