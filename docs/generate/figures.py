@@ -322,11 +322,13 @@ def _collect_numbers(value: Any) -> set[str]:
 
 
 def write_all() -> dict[Path, str]:
-    """Return the text of every page with marked parts, and of the chart, by path."""
+    """Return the text of every page with marked parts, and of the chart if measured, by path."""
     results = load_results()
     written = {page: write_parts(page.read_text("utf-8"), results) for page in list_pages()}
     marked = {page: text for page, text in written.items() if "<!-- figures: " in text}
-    return marked | {CHART: draw_chart(results).render()}
+    if "recall" in results:
+        marked[CHART] = draw_chart(results).render()
+    return marked
 
 
 def find_stale() -> list[Path]:
