@@ -41,7 +41,7 @@ class Run(NamedTuple):
 
 
 RUNS: dict[str, Run] = {
-    "personal": Run(("benchmarks.personal", "--embedder", "both")),
+    "personal": Run(("benchmarks.personal",)),
     "recall": Run(("benchmarks.recall",), needs_data=True),
     "long_replies": Run(("benchmarks.recall", "--data", "benchmarks/data/long_replies")),
     "loss": Run(("benchmarks.loss",)),

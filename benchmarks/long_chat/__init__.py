@@ -1,7 +1,7 @@
 """A chat of 2,000 turns with tools: is everything said still within the model's reach?
 
     python -m benchmarks.long_chat [--turns 2000] [--facts 200] [--style quoting retelling] [--json]
-    python -m benchmarks.long_chat --compactions 500 [--embedder static] [--style ...] [--json]
+    python -m benchmarks.long_chat --compactions 500 [--embedder minilm] [--style ...] [--json]
 
 The chat is seeded: small talk, some of it full of other names and numbers, and tool calls, one or
 two at once, in a quarter of the turns. In between, 200 facts are said once each, at random turns,

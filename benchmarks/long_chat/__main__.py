@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--embedder",
         choices=reach.EMBEDDERS,
-        default="static",
-        help="with --compactions: what recall compares texts with; the encoder takes much longer",
+        default="default",
+        help="with --compactions: what recall compares texts with",
     )
     options = parser.parse_args(arguments)
     if options.facts < 1 or options.turns < 5 * options.facts:

@@ -43,8 +43,8 @@ SETTINGS = SummarySettings(
     facts_tokens=60,
     first_pause_s=0.001,  # no clock decides what happens
 )
-Embedder: TypeAlias = Literal["static", "encoder"]
-"""What comes with the package, or the sentence encoder, which is installed apart."""
+Embedder: TypeAlias = Literal["default", "minilm"]
+"""What comes with the package, or all-MiniLM-L6-v2, which is installed apart."""
 CHECKPOINTS = 10
 _ASKED = 60
 """Facts that are asked for at a checkpoint; all of them at the last one."""
@@ -52,8 +52,8 @@ _BY_ASSISTANT = 0.15
 _ASIDE = 0.7
 """How often a turn has small talk beside a fact."""
 EMBEDDERS: dict[Embedder, type[Embeddings]] = {
-    "static": UniversalSentenceEmbeddings,
-    "encoder": MiniLMEmbeddings,
+    "default": UniversalSentenceEmbeddings,
+    "minilm": MiniLMEmbeddings,
 }
 _HERE: RunnableConfig = {"configurable": {"user_id": "ana", "thread_id": "long"}}
 _MADE_BY = {"price": "price", "code": "code", "date": "date", "name": "person"}
@@ -154,7 +154,7 @@ def measured(
     compactions: int,
     facts: int | None = None,
     style: Style = "retelling",
-    embedder: Embedder = "static",
+    embedder: Embedder = "default",
 ) -> Reach:
     """Take a chat until it was compacted so often, and ask on the way; return what was found.
 

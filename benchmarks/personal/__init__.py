@@ -1,7 +1,7 @@
 """Whether an assistant's memory finds what its user told it, among months of other messages.
 
     python -m benchmarks.personal [--size 125 500 2000] [--fill DIR]
-        [--embedder static|encoder|both] [--ablation] [--beside CHECKOUT] [--json] [--table]
+        [--embedder default|minilm|both] [--ablation] [--json] [--table]
 
 The data are `benchmarks/data/personal`: what five people told an assistant over five months, and
 what they ask later; its README describes them. The memory of a person holds all own exchanges at
@@ -42,7 +42,5 @@ answered by replies that know nothing. Languages: one memory for each file in `l
 exchanges and 60 of `ordinary.json`.
 
 --ablation: the default way with each part of the settings switched off, at the first size.
---beside: the default and the plain way of another version, on its static embedder; a checkout is a
-folder such as `git worktree add` makes one.
 --table: Markdown tables.
 """

@@ -6,8 +6,6 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +13,6 @@ from langchain_core.embeddings import Embeddings
 
 import benchmarks.personal
 from benchmarks.personal.askings import earlier_askings
-from benchmarks.personal.beside import OtherMemory
 from benchmarks.personal.data import (
     FOLDER,
     Person,
@@ -96,7 +93,6 @@ def run(
     embedders: dict[str, Embeddings],
     *,
     ablates: bool = False,
-    beside: Path | None = None,
 ) -> dict[str, Any]:
     """Return the report: for each embedder, what was measured on it.
 
@@ -105,7 +101,6 @@ def run(
         sizes: User messages in a memory.
         embedders: By name.
         ablates: Whether to measure the parts of the settings.
-        beside: A folder that holds another version of this package, asked too.
     """
     reached, skipped = {}, {}
     for size in sizes:
@@ -119,14 +114,6 @@ def run(
         name: _measure(data, reached, embeddings, name, ablates=ablates)
         for name, embeddings in embedders.items()
     }
-    if beside is not None:
-        report["embedders"][f"static of {beside.resolve().name}"] = {
-            "sizes": {
-                str(size): _measure_other(data, memories, beside)
-                for size, memories in reached.items()
-            },
-            "languages": {},
-        }
     report["skipped"] = skipped
     return report
 
@@ -183,21 +170,6 @@ def _measure_size(
     return {name: figures(part) for name, part in outcomes.items()}
 
 
-def _measure_other(
-    data: Data, memories: Sequence[tuple[Person, Sequence[Thread]]], checkout: Path
-) -> dict[str, Any]:
-    """Return the figures of the default way and the plain one in another version."""
-    ways: dict[str, dict[str, Any]] = {"default": {}, "plain": {"threshold": -1.0}}
-    outcomes: dict[str, list[Outcome]] = defaultdict(list)
-    for person, threads in memories:
-        show_progress(f"{checkout.name}, {person.name}")
-        with closing(OtherMemory(checkout, person.name, threads)) as memory:
-            for name, options in ways.items():
-                way = partial(memory.ask, max_tokens=BUDGET, **options)
-                outcomes[name] += ask_all(way, (*person.questions, *data.requests))
-    return {name: figures(part) for name, part in outcomes.items()}
-
-
 def _ablate(
     data: Data, memories: Sequence[tuple[Person, Sequence[Thread]]], embeddings: Embeddings
 ) -> dict[str, Any]:
@@ -248,9 +220,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fill", type=Path, metavar="DIR", help="folder of dialogues by role")
     parser.add_argument("--embedder", choices=EMBEDDERS, default="default", help="default: default")
     parser.add_argument("--ablation", action="store_true", help="each part of the settings off")
-    parser.add_argument(
-        "--beside", type=Path, metavar="CHECKOUT", help="folder of another version, asked too"
-    )
     parser.add_argument("--table", action="store_true", help="print Markdown tables")
     options = parser.parse_args(arguments)
     try:
@@ -259,8 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     embedders = load_embedders(options.embedder, caches_questions=True)
-    switches = {"ablates": options.ablation, "beside": options.beside}
-    report = run(data, options.size, embedders.loaded, **switches)
+    report = run(data, options.size, embedders.loaded, ablates=options.ablation)
     report["skipped"] |= embedders.skipped
     print(file=sys.stderr)
     if options.json:

@@ -1,7 +1,7 @@
 """How much of the evidence for a question comes back within a budget, beside simpler systems.
 
     python -m benchmarks.recall --data DIR [--data DIR ...] [--max-tokens N]
-        [--embedder static|encoder|both] [--ablation] [--cross-validate] [--off-topic FILE] [--json]
+        [--embedder default|minilm|both] [--ablation] [--cross-validate] [--off-topic FILE] [--json]
 
 DIR holds dialogues, one JSON file each: `{conversation_id, user?, lines: [{id, session, time,
 speaker, text}], questions: [{question, evidence, category, groups?}]}`. Evidence is a list of line

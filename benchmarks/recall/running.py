@@ -108,22 +108,18 @@ def _measure_folder(
         "questions": sum(len(dialogue.questions) for dialogue in dialogues),
         "unanswerable": sum(len(dialogue.unanswerable) for dialogue in dialogues),
         "systems": {key: figures(found, unanswered[key]) for key, found in outcomes.items()},
-        "skipped": {f"convmem_{_SUFFIX[key]}": why for key, why in embedders.skipped.items()},
+        "skipped": {f"convmem_{key}": why for key, why in embedders.skipped.items()},
     }
-
-
-_SUFFIX = {"encoder": "minilm"}
 
 
 def _systems(
     dialogue: Dialogue, embedders: dict[str, Embeddings], *, unsegmented: bool
 ) -> dict[str, System]:
     systems: dict[str, System] = {}
-    if "static" in embedders:
-        systems |= systems_for(dialogue, embedders["static"], unsegmented=unsegmented)
-    if "encoder" in embedders:
-        warm = recall_of(dialogue, embedders["encoder"])
-        systems |= recallers_for(warm, f"_{_SUFFIX['encoder']}")
+    if "default" in embedders:
+        systems |= systems_for(dialogue, embedders["default"], unsegmented=unsegmented)
+    if "minilm" in embedders:
+        systems |= recallers_for(recall_of(dialogue, embedders["minilm"]), "_minilm")
     return systems
 
 

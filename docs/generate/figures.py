@@ -73,11 +73,10 @@ def _write_recall(results: dict[str, Any]) -> Iterator[str]:
 def _write_personal(results: dict[str, Any]) -> Iterator[str]:
     embedders = results["personal"]["figures"]["embedders"]
     sizes = embedders["default"]["sizes"]
-    yield "| found among | 125 messages | 500 | 125, BM25 lines |"
-    yield "| --- | --- | --- | --- |"
+    yield "| found among 125 messages | langchain-convmem | BM25 lines |"
+    yield "| --- | --- | --- |"
     for key, title in _TOLD.items():
-        found = (sizes["125"]["default"], sizes["500"]["default"], sizes["125"]["bm25_lines"])
-        cells = [one[key] for one in found]
+        cells = [sizes["125"][way][key] for way in ("default", "bm25_lines")]
         yield f"| {title} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"
 
 
@@ -323,11 +322,13 @@ def _collect_numbers(value: Any) -> set[str]:
 
 
 def write_all() -> dict[Path, str]:
-    """Return the text of every page with marked parts, and of the chart, by path."""
+    """Return the text of every page with marked parts, and of the chart if measured, by path."""
     results = load_results()
     written = {page: write_parts(page.read_text("utf-8"), results) for page in list_pages()}
     marked = {page: text for page, text in written.items() if "<!-- figures: " in text}
-    return marked | {CHART: draw_chart(results).render()}
+    if "recall" in results:
+        marked[CHART] = draw_chart(results).render()
+    return marked
 
 
 def find_stale() -> list[Path]:

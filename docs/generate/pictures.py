@@ -147,9 +147,8 @@ def score_lines() -> list[tuple[str, dict[str, float]]]:
 
     bare = replace(
         RecallSettings(max_tokens=None, k=len(_DIALOGUE), threshold=None),
-        kernel=(1.0,), person_bonus=0.0, statement_bonus=0.0, speaker_bonus=0.0, date_bonus=0.0,
-        session_prior=0.0, crowding=0.0, kind_weight=0.0, meaning_first=False, latest_first=False, doubt_embedder=False,
-        within_line=0.0, skip_repeats=False,
+        kernel=(1.0,), person_bonus=0.0, speaker_bonus=0.0, date_bonus=0.0,
+        session_prior=0.0, kind_weight=0.0, meaning_first=False, latest_first=False, skip_repeats=False,
     )  # fmt: skip
     stages = {
         "meaning": replace(bare, lexical_weight=0.0),

@@ -199,8 +199,9 @@ class RecallSettings:
     def spec(cls) -> RecallSettings:
         """Return plain dialog-line memory: cosine alone, three hits above 0.8, 3 lines around each.
 
-        What was found stays in sight for a while, in a relevance buffer
-        of 10 blocks.
+        What was found stays in sight for a while, in a relevance buffer of 10 blocks. Cosines above
+        0.8 are rare with the default embedder: where no line surpasses the threshold,
+        `Recall.problems` names the best cosine, from which to choose another one.
         """
         return cls(
             kind_weight=0.0,

@@ -107,8 +107,9 @@ class Recall:
         matches: Ranked lines, best first.
         blocks: What was selected, best first; no line stands in two blocks.
         buffer: The thread's relevance buffer afterwards, newest first.
-        best_rejected: Relevance of the best line that was not selected, if any.
-        problems: What went wrong without stopping the recall, such as a failing embedder.
+        best_rejected: Relevance, a number, of the best line that was not selected, if any.
+        problems: What went wrong without stopping the recall: a failing embedder, lines that wait
+            for it, or a fixed threshold that no line surpasses, with the best cosine.
         verdict: "answered" where a line of the blocks holds most of what the question asks about;
             "related" where blocks come near it, yet what is asked may never have been said, such as
             a cat's age where only its name is known; "nothing" without blocks. It counts words: a

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -55,17 +54,6 @@ REQUESTS = (Question("Write a haiku", "off_topic"), Question("Thanks!", "courtes
 
 
 # -- measuring ------------------------------------------------------------------------------------
-
-
-def test_another_version_is_asked_the_same():
-    # This version, in a process of its own.
-    checkout = Path(__file__).resolve().parents[3]
-    data = Data([ANA], [], REQUESTS, ORDINARY, [])
-    report = run(data, [4], {"static": HashEmbeddings()}, beside=checkout)["embedders"]
-    ours = report["static"]["sizes"]["4"]
-    assert report[f"static of {checkout.name}"]["sizes"]["4"] == {
-        way: ours[way] for way in ("default", "plain")
-    }
 
 
 def test_a_fact_is_found_where_its_words_stand_however_they_are_spaced():
