@@ -330,7 +330,7 @@ class _BlockPacker:
         """Add a segment with the first window that fits; return whether one did."""
         ground = self._ground
         windows = self._windows
-        if ground.is_short_reply(number):
+        if self._room is not None and ground.is_short_reply(number):
             windows = [(max(before, 1), after) for before, after in windows] + [*windows]
         for window in windows:
             lines = _list_window(ground, line, window)
