@@ -517,7 +517,6 @@ class Search:
                 numbers = map(index.table.number_of, order)
                 hits = hits.reorder(number for number in numbers if number is not None)
             recall, groups = build_recall(
-<<<<<<< HEAD
                 query,
                 ranking,
                 index.table,
@@ -525,20 +524,6 @@ class Search:
                 allowed=allowed,
                 hits=hits,
                 problems=list(dict.fromkeys(one for one in problems if one is not None)),
-=======
-                ranked.query,
-                ranked.ranking,
-                table,
-                self.index.lexical,
-                allowed=ranked.allowed,
-                hits=ranked.hits if hits is None else hits,
-                problems=(
-                    *self.index.problems,
-                    *self._describe_waiting(),
-                    *_describe_threshold(ranked),
-                    *self.problems,
-                ),
->>>>>>> o42
             )
             if query.buffer is None:
                 return recall, ()
@@ -586,20 +571,7 @@ class Search:
             yield number
 
 
-<<<<<<< HEAD
 def _make_document(number: int, ranking: Ranking, table: SegmentTable) -> Document:
-=======
-def _describe_threshold(ranked: _RankedHits) -> tuple[str, ...]:
-    """Say how near the best line came to a fixed threshold that none of them surpasses."""
-    threshold, ranking = ranked.query.threshold, ranked.ranking
-    if not isinstance(threshold, float) or len(ranked.hits) or not len(ranking):
-        return ()
-    best = max(float(ranking.columns.similarity[number]) for number in ranking)
-    return (f"no line surpasses the threshold of {threshold:g}: the best cosine is {best:.3f}",)
-
-
-def _make_candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candidate:
->>>>>>> o42
     line = table.find_line(number)
     return Document(
         id=line.line_id,
