@@ -64,6 +64,7 @@ Query = Annotated[
     str,
     Field(
         min_length=1,
+        max_length=100_000,
         description="A question, or words probably used. "
         "Of more than 8,000 characters the first and the last 4,000 are read.",
     ),

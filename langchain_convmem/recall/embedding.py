@@ -180,9 +180,9 @@ class SafeEmbedder:
     ) -> None:
         """Create the border around `embeddings`; `clock` gives seconds and never steps back."""
         self._embeddings = embeddings
-        is_alike, self._batch = find_traits(embeddings)
+        self.is_alike, self._batch = find_traits(embeddings)
         self._lines: LatestVectors[np.float16] = LatestVectors()
-        self._questions = self._lines if is_alike else LatestVectors[np.float16]()
+        self._questions = self._lines if self.is_alike else LatestVectors[np.float16]()
         self._clock = clock
         self._pause_s = 0.0
         self._resume_at = 0.0

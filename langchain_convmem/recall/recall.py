@@ -36,7 +36,6 @@ from langchain_convmem.recall.embedding import choose_embedder
 from langchain_convmem.recall.index import (
     IndexRegistry,
     OwnerIndex,
-    embed_later,
     embed_missing,
     finish_later,
     scan_lines,
@@ -313,7 +312,9 @@ class LineRecall(DialogRecall):
         index = self._indexes.open(query.scope.owners)
         with index.lock:
             index.catch_up()
-            awaited = count_waiting(index, query.scope)
+            # What a turn asks is a line of it too: one request embeds it, with the reply before it.
+            is_joined = index.border.is_alike and not index.is_local and index.vectors.missing
+            awaited = is_joined or count_waiting(index, query.scope)
         if awaited and query.settings.dense_weight and query.wait_s:
             embed_missing(index, query.wait_s)
         text = "\n".join(texts)
@@ -403,13 +404,6 @@ class LineRecall(DialogRecall):
             index.catch_up()
             segments, pending = len(index.table), len(index.vectors.missing)
             return EmbedderUse(index.embeddings, segments, pending, index.problems)
-
-    def embed_later(self, owner: Owner) -> None:
-        """Have what was just stored of an owner embedded soon, if they were searched before."""
-        for index in self._indexes.find_involving(owner):
-            # What is embedded here is embedded when it is asked for, with what it is asked.
-            if not index.is_local:
-                embed_later(index)
 
     def close(self) -> None:
         """Embed nothing more: few lines are finished, of more the batch under way.

@@ -90,6 +90,8 @@ class BlockFitter:
             stale: Whether it was made after a beginning other than the view's.
             is_current: Whether it is of the turn that is going on.
         """
+        if message.type == "system" and any(map(_is_media, message.content)):
+            return False  # no provider takes a picture there
         origin = find_origin(message)
         if is_current and (origin is None or origin in self._provider.origins):
             return True
@@ -233,6 +235,10 @@ def _read_content(message: BaseMessage) -> str | list[Any]:
     if isinstance(spoken, Mapping) and not message.content:
         return str(spoken.get("transcript") or "")
     return message.content
+
+
+def _is_media(block: object) -> bool:
+    return isinstance(block, Mapping) and read_media(block) is not None
 
 
 def _make_text_block(text: str) -> dict[str, Any]:

@@ -473,7 +473,7 @@ class DraftBuilder:
     def _call(self, draft: Draft, hook: WriteHook) -> BaseMessage | None:
         # A copy that shares nothing with the caller's, and holds what would be stored.
         message = cast("BaseMessage", encode_checked(draft)[1][0])
-        own_id, role = message.id, draft.role
+        own_id, role = message.id, get_role(message)  # a draft of a summary has one of its own
         new: Any = hook(message)
         if new is None:
             return None

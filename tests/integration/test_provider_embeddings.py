@@ -129,9 +129,9 @@ async def test_a_line_is_embedded_once_and_no_question_that_just_was(provider, w
         for text in SAID:
             await WAYS[way](chain, [HumanMessage(text)], at())
         counts = Counter(_texts(server))
-    questions = Counter(SAID) if "model_id" in provider.options else Counter()
+    questions = Counter(SAID[1:]) if "model_id" in provider.options else Counter()
     # Every reply is the same words, which are known from the second one on. Cohere embeds what is
-    # asked unlike what is said, so there a question is a vector of its own.
+    # asked unlike what is said, so there a question is a vector of its own, once there are lines.
     assert counts == Counter([*SAID, "Let me think about that."]) + questions
 
 

@@ -68,7 +68,7 @@ def test_a_budget_without_room_is_refused(memory, tokens, reserved):
 def test_more_reserved_than_there_is_is_lowered_and_logged(memory, caplog):
     chat_model = model()
     chain = memory.wrap(chat_model, recall=False, context_tokens=100, reserved_tokens=100)
-    assert chain.reserved_tokens == 50
+    assert chain.options.reserved_tokens == 50
     assert "lowered to 50" in caplog.text
     chain.invoke("Where is my boat?", at("now"))
     assert count_tokens(chat_model.seen[-1]) <= 50

@@ -64,7 +64,7 @@ def test_a_wrapped_chain_goes_on_where_it_was(in_file):
     again = _pickled(chain)
     with again.memory:
         assert again.invoke("Where again?", at()).text == "On level 3."
-        assert (again.recall_k, again.provider) == (3, "openai")
+        assert (again.options.recall_k, again.provider) == (3, "openai")
         assert again.user_id_key == chain.user_id_key
     assert len(in_file.history("t", user_id="ana").entries) == 4
 
