@@ -135,7 +135,13 @@ def select_related(
     if not found.few and (is_answer or found.clarity >= _CERTAIN):
         saying = ~(lexical.select_marked("asks") | lexical.select_marked("ignorant"))
         best = ranking.columns.relevance.max(initial=0.0, where=kept & saying)
-        strong = kept & (ranking.columns.relevance >= _HALF * best)
+        is_near = ranking.columns.relevance >= _HALF * best
+        strong = kept & is_near
+        # A reply that repeats what the user said must not take its place.
+        own = np.flatnonzero(is_near & saying & allowed & table.select_role("user"))
+        if len(own):
+            first_own = own[ranking.columns.relevance[own].argmax()]
+            kept[first_own] = strong[first_own] = True
         links = table.get_links()
         # What stands next to it shares its block.
         beside = strong[links.before] & (links.before >= 0)

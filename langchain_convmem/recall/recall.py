@@ -313,7 +313,8 @@ class LineRecall(DialogRecall):
         with index.lock:
             index.catch_up()
             # What a turn asks is a line of it too: one request embeds it, with the reply before it.
-            is_joined = index.border.is_alike and not index.is_local and index.vectors.missing
+            few = 0 < len(index.vectors.missing) <= _TURN_LINES
+            is_joined = few and index.border.is_alike and not index.is_local
             awaited = is_joined or count_waiting(index, query.scope)
         if awaited and query.settings.dense_weight and query.wait_s:
             embed_missing(index, query.wait_s)
@@ -444,6 +445,7 @@ def count_waiting(index: OwnerIndex, scope: Scope) -> int:
 
 # -- a question put to an index ----------------------------------------------------------------
 _CANDIDATES = 50
+_TURN_LINES = 4
 # A budget holds about one line for so many tokens.
 _TOKENS_PER_LINE = 20
 Asked: TypeAlias = "dict[str, NDArray[np.float32] | None]"
