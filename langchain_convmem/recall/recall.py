@@ -313,8 +313,9 @@ class LineRecall(DialogRecall):
         with index.lock:
             index.catch_up()
             # What a turn asks is a line of it too: one request embeds it, with the reply before it.
-            few = 0 < len(index.vectors.missing) <= _TURN_LINES
-            is_joined = few and index.border.is_alike and not index.is_local
+            missing = index.vectors.missing if len(index.vectors.missing) <= _TURN_LINES else ()
+            is_said = any(index.table.get_text(number) == query.text for number in missing)
+            is_joined = is_said and index.border.is_alike and not index.is_local
             awaited = is_joined or count_waiting(index, query.scope)
         if awaited and query.settings.dense_weight and query.wait_s:
             embed_missing(index, query.wait_s)

@@ -96,7 +96,7 @@ def test_a_recall_waits_for_no_line_that_it_may_not_return(log, say, encoder):
     [entry] = say(log, ["the car"], thread="here")
     encoder.hold()
     seen = {ThreadKey("ana", "here"): {entry.position}}
-    found = LineRecall(log, encoder).recall(ANA, "the car", exclude=seen, wait_s=3600)
+    found = LineRecall(log, encoder).recall(ANA, "the bus", exclude=seen, wait_s=3600)
     assert found == LineRecall(log, encoder).recall(ANA, "x", exclude=seen, wait_s=0)
     assert found.problems == ()
 
