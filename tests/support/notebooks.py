@@ -19,7 +19,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -99,7 +99,7 @@ def execute_notebook(path: Path) -> Run:
     made.cells.pop(0)
     for number, cell in enumerate((c for c in made.cells if c.cell_type == "code"), 1):
         cell.execution_count = number
-        cell.outputs = list(join_streams(cell.outputs))
+        cell.outputs = list(join_streams(one for one in cell.outputs if not _is_bar(one)))
         for output in cell.outputs:
             if "execution_count" in output:
                 output["execution_count"] = number
@@ -126,7 +126,12 @@ def make_environment() -> dict[str, str]:
     }
 
 
-def join_streams(outputs: Sequence[Any]) -> Iterator[Any]:
+def _is_bar(output: Any) -> bool:
+    """Return whether an output is a progress bar, which only slow machines show."""
+    return output.get("name") == "stderr" and output["text"].startswith("\r")
+
+
+def join_streams(outputs: Iterable[Any]) -> Iterator[Any]:
     """Yield outputs with what was printed in one piece, however the kernel sent it."""
     last: Any = None
     for output in outputs:
