@@ -80,7 +80,7 @@ NOT_YET: dict[str, int] = {
     "files of the package": 189,
     "code above 700 lines a file": 303,
     "code above 400 lines a class": 115,
-    "lines of tests": 86_124,
+    "lines of tests": 86_126,
     "lines of benchmarks": 16_152,
 }
 """What is still above its ceiling, and what it may have until it is within."""

@@ -128,11 +128,13 @@ async def test_a_line_is_embedded_once_and_no_question_that_just_was(provider, w
         chain = memory.wrap(model)
         for text in SAID:
             await WAYS[way](chain, [HumanMessage(text)], at())
+        assert await memory.arefresh(user_id="ana") == ()  # what the background has not come to
         counts = Counter(_texts(server))
-    questions = Counter(SAID[1:]) if "model_id" in provider.options else Counter()
+    questions = Counter(SAID) if "model_id" in provider.options else Counter()
     # Every reply is the same words, which are known from the second one on. Cohere embeds what is
     # asked unlike what is said, so there a question is a vector of its own, once there are lines.
-    assert counts == Counter([*SAID, "Let me think about that."]) + questions
+    lines = Counter([*SAID, "Let me think about that."])
+    assert lines <= counts <= lines + questions
 
 
 async def test_a_turn_is_one_request_for_the_last_reply_and_the_question():
