@@ -69,6 +69,7 @@ _STATED_ALONE = 3.5
 # is worth less than a share of the best one is left out.
 _CERTAIN = 1.3
 _HALF = 0.5
+_OWN = 0.2
 # A line answers that holds this share of what is asked about, and comes so near to the evidence for
 # the best one. `python -m benchmarks.personal` counts verdicts by kind of question.
 _ANSWERING = 0.66
@@ -138,7 +139,8 @@ def select_related(
         is_near = ranking.columns.relevance >= _HALF * best
         strong = kept & is_near
         # A reply that repeats what the user said must not take its place.
-        own = np.flatnonzero(is_near & saying & allowed & table.select_role("user"))
+        is_own = saying & allowed & table.select_role("user")
+        own = np.flatnonzero(is_own & (ranking.columns.relevance >= _OWN * best))
         if len(own):
             first_own = own[ranking.columns.relevance[own].argmax()]
             kept[first_own] = strong[first_own] = True

@@ -64,7 +64,7 @@ CEILINGS = {
 NOT_YET: dict[str, int] = {
     "room: views": 4_196,
     "room: turns": 5_342,
-    "room: recall": 4_211,
+    "room: recall": 4_213,
     "room: words": 2_033,
     "room: summarizing": 2_417,
     "room: profile": 1_646,
@@ -76,7 +76,7 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_514,
     "room: offline": 845,
     "room: testing": 2_806,
-    "package": 45_188,
+    "package": 45_190,
     "files of the package": 189,
     "code above 700 lines a file": 303,
     "code above 400 lines a class": 115,
