@@ -989,6 +989,7 @@ class Engine:
     def _create_backend(self, config: ConversationConfig, tools: ToolSet) -> Backend:
         if self._pool is None:
             _refuse_settings(config, _TEXT_SETTINGS, _NOT_FOR_CHAT_MODELS)
+            # Refuses tools that the model does not take, before anything is said.
             bind_tools(self.model, tools)  # type: ignore[arg-type]  # checked at creation
             return ChatModelBackend(self.model)  # type: ignore[arg-type]
         _refuse_settings(config, ("context_kwargs",), "is for chat models; templates read contexts")

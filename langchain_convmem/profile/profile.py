@@ -487,7 +487,6 @@ _SINGLE_FAMILIES = (
 """Beginnings of slots that hold one value at a time."""
 _SLOWLY_CHANGING = ("job", "plan:")
 """Slots of which a later statement takes an earlier one's place only where it says so."""
-_TOOL = "tool:"
 _OVER, _AVOID = "over:", "avoid:"
 """Beginnings of slots of what users do no longer, and of what they never do."""
 _JUST_GONE: tuple[ItemKind, ...] = ("possessions",)
@@ -563,7 +562,7 @@ class _ProfileBuilder:
                 return
             item = replace(item, slot=f"{_OVER}{normalize_value(item.value)}")
         else:
-            self._resume(item)
+            item = self._resume(item)
         self._said.add(place)
         held = self._slots.setdefault(
             (item.kind, item.slot or f"={normalize_value(item.text)}"), []
@@ -599,14 +598,14 @@ class _ProfileBuilder:
         held.clear()
         return replace(item, replaces=last)
 
-    def _resume(self, item: ProfileItem) -> None:
+    def _resume(self, item: ProfileItem) -> ProfileItem:
         """Let an item take the place of what says that the same is over, or is avoided."""
         value = normalize_value(item.value).removesuffix(" again")
-        for family in (_OVER, _AVOID):
-            slot = f"{family}{value}"
+        for slot in (f"{_OVER}{value}", f"{_AVOID}{value}"):
             held = self._slots.get((item.kind, slot))
             if held and slot != item.slot:
-                self._replace(held, item)
+                item = self._replace(held, item)
+        return item
 
     def _end(self, item: ProfileItem) -> None:
         """Let what an item says is over be over: what has its value, or holds its slot.

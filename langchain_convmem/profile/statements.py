@@ -819,8 +819,3 @@ def _find_group(match: re.Match[str], name: str) -> tuple[int, int] | None:
 def _get_group(match: re.Match[str], name: str) -> str:
     place = _find_group(match, name)
     return "" if place is None else match.string[place[0] : place[1]]
-
-
-def list_slots(statements: Sequence[Statement]) -> list[str]:
-    """Return the slots that statements fill, in order, each once."""
-    return list(dict.fromkeys(one.slot for one in statements if one.slot))

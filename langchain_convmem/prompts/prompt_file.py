@@ -271,15 +271,13 @@ class PromptFile:
         Raises:
             ConfigError: If the file has none of the sections; see also `render`.
         """
-        known = []
         wanted = _as_titles(titles)
-        if wanted and not any(title in self.sections for title in wanted):
+        known = [title for title in wanted if title in self.sections]
+        if wanted and not known:
             near = suggest_name(wanted[0], self.sections)
             raise ConfigError(f"{self.name} has no section {wanted[0]!r}{near}")
         for title in wanted:
-            if title in self.sections:
-                known.append(title)
-            else:
+            if title not in self.sections:
                 _LOG.warning("%s has no section %r; it is skipped", self.name, title)
         texts = self._render(known, strict, functions, on_problem)
         blocks = [(format_heading(title), texts[title]) for title in known]

@@ -312,12 +312,8 @@ class LineRecall(DialogRecall):
         index = self._indexes.open(query.scope.owners)
         with index.lock:
             index.catch_up()
-            # What a turn asks is a line of it too: one request embeds it, with the reply before it.
-            missing = index.vectors.missing if len(index.vectors.missing) <= _TURN_LINES else ()
-            is_said = any(index.table.get_text(number) == query.text for number in missing)
-            is_joined = is_said and index.border.is_alike and not index.is_local
-            awaited = is_joined or count_waiting(index, query.scope)
-        if awaited and query.settings.dense_weight and query.wait_s:
+            is_awaited = count_waiting(index, query.scope) or is_asked_in_line(index, query.text)
+        if is_awaited and query.settings.dense_weight and query.wait_s:
             embed_missing(index, query.wait_s)
         text = "\n".join(texts)
         meant = query if text == query.text else replace(query, text=text)
@@ -444,6 +440,17 @@ def count_waiting(index: OwnerIndex, scope: Scope) -> int:
     return int(scope.mask(index.table)[list(missing)].sum())
 
 
+def is_asked_in_line(index: OwnerIndex, question: str) -> bool:
+    """Return whether a line that waits for a service is the question; hold the index's lock.
+
+    What a turn asks is a line of it too: one request embeds it, with the reply before it.
+    """
+    missing = index.vectors.missing
+    if index.is_local or not index.border.is_alike or len(missing) > _TURN_LINES:
+        return False
+    return any(index.table.get_text(number) == question for number in missing)
+
+
 # -- a question put to an index ----------------------------------------------------------------
 _CANDIDATES = 50
 _TURN_LINES = 4
@@ -534,10 +541,9 @@ class Search:
     def _describe_best(self, hits: Ranking, ranking: Ranking) -> str | None:
         """Say how near the nearest line is where a fixed threshold lets none pass."""
         threshold = self.query.threshold
-        numbers = list(ranking)
-        if threshold in (None, "auto") or not numbers or next(iter(hits), None) is not None:
+        if threshold in (None, "auto") or not len(ranking) or len(hits):
             return None
-        best = ranking.columns.similarity[numbers].max()
+        best = ranking.columns.similarity[list(ranking)].max()
         return f"no line surpasses the threshold of {threshold}: the best cosine is {best:.2f}"
 
     def _rank(self) -> tuple[NDArray[np.bool_], Ranking, Ranking]:

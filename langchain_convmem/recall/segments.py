@@ -241,11 +241,6 @@ class SegmentTable:
         line: int = self._line.get_item(number)
         return line
 
-    def find_line_numbers(self, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers of the lines that segments belong to."""
-        found: list[int] = self._line.view[list(numbers)].tolist()
-        return found
-
     def get_line(self, line_number: int) -> DialogLine:
         """Return a line by its number."""
         return self._lines[line_number]
@@ -307,12 +302,6 @@ class SegmentTable:
     def has_same_text(self, number: int, other: int) -> bool:
         """Return whether two segments say the same but for case and blanks."""
         return fold(self.get_text(number)) == fold(self.get_text(other))
-
-    def measure_lengths(self, numbers: Sequence[int]) -> list[int]:
-        """Return how many characters the texts of segments have."""
-        at = list(numbers)
-        found: list[int] = (self._end.view[at] - self._start.view[at]).tolist()
-        return found
 
     def find_next_line(
         self, line_number: int, step: int, *, cross_sessions: bool = False

@@ -90,7 +90,8 @@ class BlockFitter:
             stale: Whether it was made after a beginning other than the view's.
             is_current: Whether it is of the turn that is going on.
         """
-        if message.type == "system" and any(map(_is_media, message.content)):
+        blocks = message.content if isinstance(message.content, list) else []
+        if message.type == "system" and any(map(_is_media, blocks)):
             return False  # no provider takes a picture there
         origin = find_origin(message)
         if is_current and (origin is None or origin in self._provider.origins):
