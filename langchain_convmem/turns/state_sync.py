@@ -395,8 +395,9 @@ class StateSync:
         """Return the messages that a state lacks since it was taken back; None if it was not.
 
         `update_state` with the config of an old snapshot does that, and the run says nothing of it.
-        A turn that follows what the state holds last, and is not in it, tells; not one that began
-        in the same step: that runs beside this one, or its process died.
+        An answered turn that follows what the state holds last, and is not in it, tells. One that
+        began in the same step does not, nor one without an answer, nor one behind a question that
+        waits for its answer while another is asked: these run side by side.
 
         Args:
             held: The messages of the state.
@@ -417,12 +418,18 @@ class StateSync:
             gone = () if entry.control is None else entry.control.retracts
             if read_mark(entry) is not None and names.intersection(gone):
                 return set(_follow_marks(later, ids, ids))  # a branch that was left before
-        left = _follow_marks(later, {one.message_id for one in known if one.position == last}, ids)
+        ends = [entry for entry in known if entry.position == last]
+        if step and any(entry.role == "user" for entry in ends):
+            return None
+        left = _follow_marks(later, {entry.message_id for entry in ends}, ids)
+        answered = {one.turn_id for one in later if one.message_id in left and one.role != "user"}
         position = max(last, 0 if note is None else note.get("position", 0))
         for entry in later:
             mark = left.get(entry.message_id)
             is_turn = mark is not None and entry.role == "user" and mark.level == context.level
             if mark is None or not is_turn or entry.position <= position:
+                continue
+            if entry.turn_id not in answered:
                 continue
             if mark.after not in ids or _read_step(mark.path) < step:
                 return set(left)

@@ -63,7 +63,7 @@ CEILINGS = {
 
 NOT_YET: dict[str, int] = {
     "room: views": 4_197,
-    "room: turns": 5_342,
+    "room: turns": 5_348,
     "room: recall": 4_207,
     "room: words": 2_033,
     "room: summarizing": 2_417,
@@ -76,9 +76,9 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_514,
     "room: offline": 845,
     "room: testing": 2_806,
-    "package": 45_180,
+    "package": 45_186,
     "files of the package": 189,
-    "code above 700 lines a file": 303,
+    "code above 700 lines a file": 309,
     "code above 400 lines a class": 115,
     "lines of tests": 86_126,
     "lines of benchmarks": 16_152,
