@@ -3,32 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.prompts import (
     BasePromptTemplate,
     ChatPromptTemplate,
+    HumanMessagePromptTemplate,
     MessagesPlaceholder,
     SystemMessagePromptTemplate,
 )
+from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.turns.profile_block import PROFILE_SOURCE
-from langchain_convmem.turns.recalled import RECALL_SOURCE, join_system
+from langchain_convmem.turns.recalled import CARRIED, RECALL_SOURCE, join_system
 
 
 class MemoryPrompt(ChatPromptTemplate):
     """A chat prompt whose system message also holds what a memory tells a model there."""
 
+    carried: str | None = None
+    """The variable of what was said before, if the steps before the prompt do not hand it on."""
+
     @classmethod
-    def from_prompt(cls, prompt: ChatPromptTemplate) -> ChatPromptTemplate:
+    def from_prompt(
+        cls, prompt: ChatPromptTemplate, carried: str | None = None
+    ) -> ChatPromptTemplate:
         """Return a prompt like another one; the same if it has no system part or its own format."""
         is_own = type(prompt).format_messages is not ChatPromptTemplate.format_messages
-        if is_own or not any(map(_is_framing, prompt.messages[:1])):
+        if is_own or not (carried or any(map(_is_framing, prompt.messages[:1]))):
             return prompt
         parts = {name: getattr(prompt, name) for name in ChatPromptTemplate.model_fields}
-        return cls.model_construct(**{**parts, "name": prompt.get_name()})
+        return cls.model_construct(**{**parts, "name": prompt.get_name(), "carried": carried})
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the prompt's value."""
+        return super().invoke(self._add_carried(input, config), config, **kwargs)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the prompt's value."""
+        return await super().ainvoke(self._add_carried(input, config), config, **kwargs)
+
+    def _add_carried(self, value: Any, config: RunnableConfig | None) -> Any:
+        history = ensure_config(config).get("configurable", {}).get(CARRIED)
+        if self.carried is None or history is None:
+            return value
+        if not isinstance(value, dict) and len(self.input_variables) == 1:
+            value = {self.input_variables[0]: value}
+        return {self.carried: history, **value} if isinstance(value, dict) else value
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
@@ -86,6 +119,27 @@ def fill_prompt(
     if names.isdisjoint(before):
         prompt = _add_place(prompt, asked, before[0])
     return MemoryPrompt.from_prompt(prompt)
+
+
+def fill_later_prompt(prompt: Any, before: Sequence[str]) -> ChatPromptTemplate:
+    """Return a prompt that other steps come before, with a place for what was said before them.
+
+    Args:
+        prompt: The prompt; one that has such a place stays as it is.
+        before: Variables of what was said before; the first is that of a new place.
+    """
+    if not {*prompt.input_variables, *prompt.optional_variables}.isdisjoint(before):
+        return cast("ChatPromptTemplate", prompt)
+    humans = [one for one in prompt.messages if isinstance(one, HumanMessagePromptTemplate)]
+    asked = [name for one in humans[-1:] for name in one.input_variables]
+    return MemoryPrompt.from_prompt(_add_place(prompt, asked, before[0]), before[0])
+
+
+def make_chat_prompt(prompt: Any, before: Sequence[str]) -> BasePromptTemplate[Any]:
+    """Return a prompt of text as one of a human message, unless it has a place for the history."""
+    if not {*prompt.input_variables, *prompt.optional_variables}.isdisjoint(before):
+        return cast("BasePromptTemplate[Any]", prompt)
+    return ChatPromptTemplate([HumanMessagePromptTemplate(prompt=prompt)])
 
 
 def _add_place(prompt: ChatPromptTemplate, asked: Sequence[str], name: str) -> ChatPromptTemplate:
