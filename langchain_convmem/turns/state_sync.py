@@ -576,21 +576,25 @@ class StateSync:
         if not spoken:
             return SyncedTurn()
         start, entries = self._read_turn(spoken, note)
+        first = self._find_unstored(spoken, start, entries, note)
+        if first < start and note is None:
+            found = self._find([spoken[first]])
+            entries = self._read(after=min(entry.position for entry in found) - 1)
         fork = self._find_fork(spoken, entries, note)
         entries = entries if fork is None else self._read()
         # What was forgotten of the turn stood before anything that is still there. If nothing is,
         # only an answer is new that this run gave and did not store yet.
         names = {entry.message_id for entry in entries}
         is_new = not self.is_one_turn and _is_answer(spoken[-1])
-        known = [n for n, one in enumerate(spoken) if n >= start and one.id in names]
-        old = spoken[start : max(known, default=len(spoken) - is_new)]
+        known = [n for n, one in enumerate(spoken) if n >= first and one.id in names]
+        old = spoken[first : max(known, default=len(spoken) - is_new)]
         forgotten: set[str] = set()
         if not names.issuperset(one.id for one in old):
             forgotten = self._find_forgotten(old, entries, note, self._read_generation())
         differ = StateDiffer(self.drafting, self.context, entries, forgotten)
         turn_id = note["id"] if self.is_one_turn and note is not None else None
         is_back = self.context.since is not None or fork is not None
-        differ.compare(spoken, first=0 if is_back else start, turn_id=turn_id)
+        differ.compare(spoken, first=0 if is_back else first, turn_id=turn_id)
         back = self._follow(differ, spoken, note, fork) if is_back else []
         turn = self._make_turn(differ, spoken[start:], turn_id, back)
         if note is not None and note["first"] not in names and self._is_erased(note):
@@ -622,6 +626,25 @@ class StateSync:
             return start, found
         earlier = [entry for entry in found if entry.position < min(own)]
         return start, [*earlier, *self._read(after=min(own) - 1)]
+
+    def _find_unstored(
+        self,
+        spoken: Sequence[BaseMessage],
+        start: int,
+        entries: Sequence[Entry],
+        note: TurnNote | None,
+    ) -> int:
+        """Return from which message on the state is compared: nobody may have stored a reply.
+
+        A graph may go on with other words after a reply, and may have no node that stores it.
+        """
+        ids, known = [one.id for one in spoken], {entry.message_id for entry in entries}
+        if self.is_one_turn or not start or ids[start - 1] in known:
+            return start
+        if note is not None:
+            return ids.index(note["first"]) if note["first"] in ids[:start] else start
+        stored = {entry.message_id for entry in self._find(spoken[:start])}
+        return max((n for n, name in enumerate(ids[:start]) if name in stored), default=start)
 
     def _make_turn(
         self,
