@@ -35,7 +35,7 @@ from langchain_core.runnables.configurable import (
 )
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.turns.recalled import CARRIED, SaidText
+from langchain_convmem.turns.recalled import CARRIED, Carried, MessageList, SaidText
 from langchain_convmem.views.models import NO_MODEL, ModelFacts
 from langchain_convmem.views.providers import Provider, find_provider, join_providers
 
@@ -115,11 +115,12 @@ class ChainShape:
         """
         if isinstance(payload, list):
             return payload, config
-        names = ["input", *names]
-        if said is not None and self.shows_text(names):
-            payload.update(dict.fromkeys(names, SaidText(said, str(payload["input"]))))
-        configurable = {**config.get("configurable", {}), CARRIED: payload["history"]}
-        config = {**config, "configurable": configurable}
+        history, loop, names = payload["history"], payload["input"], ["input", *names]
+        text = str(MessageList(loop[:1]))
+        if self.takes_text or (said is not None and self.shows_text(names)):
+            payload.update(dict.fromkeys(names, SaidText(text if said is None else said, text)))
+        carried = Carried(history, payload["input"], loop)
+        config = {**config, "configurable": {**config.get("configurable", {}), CARRIED: carried}}
         return payload["input"] if self.takes_text else payload, config
 
 
@@ -308,12 +309,11 @@ def _find_slots(
 
 
 def _list_places(part: Runnable[Any, Any]) -> list[str]:
-    """Return in place of which variables a prompt puts messages."""
-    from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+    from langchain_core.prompts import ChatPromptTemplate
 
-    if not isinstance(part, ChatPromptTemplate):
-        return []
-    return [one.variable_name for one in part.messages if isinstance(one, MessagesPlaceholder)]
+    from langchain_convmem.turns.memory_prompt import list_places
+
+    return list_places(part) if isinstance(part, ChatPromptTemplate) else []
 
 
 def _walk(

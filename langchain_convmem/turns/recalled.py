@@ -137,8 +137,23 @@ class MessageList(list[BaseMessage]):
         return format(str(self), spec)
 
 
-CARRIED = "__convmem_history"
-"""Under `configurable`: what was said before, for a prompt that other steps come before."""
+CARRIED = "__convmem_call"
+"""Under `configurable`: what a call carries to the prompt of its chain, as `Carried`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What the steps before a prompt may not hand on.
+
+    Attributes:
+        history: What was said before.
+        given: The chain's `input`, as its steps hand it on.
+        said: What it stands for: what the user says, and a tool loop behind it.
+    """
+
+    history: MessageList
+    given: object
+    said: MessageList
 
 
 class SaidText(str):  # noqa: SLOT000 - it has one more attribute

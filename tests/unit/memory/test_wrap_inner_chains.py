@@ -280,6 +280,31 @@ def test_a_prompt_of_text_before_a_chat_model_comes_behind_the_history(memory):
     assert [message.text for message in model.seen[1]] == ["First?", "One.", "Q: Second?"]
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_prompt_of_text_shows_the_pictures_of_what_the_user_says(memory, way):
+    model = ScriptedChatModel(replies=["One."])
+    prompt = ChatPromptTemplate([("system", "Look."), ("human", "Asked: {input}")])
+    picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+    said = HumanMessage([{"type": "text", "text": "What is it?"}, picture])
+    WAYS[way](memory.wrap(prompt | model, recall=False), [said], at())
+    assert model.seen[0][1].content == [{"type": "text", "text": "Asked: What is it?"}, picture]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_prompt_of_text_stands_before_the_tool_loop_of_the_turn(memory, way):
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[CALL]), "In the garage."])
+    prompt = ChatPromptTemplate([("system", "Look."), ("human", "Asked: {input}")])
+    wrapped = memory.wrap(prompt | model, recall=False)
+    wrapped.invoke("Where is it?", at())
+    WAYS[way](wrapped, [ToolMessage("Here.", tool_call_id="c1")], at())
+    assert [(message.type, message.text) for message in model.seen[1]] == [
+        ("system", "Look."),
+        ("human", "Asked: Where is it?"),
+        ("ai", ""),
+        ("tool", "Here."),
+    ]
+
+
 # -- functions ----------------------------------------------------------------------------------
 
 
