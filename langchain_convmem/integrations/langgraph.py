@@ -27,17 +27,15 @@ from langchain_convmem.records import Entry
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
+from langchain_convmem.turns.node_context import NodeContext
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
 from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids, read_reply
 from langchain_convmem.turns.state_sync import (
-    NOTE_KEY,
-    NodeContext,
     StateSync,
-    SyncedTurn,
-    TurnNote,
     drop_earlier,
     find_aside,
 )
+from langchain_convmem.turns.synced_turn import NOTE_KEY, SyncedTurn, TurnNote
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import measure_times
 from langchain_convmem.turns.view import (
