@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
@@ -20,7 +20,6 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.turns.profile_block import PROFILE_SOURCE
 from langchain_convmem.turns.recalled import (
     CARRIED,
-    RECALL_SOURCE,
     Carried,
     MessageList,
     join_system,
@@ -95,11 +94,11 @@ class MemoryPrompt(ChatPromptTemplate):
 
     def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return the messages of the prompt, with one system message where it has one."""
-        return _join_told(super().format_messages(**kwargs))
+        return _join_told(super().format_messages(**kwargs), kwargs)
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return what `format_messages` does."""
-        return _join_told(await super().aformat_messages(**kwargs))
+        return _join_told(await super().aformat_messages(**kwargs), kwargs)
 
 
 def _add_rest(value: Any, said: Sequence[BaseMessage]) -> Any:
@@ -116,20 +115,21 @@ def _add_rest(value: Any, said: Sequence[BaseMessage]) -> Any:
     return ChatPromptValue(messages=[*messages[: at + 1], *said[1:], *messages[at + 1 :]])
 
 
-def _join_told(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """Return messages with what the memory adds in the first system message, if there is one."""
+def _join_told(messages: list[BaseMessage], given: Mapping[str, Any]) -> list[BaseMessage]:
+    """Return messages with what the memory adds in the first system message, if there is one.
+
+    Args:
+        messages: Those of the prompt.
+        given: Its variables; system messages in the memory's lists are the thread's.
+    """
     if not messages or not isinstance(messages[0], SystemMessage):
         return messages
-    told = [one for one in messages[1:] if _is_told(one)]
-    joined = [one for one in messages if one is messages[0] or not _is_told(one)]
-    for one in told:
-        joined = join_system(joined, one.text, source=one.additional_kwargs["source"])
+    told = [one for value in given.values() if isinstance(value, MessageList) for one in value]
+    ids = {id(one) for one in told if isinstance(one, SystemMessage)} - {id(messages[0])}
+    joined = [one for one in messages if id(one) not in ids]
+    for one in [one for one in messages if id(one) in ids]:
+        joined = join_system(joined, one.text, source=PROFILE_SOURCE)
     return joined
-
-
-def _is_told(message: BaseMessage) -> bool:
-    source = message.additional_kwargs.get("source")
-    return isinstance(message, SystemMessage) and source in (PROFILE_SOURCE, RECALL_SOURCE)
 
 
 def fill_prompt(

@@ -62,8 +62,8 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: views": 4_201,
-    "room: turns": 5_568,
+    "room: views": 4_210,
+    "room: turns": 5_565,
     "room: recall": 4_207,
     "room: words": 2_033,
     "room: summarizing": 2_417,
@@ -76,11 +76,11 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_514,
     "room: offline": 845,
     "room: testing": 2_806,
-    "package": 45_422,
+    "package": 45_428,
     "files of the package": 193,
     "code above 700 lines a file": 92,
     "code above 400 lines a class": 115,
-    "lines of tests": 86_306,
+    "lines of tests": 86_346,
     "lines of benchmarks": 16_152,
 }
 """What is still above its ceiling, and what it may have until it is within."""

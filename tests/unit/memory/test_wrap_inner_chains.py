@@ -7,7 +7,9 @@ from itertools import chain as joined
 from operator import itemgetter
 
 import pytest
+from langchain_core.caches import InMemoryCache
 from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
@@ -15,6 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
@@ -196,6 +199,21 @@ class Shelf(BaseRetriever):
         return [Document("the shelf")]
 
 
+class InstantModel(BaseChatModel):
+    """Says one word, and nothing of what it takes."""
+
+    @property
+    def _llm_type(self):
+        return "instant"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("Arr."))])
+
+
+def said_before():
+    return [HumanMessage("Hello."), AIMessage("Arr.")]
+
+
 def _join(documents):
     return " ".join(one.page_content for one in documents)
 
@@ -260,6 +278,28 @@ def test_a_retriever_is_asked_without_the_recalled_lines_that_the_prompt_shows(m
     memory.wrap(BEHIND["a map of what is said"](shelf, prompt, model)).invoke("My bike?", at())
     assert shelf.asked == ["My bike?"]
     assert "My bike is green." in model.asked[0]
+
+
+def test_a_thread_with_instructions_gives_a_prompt_with_its_own_one_system_message(memory):
+    _history(memory).add_messages([SystemMessage("Speak like a pirate."), *said_before()])
+    model = ScriptedChatModel(replies=["One."])
+    prompt = ChatPromptTemplate([("system", "Be brief."), ("human", "{input}")])
+    memory.wrap(prompt | model, recall=False).invoke("And now?", at())
+    assert [message.text for message in model.seen[0]] == [
+        "Be brief.\n\nSpeak like a pirate.",
+        "Hello.",
+        "Arr.",
+        "And now?",
+    ]
+
+
+def test_a_reply_of_langchains_cache_is_stored(memory):
+    model = InstantModel(cache=InMemoryCache())
+    wrapped = memory.wrap(model, recall=False)
+    for thread in ("one", "two"):
+        wrapped.invoke("Hello.", at(thread))
+    [_, reply] = memory.history("two", user_id="ana").messages
+    assert (reply.text, reply.usage_metadata) == ("Arr.", None)
 
 
 def test_steps_that_read_the_history_themselves_leave_the_prompt_as_it_is(memory):
