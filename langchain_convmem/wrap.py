@@ -135,7 +135,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     ) -> Any:
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         with self._hold(turn):
-            payload = turn.begin()
+            payload, config = turn.begin(config)
             heard = turn.listen()
             output = self.inner.invoke(payload, heard.listen(config), **kwargs)
             turn.finish(output, heard.message)
@@ -151,7 +151,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     ) -> Any:
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         async with self._ahold(turn):
-            payload = await hop(turn.begin)
+            payload, config = await hop(partial(turn.begin, config))
             heard = turn.listen()
             output = await self.inner.ainvoke(payload, heard.listen(config), **kwargs)
             await finish(partial(turn.finish, output, heard.message))
@@ -169,7 +169,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     ) -> Iterator[Any]:
         turn = self._make_turn(merge_chunks(list(inputs)), config, run_manager.parent_run_id)
         with self._hold(turn):
-            payload = turn.begin()
+            payload, config = turn.begin(config)
             reply = ReplyCollector()
             heard = turn.listen()
             try:
@@ -193,7 +193,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         parts = [part async for part in inputs]
         turn = self._make_turn(merge_chunks(parts), config, run_manager.parent_run_id)
         async with self._ahold(turn):
-            payload = await hop(turn.begin)
+            payload, config = await hop(partial(turn.begin, config))
             reply = ReplyCollector()
             heard = turn.listen()
             stream = self.inner.astream(payload, heard.listen(config), **kwargs)
@@ -333,11 +333,14 @@ class WrappedTurn:
     incoming: CallInput
     keys: DictKeys
 
-    def begin(self) -> Any:
-        """Store the user's message and return the input of the inner chain; see `Turn.begin`."""
+    def begin(self, config: RunnableConfig) -> tuple[Any, RunnableConfig]:
+        """Store the user's message; return the input and the config of the inner chain."""
         context = self.turn.begin(self.incoming.messages)
         payload = context.build_payload(self.incoming.extra)
-        return self.keys.rename(payload) if isinstance(payload, dict) else payload
+        if isinstance(payload, dict):
+            payload = self.keys.rename(payload)
+        names = filter(None, [self.keys.input_messages_key])
+        return self.turn.shape.make_call(payload, config, context.said, names)
 
     def take_chunk(self, reply: ReplyCollector, chunk: Any) -> None:
         """Add a chunk of the reply; note the time of the first one."""

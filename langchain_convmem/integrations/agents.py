@@ -20,14 +20,11 @@ from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
+from langchain_convmem.turns.node_context import NodeContext
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
 from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
 from langchain_convmem.turns.state_sync import (
-    NOTE_KEY,
-    NodeContext,
     StateSync,
-    SyncedTurn,
-    TurnNote,
     drop_earlier,
     find_aside,
     find_exchange,
@@ -35,6 +32,7 @@ from langchain_convmem.turns.state_sync import (
     name_messages,
     rename_known,
 )
+from langchain_convmem.turns.synced_turn import NOTE_KEY, SyncedTurn, TurnNote
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import measure_times
 from langchain_convmem.turns.view import (

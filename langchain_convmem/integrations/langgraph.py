@@ -27,17 +27,15 @@ from langchain_convmem.records import Entry
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
+from langchain_convmem.turns.node_context import NodeContext
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
 from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids, read_reply
 from langchain_convmem.turns.state_sync import (
-    NOTE_KEY,
-    NodeContext,
     StateSync,
-    SyncedTurn,
-    TurnNote,
     drop_earlier,
     find_aside,
 )
+from langchain_convmem.turns.synced_turn import NOTE_KEY, SyncedTurn, TurnNote
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import measure_times
 from langchain_convmem.turns.view import (
@@ -405,7 +403,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
         asked = run(NodeRun.prepare_call)
         heard = PartialReplyHandler(nodes.memory.token_counters.learn)
         try:
-            output = model.invoke(asked.payload, heard.listen(config))
+            output = model.invoke(*asked.make_inputs(config, heard))
         except BaseException:
             run(partial(NodeRun.store_broken, asked=asked, heard=heard))
             raise
@@ -416,7 +414,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
         asked = await hop(lambda: run(NodeRun.prepare_call))
         heard = PartialReplyHandler(nodes.memory.token_counters.learn)
         try:
-            output = await model.ainvoke(asked.payload, heard.listen(config))
+            output = await model.ainvoke(*asked.make_inputs(config, heard))
         except GeneratorExit:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:
@@ -538,7 +536,7 @@ class NodeRun:
         shape = ChainShape.from_chain(model, self.place.configurable, nodes.provider)
         nodes.memory.use_model(shape.model, model)
         context = self.read_context(shape)
-        return ModelCall(context, context.build_payload(), get_now_ms())
+        return ModelCall(context, shape, get_now_ms())
 
     def read_context(self, shape: ChainShape) -> ModelContext:
         """Store what is new and return the context to answer from."""
@@ -665,13 +663,20 @@ class ModelCall:
 
     Attributes:
         context: The context that the model answers from.
-        payload: What the model is called with.
+        shape: What the model takes.
         started_ms: When the call begins, in milliseconds since the epoch.
     """
 
     context: ModelContext
-    payload: Any
+    shape: ChainShape
     started_ms: int
+
+    def make_inputs(
+        self, config: RunnableConfig, heard: PartialReplyHandler
+    ) -> tuple[Any, RunnableConfig]:
+        """Return what the model is called with; what it says is heard."""
+        payload = self.context.build_payload()
+        return self.shape.make_call(payload, heard.listen(config), self.context.said)
 
 
 # -- Reading a state ------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.errors import (
@@ -74,18 +75,19 @@ class _Transaction:
 
     for_update = " FOR UPDATE"
 
-    def __init__(self, lend: Callable[[], Any], begin: str, *, once: bool) -> None:
+    def __init__(self, lend: Callable[[], Any], begin: str, *, write: bool, once: bool) -> None:
         """Take a connection; nothing is sent before the first statement.
 
         Args:
             lend: Lends a connection for a block.
-            begin: What opens the transaction; returns its number first, if it writes.
+            begin: What opens the transaction; one that writes begins with a row of its number.
+            write: Whether it writes.
             once: Whether its one statement is all of it.
         """
         self.stack = ExitStack()
         self.xid: str | None = None
         self.is_fresh, self.is_committing = True, False
-        self._lend, self._once = lend, once
+        self._lend, self._write, self._once = lend, write, once
         self._waiting = [begin]
         self._take_connection()
 
@@ -130,15 +132,16 @@ class _Transaction:
             self.stack.close()
             self._take_connection()
             self._cursor.execute(script)
-        self._waiting = []
-        results = [self._cursor.fetchall()] if self._cursor.description else []
-        while self._cursor.nextset():
-            if self._cursor.description:
-                results.append(self._cursor.fetchall())
-        if self.xid is None:
-            self.xid = results.pop(0)[0][0]
-        self.is_fresh = False
-        return results[-1] if results else [], self._cursor.rowcount
+        self._waiting, self.is_fresh = [], False
+        found: list[Any] = []
+        while True:
+            result = self._cursor.pgresult
+            if result is not None and result.nfields:
+                found = self._cursor.fetchall()
+                if self._write and self.xid is None:
+                    self.xid = found.pop()[0]
+            if not self._cursor.nextset():
+                return found, self._cursor.rowcount
 
 
 class PostgresLog(SqlLog):
@@ -189,7 +192,11 @@ class PostgresLog(SqlLog):
             raise ConfigError(f"max_size must be at least 1, got {max_size}")
         if statement_timeout_s is not None and not statement_timeout_s > 0:
             raise ConfigError(f"statement_timeout_s must be positive, got {statement_timeout_s!r}")
-        self._schema, self._timeout_s = schema, statement_timeout_s
+        self._schema = schema
+        self._openings = {
+            kind: _write_opening(schema, statement_timeout_s, *kind)
+            for kind in product((False, True), repeat=3)
+        }
         self._given, self._max_size = pool, max_size
         # By process: what a parent opened stays the parent's, to close it would end its sessions.
         self._pools: dict[int, ConnectionPool[Any]] = {}
@@ -242,27 +249,8 @@ class PostgresLog(SqlLog):
             self._learn_outcome(tx.xid, failure)
 
     def _make_transaction(self, *, write: bool, durable: bool, once: bool) -> _Transaction:
-        """Return a transaction, with what opens it, limits included.
-
-        Everything is LOCAL: behind a pooler, the next transaction may be of another client.
-        """
-        level = "READ COMMITTED READ WRITE" if write else "REPEATABLE READ READ ONLY"
-        settings = {"search_path": f"""'"{self._schema}"'"""}
-        if self._timeout_s is not None:
-            limit = f"'{max(1, round(self._timeout_s * 1000))}'"
-            settings["lock_timeout" if write else "statement_timeout"] = limit
-            settings["idle_in_transaction_session_timeout"] = limit
-        if write:
-            # A server may be set to acknowledge early; what waits for replicas stays as it is set.
-            now = "current_setting('synchronous_commit')"
-            wanted = f"CASE {now} WHEN 'off' THEN 'on' ELSE {now} END" if durable else "'off'"
-            settings["synchronous_commit"] = wanted
-        known = "pg_current_xact_id()::text" if write else "''"
-        calls = [f"set_config('{name}', {value}, true)" for name, value in settings.items()]
-        opening = f"SELECT {', '.join([known, *calls])}"
-        if not once:  # what is sent at once is a transaction anyway
-            opening = f"BEGIN ISOLATION LEVEL {level};\n{opening}"
-        return _Transaction(self._lend, opening, once=once)
+        begin = self._openings[write, durable, once]
+        return _Transaction(self._lend, begin, write=write, once=once)
 
     def _learn_outcome(self, xid: str, lost: LogError) -> None:
         """Ask the server what became of a commit whose answer was lost."""
@@ -335,6 +323,32 @@ class PostgresLog(SqlLog):
             return LogUnavailableError(msg)
         msg = f"the log on {self.place} cannot be used: {reason}; check the schema and its rights"
         return LogError(msg)
+
+
+def _write_opening(
+    schema: str, timeout_s: float | None, write: bool, durable: bool, once: bool
+) -> str:
+    """Return what opens a transaction, limits included.
+
+    Everything is LOCAL: behind a pooler, the next transaction may be of another client.
+    """
+    level = "READ COMMITTED READ WRITE" if write else "REPEATABLE READ READ ONLY"
+    settings = {"search_path": f'"{schema}"'}
+    if timeout_s is not None:
+        limit = str(max(1, round(timeout_s * 1000)))
+        settings["lock_timeout" if write else "statement_timeout"] = limit
+        if not once:
+            settings["idle_in_transaction_session_timeout"] = limit
+    lines = [f"SET LOCAL {name} = {value}" for name, value in settings.items()]
+    if not once:  # what is sent at once is a transaction anyway
+        lines.insert(0, f"BEGIN ISOLATION LEVEL {level}")
+    if write:
+        # A server may be set to acknowledge early; what waits for replicas stays as it is set.
+        now = "current_setting('synchronous_commit')"
+        wanted = f"CASE {now} WHEN 'off' THEN 'on' ELSE {now} END" if durable else "'off'"
+        acknowledge = f"set_config('synchronous_commit', {wanted}, true)"
+        lines.append(f"SELECT pg_current_xact_id()::text, {acknowledge}")
+    return ";\n".join(lines)
 
 
 def _read_dsn(dsn: str | None, pool: object) -> dict[str, Any]:

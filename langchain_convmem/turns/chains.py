@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, cast, get_args
 
-from langchain_core.language_models import BaseLanguageModel
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel
+from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import ChatPromptValueConcrete
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
     RouterRunnable,
     Runnable,
@@ -17,6 +19,7 @@ from langchain_core.runnables import (
     RunnableConfig,
     RunnableLambda,
     RunnableParallel,
+    RunnablePassthrough,
     RunnableSequence,
     RunnableWithFallbacks,
 )
@@ -26,9 +29,13 @@ from langchain_core.runnables.base import (
     RunnableLike,
     coerce_to_runnable,
 )
-from langchain_core.runnables.configurable import DynamicRunnable
+from langchain_core.runnables.configurable import (
+    DynamicRunnable,
+    RunnableConfigurableAlternatives,
+)
 
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.turns.recalled import CARRIED, Carried, MessageList, SaidText
 from langchain_convmem.views.models import NO_MODEL, ModelFacts
 from langchain_convmem.views.providers import Provider, find_provider, join_providers
 
@@ -41,6 +48,8 @@ class ChainShape:
 
     Attributes:
         slots: The variables that its prompts use; None for a chain that takes messages.
+        places: Those in whose place a prompt puts messages, and not text.
+        takes_text: Whether its first steps take what the user says, as text, and nothing else.
         provider: Whose rules the messages must keep.
         is_fixed: Whether it is the same for every call.
         model: What its chat models say of themselves.
@@ -50,6 +59,8 @@ class ChainShape:
     provider: Provider
     is_fixed: bool = True
     model: ModelFacts = NO_MODEL
+    places: frozenset[str] = frozenset()
+    takes_text: bool = False
 
     @classmethod
     def from_chain(
@@ -75,8 +86,42 @@ class ChainShape:
         models = [part for part in parts if isinstance(part, BaseLanguageModel)]
         facts = ModelFacts.merge(map(ModelFacts.read, models))
         return cls(
-            slots, provider or join_providers({*map(find_provider, models)}), is_fixed, facts
+            slots,
+            provider or join_providers({*map(find_provider, models)}),
+            is_fixed,
+            facts,
+            frozenset(name for part in parts for name in _list_places(part)),
+            slots is not None and _takes_text(_find_first(inner, configurable)),
         )
+
+    def shows_text(self, names: Iterable[str]) -> bool:
+        """Return whether what the user says goes into prompts as text, under these names."""
+        return bool(self.slots) and self.places.isdisjoint(names)
+
+    def make_call(
+        self,
+        payload: list[BaseMessage] | dict[str, Any],
+        config: RunnableConfig,
+        said: str | None,
+        names: Iterable[str] = (),
+    ) -> tuple[Any, RunnableConfig]:
+        """Return what the chain is called with, and the config of that call.
+
+        Args:
+            payload: What it could be called with; see `ModelContext.build_payload`.
+            config: The config.
+            said: What the user says, if that is text alone.
+            names: Other names of `input` in the payload.
+        """
+        if isinstance(payload, list):
+            return payload, config
+        history, loop, names = payload["history"], payload["input"], ["input", *names]
+        text = str(MessageList(loop[:1]))
+        if self.takes_text or (said is not None and self.shows_text(names)):
+            payload.update(dict.fromkeys(names, SaidText(text if said is None else said, text)))
+        carried = Carried(history, payload["input"], loop)
+        config = {**config, "configurable": {**config.get("configurable", {}), CARRIED: carried}}
+        return payload["input"] if self.takes_text else payload, config
 
 
 HISTORY_NAMES = ("history", "chat_history")
@@ -98,8 +143,9 @@ def read_chain(
 ) -> Runnable[Any, Any]:
     """Return what a memory is wrapped around as a Runnable; LangChain makes one of functions.
 
-    Where it begins with a chat prompt that has no place for what was said before, that stands
-    between the system part of the prompt and what the user says; see `MemoryPrompt`.
+    Where its first chat prompt has no place for what was said before, that stands between the
+    system part of the prompt and what the user says; see `MemoryPrompt`. Steps before the prompt
+    that read the history themselves leave the prompt as it is.
 
     Args:
         inner: The chain.
@@ -129,7 +175,7 @@ def read_chain(
 def _fill_prompt(
     runnable: Runnable[Any, Any], asked: list[str], before: list[str]
 ) -> Runnable[Any, Any]:
-    """Return the chain with a place for what was said before in the prompt that it begins with."""
+    """Return the chain with a place for what was said before in its first prompt."""
     from langchain_core.prompts import BasePromptTemplate
 
     fill = partial(_fill_prompt, asked=asked, before=before)
@@ -138,19 +184,54 @@ def _fill_prompt(
 
         return fill_prompt(runnable, asked, before)
     update: dict[str, Any] = {}
-    if isinstance(runnable, RunnableBindingBase):
-        update = {"bound": fill(runnable.bound)}
-    elif isinstance(runnable, RunnableWithFallbacks):
-        others = list(map(fill, runnable.fallbacks))
-        update = {"runnable": fill(runnable.runnable), "fallbacks": others}
-    elif isinstance(runnable, RunnableSequence):
-        steps = list(runnable.steps)
-        # What is assigned beside the input leaves it as it is.
-        at = next((n for n, one in enumerate(steps) if not isinstance(one, RunnableAssign)), 0)
-        steps[at] = fill(steps[at])
-        update = {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
+    match runnable:
+        case RunnableBindingBase():
+            update = {"bound": fill(runnable.bound)}
+        case RunnableWithFallbacks():
+            others = list(map(fill, runnable.fallbacks))
+            update = {"runnable": fill(runnable.runnable), "fallbacks": others}
+        case RunnableBranch():
+            branches = [(condition, fill(branch)) for condition, branch in runnable.branches]
+            update = {"branches": branches, "default": fill(runnable.default)}
+        case RunnableConfigurableAlternatives():
+            made = runnable.alternatives.items()
+            known = {name: fill(one) if isinstance(one, Runnable) else one for name, one in made}
+            update = {"default": fill(runnable.default), "alternatives": known}
+        case RunnableSequence():
+            steps = _fill_steps(list(runnable.steps), asked, before)
+            update = {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
     is_same = [*update.values()] == [getattr(runnable, name) for name in update]
     return runnable if is_same else cast("Any", runnable).model_copy(update=update)
+
+
+def _fill_steps(
+    steps: list[Runnable[Any, Any]], asked: list[str], before: list[str]
+) -> list[Runnable[Any, Any]]:
+    """Return the steps of a sequence with a place for what was said before in the first prompt."""
+    from langchain_core.prompts import ChatPromptTemplate, StringPromptTemplate
+
+    from langchain_convmem.turns.memory_prompt import fill_later_prompt, make_chat_prompt
+
+    # What is assigned beside the input leaves it as it is.
+    at = next((n for n, one in enumerate(steps) if not isinstance(one, RunnableAssign)), 0)
+    model = next((one for one in steps if isinstance(one, BaseLanguageModel)), None)
+    if isinstance(steps[at], StringPromptTemplate) and isinstance(model, BaseChatModel):
+        steps[at] = make_chat_prompt(steps[at], before)
+    steps[at] = _fill_prompt(steps[at], asked, before)
+    places = (n for n, one in enumerate(steps) if isinstance(one, ChatPromptTemplate))
+    later = next(places, at)
+    if later > at and not any(_reads(one, before) for one in steps[:later]):
+        steps[later] = fill_later_prompt(steps[later], before)
+    return steps
+
+
+def _reads(step: Runnable[Any, Any], names: Iterable[str]) -> bool:
+    """Return whether a step reads one of these names, as far as LangChain can see it."""
+    try:
+        fields = step.get_input_jsonschema().get("properties", {})
+    except TypeError:  # LangChain's way to say that the type cannot be inferred
+        return False
+    return not set(fields).isdisjoint(names)
 
 
 # -- What gets the input ---------------------------------------------------------------------------
@@ -186,6 +267,20 @@ def _find_first(
     return _find_first(first, configurable)
 
 
+def _takes_text(first: Runnable[Any, Any]) -> bool:
+    """Return whether the first step hands its whole input to retrievers, or to variables."""
+    if isinstance(first, BaseRetriever):
+        return True
+    return isinstance(first, RunnableParallel) and any(
+        isinstance(one, BaseRetriever | RunnablePassthrough)
+        for one in map(_find_start, first.steps__.values())
+    )
+
+
+def _find_start(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    return runnable.first if isinstance(runnable, RunnableSequence) else runnable
+
+
 # -- Prompts and models inside ---------------------------------------------------------------------
 
 
@@ -211,6 +306,14 @@ def _find_slots(
         return None
     is_sequence = isinstance(runnable, RunnableSequence)
     return reduce(frozenset.union if is_sequence else frozenset.intersection, found)
+
+
+def _list_places(part: Runnable[Any, Any]) -> list[str]:
+    from langchain_core.prompts import ChatPromptTemplate
+
+    from langchain_convmem.turns.memory_prompt import list_places
+
+    return list_places(part) if isinstance(part, ChatPromptTemplate) else []
 
 
 def _walk(

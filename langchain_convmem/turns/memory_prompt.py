@@ -2,33 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.prompts import (
     BasePromptTemplate,
     ChatPromptTemplate,
+    HumanMessagePromptTemplate,
     MessagesPlaceholder,
     SystemMessagePromptTemplate,
 )
+from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.turns.profile_block import PROFILE_SOURCE
-from langchain_convmem.turns.recalled import RECALL_SOURCE, join_system
+from langchain_convmem.turns.recalled import (
+    CARRIED,
+    Carried,
+    MessageList,
+    join_system,
+)
 
 
 class MemoryPrompt(ChatPromptTemplate):
-    """A chat prompt whose system message also holds what a memory tells a model there."""
+    """A chat prompt with what a memory tells a model, and with all of what the user says.
+
+    Its system message holds the profile and recalled lines that belong there. A variable of text
+    shows the words of what the user says; its pictures stand behind them, and so does a tool loop.
+    """
+
+    carried: str | None = None
+    """The variable of what was said before, if the steps before the prompt do not hand it on."""
 
     @classmethod
-    def from_prompt(cls, prompt: ChatPromptTemplate) -> ChatPromptTemplate:
-        """Return a prompt like another one; the same if it has no system part or its own format."""
+    def from_prompt(
+        cls, prompt: ChatPromptTemplate, carried: str | None = None
+    ) -> ChatPromptTemplate:
+        """Return a prompt like another one; the same if it adds nothing, or formats its own way."""
         is_own = type(prompt).format_messages is not ChatPromptTemplate.format_messages
-        if is_own or not any(map(_is_framing, prompt.messages[:1])):
+        has_text = not {*prompt.input_variables}.issubset(list_places(prompt))
+        is_framed = any(map(_is_framing, prompt.messages[:1]))
+        if is_own or not (carried or has_text or is_framed):
             return prompt
         parts = {name: getattr(prompt, name) for name in ChatPromptTemplate.model_fields}
-        return cls.model_construct(**{**parts, "name": prompt.get_name()})
+        return cls.model_construct(**{**parts, "name": prompt.get_name(), "carried": carried})
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the prompt's value, with more than text of what the user says behind it."""
+        value, rest = self._add_carried(input, config)
+        return _add_rest(super().invoke(value, config, **kwargs), rest)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return what `invoke` does."""
+        value, rest = self._add_carried(input, config)
+        return _add_rest(await super().ainvoke(value, config, **kwargs), rest)
+
+    def _add_carried(
+        self, value: Any, config: RunnableConfig | None
+    ) -> tuple[Any, Sequence[BaseMessage]]:
+        """Return the variables, and what the user says if these show no more than its text."""
+        carried = ensure_config(config).get("configurable", {}).get(CARRIED)
+        if not isinstance(carried, Carried):
+            return value, ()
+        if not isinstance(value, dict) and len(self.input_variables) == 1:
+            value = {self.input_variables[0]: value}
+        if not isinstance(value, dict):
+            return value, ()
+        places = list_places(self)
+        shown = [name for name, one in value.items() if one is carried.given and name not in places]
+        if shown and isinstance(carried.given, MessageList):
+            value = {**value, **dict.fromkeys(shown, MessageList(carried.said[:1]))}
+        before = {} if self.carried is None else {self.carried: carried.history}
+        return {**before, **value}, carried.said if shown else ()
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
@@ -37,27 +94,42 @@ class MemoryPrompt(ChatPromptTemplate):
 
     def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return the messages of the prompt, with one system message where it has one."""
-        return _join_told(super().format_messages(**kwargs))
+        return _join_told(super().format_messages(**kwargs), kwargs)
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return what `format_messages` does."""
-        return _join_told(await super().aformat_messages(**kwargs))
+        return _join_told(await super().aformat_messages(**kwargs), kwargs)
 
 
-def _join_told(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """Return messages with what the memory adds in the first system message, if there is one."""
+def _add_rest(value: Any, said: Sequence[BaseMessage]) -> Any:
+    """Return a prompt's value with pictures in the user's message, and the tool loop behind it."""
+    messages = value.to_messages()
+    at = max((n for n, one in enumerate(messages) if isinstance(one, HumanMessage)), default=None)
+    if not said or at is None:
+        return value
+    blocks = [] if isinstance(said[0].content, str) else said[0].content
+    extra = [one for one in blocks if isinstance(one, dict) and one.get("type") != "text"]
+    if extra:
+        content = [{"type": "text", "text": messages[at].text}, *extra]
+        messages[at] = messages[at].model_copy(update={"content": content})
+    return ChatPromptValue(messages=[*messages[: at + 1], *said[1:], *messages[at + 1 :]])
+
+
+def _join_told(messages: list[BaseMessage], given: Mapping[str, Any]) -> list[BaseMessage]:
+    """Return messages with what the memory adds in the first system message, if there is one.
+
+    Args:
+        messages: Those of the prompt.
+        given: Its variables; system messages in the memory's lists are the thread's.
+    """
     if not messages or not isinstance(messages[0], SystemMessage):
         return messages
-    told = [one for one in messages[1:] if _is_told(one)]
-    joined = [one for one in messages if one is messages[0] or not _is_told(one)]
-    for one in told:
-        joined = join_system(joined, one.text, source=one.additional_kwargs["source"])
+    told = [one for value in given.values() if isinstance(value, MessageList) for one in value]
+    ids = {id(one) for one in told if isinstance(one, SystemMessage)} - {id(messages[0])}
+    joined = [one for one in messages if id(one) not in ids]
+    for one in [one for one in messages if id(one) in ids]:
+        joined = join_system(joined, one.text, source=PROFILE_SOURCE)
     return joined
-
-
-def _is_told(message: BaseMessage) -> bool:
-    source = message.additional_kwargs.get("source")
-    return isinstance(message, SystemMessage) and source in (PROFILE_SOURCE, RECALL_SOURCE)
 
 
 def fill_prompt(
@@ -88,6 +160,27 @@ def fill_prompt(
     return MemoryPrompt.from_prompt(prompt)
 
 
+def fill_later_prompt(prompt: Any, before: Sequence[str]) -> ChatPromptTemplate:
+    """Return a prompt that other steps come before, with a place for what was said before them.
+
+    Args:
+        prompt: The prompt; one that has such a place stays as it is.
+        before: Variables of what was said before; the first is that of a new place.
+    """
+    if not {*prompt.input_variables, *prompt.optional_variables}.isdisjoint(before):
+        return cast("ChatPromptTemplate", prompt)
+    humans = [one for one in prompt.messages if isinstance(one, HumanMessagePromptTemplate)]
+    asked = [name for one in humans[-1:] for name in one.input_variables]
+    return MemoryPrompt.from_prompt(_add_place(prompt, asked, before[0]), before[0])
+
+
+def make_chat_prompt(prompt: Any, before: Sequence[str]) -> BasePromptTemplate[Any]:
+    """Return a prompt of text as one of a human message, unless it has a place for the history."""
+    if not {*prompt.input_variables, *prompt.optional_variables}.isdisjoint(before):
+        return cast("BasePromptTemplate[Any]", prompt)
+    return ChatPromptTemplate([HumanMessagePromptTemplate(prompt=prompt)])
+
+
 def _add_place(prompt: ChatPromptTemplate, asked: Sequence[str], name: str) -> ChatPromptTemplate:
     """Return a prompt with a placeholder before what the user says, after its system part."""
     parts = list(prompt.messages)
@@ -101,6 +194,11 @@ def _add_place(prompt: ChatPromptTemplate, asked: Sequence[str], name: str) -> C
     parts.insert(at, MessagesPlaceholder(name, optional=True))
     variables = [*prompt.optional_variables, name]
     return prompt.model_copy(update={"messages": parts, "optional_variables": variables})
+
+
+def list_places(prompt: ChatPromptTemplate) -> list[str]:
+    """Return in place of which variables a prompt puts messages."""
+    return [one.variable_name for one in prompt.messages if isinstance(one, MessagesPlaceholder)]
 
 
 def _is_framing(part: Any) -> bool:

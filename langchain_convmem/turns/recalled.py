@@ -10,7 +10,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, get_buffer_string
 
@@ -135,6 +135,43 @@ class MessageList(list[BaseMessage]):
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
+
+
+CARRIED = "__convmem_call"
+"""Under `configurable`: what a call carries to the prompt of its chain, as `Carried`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What the steps before a prompt may not hand on.
+
+    Attributes:
+        history: What was said before.
+        given: The chain's `input`, as its steps hand it on.
+        said: What it stands for: what the user says, and a tool loop behind it.
+    """
+
+    history: MessageList
+    given: object
+    said: MessageList
+
+
+class SaidText(str):  # noqa: SLOT000 - it has one more attribute
+    """What the user says, as text: a retriever gets the words, a prompt what was recalled, too."""
+
+    _shown: str
+
+    def __new__(cls, said: str, shown: str) -> Self:
+        """Make the text of what is `said`, which is `shown` in prompts."""
+        made = super().__new__(cls, said)
+        made._shown = shown
+        return made
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def __format__(self, spec: str) -> str:
+        return format(self._shown, spec)
 
 
 def select_visible(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBlock, ...], bool]:

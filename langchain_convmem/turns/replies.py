@@ -90,7 +90,8 @@ def read_reply(
     if not messages and isinstance(answer, dict):
         messages = [one for one in answer.values() if isinstance(one, AIMessage)]
     if not messages and (found is None or heard is not None):
-        return _make_reply(answer, heard)
+        # A chain that returns nothing, and whose models said nothing, answers nothing.
+        return Reply(()) if answer is None and heard is None else _make_reply(answer, heard)
     return Reply([message_chunk_to_message(message) for message in messages])
 
 

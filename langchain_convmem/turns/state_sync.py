@@ -10,38 +10,36 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, Final, NamedTuple, NotRequired, TypeAlias
+from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
-from typing_extensions import TypedDict
 
-from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.history import read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
+from langchain_convmem.records import Draft, Entry
 from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.messages import (
     Joined,
     join_thread,
     name_result,
 )
+from langchain_convmem.turns.node_context import Mark, NodeContext, read_mark, read_step
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
+from langchain_convmem.turns.state_differ import StateDiffer, draft_message
+from langchain_convmem.turns.state_owner import StateOwner
+from langchain_convmem.turns.synced_turn import BegunTurn, SyncedTurn, TurnNote
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import (
     CallContext,
-    TurnEntries,
-    find_turn_start,
-    has_same_content,
-    make_entry,
 )
-from langchain_convmem.views.codec import get_role, make_draft
+from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.edits import plan_replace
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
+from langchain_convmem.views.messages import DraftBuilder, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 
 _BEYOND = 2**32
@@ -51,206 +49,11 @@ NOTHING_ASKED: Final = (
     "user says, and put other messages into the thread with memory.add_messages()"
 )
 """Why a run is refused that brings replies alone."""
-NOTE_KEY: Final = "convmem_turn"
-"""Where a state keeps its `TurnNote`."""
-_REFUSED: Final = "refused"
-"""Document beside a thread: ids of messages that were sent to its state for other users."""
-_NOTED: Final = 100
-"""So many of these are kept."""
 _FIRST_STEPS: Final = 1
 """Up to this step a state holds what its first run was sent, and nobody's turn."""
 _SUMMARY_SOURCE = "summarization"
 _RANDOM = 4
 """The version of a UUID that holds nothing but chance, as LangGraph's do."""
-
-
-_AUX = "provenance"
-_CHECKPOINTER = "__pregel_checkpointer"
-"""Under which LangGraph tells a node what keeps its state from run to run."""
-_SCRATCHPAD = "__pregel_scratchpad"
-"""Under which LangGraph tells a node at which step its run stops at the latest."""
-Path: TypeAlias = tuple[tuple[str, str], ...]
-"""Checkpoint, node and task (`node:task`) of each level of a graph, outermost first. A task is the
-same when it is retried or resumed, and another in a new run."""
-
-
-# -- Where in a run a node stands -----------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class NodeContext:
-    """One execution of a node of a graph.
-
-    Attributes:
-        key: The thread of the log.
-        path: Where in the run it is.
-        since: The checkpoint that the run starts from, if one was given.
-        is_sent: Whether a `Send` brought the node its state.
-        is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
-        run: A number that is the same in all nodes of a run, and another in the next one of the
-            same state; None if LangGraph does not provide it.
-        configurable: What the call set.
-    """
-
-    key: ThreadKey
-    path: Path
-    since: str | None = None
-    is_sent: bool = False
-    is_stateless: bool = False
-    run: int | None = None
-    configurable: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, config: RunnableConfig, key: ThreadKey) -> NodeContext:
-        """Read a node's config."""
-        configurable = config.get("configurable", {})
-        metadata = config.get("metadata", {})
-        checkpoints = configurable.get("checkpoint_map") or {}
-        names = metadata.get("langgraph_checkpoint_ns", "").split("|")
-        return cls(
-            key=key,
-            path=tuple(
-                (checkpoints.get("|".join(names[:depth])) or "", name or f":{make_ulid()}")
-                for depth, name in enumerate(names)
-            ),
-            since=metadata.get("checkpoint_id"),
-            is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
-            is_stateless=configurable.get(_CHECKPOINTER, ...) is None,
-            run=getattr(configurable.get(_SCRATCHPAD), "stop", None),
-            configurable=configurable,
-        )
-
-    @property
-    def level(self) -> list[str]:
-        """Names of the nodes around the graph that the node is in; empty at the top."""
-        return _read_level(self.path)
-
-    @property
-    def task(self) -> str:
-        """What this execution of the node is called."""
-        return self.path[-1][1].rpartition(":")[2]
-
-    def is_beside(self, path: Path) -> bool:
-        """Return whether something came from another branch of the same step."""
-        for (checkpoint, task), (others, other_task) in zip(self.path, path, strict=False):
-            if task != other_task:
-                return checkpoint == others
-        return False
-
-    def make_metadata(
-        self,
-        after: str | None = None,
-        timing: Mapping[str, int] | None = None,
-        attributes: tuple[str, ...] = (),
-    ) -> Metadata:
-        """Return the metadata of an entry that this node stores, `after` another message."""
-        mark = {"after": after, "path": [list(level) for level in self.path]}
-        return Metadata(attributes, timing or {}, aux={_AUX: mark})
-
-    def retract(self, ids: Collection[str], reason: RetractReason) -> list[Draft]:
-        """Return the control entry that takes entries out of the views; nothing for none."""
-        if not ids:
-            return []
-        control = Control(tuple(ids), reason)
-        return [Draft(role="control", control=control, metadata=self.make_metadata())]
-
-
-class Mark(NamedTuple):
-    """How an entry came into the log: after which message of the state, and where in a run."""
-
-    after: str | None
-    path: Path
-
-    @property
-    def level(self) -> list[str]:
-        """Names of the nodes around the graph."""
-        return _read_level(self.path)
-
-
-def read_mark(entry: Entry) -> Mark | None:
-    """Return how an entry came into the log; None if it was not stored for a state."""
-    mark = entry.metadata.aux.get(_AUX)
-    if not isinstance(mark, dict) or mark.keys() != {"after", "path"}:
-        return None
-    path = tuple((str(checkpoint), str(task)) for checkpoint, task in mark["path"])
-    return Mark(mark["after"], path) if path else None
-
-
-def _read_step(path: Path) -> int:
-    """Return at which step of the outermost graph something happened.
-
-    LangGraph writes it into the ids of checkpoints; 0 for an id of another kind.
-    """
-    try:
-        return UUID(path[0][0]).clock_seq
-    except ValueError:
-        return 0
-
-
-def _read_level(path: Path) -> list[str]:
-    return [name.partition(":")[0] for _, name in path[:-1]]
-
-
-# -- Whose a state is -----------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class StateOwner:
-    """Keeps what a state holds from other users. As thread-safe as the log.
-
-    A checkpointer knows a thread by its id alone, and two users may name one.
-
-    Attributes:
-        log: Where the threads are.
-        key: The thread that a run is for.
-    """
-
-    log: MessageLog
-    key: ThreadKey
-
-    def check(self, user: str | None) -> None:
-        """Refuse to continue one user's state for another user.
-
-        Raises:
-            ConfigError: If the state is of a user, and the run for another one.
-        """
-        if user not in (None, self.key.user_id):
-            msg = (
-                f"the state of thread {self.key.thread_id!r} is of the user {user!r}, and this "
-                f"run is for {self.key.user_id!r}; name that user, or another thread. The config "
-                'of a snapshot names no user: add user_id to its "configurable"'
-            )
-            raise ConfigError(msg)
-
-    def check_sent(self, user: str | None, ids: Sequence[str]) -> None:
-        """Do the same before a turn begins, and note what was sent: the state has it already.
-
-        Args:
-            user: Whose the state is.
-            ids: Those of the messages in it.
-
-        Raises:
-            ConfigError: As `check`.
-        """
-        if user not in (None, self.key.user_id):
-            owner = ThreadKey(user, self.key.thread_id)
-            known = {entry.message_id for entry in self.log.find(owner, ids)}
-            news = [name for name in ids if name not in known]
-            document = self.log.get_state(owner, _REFUSED)
-            noted = [] if document is None else [one for one in document.value if one not in news]
-            version = None if document is None else document.version
-            self.log.set_state(owner, _REFUSED, [*noted, *news][-_NOTED:], expected=version)
-        self.check(user)
-
-    def find_user(self, ids: Collection[str]) -> str | None:
-        """Return another user in whose thread of this name some messages are, if any.
-
-        It asks for each user of the log.
-        """
-        users = {owner.user_id for owner in self.log.owners()} - {None, self.key.user_id}
-        keys = [ThreadKey(user, self.key.thread_id) for user in users]
-        return next((key.user_id for key in keys if self.log.find(key, ids)), None)
-
-    def find_refused(self, ids: Collection[str]) -> Collection[str]:
-        """Return which messages were sent for another user, and stayed in the state."""
-        document = self.log.get_state(self.key, _REFUSED)
-        return [] if document is None else [name for name in ids if name in document.value]
 
 
 # -- What a state and the log know of each other --------------------------------------------------
@@ -308,13 +111,15 @@ class StateSync:
         again = held[edited + 1 :] or self._find_old_answer(held, entries, note)
         spoken = held[: len(held) - len(again)]
         asked = _find_question(spoken)
-        fork = self._find_fork(spoken, entries, note, _read_step(self.context.path))
+        fork = self._find_fork(spoken, entries, note, read_step(self.context.path))
         is_back = self.context.since is not None or fork is not None
         is_whole = self._follows_state or is_back
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
             entries = self._read()
         generation = self._read_generation()
-        forgotten = self._find_forgotten(spoken[: find_exchange(spoken)], entries, note, generation)
+        forgotten = _find_forgotten(
+            self.context.key.user_id, spoken[: find_exchange(spoken)], entries, note, generation
+        )
         differ = StateDiffer(self.drafting, self.context, entries, forgotten)
         differ.compare(spoken, asked=asked)
         back = self._follow(differ, held, note, fork) if is_whole else []
@@ -431,34 +236,9 @@ class StateSync:
                 continue
             if entry.turn_id not in answered:
                 continue
-            if mark.after not in ids or _read_step(mark.path) < step:
+            if mark.after not in ids or read_step(mark.path) < step:
                 return set(left)
         return None
-
-    def _find_forgotten(
-        self,
-        messages: Sequence[BaseMessage],
-        entries: Iterable[Entry],
-        note: TurnNote | None,
-        generation: int,
-    ) -> set[str]:
-        """Return the ids of messages that the log had and has no more, since they were forgotten.
-
-        Args:
-            messages: Those of the state that were there when the note was made, or came since then
-                without a question.
-            entries: Those of the log, as far as they were read.
-            note: What the state noted; what was another user's is new to this one.
-            generation: The log's generation of the user now.
-        """
-        if note is None or note["user"] != self.context.key.user_id:
-            return set()
-        gone = set(note.get("forgotten", ()))
-        if note.get("generation", generation) != generation:
-            known = {entry.message_id for entry in entries}
-            names = {str(one.id) for one in messages} | set(note.get("held", ()))
-            gone |= names - known
-        return gone
 
     def find_note(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> TurnNote | None:
         """Return the turn under way: as the state notes it, or as its messages tell.
@@ -471,7 +251,7 @@ class StateSync:
             ConfigError: If the state holds a turn of another user than the run is for.
         """
         if note is not None:
-            self._owner.check(note["user"])
+            StateOwner(self.log, self.context.key).check(note["user"])
             return note
         sent = list(messages)
         if not self.is_one_turn:
@@ -489,19 +269,16 @@ class StateSync:
         Raises:
             ConfigError: If the state is of another user than the run is for.
         """
+        owner = StateOwner(self.log, self.context.key)
         ids, known = [str(one.id) for one in held], {entry.message_id for entry in entries}
         is_kept = not (self.context.is_stateless or self.context.is_sent)
         user = None if note is None else note["user"]
-        start, is_later = find_exchange(held), _read_step(self.context.path) > _FIRST_STEPS
+        start, is_later = find_exchange(held), read_step(self.context.path) > _FIRST_STEPS
         if note is None and is_kept and is_later and start and not (known or self.is_one_turn):
-            user = self._owner.find_user(ids[:start])  # a graph whose state has no key for the note
-        self._owner.check_sent(user, ids)
+            user = owner.find_user(ids[:start])  # a graph whose state has no key for the note
+        owner.check_sent(user, ids)
         news = [name for name in ids if name not in known]
-        return self._owner.find_refused(news) if is_kept and known and news else []
-
-    @property
-    def _owner(self) -> StateOwner:
-        return StateOwner(self.log, self.context.key)
+        return owner.find_refused(news) if is_kept and known and news else []
 
     @property
     def _follows_state(self) -> bool:
@@ -576,21 +353,27 @@ class StateSync:
         if not spoken:
             return SyncedTurn()
         start, entries = self._read_turn(spoken, note)
+        first = self._find_unstored(spoken, start, entries, note)
+        if first < start and note is None:
+            found = self._find([spoken[first]])
+            entries = self._read(after=min(entry.position for entry in found) - 1)
         fork = self._find_fork(spoken, entries, note)
         entries = entries if fork is None else self._read()
         # What was forgotten of the turn stood before anything that is still there. If nothing is,
         # only an answer is new that this run gave and did not store yet.
         names = {entry.message_id for entry in entries}
         is_new = not self.is_one_turn and _is_answer(spoken[-1])
-        known = [n for n, one in enumerate(spoken) if n >= start and one.id in names]
-        old = spoken[start : max(known, default=len(spoken) - is_new)]
+        known = [n for n, one in enumerate(spoken) if n >= first and one.id in names]
+        old = spoken[first : max(known, default=len(spoken) - is_new)]
         forgotten: set[str] = set()
         if not names.issuperset(one.id for one in old):
-            forgotten = self._find_forgotten(old, entries, note, self._read_generation())
+            forgotten = _find_forgotten(
+                self.context.key.user_id, old, entries, note, self._read_generation()
+            )
         differ = StateDiffer(self.drafting, self.context, entries, forgotten)
         turn_id = note["id"] if self.is_one_turn and note is not None else None
         is_back = self.context.since is not None or fork is not None
-        differ.compare(spoken, first=0 if is_back else start, turn_id=turn_id)
+        differ.compare(spoken, first=0 if is_back else first, turn_id=turn_id)
         back = self._follow(differ, spoken, note, fork) if is_back else []
         turn = self._make_turn(differ, spoken[start:], turn_id, back)
         if note is not None and note["first"] not in names and self._is_erased(note):
@@ -622,6 +405,25 @@ class StateSync:
             return start, found
         earlier = [entry for entry in found if entry.position < min(own)]
         return start, [*earlier, *self._read(after=min(own) - 1)]
+
+    def _find_unstored(
+        self,
+        spoken: Sequence[BaseMessage],
+        start: int,
+        entries: Sequence[Entry],
+        note: TurnNote | None,
+    ) -> int:
+        """Return from which message on the state is compared: nobody may have stored a reply.
+
+        A graph may go on with other words after a reply, and may have no node that stores it.
+        """
+        ids, known = [one.id for one in spoken], {entry.message_id for entry in entries}
+        if self.is_one_turn or not start or ids[start - 1] in known:
+            return start
+        if note is not None:
+            return ids.index(note["first"]) if note["first"] in ids[:start] else start
+        stored = {entry.message_id for entry in self._find(spoken[:start])}
+        return max((n for n, name in enumerate(ids[:start]) if name in stored), default=start)
 
     def _make_turn(
         self,
@@ -713,7 +515,7 @@ class StateSync:
             if turn.own_tokens:
                 aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
                 metadata, turn.own_tokens = replace(metadata, aux=aux), {}
-            draft = _draft(self.drafting, message, turn.id, metadata)
+            draft = draft_message(self.drafting, message, turn.id, metadata)
             if draft is not None:
                 news.append(draft)
                 turn.after = message.id
@@ -752,7 +554,7 @@ class StateSync:
                 return result
             result = name_result(result, self.context.key, note["id"], str(caller.id))
             metadata = self.context.make_metadata(caller.id)
-            draft = _draft(self.drafting, result, note["id"], metadata)
+            draft = draft_message(self.drafting, result, note["id"], metadata)
             if draft is not None:
                 self._append_if_asked(note, draft)
             return result
@@ -800,296 +602,6 @@ class StateSync:
 
     def _read_generation(self) -> int:
         return self.log.changes(self.context.key.owner, 0, limit=1).generation
-
-
-# -- What a state notes, and what is known of its turn --------------------------------------------
-class TurnNote(TypedDict):
-    """The current turn as a state keeps it: plain values that any checkpointer accepts."""
-
-    id: str
-    """The turn's id in the log, a ULID."""
-    first: str
-    """Id of the message it begins with."""
-    user: str | None
-    """The user of the turn."""
-    generation: NotRequired[int]
-    """The log's generation of that user when the note was made; `forget` raises it."""
-    forgotten: NotRequired[list[str]]
-    """Ids of messages that the state holds and the log is not to have again."""
-    held: NotRequired[list[str]]
-    """Ids of the messages that the state held when the note was made."""
-    position: NotRequired[int]
-    """Where in the log the turn begins, if that is stored: nodes need not look it up."""
-    names: NotRequired[dict[str, str]]
-    """Ids in the log of messages that the caller sent once more, by those that they have now."""
-    run: NotRequired[int | None]
-    """The run that made the note; see `NodeContext.run`."""
-    again: NotRequired[list[str]]
-    """Ids of what answered the question before, and left the state for another answer."""
-
-
-@dataclass(slots=True)
-class SyncedTurn:
-    """A turn in progress, synced to the log. Not thread-safe.
-
-    Attributes:
-        id: The turn; None where the state holds nothing of one.
-        messages: Its messages in the state, but those that were undone in the log.
-        known: Its live entries by message id, some perhaps of messages that left the state.
-        abandoned: Ids of entries of replies that an attempt made which came to nothing.
-        after: Id of the last message that is in the log.
-        is_heard: Whether anything is stored of what the user said; if not, no answer is.
-        own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
-        edits: Messages that were edited in the log since the state was last seen.
-    """
-
-    id: str | None = None
-    messages: Sequence[BaseMessage] = ()
-    known: dict[str, Entry] = field(default_factory=dict)
-    abandoned: Sequence[str] = ()
-    after: str | None = None
-    is_heard: bool = True
-    own_tokens: Mapping[str, int] = field(default_factory=dict)
-    edits: Sequence[BaseMessage] = ()
-
-    @property
-    def asked(self) -> Entry | None:
-        """The first of its entries; None of a turn that is not stored."""
-        return next(iter(self.known.values()), None)
-
-    def make_entries(self, shown: Iterable[BaseMessage], key: ThreadKey) -> list[Entry]:
-        """Return messages of the turn as entries at the positions 1, 2, ...
-
-        Args:
-            shown: What a model is to see of the turn.
-            key: The thread.
-        """
-        turn_id = self.id or make_ulid()
-        return [
-            make_entry(
-                message,
-                # Names that a view makes up are made of the entry's id: they must not change.
-                entry_id=self.known[message.id].id if message.id in self.known else make_ulid(),
-                key=key,
-                position=number,
-                turn_id=turn_id,
-            )
-            for number, message in enumerate(shown, 1)
-        ]
-
-    def locate(
-        self,
-        entries: Sequence[Entry],
-        before: Sequence[Entry],
-        own: Iterable[Entry],
-        aside: CallContext,
-    ) -> TurnEntries:
-        """Return the turn among the entries of its thread.
-
-        Args:
-            entries: Those that were read.
-            before: Those that the model sees of what was said before.
-            own: The turn, from `make_entries`.
-            aside: What only this call shows.
-        """
-        end = max((entry.position for entry in entries), default=0)
-        placed = [replace(entry, position=end + entry.position) for entry in own]
-        is_whole = {entry.message_id for entry in entries}.issuperset(self.known)
-        start = find_turn_start(entries, self.asked)
-        return aside.add_to(TurnEntries(before, placed, start, is_whole=is_whole))
-
-    def apply_edits(
-        self, messages: Sequence[BaseMessage], held: Sequence[BaseMessage]
-    ) -> list[BaseMessage]:
-        """Return messages as they were edited in the log, if they say what the state holds."""
-        texts = {message.id: message.content for message in held}
-        edits = {edit.id: edit for edit in self.edits}
-        return [
-            edits.get(one.id, one) if texts.get(one.id) == one.content else one for one in messages
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class BegunTurn:
-    """A turn that begins with what a state holds.
-
-    Attributes:
-        note: What the state is to note of it; None for an empty state.
-        changes: What the state is to learn: a `RemoveMessage` for an answer in whose place there
-            is to be another, and messages that were edited in the log, under their ids.
-        late: Of how many earlier turns replies were stored just now.
-    """
-
-    note: TurnNote | None
-    changes: Sequence[BaseMessage] = ()
-    late: int = 0
-
-    def apply(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of the state as they are after the changes."""
-        changed = {change.id: change for change in self.changes}
-        after = [changed.get(message.id, message) for message in messages]
-        return [message for message in after if not isinstance(message, RemoveMessage)]
-
-
-# -- What is new ----------------------------------------------------------------------------------
-@dataclass(slots=True)
-class StateDiffer:
-    """Finds what the log lacks of a state. Pure; for one comparison, not thread-safe.
-
-    Attributes:
-        drafting: What is stored of a message.
-        context: The node that runs.
-        entries: Those of the messages compared at least, by position.
-        forgotten: Ids of messages that are not stored again.
-        known: The entry of each message, as it was when a state was last seen.
-        news: What to append.
-        same: Entries that say what the state says.
-        edits: Messages that were edited in the log since the state was last seen.
-        turns: The turn of each message compared; None of a system message, and of a forgotten one.
-        after: Id of the latest message that is in the log, or will be.
-        is_heard: Whether anything of the user's latest message is stored; if not, no answer is.
-    """
-
-    drafting: DraftBuilder
-    context: NodeContext
-    entries: Sequence[Entry]
-    forgotten: Collection[str] = ()
-    known: dict[str, Entry] = field(init=False)
-    news: list[Draft] = field(default_factory=list)
-    same: list[Entry] = field(default_factory=list)
-    edits: list[BaseMessage] = field(default_factory=list)
-    turns: list[str | None] = field(default_factory=list)
-    after: str | None = None
-    is_heard: bool = True
-    _turn: str | None = None
-    _joins: bool = False
-    _newest: dict[str, Entry] = field(init=False)
-    _live: set[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Look up what is known."""
-        self.known = _select_versions(self.entries)
-        self._newest = {
-            entry.message_id: entry for entry in self.entries if entry.message_id in self.known
-        }
-        self._live = {entry.id for entry in find_live_entries(self.entries)}
-
-    def compare(
-        self,
-        spoken: Sequence[BaseMessage],
-        *,
-        first: int = 0,
-        turn_id: str | None = None,
-        asked: int | None = None,
-    ) -> None:
-        """Compare the messages of a state, in order.
-
-        Args:
-            spoken: All of them.
-            first: Number of the first one to compare.
-            turn_id: What all that is new belongs to; None where it tells its turn itself.
-            asked: Number of the message with which a turn begins; if it was taken back before, it
-                counts again, and nothing else does.
-        """
-        if first and spoken[first - 1].id in self.known:
-            self.after = spoken[first - 1].id
-        settled = self._count_forgotten(spoken)
-        for number, message in enumerate(spoken[first:], first):
-            entry = self.known.get(message.id or "")
-            if number == asked and not self._is_live(message):
-                entry = None
-            if entry is None and (number < settled or message.id in self.forgotten):
-                self.turns.append(None)
-                continue
-            self._place(message, entry, turn_id)
-            self._take(message, entry)
-
-    def _is_live(self, message: BaseMessage) -> bool:
-        return any(
-            entry.message_id == message.id and entry.id in self._live for entry in self.entries
-        )
-
-    def _count_forgotten(self, spoken: Sequence[BaseMessage]) -> int:
-        """Return how many messages stand up to one that another followed, and that is gone."""
-        marks = filter(None, map(read_mark, self.known.values()))
-        gone = {mark.after for mark in marks} - self.known.keys()
-        return max((n for n, one in enumerate(spoken, 1) if one.id in gone), default=0)
-
-    def _place(self, message: BaseMessage, entry: Entry | None, turn_id: str | None) -> None:
-        """Find the turn: what the user newly says begins one, up to the next answer."""
-        role = get_role(message)
-        if role == "system":
-            self.turns.append(None)
-            return
-        if entry is not None:
-            self._turn = entry.turn_id
-        elif turn_id is not None:
-            self._turn = turn_id
-        elif self._turn is None or (role == "user" and not self._joins):
-            self._turn = make_ulid()
-        self._joins = role == "user" and entry is None
-        self.turns.append(self._turn)
-
-    def _take(self, message: BaseMessage, entry: Entry | None) -> None:
-        """Note whether the message is news."""
-        role = get_role(message)
-        metadata = self.context.make_metadata(self.after)
-        draft = _draft(self.drafting, message, self.turns[-1], metadata)
-        if role == "user":
-            self.is_heard = entry is not None or draft is not None
-        if entry is not None and (draft is None or self._is_known(entry, draft)):
-            self.same.append(entry)
-        elif draft is not None and (self.is_heard or role == "system"):
-            self.news.append(draft)
-        else:
-            return
-        self.after = message.id
-
-    def _is_known(self, entry: Entry, draft: Draft) -> bool:
-        """Return whether the state says what it said before, or what was made of that in the log.
-
-        A message of the log's own that is newer than what the state says is an edit, and stays.
-        """
-        newest = self._newest[entry.message_id]
-        if read_mark(newest) is not None:
-            return has_same_content(entry, draft)
-        if has_same_content(newest, draft):
-            return True
-        is_known = any(
-            has_same_content(one, draft) for one in self.entries if _is_version(one, newest)
-        )
-        if is_known and newest.message is not None and newest.id in self._live:
-            self.edits.append(build_message(newest))
-        return is_known
-
-
-def _is_version(entry: Entry, of: Entry) -> bool:
-    return entry.control is None and entry.role == of.role and entry.message_id == of.message_id
-
-
-def _select_versions(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Return the version of each message that a state was last seen with, else the latest.
-
-    What was edited in the log since is not marked, and so not taken for what the state said.
-    """
-    found: dict[str, Entry] = {}
-    for entry in entries:
-        if entry.control is None and entry.role != "summary":
-            before = found.get(entry.message_id)
-            if before is None or read_mark(entry) or not read_mark(before):
-                found[entry.message_id] = entry
-    return found
-
-
-def _draft(
-    drafting: DraftBuilder,
-    message: BaseMessage,
-    turn_id: str | None,
-    metadata: Metadata | None = None,
-) -> Draft | None:
-    """Return what is to be stored of a message, if anything is."""
-    own = None if get_role(message) == "system" else turn_id
-    return drafting.filter_draft(make_draft(message, turn_id=own, metadata=metadata))
 
 
 # -- Which messages were said, and belong together ------------------------------------------------
@@ -1279,6 +791,33 @@ def _find_replaced(
 
 
 # -- What is gone ---------------------------------------------------------------------------------
+def _find_forgotten(
+    user: str | None,
+    messages: Sequence[BaseMessage],
+    entries: Iterable[Entry],
+    note: TurnNote | None,
+    generation: int,
+) -> set[str]:
+    """Return the ids of messages that the log had and has no more, since they were forgotten.
+
+    Args:
+        user: The user of the run.
+        messages: Those of the state that were there when the note was made, or came since then
+            without a question.
+        entries: Those of the log, as far as they were read.
+        note: What the state noted; what was another user's is new to this one.
+        generation: The log's generation of the user now.
+    """
+    if note is None or note["user"] != user:
+        return set()
+    gone = set(note.get("forgotten", ()))
+    if note.get("generation", generation) != generation:
+        known = {entry.message_id for entry in entries}
+        names = {str(one.id) for one in messages} | set(note.get("held", ()))
+        gone |= names - known
+    return gone
+
+
 def _find_later(entries: Sequence[Entry], held: Collection[str], context: NodeContext) -> set[str]:
     """Return the ids of what states held after the last message that this one holds.
 

@@ -528,6 +528,13 @@ class ModelContext:
             "messages": MessageList(self._whole),
         }
 
+    @property
+    def said(self) -> str | None:
+        """What the user says, if the turn holds nothing else and it is text alone."""
+        is_last = self.asked is not None and self.asked == len(self.view.messages) - 1
+        content = self.view.messages[-1].content if is_last else None
+        return content if isinstance(content, str) else None
+
     def count(self) -> dict[str, int]:
         """Return what the model gets, in numbers."""
         return {

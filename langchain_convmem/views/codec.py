@@ -447,7 +447,7 @@ def make_storable(message: BaseMessage) -> BaseMessage:
 
     Parsed objects and artifacts are for programs: models become maps, arrays lists, and of what
     JSON has no form for stays a note of its type. Nothing is read of iterators. A missing count of
-    tokens is 0.
+    tokens is 0, and usage without a count, as LangChain's cache makes it, is none.
     """
     changed: dict[str, Any] = {}
     for name in _SIDE_FIELDS:
@@ -460,12 +460,24 @@ def make_storable(message: BaseMessage) -> BaseMessage:
             with suppress(RecursionError):  # refused for its depth
                 changed[name] = make_plain(value)
     usage = getattr(message, "usage_metadata", None)
-    if usage and (filled := _fill_counts(usage)) != usage:
-        changed["usage_metadata"] = filled
+    if usage and (repaired := _repair_usage(usage)) != usage:
+        changed["usage_metadata"] = repaired
     return message.model_copy(update=changed) if changed else message
 
 
 _SIDE_FIELDS = ("additional_kwargs", "response_metadata", "artifact")
+
+
+def _repair_usage(usage: Any) -> Any:
+    """Return usage as LangChain declares it; None if it counts neither input nor output."""
+    counts = _fill_counts(usage)
+    said = [counts.get(f"{kind}_tokens") for kind in ("input", "output")]
+    if not any(isinstance(count, int) for count in said):
+        return None
+    read, written = (count if isinstance(count, int) else 0 for count in said)
+    total = counts.get("total_tokens")
+    total = total if isinstance(total, int) else read + written
+    return {**counts, "input_tokens": read, "output_tokens": written, "total_tokens": total}
 
 
 def _fill_counts(usage: Any) -> Any:

@@ -126,6 +126,12 @@ class Recall:
     verdict: Verdict = "nothing"
     opened: tuple[OpenedSummary, ...] = ()
 
+    def __str__(self) -> str:
+        """What a model would read, under the verdict; problems come last."""
+        texts = [f"{self.verdict}: {len(self.blocks)} block{'s' * (len(self.blocks) != 1)}"]
+        texts += [*(block.text for block in self.blocks), *(one.text for one in self.opened)]
+        return "\n\n".join([*texts, *self.problems])
+
     def _repr_html_(self) -> str:
         return render_recall(self)
 

@@ -62,8 +62,8 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: views": 4_197,
-    "room: turns": 5_348,
+    "room: views": 4_210,
+    "room: turns": 5_565,
     "room: recall": 4_207,
     "room: words": 2_033,
     "room: summarizing": 2_417,
@@ -71,16 +71,16 @@ NOT_YET: dict[str, int] = {
     "room: prompts": 1_576,
     "room: conversation": 3_316,
     "room: text": 3_946,
-    "room: integrations": 1_850,
+    "room: integrations": 1_851,
     "room: transfer": 2_728,
     "room: cli": 2_514,
     "room: offline": 845,
     "room: testing": 2_806,
-    "package": 45_186,
-    "files of the package": 189,
-    "code above 700 lines a file": 309,
+    "package": 45_428,
+    "files of the package": 193,
+    "code above 700 lines a file": 92,
     "code above 400 lines a class": 115,
-    "lines of tests": 86_126,
+    "lines of tests": 86_346,
     "lines of benchmarks": 16_152,
 }
 """What is still above its ceiling, and what it may have until it is within."""

@@ -104,7 +104,7 @@ HOMES = {
     "faiss": "recall/vectors.py",
     "jinja2": ("text", "web"),
     "langchain_core.chat_history": "history.py",
-    "langchain_core.retrievers": "recall/retriever.py",
+    "langchain_core.retrievers": ("recall/retriever.py", "turns/chains.py"),
     "psycopg": "logs/postgres",
     "rich": "cli/output.py",
     "sqlite3": ("logs/sqlite", "transfer/source.py"),

@@ -58,6 +58,13 @@ def test_a_recall_lists_its_lines_and_how_relevant_the_hits_are():
     assert "answered · 1 blocks, 2 lines ranked" in "".join(root.itertext())
 
 
+def test_a_recall_prints_what_a_model_would_read_and_its_problems_last():
+    found = make_recall()
+    block = replace(found.blocks[0], text="[2023-11-14]\nAna: Before.")
+    found = replace(found, blocks=(block,), problems=("the embedder failed",))
+    assert str(found) == "answered: 1 block\n\n[2023-11-14]\nAna: Before.\n\nthe embedder failed"
+
+
 def test_nothing_that_was_said_becomes_markup():
     memory = ConversationMemory.open(":memory:")
     history = memory.history("t", user_id="ana")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from itertools import chain as joined
+from operator import itemgetter
 
 import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
@@ -13,7 +17,9 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
     ConfigurableField,
     Runnable,
@@ -180,6 +186,165 @@ def test_a_branch_is_given_a_dict_even_if_one_of_its_ends_is_a_model(memory):
     assert model.asked == ["First?"]
 
 
+# -- prompts behind retrievers and other steps --------------------------------------------------
+
+
+class Shelf(BaseRetriever):
+    """Finds the words that it was asked for, and takes nothing but text."""
+
+    asked: list[str]
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        self.asked.append(query.encode().decode())  # as an embedder reads it
+        return [Document("the shelf")]
+
+
+class InstantModel(BaseChatModel):
+    """Says one word, and nothing of what it takes."""
+
+    @property
+    def _llm_type(self):
+        return "instant"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("Arr."))])
+
+
+def said_before():
+    return [HumanMessage("Hello."), AIMessage("Arr.")]
+
+
+def _join(documents):
+    return " ".join(one.page_content for one in documents)
+
+
+def _choose(model, prompt):
+    other = ChatPromptTemplate([("system", "No. {context}"), ("human", "{input}")])
+    return RunnableBranch((lambda given: not given["input"], other | model), prompt | model)
+
+
+BEHIND = {
+    "what is assigned": lambda shelf, prompt, model: (
+        RunnablePassthrough.assign(context=itemgetter("input") | shelf | _join) | prompt | model
+    ),
+    "a map of the input": lambda shelf, prompt, model: (
+        {"context": itemgetter("input") | shelf | _join, "input": itemgetter("input")}
+        | prompt
+        | model
+    ),
+    "a map of what is said": lambda shelf, prompt, model: (
+        {"context": shelf | _join, "input": RunnablePassthrough()} | prompt | model
+    ),
+    "a function": lambda shelf, prompt, model: (
+        RunnableLambda(
+            lambda given: {"context": _join(shelf.invoke(given["input"])), "input": given["input"]}
+        )
+        | prompt
+        | model
+    ),
+    "a branch": lambda shelf, prompt, model: (
+        RunnablePassthrough.assign(context=itemgetter("input") | shelf | _join)
+        | _choose(model, prompt)
+    ),
+    "alternatives": lambda shelf, prompt, model: (
+        RunnablePassthrough.assign(context=itemgetter("input") | shelf | _join)
+        | prompt.configurable_alternatives(ConfigurableField(id="prompt"), other=prompt)
+        | model
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", BEHIND)
+def test_a_prompt_behind_a_retriever_gets_the_history(memory, kind, way):
+    model, shelf = ScriptedChatModel(replies=["One.", "Two."]), Shelf(asked=[])
+    prompt = ChatPromptTemplate([("system", "Look: {context}"), ("human", "{input}")])
+    wrapped = memory.wrap(BEHIND[kind](shelf, prompt, model), recall=False)
+    wrapped.invoke("First?", at())
+    WAYS[way](wrapped, "Second?", at())
+    assert [(message.type, message.text) for message in model.seen[1]] == [
+        ("system", "Look: the shelf"),
+        ("human", "First?"),
+        ("ai", "One."),
+        ("human", "Second?"),
+    ]
+    assert shelf.asked == ["First?", "Second?"]
+
+
+def test_a_retriever_is_asked_without_the_recalled_lines_that_the_prompt_shows(memory):
+    memory.add_messages([HumanMessage("My bike is green.")], thread_id="old", user_id="ana")
+    model, shelf = ScriptedChatModel(replies=["One."]), Shelf(asked=[])
+    prompt = ChatPromptTemplate([("system", "Look: {context}"), ("human", "{input}")])
+    memory.wrap(BEHIND["a map of what is said"](shelf, prompt, model)).invoke("My bike?", at())
+    assert shelf.asked == ["My bike?"]
+    assert "My bike is green." in model.asked[0]
+
+
+def test_a_thread_with_instructions_gives_a_prompt_with_its_own_one_system_message(memory):
+    _history(memory).add_messages([SystemMessage("Speak like a pirate."), *said_before()])
+    model = ScriptedChatModel(replies=["One."])
+    prompt = ChatPromptTemplate([("system", "Be brief."), ("human", "{input}")])
+    memory.wrap(prompt | model, recall=False).invoke("And now?", at())
+    assert [message.text for message in model.seen[0]] == [
+        "Be brief.\n\nSpeak like a pirate.",
+        "Hello.",
+        "Arr.",
+        "And now?",
+    ]
+
+
+def test_a_reply_of_langchains_cache_is_stored(memory):
+    model = InstantModel(cache=InMemoryCache())
+    wrapped = memory.wrap(model, recall=False)
+    for thread in ("one", "two"):
+        wrapped.invoke("Hello.", at(thread))
+    [_, reply] = memory.history("two", user_id="ana").messages
+    assert (reply.text, reply.usage_metadata) == ("Arr.", None)
+
+
+def test_steps_that_read_the_history_themselves_leave_the_prompt_as_it_is(memory):
+    model = ScriptedChatModel(replies=["One.", "Two."])
+    prompt = ChatPromptTemplate([("system", "So far: {said}"), ("human", "{input}")])
+    steps = {"said": itemgetter("history") | RunnableLambda(len), "input": itemgetter("input")}
+    wrapped = memory.wrap(steps | prompt | model, recall=False)
+    for said in ("First?", "Second?"):
+        wrapped.invoke(said, at())
+    assert model.seen[1] == [SystemMessage("So far: 2"), HumanMessage("Second?")]
+
+
+def test_a_prompt_of_text_before_a_chat_model_comes_behind_the_history(memory):
+    model = ScriptedChatModel(replies=["One.", "Two."])
+    wrapped = memory.wrap(PromptTemplate.from_template("Q: {input}") | model, recall=False)
+    for said in ("First?", "Second?"):
+        wrapped.invoke(said, at())
+    assert [message.text for message in model.seen[1]] == ["First?", "One.", "Q: Second?"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_prompt_of_text_shows_the_pictures_of_what_the_user_says(memory, way):
+    model = ScriptedChatModel(replies=["One."])
+    prompt = ChatPromptTemplate([("system", "Look."), ("human", "Asked: {input}")])
+    picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+    said = HumanMessage([{"type": "text", "text": "What is it?"}, picture])
+    WAYS[way](memory.wrap(prompt | model, recall=False), [said], at())
+    assert model.seen[0][1].content == [{"type": "text", "text": "Asked: What is it?"}, picture]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_prompt_of_text_stands_before_the_tool_loop_of_the_turn(memory, way):
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[CALL]), "In the garage."])
+    prompt = ChatPromptTemplate([("system", "Look."), ("human", "Asked: {input}")])
+    wrapped = memory.wrap(prompt | model, recall=False)
+    wrapped.invoke("Where is it?", at())
+    WAYS[way](wrapped, [ToolMessage("Here.", tool_call_id="c1")], at())
+    assert [(message.type, message.text) for message in model.seen[1]] == [
+        ("system", "Look."),
+        ("human", "Asked: Where is it?"),
+        ("ai", ""),
+        ("tool", "Here."),
+    ]
+
+
 # -- functions ----------------------------------------------------------------------------------
 
 
@@ -333,7 +498,7 @@ PARSED = {
         ["One two.", "Two one."],
     ),
     "a number": (RunnableLambda(lambda given: 7), ["7"]),
-    "nothing": (RunnableLambda(lambda given: None), ["null"]),
+    "nothing": (RunnableLambda(lambda given: None), []),
     "numbers": (RunnableLambda(lambda given: [1, 2]), ["[1, 2]"]),
 }
 

@@ -122,7 +122,6 @@ VALUES = {
     "a dict": ({"level": 3, "at": [1, None]}, '{"level": 3, "at": [1, null]}', "dict"),
     "a list": ([Spot(1), Place(level=2)], '[{"level": 1}, {"level": 2}]', "list"),
     "a number": (3, "3", "int"),
-    "nothing": (None, "null", "NoneType"),
     "a tuple": (("é", 1), '["é", 1]', "tuple"),
 }
 

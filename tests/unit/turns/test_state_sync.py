@@ -8,14 +8,9 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_convmem import InMemoryLog
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.turns.state_sync import (
-    NodeContext,
-    StateDiffer,
-    StateSync,
-    find_exchange,
-    is_stand_in,
-    read_mark,
-)
+from langchain_convmem.turns.node_context import NodeContext, read_mark
+from langchain_convmem.turns.state_differ import StateDiffer
+from langchain_convmem.turns.state_sync import StateSync, find_exchange, is_stand_in
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder
 

@@ -253,7 +253,7 @@ def test_edits_say_nothing_and_pass():
 # -- the one place ------------------------------------------------------------------------------
 OTHER_DRAFTS = {
     "turns/turn.py",  # of what the hook left of the user's message
-    "turns/state_sync.py",  # of artifacts made plain, and passed through the hook
+    "turns/state_differ.py",  # of artifacts made plain, and passed through the hook
     "transfer/formats/convmem.py",  # checks what it read
     "transfer/threads.py",  # checks what it read
 }
