@@ -6,9 +6,9 @@ namespace `langchain_convmem`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol
 
 from langchain_core.load.serializable import (
     Serializable,
@@ -16,7 +16,6 @@ from langchain_core.load.serializable import (
     SerializedNotImplemented,
 )
 from langchain_core.messages import (
-    AIMessage,
     BaseMessage,
     HumanMessage,
     SystemMessage,
@@ -28,12 +27,6 @@ from pydantic import Field
 
 from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.prompts.parser import (
-    ExampleRole,
-    find_alternation_problem,
-    find_example_problems,
-    read_example_roles,
-)
 from langchain_convmem.prompts.scanner import escape_headings, format_heading, join_blocks
 from langchain_convmem.prompts.variables import (
     Failed,
@@ -88,7 +81,7 @@ class _Prompt(Protocol):
 def build_chat_prompt(
     prompt: _Prompt, layout: Layout, evaluation: Evaluation
 ) -> ChatPromptTemplate:
-    """Return the chat prompt of a file: system message, examples, `history`, `input`.
+    """Return the chat prompt of a file: system message, `history`, `input`.
 
     Raises:
         ConfigError: See `PromptFile.to_chat_prompt`.
@@ -96,46 +89,23 @@ def build_chat_prompt(
     if layout.volatile not in ("tail", "head"):
         raise ConfigError(f"volatile must be 'tail' or 'head', got {layout.volatile!r}")
     order = _order_titles(prompt, layout.sections)
-    roles = _require_roles(prompt, order)
-    plain = [title for title in order if title not in roles]
-    late = [one for one in plain if layout.volatile == "tail" and one in prompt.occurrences]
-    early = [title for title in plain if title not in late]
+    late = [one for one in order if layout.volatile == "tail" and one in prompt.occurrences]
+    early = [title for title in order if title not in late]
     system = SectionsMessagePromptTemplate(
         sections=_build_text(prompt, early, has_headings=layout.include_titles),
         summary_heading=_format_summary_heading(prompt, layout),
     )
-    examples = [
-        SectionsMessagePromptTemplate(
-            sections=_build_text(prompt, [title], has_headings=False), role=roles[title]
-        )
-        for title in order
-        if title in roles
-    ]
     tail = _build_text(prompt, late, has_headings=layout.include_titles)
-    return _assemble(
-        [system, *examples],
-        InputPlaceholder(variable_name="input", sections=tail),
-        layout,
-        partials=_build_variables(prompt, order, evaluation),
-        metadata=prompt.trace_metadata or None,
-    )
-
-
-def _assemble(
-    messages: Iterable[BaseMessagePromptTemplate],
-    last: InputPlaceholder,
-    layout: Layout,
-    *,
-    partials: dict[str, Any],
-    metadata: dict[str, Any] | None,
-) -> ChatPromptTemplate:
     past = [MessagesPlaceholder("history", optional=True)] if layout.history else []
     optional = {"history": layout.history, "recalled": True, "summary": layout.include_summary}
     return ChatPromptTemplate(
-        [*messages, *past, last],
-        partial_variables={**partials, **({"history": []} if past else {})},
+        [system, *past, InputPlaceholder(variable_name="input", sections=tail)],
+        partial_variables={
+            **_build_variables(prompt, order, evaluation),
+            **({"history": []} if past else {}),
+        },
         optional_variables=[name for name, is_there in optional.items() if is_there],
-        metadata=metadata,
+        metadata=prompt.trace_metadata or None,
     )
 
 
@@ -147,15 +117,6 @@ def _order_titles(prompt: _Prompt, sections: Sequence[str] | None) -> list[str]:
             msg = f"{prompt.name} has no section {title!r}; it has {list(prompt.sections)}"
             raise ConfigError(msg)
     return list(sections)
-
-
-def _require_roles(prompt: _Prompt, order: Iterable[str]) -> dict[str, ExampleRole]:
-    roles = read_example_roles(prompt.metadata)
-    problems = [message for _, message in find_example_problems(prompt.metadata, prompt.sections)]
-    problem = problems[0] if problems else find_alternation_problem(order, roles)
-    if problem is not None:
-        raise ConfigError(f"{prompt.name}: {problem}")
-    return roles
 
 
 def _format_summary_heading(prompt: _Prompt, layout: Layout) -> str | None:
@@ -197,14 +158,6 @@ def _build_variables(
 
 # -- Messages made of sections, as LangChain's message templates ----------------------------------
 
-Role: TypeAlias = Literal["system", "human", "ai"]
-
-_MESSAGES: Mapping[Role, Callable[[str], BaseMessage]] = {
-    "system": SystemMessage,
-    "human": HumanMessage,
-    "ai": AIMessage,
-}
-
 
 class SectionText(Serializable):
     """Sections as a part of a message, under their headings."""
@@ -244,14 +197,12 @@ class SectionText(Serializable):
 
 
 class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
-    """A message made of sections; no message at all when all its parts are blank.
+    """A system message made of sections; no message at all when all its parts are blank.
 
     The summary follows in a message with the authority of the user, and a short answer to it.
     """
 
     sections: SectionText
-
-    role: Role = "system"
 
     summary_heading: str | None = None
     """What stands over the summary, in a message of its own; None has no place for one."""
@@ -277,7 +228,7 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
         """
         summary = _read_summary(kwargs)
         text = join_blocks(self.sections.fill_blocks(self.sections.evaluate(kwargs)))
-        shown = [_MESSAGES[self.role](text)] if text else []
+        shown: list[BaseMessage] = [SystemMessage(text)] if text else []
         if self.summary_heading is None or not summary.strip():
             return shown
         told = join_blocks([(self.summary_heading, format_summary([summary]))])

@@ -17,8 +17,8 @@ from typing import Literal, TypeAlias
 from langchain_convmem.errors import PromptSyntaxError
 from langchain_convmem.prompts.variables import Occurrence
 
-Level: TypeAlias = Literal["error", "warning", "info"]
-"""`error`: what was written has no effect; `warning`: hardly meant so; `info`: worth knowing."""
+Level: TypeAlias = Literal["error", "warning"]
+"""`error`: what was written has no effect; `warning`: it is hardly meant so."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _SHOWN_COLUMNS = 120
@@ -103,10 +103,6 @@ class Findings:
     def add_warning(self, message: str, position: int) -> None:
         """Add a warning: something is hardly meant the way it was taken."""
         self.add("warning", message, position)
-
-    def add_info(self, message: str, position: int) -> None:
-        """Add a note."""
-        self.add("info", message, position)
 
     def sort(self) -> tuple[Diagnostic, ...]:
         """Return all findings by place in the source; those of one place as they were added."""
