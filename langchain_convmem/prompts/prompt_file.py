@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from hashlib import file_digest, sha256
@@ -28,7 +28,6 @@ from langchain_convmem.prompts.diagnostics import (
     Findings,
     Level,
     OnProblem,
-    report_failure,
 )
 from langchain_convmem.prompts.parser import ParsedPrompt, parse_prompt
 from langchain_convmem.prompts.scanner import (
@@ -337,18 +336,50 @@ class PromptFile:
             ConfigError: If `sections` names a section that the file does not have, or a function
                 is none.
         """
-        from langchain_convmem.prompts.chat_prompt import Evaluation, Layout, build_chat_prompt
-
-        titles = None if sections is None else _as_titles(sections)
-        return build_chat_prompt(
-            self,
-            Layout(titles, history, volatile, include_titles, include_summary),
-            Evaluation(
-                combine_functions(self.functions, functions),
-                strict,
-                self._build_reporter(on_problem),
-            ),
+        from langchain_convmem.prompts.chat_prompt import (
+            InputPlaceholder,
+            RunTimeVariable,
+            SectionsMessagePromptTemplate,
+            build_chat_prompt,
+            build_text,
         )
+
+        if volatile not in ("tail", "head"):
+            raise ConfigError(f"volatile must be 'tail' or 'head', got {volatile!r}")
+        order = list(self.sections) if sections is None else _as_titles(sections)
+        pieces = {title: self._split(title) for title in order}
+        late = [one for one in order if volatile == "tail" and one in self.occurrences]
+        early = {title: pieces[title] for title in order if title not in late}
+        heading = format_heading(self.summary_title) if include_titles else ""
+        own = combine_functions(self.functions, functions)
+        failed = self._build_reporter(on_problem)
+        return build_chat_prompt(
+            SectionsMessagePromptTemplate(
+                sections=build_text(early, has_headings=include_titles),
+                summary_heading=heading if include_summary else None,
+            ),
+            InputPlaceholder(
+                variable_name="input",
+                sections=build_text(
+                    {title: pieces[title] for title in late}, has_headings=include_titles
+                ),
+            ),
+            [
+                RunTimeVariable(
+                    function_name=name, function=own.get(name), strict=strict, failed=failed
+                )
+                for name in _list_functions(pieces)
+            ],
+            history=history,
+            metadata=self.trace_metadata,
+        )
+
+    def _split(self, title: str) -> list[str]:
+        """Return a section's pieces: its text, and functions at odd places."""
+        if title not in self.sections:
+            msg = f"{self.name} has no section {title!r}; it has {list(self.sections)}"
+            raise ConfigError(msg)
+        return split_pieces(self.sections[title], self.occurrences.get(title, ()))
 
     def _render(
         self,
@@ -358,20 +389,32 @@ class PromptFile:
         on_problem: OnProblem | None,
     ) -> dict[str, str]:
         own = combine_functions(self.functions, functions)
-        pieces = {
-            title: split_pieces(self.sections[title], self.occurrences.get(title, ()))
-            for title in titles
-        }
-        names = dict.fromkeys(name for parts in pieces.values() for name in parts[1::2])
+        pieces = {title: self._split(title) for title in titles}
         failed = self._build_reporter(on_problem)
-        values = evaluate(names, own, strict=strict, failed=failed)
+        values = evaluate(_list_functions(pieces), own, strict=strict, failed=failed)
         shown = {name: escape_headings(value) for name, value in values.items()}
         return {title: fill_pieces(parts, shown) for title, parts in pieces.items()}
 
     def _build_reporter(self, on_problem: OnProblem | None) -> Failed | None:
-        if on_problem is None:
-            return None
-        return partial(report_failure, on_problem, self.name, self.sections, self.occurrences)
+        return None if on_problem is None else partial(self._report_failure, on_problem)
+
+    def _report_failure(self, on_problem: OnProblem, function: str, error: Exception) -> None:
+        """Report where in a section's text a value is missing; compiled files have that, too."""
+        title, start = next(
+            (title, found.start)
+            for title, places in self.occurrences.items()
+            for found in places
+            if found.function_name == function
+        )
+        findings = Findings(f"{self.name}#{title}", self.sections[title])
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        message = f"the function '{function}' failed, so its value is empty: {reason}"
+        findings.add_error(message, start)
+        on_problem(findings.sort()[0])
+
+
+def _list_functions(pieces: Mapping[str, Sequence[str]]) -> list[str]:
+    return list(dict.fromkeys(name for parts in pieces.values() for name in parts[1::2]))
 
 
 def _restore(values: dict[str, Any]) -> PromptFile:

@@ -68,7 +68,7 @@ NOT_YET: dict[str, int] = {
     "room: words": 2_033,
     "room: summarizing": 2_417,
     "room: profile": 1_643,
-    "room: prompts": 1_576,
+    "room: prompts": 1_341,
     "room: conversation": 3_316,
     "room: text": 3_946,
     "room: integrations": 1_850,
