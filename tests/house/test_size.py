@@ -70,7 +70,7 @@ NOT_YET: dict[str, int] = {
     "room: profile": 1_643,
     "room: prompts": 1_341,
     "room: conversation": 3_316,
-    "room: text": 3_946,
+    "room: text": 3_662,
     "room: integrations": 1_850,
     "room: transfer": 2_728,
     "room: cli": 2_514,
