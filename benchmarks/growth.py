@@ -167,7 +167,7 @@ def _list_facts(text: str) -> None:
 
 
 def _parse_prompt(text: str) -> None:
-    PromptFile.parse(f"__ Prompt __\n{text}\n", name="growth")
+    PromptFile.parse(f"__ Prompt __\n{text}\n", name="growth", strict=False)
 
 
 def _parse_reply(text: str) -> None:

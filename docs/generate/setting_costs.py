@@ -41,7 +41,6 @@ COSTS: dict[str, str] = {
     "ConversationConfig.on_divergence": '"rewind" reads again what the template wrote otherwise.',
     "ConversationConfig.max_output_tokens": "A reply may be cut short; `on_max_tokens` says what becomes of it.",
     "SendOptions.timeout": "A turn that takes longer is taken back whole.",
-    "TemplateLimits.max_seconds": "Processor time that a hostile template may take.",
-    "TemplateLimits.max_memory": "Memory that a hostile template may take.",
+    "TemplateLimits.max_work": "Time and memory that a hostile template may take.",
 }
 """By class and setting; a setting that is missing costs nothing worth a thought."""

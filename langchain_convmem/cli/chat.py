@@ -205,8 +205,7 @@ def _load_prompt(path: str, terminal: Terminal) -> ChatPromptTemplate:
         msg = f"the prompt file {path} cannot be read: {error.strerror or error}"
         raise ConfigError(msg) from error
     for finding in file.diagnostics:
-        if finding.level != "info":
-            terminal.note_text(str(finding))
+        terminal.note_text(str(finding))
     return file.to_chat_prompt()
 
 

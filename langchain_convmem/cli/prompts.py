@@ -380,7 +380,7 @@ class _Dialogue(NamedTuple):
             return 0
         functions = declare_functions(self.functions)
         for target in targets:
-            loaded = PromptFile.load(target, functions=functions)
+            loaded = PromptFile.load(target, strict=False, functions=functions)
             if _read_content(loaded) != _read_content(prompt):
                 self.terminal.print_line(f"{target}: reads otherwise than {prompt.name}")
                 return 1
@@ -434,7 +434,7 @@ def read_prompt(path: str, declared: Iterable[str]) -> ReadPrompt:
     from langchain_convmem.prompts import Diagnostic, PromptFile
 
     try:
-        prompt = PromptFile.load(path, functions=declare_functions(declared))
+        prompt = PromptFile.load(path, strict=False, functions=declare_functions(declared))
     except PromptSyntaxError as error:
         return ReadPrompt(path, None, (_describe_unreadable(path, error),))
     except OSError as error:
@@ -466,7 +466,7 @@ def load_prompt(path: str, declared: Iterable[str]) -> PromptFile:
 
 # -- findings -------------------------------------------------------------------------------------
 
-_STYLES = {"error": "red", "warning": "yellow", "info": "dim"}
+_STYLES = {"error": "red", "warning": "yellow"}
 
 
 def format_findings(findings: Iterable[Diagnostic]) -> Iterator[Styled]:
@@ -493,7 +493,7 @@ def fails_check(findings: Iterable[Diagnostic], *, strict: bool) -> bool:
 def count_findings(what: str, findings: Sequence[Diagnostic]) -> str:
     """Return the counts of findings as one line."""
     counts = Counter[str](finding.level for finding in findings)
-    words = {"error": "error", "warning": "warning", "info": "note"}
+    words = {"error": "error", "warning": "warning"}
     shown = [format_count(counts[one], word) for one, word in words.items() if counts[one]]
     return f"{what}: {', '.join(shown) or 'no problems'}"
 

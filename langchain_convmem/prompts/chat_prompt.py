@@ -6,9 +6,9 @@ namespace `langchain_convmem`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any
 
 from langchain_core.load.serializable import (
     Serializable,
@@ -16,7 +16,6 @@ from langchain_core.load.serializable import (
     SerializedNotImplemented,
 )
 from langchain_core.messages import (
-    AIMessage,
     BaseMessage,
     HumanMessage,
     SystemMessage,
@@ -28,20 +27,12 @@ from pydantic import Field
 
 from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.prompts.parser import (
-    ExampleRole,
-    find_alternation_problem,
-    find_example_problems,
-    read_example_roles,
-)
 from langchain_convmem.prompts.scanner import escape_headings, format_heading, join_blocks
 from langchain_convmem.prompts.variables import (
     Failed,
-    Occurrence,
     VariableFunction,
     evaluate,
     fill_pieces,
-    split_pieces,
 )
 from langchain_convmem.views.context import make_summary_messages
 from langchain_convmem.views.messages import escape_fences
@@ -50,160 +41,50 @@ from langchain_convmem.views.summaries import format_summary
 _VARIABLE_PREFIX = "variable_"
 
 
-class Layout(NamedTuple):
-    """What stands where; see `PromptFile.to_chat_prompt`."""
-
-    sections: Sequence[str] | None
-    history: bool
-    volatile: Literal["tail", "head"]
-    include_titles: bool
-    include_summary: bool
-
-
-class Evaluation(NamedTuple):
-    """How variables get their values; see `evaluate`."""
-
-    functions: Mapping[str, VariableFunction]
-    strict: bool
-    failed: Failed | None
-
-
-class _Prompt(Protocol):
-    """What a `PromptFile` says."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def metadata(self) -> Mapping[str, str]: ...
-    @property
-    def sections(self) -> Mapping[str, str]: ...
-    @property
-    def occurrences(self) -> Mapping[str, Sequence[Occurrence]]: ...
-    @property
-    def summary_title(self) -> str | None: ...
-    @property
-    def trace_metadata(self) -> dict[str, str]: ...
-
-
 def build_chat_prompt(
-    prompt: _Prompt, layout: Layout, evaluation: Evaluation
-) -> ChatPromptTemplate:
-    """Return the chat prompt of a file: system message, examples, `history`, `input`.
-
-    Raises:
-        ConfigError: See `PromptFile.to_chat_prompt`.
-    """
-    if layout.volatile not in ("tail", "head"):
-        raise ConfigError(f"volatile must be 'tail' or 'head', got {layout.volatile!r}")
-    order = _order_titles(prompt, layout.sections)
-    roles = _require_roles(prompt, order)
-    plain = [title for title in order if title not in roles]
-    late = [one for one in plain if layout.volatile == "tail" and one in prompt.occurrences]
-    early = [title for title in plain if title not in late]
-    system = SectionsMessagePromptTemplate(
-        sections=_build_text(prompt, early, has_headings=layout.include_titles),
-        summary_heading=_format_summary_heading(prompt, layout),
-    )
-    examples = [
-        SectionsMessagePromptTemplate(
-            sections=_build_text(prompt, [title], has_headings=False), role=roles[title]
-        )
-        for title in order
-        if title in roles
-    ]
-    tail = _build_text(prompt, late, has_headings=layout.include_titles)
-    return _assemble(
-        [system, *examples],
-        InputPlaceholder(variable_name="input", sections=tail),
-        layout,
-        partials=_build_variables(prompt, order, evaluation),
-        metadata=prompt.trace_metadata or None,
-    )
-
-
-def _assemble(
-    messages: Iterable[BaseMessagePromptTemplate],
-    last: InputPlaceholder,
-    layout: Layout,
+    system: SectionsMessagePromptTemplate,
+    asked: InputPlaceholder,
+    variables: Iterable[RunTimeVariable],
     *,
-    partials: dict[str, Any],
-    metadata: dict[str, Any] | None,
+    history: bool,
+    metadata: dict[str, str],
 ) -> ChatPromptTemplate:
-    past = [MessagesPlaceholder("history", optional=True)] if layout.history else []
-    optional = {"history": layout.history, "recalled": True, "summary": layout.include_summary}
-    return ChatPromptTemplate(
-        [*messages, *past, last],
-        partial_variables={**partials, **({"history": []} if past else {})},
-        optional_variables=[name for name, is_there in optional.items() if is_there],
-        metadata=metadata,
-    )
+    """Return a chat prompt: system message, summary, `history`, `input`.
 
-
-def _order_titles(prompt: _Prompt, sections: Sequence[str] | None) -> list[str]:
-    if sections is None:
-        return list(prompt.sections)
-    for title in sections:
-        if title not in prompt.sections:
-            msg = f"{prompt.name} has no section {title!r}; it has {list(prompt.sections)}"
-            raise ConfigError(msg)
-    return list(sections)
-
-
-def _require_roles(prompt: _Prompt, order: Iterable[str]) -> dict[str, ExampleRole]:
-    roles = read_example_roles(prompt.metadata)
-    problems = [message for _, message in find_example_problems(prompt.metadata, prompt.sections)]
-    problem = problems[0] if problems else find_alternation_problem(order, roles)
-    if problem is not None:
-        raise ConfigError(f"{prompt.name}: {problem}")
-    return roles
-
-
-def _format_summary_heading(prompt: _Prompt, layout: Layout) -> str | None:
-    if not layout.include_summary:
-        return None
-    return format_heading(prompt.summary_title) if layout.include_titles else ""
-
-
-def _build_text(prompt: _Prompt, titles: Iterable[str], *, has_headings: bool) -> SectionText:
-    titles = list(titles)
-    return SectionText(
-        headings=[format_heading(title) if has_headings else "" for title in titles],
-        bodies=[_name_pieces(prompt, title) for title in titles],
-    )
-
-
-def _name_pieces(prompt: _Prompt, title: str) -> list[str]:
-    """Return the section's pieces, with safe names of template variables at odd places."""
-    pieces = split_pieces(prompt.sections[title], prompt.occurrences.get(title, ()))
-    return [_VARIABLE_PREFIX + part if at % 2 else part for at, part in enumerate(pieces)]
-
-
-def _build_variables(
-    prompt: _Prompt, titles: Iterable[str], evaluation: Evaluation
-) -> dict[str, Any]:
-    names = dict.fromkeys(
-        found.function_name for title in titles for found in prompt.occurrences.get(title, ())
-    )
-    return {
-        _VARIABLE_PREFIX + name: RunTimeVariable(
-            function_name=name,
-            function=evaluation.functions.get(name),
-            strict=evaluation.strict,
-            failed=evaluation.failed,
-        )
-        for name in names
+    Args:
+        system: What stands first.
+        asked: The user's message, with what changes from call to call.
+        variables: What is called whenever it is formatted.
+        history: Whether there is a place for earlier messages.
+        metadata: Of its traces.
+    """
+    optional = {
+        "history": history,
+        "recalled": True,
+        "summary": system.summary_heading is not None,
     }
+    past = [MessagesPlaceholder("history", optional=True)] if history else []
+    values = {_VARIABLE_PREFIX + one.function_name: one for one in variables}
+    return ChatPromptTemplate(
+        [system, *past, asked],
+        partial_variables={**values, **({"history": []} if history else {})},
+        optional_variables=[name for name, is_there in optional.items() if is_there],
+        metadata=metadata or None,
+    )
+
+
+def build_text(sections: Mapping[str, Sequence[str]], *, has_headings: bool) -> SectionText:
+    """Return sections as a part of a message; pieces at odd places name variable functions."""
+    return SectionText(
+        headings=[format_heading(title) if has_headings else "" for title in sections],
+        bodies=[
+            [_VARIABLE_PREFIX + piece if at % 2 else piece for at, piece in enumerate(pieces)]
+            for pieces in sections.values()
+        ],
+    )
 
 
 # -- Messages made of sections, as LangChain's message templates ----------------------------------
-
-Role: TypeAlias = Literal["system", "human", "ai"]
-
-_MESSAGES: Mapping[Role, Callable[[str], BaseMessage]] = {
-    "system": SystemMessage,
-    "human": HumanMessage,
-    "ai": AIMessage,
-}
 
 
 class SectionText(Serializable):
@@ -244,14 +125,12 @@ class SectionText(Serializable):
 
 
 class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
-    """A message made of sections; no message at all when all its parts are blank.
+    """A system message made of sections; no message at all when all its parts are blank.
 
     The summary follows in a message with the authority of the user, and a short answer to it.
     """
 
     sections: SectionText
-
-    role: Role = "system"
 
     summary_heading: str | None = None
     """What stands over the summary, in a message of its own; None has no place for one."""
@@ -277,7 +156,7 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
         """
         summary = _read_summary(kwargs)
         text = join_blocks(self.sections.fill_blocks(self.sections.evaluate(kwargs)))
-        shown = [_MESSAGES[self.role](text)] if text else []
+        shown: list[BaseMessage] = [SystemMessage(text)] if text else []
         if self.summary_heading is None or not summary.strip():
             return shown
         told = join_blocks([(self.summary_heading, format_summary([summary]))])

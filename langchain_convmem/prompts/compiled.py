@@ -2,8 +2,7 @@
 
 Both hold a format version, and the name and SHA-256 of the source. The binary form is a magic
 number, a version and zlib over compact JSON: its checksum finds damage, and reading it runs no
-code. JSON with the three keys `metadata`, `variables` and `prompts` alone, which counts in UTF-16
-units, is read too.
+code.
 """
 
 from __future__ import annotations
@@ -12,20 +11,20 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
-from itertools import accumulate
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.errors import PromptSyntaxError
-from langchain_convmem.prompts.diagnostics import Diagnostic
 from langchain_convmem.prompts.parser import ParsedPrompt
-from langchain_convmem.prompts.variables import Occurrence, clean_name
+from langchain_convmem.prompts.variables import Occurrence
 
 CompiledForm: TypeAlias = Literal["json", "binary"]
+COMPILED_FORMS: Mapping[str, CompiledForm] = {".json": "json", ".bytes": "binary"}
+"""The forms by the ends of their files' names."""
+
 _FORMAT = "langchain-convmem prompt"
 _VERSION = 1
 _OCCURRENCE_KEYS = ("functionName", "indexStart", "indexEnd")
-_FOREIGN_KEYS = {"metadata", "variables", "prompts"}
 
 # Its first byte is never the first of UTF-8 text.
 _MAGIC = b"\x89convmem"
@@ -69,7 +68,7 @@ def compile_prompt(compiled: CompiledPrompt, form: CompiledForm) -> bytes:
 def read_compiled(data: bytes, path: str, *, max_bytes: int) -> CompiledPrompt | None:
     """Return what a compiled file holds; None if the file is a source.
 
-    Binary content is known by its first bytes, JSON by the file's name.
+    Binary content is known by its first bytes or the file's name, JSON by the name.
 
     Args:
         data: What the file holds.
@@ -79,12 +78,13 @@ def read_compiled(data: bytes, path: str, *, max_bytes: int) -> CompiledPrompt |
     Raises:
         PromptSyntaxError: If it is damaged, too large or of a newer version.
     """
-    is_binary = data.startswith(_MAGIC)
-    if not is_binary and PurePath(path).suffix.lower() != ".json":
+    suffix = PurePath(path).suffix.lower()
+    is_binary = data.startswith(_MAGIC) or suffix == ".bytes"
+    if not is_binary and suffix != ".json":
         return None
     try:
         content = _parse_json(_unpack(data, max_bytes) if is_binary else data)
-        return _load_plain(content, path)
+        return _load_plain(content)
     except _Damage as damage:
         msg = f"{path}: this is not a readable compiled prompt: {damage}"
         raise PromptSyntaxError(msg, path=path) from damage
@@ -110,11 +110,6 @@ def _dump_plain(compiled: CompiledPrompt) -> dict[str, Any]:
             for title, places in prompt.occurrences.items()
         },
         "prompts": dict(prompt.sections),
-        "diagnostics": [
-            # Without the source line: thousands of findings may stand in one long line.
-            {"level": one.level, "line": one.line, "column": one.column, "message": one.message}
-            for one in prompt.diagnostics
-        ],
     }
 
 
@@ -126,6 +121,8 @@ def _encode(text: str) -> bytes:
 
 
 def _unpack(data: bytes, max_bytes: int) -> bytes:
+    if not data.startswith(_MAGIC[: len(data)]):
+        raise _Damage(f"it was written by another program; {_AGAIN}")
     if len(data) < _HEADER.size:
         raise _Damage(f"it is cut off; {_AGAIN}")
     _, version = _HEADER.unpack_from(data)
@@ -155,46 +152,27 @@ def _parse_json(data: bytes) -> Any:
         raise _Damage(f"it is not JSON ({error}); {_AGAIN}") from error
 
 
-def _load_plain(content: Any, path: str) -> CompiledPrompt:
+def _load_plain(content: Any) -> CompiledPrompt:
     if not isinstance(content, dict):
         raise _Damage(f"it is not a JSON object; {_AGAIN}")
-    is_foreign = "format" not in content
-    if is_foreign and (not content or set(content) - _FOREIGN_KEYS):
-        raise _Damage(f"it does not have the keys of one; {_AGAIN}")
-    if not is_foreign:
-        _check_format(content)
+    _check_format(content)
     sections = _read_texts(content, "prompts")
-    occurrences = _read_occurrences(content, sections, in_utf16=is_foreign)
-    definitions = _read_texts(content, "variableDefinitions")
     source = _read_texts(content, "source")
-    place = _name_source(path, source.get("name", ""))
     prompt = ParsedPrompt(
         metadata=_read_texts(content, "metadata"),
         constants=_read_texts(content, "constants"),
-        variable_definitions=_derive_definitions(sections, occurrences)
-        if is_foreign
-        else definitions,
+        variable_definitions=_read_texts(content, "variableDefinitions"),
         sections=sections,
-        occurrences=occurrences,
-        diagnostics=tuple(
-            _read_diagnostic(one, place) for one in _read_list(content, "diagnostics")
-        ),
+        occurrences=_read_occurrences(content, sections),
+        diagnostics=(),
     )
     return CompiledPrompt(prompt, PromptSource(source.get("name", ""), source.get("sha256", "")))
 
 
 def _check_format(content: Mapping[str, Any]) -> None:
-    if content["format"] != _FORMAT:
-        raise _Damage(f"its format is {content['format']!r}, not {_FORMAT!r}")
+    if content.get("format") != _FORMAT:
+        raise _Damage(f"its format is not {_FORMAT!r}; {_AGAIN}")
     _check_version(content.get("version"))
-
-
-def _name_source(path: str, source_name: str) -> str:
-    """Return what diagnostics call the source: their lines are lines of it."""
-    try:
-        return str(PurePath(path).with_name(source_name))
-    except ValueError:
-        return path
 
 
 def _read_texts(content: Mapping[str, Any], key: str) -> dict[str, str]:
@@ -204,43 +182,30 @@ def _read_texts(content: Mapping[str, Any], key: str) -> dict[str, str]:
     return value
 
 
-def _read_list(content: Mapping[str, Any], key: str) -> list[Any]:
-    value = content.get(key, [])
-    if not isinstance(value, list):
-        raise _Damage(f"'{key}' is not a list; {_AGAIN}")
-    return value
-
-
 def _read_occurrences(
-    content: Mapping[str, Any], sections: Mapping[str, str], *, in_utf16: bool
+    content: Mapping[str, Any], sections: Mapping[str, str]
 ) -> dict[str, tuple[Occurrence, ...]]:
     variables = content.get("variables", {})
     if not isinstance(variables, dict) or not variables.keys() <= sections.keys():
         raise _Damage(f"'variables' is not an object of the titles of 'prompts'; {_AGAIN}")
     found = {}
-    for title in variables:
-        text = sections[title]
-        units = _count_utf16_units(text) if in_utf16 and not text.isascii() else {}
-        places = [_read_occurrence(one, units) for one in _read_list(variables, title)]
-        _check_places(title, places, text)
+    for title, listed in variables.items():
+        if not isinstance(listed, list):
+            raise _Damage(f"'variables' of '{title}' is not a list; {_AGAIN}")
+        places = [_read_occurrence(one) for one in listed]
+        _check_places(title, places, sections[title])
         if places:
             found[title] = tuple(places)
     return found
 
 
-def _read_occurrence(found: Any, units: Mapping[int, int]) -> Occurrence:
+def _read_occurrence(found: Any) -> Occurrence:
     # No `match`: there may be thousands of them, and it takes five times as long.
     if isinstance(found, dict):
         name, start, end = map(found.get, _OCCURRENCE_KEYS)
         if isinstance(name, str) and type(start) is int and type(end) is int:
-            return Occurrence(name, units.get(start, start), units.get(end, end))
+            return Occurrence(name, start, end)
     raise _Damage(f"{found!r:.80} is not an occurrence of a variable; {_AGAIN}")
-
-
-def _count_utf16_units(text: str) -> dict[int, int]:
-    """Return code points by UTF-16 units: how many of each stand in front of a character."""
-    units = accumulate((1 + (char > "\uffff") for char in text), initial=0)
-    return {unit: point for point, unit in enumerate(units)}
 
 
 def _check_places(title: str, places: list[Occurrence], text: str) -> None:
@@ -250,26 +215,3 @@ def _check_places(title: str, places: list[Occurrence], text: str) -> None:
         if not (behind <= start <= end - 4 and is_placeholder):
             raise _Damage(f"there is no variable at {start} to {end} of '{title}'; {_AGAIN}")
         behind = end
-
-
-def _derive_definitions(
-    sections: Mapping[str, str], occurrences: Mapping[str, tuple[Occurrence, ...]]
-) -> dict[str, str]:
-    """Return the definitions of variables, told by where they stand."""
-    return {
-        clean_name(sections[title][start + 2 : end - 2]): name
-        for title, places in occurrences.items()
-        for name, start, end in places
-    }
-
-
-def _read_diagnostic(found: Any, path: str) -> Diagnostic:
-    match found:
-        case {
-            "level": "error" | "warning" | "info" as level,
-            "line": int(line),
-            "column": int(column),
-            "message": str(message),
-        }:
-            return Diagnostic(level, message, line, column, name=path)
-    raise _Damage(f"{found!r:.80} is not a diagnostic; {_AGAIN}")

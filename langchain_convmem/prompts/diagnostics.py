@@ -9,16 +9,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 from langchain_convmem.errors import PromptSyntaxError
-from langchain_convmem.prompts.variables import Occurrence
 
-Level: TypeAlias = Literal["error", "warning", "info"]
-"""`error`: what was written has no effect; `warning`: hardly meant so; `info`: worth knowing."""
+Level: TypeAlias = Literal["error", "warning"]
+"""`error`: what was written has no effect; `warning`: it is hardly meant so."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _SHOWN_COLUMNS = 120
@@ -104,10 +103,6 @@ class Findings:
         """Add a warning: something is hardly meant the way it was taken."""
         self.add("warning", message, position)
 
-    def add_info(self, message: str, position: int) -> None:
-        """Add a note."""
-        self.add("info", message, position)
-
     def sort(self) -> tuple[Diagnostic, ...]:
         """Return all findings by place in the source; those of one place as they were added."""
         return tuple(sorted(self._found, key=lambda found: (found.line, found.column)))
@@ -137,44 +132,5 @@ def _measure(char: str) -> str:
     return "  " if unicodedata.east_asian_width(char) in "WF" else " "
 
 
-# -- A variable function that failed, as a diagnostic ---------------------------------------------
-
-
 OnProblem: TypeAlias = Callable[[Diagnostic], object]
 """Is told what went wrong in a call that goes on."""
-
-
-def report_failure(  # noqa: PLR0917 - the first four are bound beforehand
-    on_problem: OnProblem,
-    name: str,
-    sections: Mapping[str, str],
-    occurrences: Mapping[str, tuple[Occurrence, ...]],
-    function_name: str,
-    error: Exception,
-) -> None:
-    """Report an error that shows where the value is missing.
-
-    Line and column are those of the section's text, which compiled files have too; the name says
-    so: it is that of the file, a number sign and the section's title.
-
-    Args:
-        on_problem: Gets the diagnostic.
-        name: What the file is called.
-        sections: Title -> text.
-        occurrences: Title -> where variables stand in the text.
-        function_name: The function; it occurs at least once.
-        error: What it raised.
-    """
-    title, start = next(
-        (title, found.start)
-        for title, places in occurrences.items()
-        for found in places
-        if found.function_name == function_name
-    )
-    findings = Findings(f"{name}#{title}", sections[title])
-    reason = f"{type(error).__name__}: {error}".removesuffix(": ")
-    findings.add_error(
-        f"the function '{function_name}' failed, so its value is empty: {reason}",
-        start,
-    )
-    on_problem(findings.sort()[0])

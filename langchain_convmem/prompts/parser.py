@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from langchain_convmem.causes import suggest_name
 from langchain_convmem.prompts.diagnostics import Diagnostic, Findings
 from langchain_convmem.prompts.scanner import (
-    SUMMARY_TITLE_KEY,
     Line,
     find_comments,
     read_lines,
@@ -70,17 +69,14 @@ def parse_prompt(text: str, *, name: str, functions: Collection[str]) -> ParsedP
         _report_no_prompt(blocks, findings)
     variables = _check_variables(special[_VAR], special[_CONST], functions, findings)
     _check_fillings(special[_META], (), findings)
-    _check_meta_keys(special[_META], findings)
     _check_fillings(special[_CONST], variables, findings)
-    names = _Names([*special[_CONST], *special[_VAR]])
+    names = {*special[_CONST], *special[_VAR]}
     for block in prompts:
         _report_body(block, names, findings)
     written = {key: field.written for key, field in special[_CONST].items()}
     sections, occurrences = _merge(prompts, Filler(written, variables), findings)
-    metadata = _list_values(special[_META])
-    _report_examples(text, metadata, sections, findings)
     return ParsedPrompt(
-        metadata=metadata,
+        metadata=_list_values(special[_META]),
         constants=_list_values(special[_CONST]),
         variable_definitions=variables,
         sections=sections,
@@ -178,47 +174,13 @@ def _list_values(fields: Mapping[str, _Field]) -> dict[str, str]:
 # -- What is said about blocks and their text -----------------------------------------------------
 
 
-_MARKDOWN = re.compile(r"#{1,6}\s+\S")
-_OTHER_MARKS = re.compile(
-    r"(?P<mark>[\uff3f\ufe4d-\ufe4f]{1,}|[\u2013\u2014\u2015]{1,}|--|==)\s*[^\W_].*"
-)
-
-
-def _find_foreign_title(text: str) -> str:
-    """Return what a line looks like that another format would take for a title; nothing if none."""
-    stripped = text.strip()
-    if _MARKDOWN.match(stripped):
-        return "a Markdown heading"
-    match = _OTHER_MARKS.fullmatch(stripped)
-    if (
-        match is not None
-        and stripped.endswith(match["mark"])
-        and len(stripped) > 2 * len(match["mark"])
-    ):
-        is_wide = match["mark"][0] in "\uff3f\ufe4d\ufe4e\ufe4f"
-        return "a title in full-width underscores" if is_wide else "a title between dashes"
-    return ""
-
-
-def _report_foreign_title(line: Line, findings: Findings, *, has_headings: bool) -> None:
-    """Report a title of another format; a Markdown heading inside a section is the author's own."""
-    found = _find_foreign_title(line.text)
-    if found and (has_headings or "Markdown" not in found):
-        message = f"this looks like {found}; a title is written '__ Role __'"
-        findings.add_error(message, line.position)
-
-
 def _report_preamble(lines: Iterable[Line], findings: Findings) -> None:
     ignored = [line for line in lines if line.text.strip()]
-    if ignored and ignored[0].text.strip() == "---":
-        message = "this looks like dotprompt; a prompt file begins with a title, '__ Role __'"
-        findings.add_error(message, ignored[0].position)
     if ignored:
         message = "text in front of the first title is ignored"
         findings.add_warning(message, ignored[0].position)
     for line in ignored:
         _report_title_lookalike(line, findings)
-        _report_foreign_title(line, findings, has_headings=True)
 
 
 def _report_title(block: _TitledBlock, findings: Findings) -> None:
@@ -263,42 +225,23 @@ def _report_no_prompt(blocks: list[_TitledBlock], findings: Findings) -> None:
         findings.add_error(message, 0)
 
 
-def _report_body(block: _TitledBlock, names: _Names, findings: Findings) -> None:
+def _report_body(block: _TitledBlock, names: set[str], findings: Findings) -> None:
     for line in block.lines:
         _report_title_lookalike(line, findings)
-        _report_foreign_title(line, findings, has_headings=False)
         if "{{" in line.text:
             _report_placeholders(line, names, findings)
 
 
-def _report_placeholders(line: Line, names: _Names, findings: Findings) -> None:
+def _report_placeholders(line: Line, names: set[str], findings: Findings) -> None:
     for name, start, _, quoted in find_placeholders(line.text):
-        if not quoted and name not in names.defined:
-            hint = names.suggest(name)
+        if not quoted and name not in names:
+            hint = suggest_name(name, names)
             message = f"'{name}' is neither a constant nor a variable; it stays{hint}"
-            # Near to a name that there is, it is a slip, and the model would read it as it stands.
-            findings.add("error" if hint else "warning", message, line.locate(start))
+            findings.add_error(message, line.locate(start))
     opened = find_open_placeholder(line.text)
     if opened >= 0:
         message = "this placeholder is not closed by '}}' on its line; it stays"
         findings.add_warning(message, line.locate(opened))
-
-
-class _Names:
-    """What placeholders may name."""
-
-    def __init__(self, defined: Iterable[str]) -> None:
-        self.defined = set(defined)
-        self._by_letters = {_fold_letters(name): name for name in self.defined}
-
-    def suggest(self, name: str) -> str:
-        """Return '; did you mean ...?' for a name that is near to one that there is."""
-        same = self._by_letters.get(_fold_letters(name))
-        return suggest_name(name, self.defined) if same is None else f"; did you mean '{same}'?"
-
-
-def _fold_letters(name: str) -> str:
-    return "".join(char for char in name.casefold() if char.isalnum())
 
 
 # -- Titles, and lines that only look like one ----------------------------------------------------
@@ -340,16 +283,9 @@ def _report_title_lookalike(line: Line, findings: Findings) -> None:
     if opener is not None and _CLOSER.search(text, opener.end()) is not None:
         message = "a title stands alone on its line; this one is taken as text"
         findings.add_error(message, line.locate(opener.start()))
-    elif lead.startswith(_MARK) and lead.endswith(_MARK):
-        message = "this line is taken as text: a title holds no further underscores"
+    elif lead.startswith(_MARK) and (lead.endswith(_MARK) or opener is not None):
+        message = "this line is taken as text: a title is written '__ Role __'"
         findings.add_warning(message, line.position)
-    elif opener is not None and text[: opener.start()].strip() == "":
-        findings.add_warning(
-            "this title is not closed by '__' on its line; it is taken as text", line.position
-        )
-    elif lead.startswith(_MARK) and lead.find(_MARK, 2) > 0:
-        message = "this line is taken as text: nothing may follow a title"
-        findings.add_info(message, line.position)
 
 
 def _mask_quotes(text: str) -> str:
@@ -425,13 +361,6 @@ def _report_no_field(line: Line, findings: Findings) -> None:
 
 def _check(key: str, written: str, line: Line, findings: Findings) -> bool:
     problem = _find_problem(key, written)
-    bullets = _find_bullets(line.text.strip()).strip()
-    if bullets not in ("", "-"):
-        message = f"'{bullets}' is taken as '-'; a field is written '- key = value'"
-        findings.add_info(message, line.position)
-    if "=" not in line.text:
-        message = "':' is taken as '='; a field is written '- key = value'"
-        findings.add_info(message, line.position)
     if problem:
         findings.add_error(f"{problem}; it is dropped", line.position)
     elif written.startswith("="):
@@ -476,15 +405,6 @@ def _check_variables(
     return usable
 
 
-def _check_meta_keys(fields: Mapping[str, _Field], findings: Findings) -> None:
-    """Report keys that are near to one with a meaning; others are the author's own."""
-    known = (*_KEYS, SUMMARY_TITLE_KEY)
-    for key, field in fields.items():
-        hint = "" if key in known else suggest_name(key, known)
-        if hint:
-            findings.add_warning(f"'{key}' has no meaning here{hint}", field.position)
-
-
 def _check_fillings(fields: dict[str, _Field], filled: Collection[str], findings: Findings) -> None:
     """Report placeholders in values, except those of `filled` names: they stay as they are."""
     for name, (_, position, written) in fields.items():
@@ -493,64 +413,3 @@ def _check_fillings(fields: dict[str, _Field], filled: Collection[str], findings
                 text = written[placeholder.start : placeholder.end]
                 message = f"{text} in the value of '{name}' stays: only sections are filled in"
                 findings.add_warning(message, position)
-
-
-# -- Sections that are turns of an example dialogue -----------------------------------------------
-
-ExampleRole: TypeAlias = Literal["human", "ai"]
-
-_KEYS: Mapping[str, ExampleRole] = {"*HumanExamples*": "human", "*AIExamples*": "ai"}
-"""Keys of the Meta section whose values are titles, separated by commas."""
-
-
-def read_example_roles(metadata: Mapping[str, str]) -> dict[str, ExampleRole]:
-    """Return who speaks in which section: title -> role."""
-    return {title: role for key, role in _KEYS.items() for title in _split_titles(metadata, key)}
-
-
-def _split_titles(metadata: Mapping[str, str], key: str) -> list[str]:
-    titles = (title.strip() for title in metadata.get(key, "").split(","))
-    return [title for title in titles if title]
-
-
-def find_example_problems(
-    metadata: Mapping[str, str], sections: Iterable[str]
-) -> list[tuple[str, str]]:
-    """Return what is wrong with the examples of a file: pairs of a key and a sentence."""
-    roles = read_example_roles(metadata)
-    known = dict.fromkeys(sections)
-    problems = [
-        (key, _describe_missing(title, key) + suggest_name(title, known))
-        for key in _KEYS
-        for title in _split_titles(metadata, key)
-        if title not in known
-    ]
-    used = [key for key in _KEYS if key in metadata]
-    if len(used) == len(_KEYS) and set.intersection(
-        *(set(_split_titles(metadata, key)) for key in used)
-    ):
-        problems.append((used[-1], "a section cannot be an example of both human and AI"))
-    disorder = find_alternation_problem(known, roles)
-    return problems if disorder is None else [*problems, (used[-1], disorder)]
-
-
-def _describe_missing(title: str, key: str) -> str:
-    return f"'{title}' is named by {key}, but there is no such section with text"
-
-
-def find_alternation_problem(titles: Iterable[str], roles: Mapping[str, ExampleRole]) -> str | None:
-    """Return what is wrong with the order of the examples among `titles`; None if it is right.
-
-    Turns must alternate, from a human's to one of the AI: providers refuse other dialogues.
-    """
-    spoken = [roles[title] for title in titles if title in roles]
-    if spoken == ["human", "ai"] * (len(spoken) // 2):
-        return None
-    return f"examples must alternate human, ai, in the order of sections; got {', '.join(spoken)}"
-
-
-def _report_examples(
-    text: str, metadata: Mapping[str, str], sections: Iterable[str], findings: Findings
-) -> None:
-    for key, message in find_example_problems(metadata, sections):
-        findings.add_error(message, max(text.find(key), 0))

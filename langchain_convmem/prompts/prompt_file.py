@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_convmem.background import to_async
 from langchain_convmem.causes import suggest_name
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
 from langchain_convmem.prompts.compiled import (
+    COMPILED_FORMS,
     CompiledForm,
     CompiledPrompt,
     PromptSource,
@@ -26,7 +28,6 @@ from langchain_convmem.prompts.diagnostics import (
     Findings,
     Level,
     OnProblem,
-    report_failure,
 )
 from langchain_convmem.prompts.parser import ParsedPrompt, parse_prompt
 from langchain_convmem.prompts.scanner import (
@@ -53,13 +54,15 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+_MAPS = ("metadata", "constants", "variable_definitions", "sections", "occurrences")
+
 MAX_BYTES = 1 << 20
 """Largest source that `PromptFile.load` reads unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PromptFile:
-    """A prompt file after parsing. Made by `load` and `parse`; treat its mappings as read-only.
+    """A prompt file after parsing. Made by `load` and `parse`; its mappings are read-only.
 
     Safe to share between threads as far as its variable functions are. Two are equal if they say
     the same: names, diagnostics and sources are not compared.
@@ -76,6 +79,7 @@ class PromptFile:
         diagnostics: All that was found wrong, by place.
         functions: Functions of this file alone, by name; they go before registered ones.
         source: Name and hash of the file it was parsed from, also when it was loaded compiled.
+        strict: Whether `format` refuses titles that the file does not have.
     """
 
     name: str = field(default="<text>", compare=False)
@@ -87,21 +91,30 @@ class PromptFile:
     diagnostics: tuple[Diagnostic, ...] = field(default=(), compare=False)
     functions: Mapping[str, VariableFunction] = field(default_factory=dict)
     source: PromptSource = field(default=PromptSource(), compare=False)
+    strict: bool = field(default=True, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in _MAPS:
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what copies and pickles it; read-only maps cannot be."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        return _restore, ({**plain, **{name: dict(plain[name]) for name in _MAPS}},)
 
     @classmethod
     def load(
         cls,
         path: str | Path,
         *,
-        strict: bool = False,
+        strict: bool = True,
         functions: Mapping[str, VariableFunction] | None = None,
         max_bytes: int = MAX_BYTES,
-        base: str | Path | None = None,
     ) -> PromptFile:
         """Read a source in UTF-8, or what `save` wrote.
 
-        A compiled prompt whose source lies beside it with another content has a warning, or in
-        strict mode an error: it says what the source said before.
+        A compiled prompt whose source lies beside it with another content is refused, or has a
+        warning if `strict` is off: it says what the source said before.
 
         Args:
             path: The file; if its name ends in `.json` it is a compiled one.
@@ -109,17 +122,15 @@ class PromptFile:
             functions: See `parse`.
             max_bytes: Larger files are refused without being read whole; compiled ones may have
                 32 times as many, for constants are filled in there.
-            base: A folder that `path` must lie in, and is relative to; for names that come from
-                elsewhere. Absolute paths, `..` and symbolic links out of it are refused.
 
         Raises:
             OSError: If the file cannot be read (`FileNotFoundError` if there is none).
             PromptSyntaxError: If it is too large, not UTF-8, or a compiled one that is damaged;
-                in strict mode also as in `parse`.
-            ConfigError: If `path` leads out of `base`; see also `parse`.
+                see also `parse`.
+            ConfigError: See `parse`.
         """
         own = _copy_functions(functions)
-        parsed, source = _load_file(Path(path), own, max_bytes, base, strict=strict)
+        parsed, source = _load_file(Path(path), own, max_bytes, strict=strict)
         return cls._create(parsed, str(path), own, source, strict=strict)
 
     @classmethod
@@ -128,7 +139,7 @@ class PromptFile:
         text: str,
         *,
         name: str = "<text>",
-        strict: bool = False,
+        strict: bool = True,
         functions: Mapping[str, VariableFunction] | None = None,
     ) -> PromptFile:
         """Parse a prompt file's text.
@@ -136,11 +147,12 @@ class PromptFile:
         Args:
             text: The text, with line ends of any kind.
             name: What messages call it.
-            strict: Raise the first error instead of going on; warnings never raise.
+            strict: Raise the first error. False goes on without what is wrong, tells it in
+                `diagnostics` alone, and lets `format` skip titles that the file does not have.
             functions: Functions of this file alone, by the name that Var sections use.
 
         Raises:
-            PromptSyntaxError: In strict mode, if there is a diagnostic of level `error`; its
+            PromptSyntaxError: If there is a diagnostic of level `error`, and `strict` is on; its
                 message shows the line and a caret.
             ConfigError: If `functions` holds something that is not a function without arguments.
         """
@@ -161,7 +173,7 @@ class PromptFile:
         errors = (found for found in parsed.diagnostics if found.level == "error")
         if strict and (first := next(errors, None)) is not None:
             raise first.to_error()
-        return cls(name=name, functions=own, source=source, **parsed._asdict())
+        return cls(name=name, functions=own, source=source, strict=strict, **parsed._asdict())
 
     def compile(self, form: CompiledForm = "binary") -> bytes:
         """Return what `save` writes: all but the functions, and the hash of the source.
@@ -258,8 +270,7 @@ class PromptFile:
         """Return a system prompt made of sections, with the variables' values of this moment.
 
         Args:
-            titles: Which sections, in this order; a title that the file does not have is skipped
-                and logged as a warning, while it has any of them.
+            titles: Which sections, in this order.
             include_titles: Put each title as `**Title:**` over its section.
             include_summary: Put the summary after the sections, under `summary_title` if there
                 is one and titles are included.
@@ -269,16 +280,17 @@ class PromptFile:
             on_problem: See `render`.
 
         Raises:
-            ConfigError: If the file has none of the sections; see also `render`.
+            ConfigError: If the file does not have one of the sections, and was not read with
+                `strict=False`; see also `render`.
         """
         wanted = _as_titles(titles)
         known = [title for title in wanted if title in self.sections]
-        if wanted and not known:
-            near = suggest_name(wanted[0], self.sections)
-            raise ConfigError(f"{self.name} has no section {wanted[0]!r}{near}")
         for title in wanted:
             if title not in self.sections:
-                _LOG.warning("%s has no section %r; it is skipped", self.name, title)
+                near = suggest_name(title, self.sections)
+                if self.strict:
+                    raise ConfigError(f"{self.name} has no section {title!r}{near}")
+                _LOG.warning("%s has no section %r; it is skipped%s", self.name, title, near)
         texts = self._render(known, strict, functions, on_problem)
         blocks = [(format_heading(title), texts[title]) for title in known]
         told = escape_headings(summary) if include_summary else ""
@@ -299,7 +311,7 @@ class PromptFile:
         functions: Mapping[str, VariableFunction] | None = None,
         on_problem: OnProblem | None = None,
     ) -> ChatPromptTemplate:
-        """Return a chat prompt: system message, summary, example turns, history, input.
+        """Return a chat prompt: system message, summary, history, input.
 
         The template takes `input` (the user's message: text, a message, or a list of them), and
         optionally `history` (a list of messages), `summary` (a string; it is fenced and labelled
@@ -307,9 +319,6 @@ class PromptFile:
         values is literal in it; variable functions are called once each time it is formatted,
         asynchronous ones in asynchronous calls only. Fields of the Meta section are metadata of
         its traces.
-
-        Sections that the Meta fields `*HumanExamples*` and `*AIExamples*` name (titles, separated
-        by commas) are turns between system message and history, without a heading.
 
         Args:
             sections: Titles in the order wanted; None takes all, as in the file.
@@ -324,21 +333,53 @@ class PromptFile:
             on_problem: See `render`; not kept when the template is dumped.
 
         Raises:
-            ConfigError: If `sections` names a section that the file does not have, examples do
-                not alternate from human to AI, or a function is none.
+            ConfigError: If `sections` names a section that the file does not have, or a function
+                is none.
         """
-        from langchain_convmem.prompts.chat_prompt import Evaluation, Layout, build_chat_prompt
-
-        titles = None if sections is None else _as_titles(sections)
-        return build_chat_prompt(
-            self,
-            Layout(titles, history, volatile, include_titles, include_summary),
-            Evaluation(
-                combine_functions(self.functions, functions),
-                strict,
-                self._build_reporter(on_problem),
-            ),
+        from langchain_convmem.prompts.chat_prompt import (
+            InputPlaceholder,
+            RunTimeVariable,
+            SectionsMessagePromptTemplate,
+            build_chat_prompt,
+            build_text,
         )
+
+        if volatile not in ("tail", "head"):
+            raise ConfigError(f"volatile must be 'tail' or 'head', got {volatile!r}")
+        order = list(self.sections) if sections is None else _as_titles(sections)
+        pieces = {title: self._split(title) for title in order}
+        late = [one for one in order if volatile == "tail" and one in self.occurrences]
+        early = {title: pieces[title] for title in order if title not in late}
+        heading = format_heading(self.summary_title) if include_titles else ""
+        own = combine_functions(self.functions, functions)
+        failed = self._build_reporter(on_problem)
+        return build_chat_prompt(
+            SectionsMessagePromptTemplate(
+                sections=build_text(early, has_headings=include_titles),
+                summary_heading=heading if include_summary else None,
+            ),
+            InputPlaceholder(
+                variable_name="input",
+                sections=build_text(
+                    {title: pieces[title] for title in late}, has_headings=include_titles
+                ),
+            ),
+            [
+                RunTimeVariable(
+                    function_name=name, function=own.get(name), strict=strict, failed=failed
+                )
+                for name in _list_functions(pieces)
+            ],
+            history=history,
+            metadata=self.trace_metadata,
+        )
+
+    def _split(self, title: str) -> list[str]:
+        """Return a section's pieces: its text, and functions at odd places."""
+        if title not in self.sections:
+            msg = f"{self.name} has no section {title!r}; it has {list(self.sections)}"
+            raise ConfigError(msg)
+        return split_pieces(self.sections[title], self.occurrences.get(title, ()))
 
     def _render(
         self,
@@ -348,20 +389,36 @@ class PromptFile:
         on_problem: OnProblem | None,
     ) -> dict[str, str]:
         own = combine_functions(self.functions, functions)
-        pieces = {
-            title: split_pieces(self.sections[title], self.occurrences.get(title, ()))
-            for title in titles
-        }
-        names = dict.fromkeys(name for parts in pieces.values() for name in parts[1::2])
+        pieces = {title: self._split(title) for title in titles}
         failed = self._build_reporter(on_problem)
-        values = evaluate(names, own, strict=strict, failed=failed)
+        values = evaluate(_list_functions(pieces), own, strict=strict, failed=failed)
         shown = {name: escape_headings(value) for name, value in values.items()}
         return {title: fill_pieces(parts, shown) for title, parts in pieces.items()}
 
     def _build_reporter(self, on_problem: OnProblem | None) -> Failed | None:
-        if on_problem is None:
-            return None
-        return partial(report_failure, on_problem, self.name, self.sections, self.occurrences)
+        return None if on_problem is None else partial(self._report_failure, on_problem)
+
+    def _report_failure(self, on_problem: OnProblem, function: str, error: Exception) -> None:
+        """Report where in a section's text a value is missing; compiled files have that, too."""
+        title, start = next(
+            (title, found.start)
+            for title, places in self.occurrences.items()
+            for found in places
+            if found.function_name == function
+        )
+        findings = Findings(f"{self.name}#{title}", self.sections[title])
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        message = f"the function '{function}' failed, so its value is empty: {reason}"
+        findings.add_error(message, start)
+        on_problem(findings.sort()[0])
+
+
+def _list_functions(pieces: Mapping[str, Sequence[str]]) -> list[str]:
+    return list(dict.fromkeys(name for parts in pieces.values() for name in parts[1::2]))
+
+
+def _restore(values: dict[str, Any]) -> PromptFile:
+    return PromptFile(**values)
 
 
 def _copy_functions(
@@ -382,23 +439,20 @@ def _as_titles(titles: Iterable[str]) -> list[str]:
 _COMPILED_GROWTH = 32
 """So many times as large may a compiled file be: constants are filled in there."""
 
-_FORMS: dict[str, CompiledForm] = {".json": "json", ".bytes": "binary"}
-
 
 def _load_file(
-    path: Path, own: Collection[str], max_bytes: int, base: str | Path | None, *, strict: bool
+    path: Path, own: Collection[str], max_bytes: int, *, strict: bool
 ) -> tuple[ParsedPrompt, PromptSource]:
     """Read a file, source or compiled; arguments and errors as in `PromptFile.load`."""
     name = str(path)
-    place = path if base is None else _confine(path, Path(base))
-    data = _read_bytes(place, name, max_bytes)
+    data = _read_bytes(path, max_bytes)
     compiled = read_compiled(data, name, max_bytes=_COMPILED_GROWTH * max_bytes)
     if compiled is None:
         return _parse_source(_decode(data, name), name, own), PromptSource(
             path.name, sha256(data).hexdigest()
         )
     prompt, source = compiled
-    stale = _find_stale(source, place, name, "error" if strict else "warning")
+    stale = _find_stale(source, path, "error" if strict else "warning")
     missing = _find_missing(prompt, {*own, *list_variable_functions()}, name)
     return prompt._replace(diagnostics=(*stale, *missing, *prompt.diagnostics)), source
 
@@ -408,29 +462,17 @@ def _parse_source(text: str, name: str, own: Collection[str]) -> ParsedPrompt:
     return parse_prompt(text, name=name, functions={*own, *list_variable_functions()})
 
 
-def _confine(path: Path, base: Path) -> Path:
-    """Return the file's place below `base`, symbolic links followed."""
-    if path.is_absolute() or path.drive or ".." in path.parts:
-        msg = f"{path}: only relative paths without '..' are loaded from the folder {base}"
-        raise ConfigError(msg)
-    place = (base / path).resolve()
-    if not place.is_relative_to(base.resolve()):
-        msg = f"{path}: this leads out of the folder {base} through a symbolic link"
-        raise ConfigError(msg)
-    return place
-
-
-def _read_bytes(place: Path, name: str, max_bytes: int) -> bytes:
-    is_compiled = place.suffix.lower() in _FORMS
+def _read_bytes(path: Path, max_bytes: int) -> bytes:
+    is_compiled = path.suffix.lower() in COMPILED_FORMS
     most = max_bytes * _COMPILED_GROWTH if is_compiled else max_bytes
-    with place.open("rb") as file:
+    with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
         msg = (
-            f"{name}: this file is larger than the {most} bytes a prompt file may have; "
+            f"{path}: this file is larger than the {most} bytes a prompt file may have; "
             "pass max_bytes= to read a larger one"
         )
-        raise PromptSyntaxError(msg, path=name)
+        raise PromptSyntaxError(msg, path=str(path))
     return data
 
 
@@ -446,7 +488,7 @@ def _decode(data: bytes, path: str) -> str:
         raise findings.sort()[0].to_error() from error
 
 
-def _find_stale(source: PromptSource, place: Path, name: str, level: Level) -> list[Diagnostic]:
+def _find_stale(source: PromptSource, place: Path, level: Level) -> list[Diagnostic]:
     beside = place.parent / source.name
     # The name comes from the file, which may come from anywhere: it must not lead elsewhere.
     if not source.sha256 or beside.name != source.name or beside.parent != place.parent:
@@ -457,7 +499,7 @@ def _find_stale(source: PromptSource, place: Path, name: str, level: Level) -> l
         if file_digest(file, "sha256").hexdigest() == source.sha256:
             return []
     message = f"'{source.name}' beside it has changed since this was compiled; compile it again"
-    return [Diagnostic(level, message, 1, 1, name=name)]
+    return [Diagnostic(level, message, 1, 1, name=str(place))]
 
 
 def _find_missing(prompt: ParsedPrompt, known: Collection[str], name: str) -> list[Diagnostic]:
@@ -475,9 +517,9 @@ def _find_form(path: Path) -> CompiledForm:
     Raises:
         ConfigError: If it is another suffix; so a source is never overwritten by mistake.
     """
-    form = _FORMS.get(path.suffix.lower())
+    form = COMPILED_FORMS.get(path.suffix.lower())
     if form is None:
-        suffixes = " or ".join(f"{suffix} ({form})" for suffix, form in _FORMS.items())
+        suffixes = " or ".join(f"{suffix} ({form})" for suffix, form in COMPILED_FORMS.items())
         msg = f"{path}: the name of a compiled prompt ends in {suffixes}"
         raise ConfigError(msg)
     return form

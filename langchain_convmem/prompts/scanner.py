@@ -68,7 +68,6 @@ def find_comments(text: str, findings: Findings) -> list[Range]:
         start, position = mark.span()
         kind = text[start : start + 2]
         if kind == "//":
-            _note_glued(text, start, start + 2, findings)
             comments.append((start, position))
         elif kind == "/*" and position <= last_close:
             position = _find_block_end(text, start, findings)
@@ -87,16 +86,7 @@ def _find_block_end(text: str, start: int, findings: Findings) -> int:
     nested = text.find("/*", body, close)
     if nested >= 0:
         findings.add_error("comments cannot be nested: the first '*/' ends the comment", nested)
-    _note_glued(text, start, close + 2, findings)
     return close + 2
-
-
-def _note_glued(text: str, start: int, end: int, findings: Findings) -> None:
-    before = text[max(start - 1, 0) : start]
-    after = text[end : end + 1]
-    if before.isalnum() and after.strip():
-        message = "a comment starts inside a word here; it is taken out of the text"
-        findings.add_info(f'{message}; {{{{"//"}}}} would write it there', start)
 
 
 def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:

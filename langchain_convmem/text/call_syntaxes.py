@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from keyword import kwlist
 from types import MappingProxyType
@@ -45,14 +44,6 @@ class ParsedCall(NamedTuple):
     text: str
     id: str | None = None
     texts: Mapping[str, str] = MappingProxyType({})
-
-
-class JsonEnd(Enum):
-    """How JSON ends: whole, or right so far and within a text, or otherwise."""
-
-    RIGHT = 0
-    IN_TEXT = 1
-    WRONG = 2
 
 
 Syntax: TypeAlias = Callable[[str], list[ParsedCall]]
@@ -193,19 +184,18 @@ def _get_first(value: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     return next((value[key] for key in keys if key in value), None)
 
 
-def find_json_end(text: str) -> JsonEnd:
-    """Return how the JSON in a text ends; right if there is none."""
+def ends_in_text(text: str) -> bool:
+    """Return whether the JSON in a text is right so far and ends within one of its texts."""
     place = _VALUE.search(text)
     while place is not None:
         try:
             _, end = _DECODER.raw_decode(text, place.start())
         except json.JSONDecodeError as error:
-            is_open = error.msg.startswith(_UNFINISHED_TEXT)
-            return JsonEnd.IN_TEXT if is_open else JsonEnd.WRONG
+            return error.msg.startswith(_UNFINISHED_TEXT)
         except RecursionError:
-            return JsonEnd.WRONG
+            return False
         place = _VALUE.search(text, end)
-    return JsonEnd.RIGHT
+    return False
 
 
 def _read_json(text: str) -> Any:
@@ -532,124 +522,78 @@ def _replace_constant(node: ast.expr) -> ast.expr:
 _BARE_NAMES = {"function", "name", "tool_name"}
 _BARE_ARGUMENTS = {"arguments", "args", "function", "parameters"}
 _KEYS = {*_BARE_NAMES, *_BARE_ARGUMENTS, "id", "tool_call_id", "type"}
-_LONGEST_KEY = max(map(len, _KEYS))
-_LONGEST_HEAD = 200
-_HEAD = re.compile(r"\[\s*[A-Za-z_][\w.]*\s*\(\s*(?:\)|[A-Za-z_]\w*\s*=)")
-_HEAD_BEGUN = re.compile(r"\[\s*(?:[A-Za-z_][\w.]*\s*(?:\(\s*(?:[A-Za-z_]\w*\s*)?)?)?")
-_OPENERS, _CLOSERS = frozenset("([{"), frozenset(")]}")
+LONGEST_HEAD = 200
+_BETWEEN_BARE = re.compile(r"[\s,;]*")
+# A text that is not closed goes to the end: nothing is searched twice.
+_JSON_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|([(\[{])|([)\]}])', re.DOTALL)
+_BRACKETS = re.compile(rf"'(?:[^'\\]|\\.)*+'?|{_JSON_BRACKETS.pattern}", re.DOTALL)
 
 
-class BareSyntax(NamedTuple):
-    """How bare calls look: what opens them, what quotes text in them, and how they are read."""
+@dataclass(frozen=True)
+class BareSyntax:
+    """How calls look that open a reply without any mark.
 
-    opener: str
-    quotes: str
+    Attributes:
+        head: A pattern of what a call begins with.
+        begun: A pattern of all beginnings of that.
+        brackets: A pattern of texts, opening and closing brackets.
+        read: Reads a call that is closed.
+    """
+
+    head: re.Pattern[str]
+    begun: re.Pattern[str]
+    brackets: re.Pattern[str]
     read: Syntax
 
+    def may_open(self, text: str) -> bool:
+        """Return whether a reply that begins with a text begins with a call, or still may.
 
-BARE_JSON = BareSyntax("{", '"', read_json_calls)
-BARE_PYTHON = BareSyntax("[", "\"'", read_python_calls)
+        No more than the first `LONGEST_HEAD` characters count.
+        """
+        is_begun = len(text) < LONGEST_HEAD and self.begun.fullmatch(text) is not None
+        return is_begun or self.head.match(text[:LONGEST_HEAD]) is not None
 
+    def split(self, text: str) -> tuple[list[ParsedCall], str]:
+        """Return the calls that a text begins with, and what follows them."""
+        found: list[ParsedCall] = []
+        place = 0
+        while self.head.match(text, start := _skip(_BETWEEN_BARE, text, place)):
+            end = self._find_end(text, start)
+            written = text[start:end]
+            if not self._is_call(written):
+                break
+            found += [make_broken_call(written)] if end is None else self.read(written)
+            place = len(text) if end is None else end
+        return found, text[place:]
 
-class Seen(Enum):
-    """What is known of a text so far."""
+    def _find_end(self, text: str, start: int) -> int | None:
+        depth = 0
+        for token in self.brackets.finditer(text, start):
+            depth += bool(token[1]) - bool(token[2])
+            if depth == 0 and token[2]:
+                return token.end()
+        return None
 
-    OPEN = "it may become a call"
-    CLOSED = "it is a call, and closed"
-    TEXT = "it is none"
-
-
-class BareText:
-    """A text that may be a call, looked at character by character; nothing is looked at twice."""
-
-    def __init__(self, syntax: BareSyntax, *, is_first: bool) -> None:
-        """Begin; between calls, unlike before the first, there may be commas and semicolons."""
-        self._syntax = syntax
-        self._between = frozenset(" \t\r\n" if is_first else " \t\r\n,;")
-        self._accepts = self._accept_key if syntax is BARE_JSON else self._accept_head
-        self._held: list[str] = []
-        self._depth = 0
-        self._quote = ""
-        self._is_escaped = False
-        self._wants_key = False
-        self._word: list[str] = []
-        self._keys: set[str] = set()
-        self._head = ""
-        self._has_head = False
-
-    @property
-    def text(self) -> str:
-        """All that was looked at."""
-        return "".join(self._held)
-
-    @property
-    def is_call(self) -> bool:
-        """Whether a call was meant, be it whole or broken."""
-        return self._has_head or bool(self._keys & _BARE_NAMES and self._keys & _BARE_ARGUMENTS)
-
-    def feed(self, data: str, start: int) -> tuple[int, Seen]:
-        """Look at what comes; return up to where it was looked at, and what is known then."""
-        for place in range(start, len(data)):
-            seen = self._take(data[place])
-            if seen is not Seen.OPEN:
-                self._held.append(data[start : place + 1])
-                is_text = seen is Seen.CLOSED and not self.is_call
-                return place + 1, Seen.TEXT if is_text else seen
-        self._held.append(data[start:])
-        return len(data), Seen.OPEN
-
-    def _take(self, character: str) -> Seen:
-        if self._depth == 0:
-            return self._begin(character)
-        if not self._accepts(character):
-            return Seen.TEXT
-        if self._quote:
-            self._take_quoted(character)
-        elif character in self._syntax.quotes:
-            self._quote, self._word = character, []
-        elif character in _OPENERS:
-            self._depth += 1
-        elif character in _CLOSERS:
-            self._depth -= 1
-        return Seen.OPEN if self._depth else Seen.CLOSED
-
-    def _begin(self, character: str) -> Seen:
-        if character == self._syntax.opener:
-            self._depth, self._head, self._wants_key = 1, character, True
-            return Seen.OPEN
-        return Seen.OPEN if character in self._between else Seen.TEXT
-
-    def _take_quoted(self, character: str) -> None:
-        if self._is_escaped:
-            self._is_escaped = False
-        elif character == "\\":
-            self._is_escaped = True
-        elif character == self._quote:
-            self._quote = ""
-        if self._quote and self._wants_key:
-            self._word.append(character)
-
-    def _accept_key(self, character: str) -> bool:
-        """Whether the outermost map of JSON can still be a call."""
-        if self._depth > 1:
+    def _is_call(self, text: str) -> bool:
+        """Return whether a call was meant, be it whole or broken."""
+        if self.read is not read_json_calls:
             return True
-        if self._quote:
-            return not self._wants_key or len(self._word) <= _LONGEST_KEY
-        if character == ":" and self._wants_key:
-            key = "".join(self._word)
-            self._keys.add(key)
-            self._wants_key = False
-            return key in _KEYS
-        if character == ",":
-            self._wants_key = True
-            return True
-        return not self._wants_key or character in ' \t\r\n"}'
+        try:
+            keys = set(json.loads(text, strict=False))
+        except (RecursionError, ValueError):
+            keys = set(re.findall(r'"(\w+)"\s*:', text)) & _KEYS
+        return keys <= _KEYS and bool(keys & _BARE_NAMES) and bool(keys & _BARE_ARGUMENTS)
 
-    def _accept_head(self, character: str) -> bool:
-        """Whether a list in Python begins as a list of calls with named arguments."""
-        if self._has_head:
-            return True
-        self._head += character
-        self._has_head = _HEAD.fullmatch(self._head) is not None
-        begun = len(self._head) <= _LONGEST_HEAD and _HEAD_BEGUN.fullmatch(self._head)
-        return self._has_head or bool(begun)
+
+BARE_JSON = BareSyntax(
+    re.compile(rf'\s*\{{\s*"(?:{"|".join(sorted(_KEYS))})"\s*:'),
+    re.compile(r'\s*(?:\{\s*(?:"\w*(?:"\s*)?)?)?'),
+    _JSON_BRACKETS,
+    read_json_calls,
+)
+BARE_PYTHON = BareSyntax(
+    re.compile(r"\s*\[\s*[A-Za-z_][\w.]*\s*\(\s*(?:\)|[A-Za-z_]\w*\s*=)"),
+    re.compile(r"\s*(?:\[\s*(?:[A-Za-z_][\w.]*\s*(?:\(\s*(?:[A-Za-z_]\w*\s*)?)?)?)?"),
+    _BRACKETS,
+    read_python_calls,
+)

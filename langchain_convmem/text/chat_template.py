@@ -18,7 +18,6 @@ from jinja2 import meta, nodes
 from langchain_convmem.causes import suggest_name
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
 from langchain_convmem.text.control_tokens import SEAL, ControlTokens, show_seals, split_at_seals
-from langchain_convmem.text.ledger import Origin, SessionLedger
 from langchain_convmem.text.messages import (
     MessageLike,
     TemplateMessage,
@@ -29,13 +28,14 @@ from langchain_convmem.text.messages import (
 )
 from langchain_convmem.text.sandbox import (
     RAISED_BY_TEMPLATES,
-    Budget,
     LimitExceededError,
     Sandbox,
     TemplateLimits,
+    Work,
     create_strftime,
     translate_errors,
 )
+from langchain_convmem.text.sent_text import Origin, SentText
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -59,7 +59,7 @@ _PROBE = "\ue001"
 """Stands for all texts of messages where a template is asked what it writes around them."""
 
 _PROBE_SHARE = 8
-"""Each question takes at most this part of the time and memory of a prompt."""
+"""Each question takes at most this part of the work of a prompt."""
 
 _ANY_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -93,8 +93,6 @@ class ChatTemplate:
         limits: TemplateLimits | None = None,
         now: Callable[[], datetime] | None = None,
         control_tokens: Iterable[str] = (),
-        extra_filters: Mapping[str, Callable[..., Any]] | None = None,
-        extra_functions: Mapping[str, Callable[..., Any]] | None = None,
         **variables: Any,
     ) -> None:
         """Compile a template.
@@ -110,9 +108,6 @@ class ChatTemplate:
                 prompt that changes at midnight would be another one.
             control_tokens: Tokens of the model's tokenizer that no text of a message may become,
                 besides those that the template itself writes; see `control_tokens`.
-            extra_filters: Filters of yours that it may use besides, by name. Their arguments and
-                results count; what they do within is not limited.
-            extra_functions: Functions of yours that it may call besides, by name.
             **variables: What the template reads in every prompt, such as `bos_token`.
 
         Raises:
@@ -120,9 +115,7 @@ class ChatTemplate:
         """
         self.source = source
         self.name = name
-        self.sandbox = Sandbox(
-            limits or TemplateLimits(), filters=extra_filters, functions=extra_functions
-        )
+        self.sandbox = Sandbox(limits or TemplateLimits())
         self._now = now or datetime.now
         self._named_tokens = frozenset(control_tokens)
         self._defaults = self.check_variables(variables)
@@ -244,9 +237,9 @@ class ChatTemplate:
     def _render_probe(self, messages: Sequence[TemplateMessage]) -> str | None:
         """Return what the template makes of a short chat, cheaply; None if it refuses it."""
         given = {"strftime_now": create_strftime(_ANY_DAY), **self._defaults, "tools": None}
-        budget = Budget(self.sandbox.limits.share(_PROBE_SHARE))
+        work = Work(self.sandbox.limits.max_work // _PROBE_SHARE)
         try:
-            return self.render_converted(messages, {**given, _PROMPT: True}, budget)
+            return self.render_converted(messages, {**given, _PROMPT: True}, work)
         except LimitExceededError:
             return ""  # one that runs away from a short chat does so from the next
         except (ChatTemplateError, *RAISED_BY_TEMPLATES):
@@ -297,14 +290,12 @@ class ChatTemplate:
             ChatTemplateError: If the template refuses the messages; has its words.
             InvalidMessageError: If a message cannot be shown to a template.
         """
-        found = self.convert_messages(messages, {})
+        found = self.seal_messages(self.convert_messages(messages, {}))
         given = {**self._collect_variables(tools), **self.check_variables(variables)}
         if continue_final_message:
             return show_seals(self.render_unended(found, given))
         with translate_errors(self.name):
-            text = self.render_converted(
-                found, {**given, "add_generation_prompt": add_generation_prompt}
-            )
+            text = self.render_converted(found, {**given, _PROMPT: add_generation_prompt})
         if SEAL in text:
             _logger.warning(
                 "%s: %d control tokens in the text of messages were broken up",
@@ -329,7 +320,7 @@ class ChatTemplate:
     def convert_messages(
         self, messages: Iterable[MessageLike], call_names: MutableMapping[str, str]
     ) -> list[TemplateMessage]:
-        """Return messages as this template gets them, sealed; see `build_template_messages`."""
+        """Return messages as this template gets them, unsealed; see `build_template_messages`."""
         if isinstance(messages, str | Mapping):
             raise TypeError("pass a list of messages, also for a single one")
         found = build_template_messages(
@@ -339,7 +330,11 @@ class ChatTemplate:
             rewrite = self._argument_writers.get(type(call["arguments"]))
             if rewrite is not None:
                 call["arguments"] = rewrite(call["arguments"])
-        return [self.control_tokens.seal_message(message) for message in found]
+        return found
+
+    def seal_messages(self, messages: Iterable[TemplateMessage]) -> list[TemplateMessage]:
+        """Return converted messages with their control tokens sealed."""
+        return [self.control_tokens.seal_message(message) for message in messages]
 
     @cached_property
     def _argument_writers(self) -> dict[type, Callable[[Any], Any]]:
@@ -390,49 +385,55 @@ class ChatTemplate:
         self,
         messages: Sequence[TemplateMessage],
         variables: Mapping[str, Any],
-        budget: Budget | None = None,
+        work: Work | None = None,
     ) -> str:
-        """Return a prompt of converted messages; raises what the template raises."""
-        budget = budget or Budget(self.sandbox.limits)
+        """Return a prompt of sealed messages; raises what the template raises."""
+        work = work or Work(self.sandbox.limits.max_work)
         if not self._is_for_parts:
-            return self._render(messages, variables, budget)
-        last, prompt = len(messages) - 1, variables["add_generation_prompt"]
+            given = {**variables, "messages": messages}
+            return self.sandbox.render(self._template, given, work)
+        whole = {**variables, _PART: True, "is_first_part": True, "is_last_part": True}
+        last = len(messages) - 1
         return "".join(
-            self.render_part(
-                message,
-                {**variables, "add_generation_prompt": prompt and number == last},
-                is_first=True,
-                is_last=True,
-                budget=budget,
+            self.sandbox.render(
+                self._template,
+                {
+                    **whole,
+                    "message": message,
+                    "tools": None,
+                    _PROMPT: variables[_PROMPT] and number == last,
+                },
+                work,
             )
             for number, message in enumerate(messages)
         )
 
-    def _render(
+    def render_unended(
         self,
         messages: Sequence[TemplateMessage],
         variables: Mapping[str, Any],
-        budget: Budget | None,
-    ) -> str:
-        return self.sandbox.render(self._template, {**variables, "messages": messages}, budget)
-
-    def render_unended(
-        self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]
+        *,
+        is_exact: bool = False,
     ) -> str:
         """Return a prompt up to where the text of its last message ends, which may go on.
+
+        Args:
+            messages: Sealed messages.
+            variables: What the template reads.
+            is_exact: Whether white space at the end of the text is shown. Otherwise it is for the
+                model to choose, as templates trim it, too.
 
         Raises:
             InvalidMessageError: If the last message does not end with text.
             ChatTemplateError: If the template does not show it.
         """
-        marked = _mark_end(messages[-1]) if messages else None
+        marked = _mark_end(messages[-1], is_exact=is_exact) if messages else None
         if marked is None:
             raise InvalidMessageError("the message to go on with must be there, and end with text")
-        given = {**variables, "add_generation_prompt": False}
         with translate_errors(self.name):
-            text, mark, _ = self.render_converted([*messages[:-1], marked], given).rpartition(
-                _CONTINUED
-            )
+            text, mark, _ = self.render_converted(
+                [*messages[:-1], marked], {**variables, _PROMPT: False}
+            ).rpartition(_CONTINUED)
         if not mark:
             raise ChatTemplateError(
                 f"{self.name} does not show the last message, so nothing can go on with it",
@@ -440,27 +441,6 @@ class ChatTemplate:
                 kind="NothingToContinue",
             )
         return text
-
-    def render_part(
-        self,
-        message: TemplateMessage,
-        variables: Mapping[str, Any],
-        *,
-        is_first: bool,
-        is_last: bool,
-        budget: Budget | None = None,
-    ) -> str:
-        """Return the text of a part of a turn."""
-        given = {
-            **variables,
-            "message": message,
-            "tools": None,
-            _PART: True,
-            "is_first_part": is_first,
-            "is_last_part": is_last,
-        }
-        with translate_errors(self.name):
-            return self._render([], given, budget)
 
     def _collect_variables(self, tools: Sequence[Any] | None) -> dict[str, Any]:
         now = create_strftime(self._now())
@@ -506,17 +486,19 @@ def _is_role(expression: nodes.Node) -> bool:
     return name == "role"
 
 
-def _mark_end(message: TemplateMessage) -> TemplateMessage | None:
+def _mark_end(message: TemplateMessage, *, is_exact: bool) -> TemplateMessage | None:
     """Return a message with a mark where its text ends; None if it does not end with text."""
     content = message.get("content")
-    if isinstance(content, str):
-        # White space at its end is for the model to choose, as templates trim it, too.
-        return {**message, "content": content.rstrip() + _CONTINUED}
-    last = content[-1] if isinstance(content, list) and content else None
-    if not isinstance(content, list) or not isinstance(last, dict) or last.get("type") != "text":
+    last = content[-1] if isinstance(content, list) and content else {"text": content}
+    text = (
+        last.get("text") if isinstance(last, dict) and last.get("type", "text") == "text" else None
+    )
+    if not isinstance(text, str):
         return None
-    marked = {**last, "text": str(last.get("text", "")).rstrip() + _CONTINUED}
-    return {**message, "content": [*content[:-1], marked]}
+    marked = (text if is_exact else text.rstrip()) + _CONTINUED
+    if isinstance(content, list):
+        return {**message, "content": [*content[:-1], {**last, "text": marked}]}
+    return {**message, "content": marked}
 
 
 def _list_calls(messages: Iterable[TemplateMessage]) -> Iterator[dict[str, Any]]:
@@ -706,9 +688,6 @@ class RenderStats(NamedTuple):
     neutralized: int = 0
 
 
-_NOTHING = RenderStats(reused_chars=0, sent_chars=0)
-
-
 class Increment(NamedTuple):
     """What a session needs for the next turn.
 
@@ -744,8 +723,8 @@ class RenderState:
         self._variables = dict(variables)
         self._messages: list[TemplateMessage] = []
         self._call_names: dict[str, str] = {}
-        self._ledger = SessionLedger()
-        self._open_part: TemplateMessage | None = None
+        self._sent = SentText()
+        self._open: TemplateMessage | None = None
         self._stats: RenderStats | None = None
 
     # -- reading ----------------------------------------------------------------------------------
@@ -763,7 +742,7 @@ class RenderState:
     @property
     def length(self) -> int:
         """Code points that the session holds."""
-        return len(self._ledger)
+        return len(self._sent)
 
     def read_text(self, start: int = 0) -> str:
         """Return what the session holds, from a code point on.
@@ -772,22 +751,19 @@ class RenderState:
         from that place on. Where a control token in the text of a message was broken up, there is a
         blank.
         """
-        return show_seals(self._ledger.read(start))
+        return show_seals(self._sent.read(start))
 
     def read_pieces(self, start: int = 0) -> list[str]:
         """Return the same in pieces, for a session that makes tokens of each by itself.
 
         A control token in the text of a message is cut between two of them; nothing is added.
         """
-        return split_at_seals(self._ledger.read(start))
+        return split_at_seals(self._sent.read(start))
 
     def copy(self) -> RenderState:
         """Return a state that goes on by itself: for a branch, a try, or to go back to."""
-        twin = RenderState(self._template, self._variables)
-        twin.__dict__.update(self.__dict__)
-        twin._messages = self._messages.copy()
-        twin._call_names = self._call_names.copy()
-        twin._ledger = self._ledger.copy()
+        twin = copy.copy(self)
+        twin.__dict__["_sent"] = self._sent.copy()
         return twin
 
     # -- what the session does --------------------------------------------------------------------
@@ -799,16 +775,16 @@ class RenderState:
             text: With the stop text if the session's state contains that, else without.
         """
         # The code point of a seal is nobody's; as a seal it would be shown as something else.
-        self._ledger.append(text.replace(SEAL, "\ufffd"), "reply")
+        self._sent.append(text.replace(SEAL, "\ufffd"), "reply")
 
     def rewind(self, length: int = 0) -> None:
         """Note that the session holds no more than its first `length` code points.
 
         The next `feed` sends what is missing.
         """
-        if not 0 <= length <= len(self._ledger):
-            raise ConfigError(f"the session holds {len(self._ledger)} code points, not {length}")
-        self._ledger.cut(length)
+        if not 0 <= length <= len(self._sent):
+            raise ConfigError(f"the session holds {len(self._sent)} code points, not {length}")
+        self._sent.cut(length)
 
     def begin_again(self) -> None:
         """Forget the messages, but not what the session holds.
@@ -816,7 +792,7 @@ class RenderState:
         For a conversation that was taken back, shortened or changed: the next `feed` gets all its
         messages, and reports how far the session still holds what the template writes for them.
         """
-        self._messages, self._call_names, self._open_part = [], {}, None
+        self._messages, self._call_names, self._open = [], {}, None
 
     def update(self, **variables: Any) -> None:
         """Change variables for all turns to come; `tools` is one of them.
@@ -848,15 +824,22 @@ class RenderState:
             ChatTemplateError: If the template refuses the messages, or does not render parts.
             InvalidMessageError: If a message cannot be shown to a template.
         """
-        added, new_names = self._convert(messages)
+        if pending and not self._template.supports_pending:
+            raise ChatTemplateError(
+                f"{self._template.name} renders whole messages only; "
+                "send a turn at once, or use a template that knows 'is_appending_to_prefill'",
+                reason="the template renders no parts",
+                kind="UnsupportedByTemplate",
+            )
+        if pending:
+            return self._feed_open(messages, extra_context, is_part=True)
+        added, names = self._convert(messages)
+        everything = [*self._messages, *self._template.seal_messages(added)]
         variables = self._build_variables(extra_context, prompt=add_generation_prompt)
-        if pending or self._open_part is not None:
-            increment = self._feed_part(added, variables, pending=pending)
-        else:
-            increment = self._feed_whole(added, variables)
-        self._call_names.update(new_names)
-        self._stats = increment.stats
-        return increment
+        with translate_errors(self._template.name):
+            text = self._template.render_converted(everything, variables)
+        self._messages, self._open = everything, None
+        return self._settle(text, names)
 
     def feed_unended(
         self, messages: Iterable[MessageLike], *, extra_context: Mapping[str, Any] | None = None
@@ -876,116 +859,53 @@ class RenderState:
             InvalidMessageError: If a message cannot be shown to a template, or the last does not
                 end with text.
         """
-        added, new_names = self._convert(messages)
-        everything = [*self._messages, *added]
-        text = self._template.render_unended(
-            everything, self._build_variables(extra_context, prompt=False)
-        )
-        self._call_names.update(new_names)
-        self._messages += added[:-1]
-        increment = self._settle(text)
-        self._stats = increment.stats
-        return increment
+        return self._feed_open(messages, extra_context, is_part=False)
+
+    def _feed_open(
+        self, messages: Iterable[MessageLike], extra: Mapping[str, Any] | None, *, is_part: bool
+    ) -> Increment:
+        """Read a message without its end; a part is kept, and what comes next is added to it."""
+        added, names = self._convert(messages)
+        everything = [*self._messages, *self._template.seal_messages(added)]
+        variables = self._build_variables(extra, prompt=False)
+        text = self._template.render_unended(everything, variables, is_exact=is_part)
+        self._messages, self._open = everything[:-1], added[-1] if is_part else None
+        return self._settle(text, names)
 
     def _convert(
         self, messages: Iterable[MessageLike]
     ) -> tuple[list[TemplateMessage], dict[str, str]]:
-        """Return messages as the template gets them, and the names of the calls in them."""
+        """Return messages as the template gets them, and the names of the calls in them.
+
+        The first goes on with the part that was fed before, if it is of the same role.
+        """
         names: dict[str, str] = {}
-        return self._template.convert_messages(messages, ChainMap(names, self._call_names)), names
+        added = self._template.convert_messages(messages, ChainMap(names, self._call_names))
+        held = self._open
+        if held is None:
+            return added, names
+        if added and added[0]["role"] == held["role"]:
+            content = join_content(held.get("content"), added[0].get("content"))
+            return [{**held, **added[0], "content": content}, *added[1:]], names
+        return [held, *added], names
 
     def _build_variables(self, extra: Mapping[str, Any] | None, *, prompt: bool) -> dict[str, Any]:
         return {**self._variables, _PROMPT: prompt, **self._template.check_variables(extra or {})}
 
-    def _feed_whole(self, added: list[TemplateMessage], variables: dict[str, Any]) -> Increment:
-        everything = [*self._messages, *added]
-        with translate_errors(self._template.name):
-            text = self._template.render_converted(everything, variables)
-        self._messages = everything
-        return self._settle(text)
-
-    def _settle(self, text: str) -> Increment:
+    def _settle(self, text: str, names: Mapping[str, str]) -> Increment:
         """Compare a prompt with what the session holds; make the session hold the prompt."""
-        kept = self._ledger.match(text)
+        self._call_names = {**self._call_names, **names}
+        kept = self._sent.match(text)
         sent = text[kept:]
         stats = RenderStats(reused_chars=kept, sent_chars=len(sent), neutralized=sent.count(SEAL))
-        if kept < len(self._ledger):
+        if kept < len(self._sent):
             stats = stats._replace(
                 diverged_at=kept,
-                diverged_in=self._ledger.get_origin(kept),
-                session_had=show_seals(self._ledger.read(kept, kept + _SHOWN)),
+                diverged_in=self._sent.get_origin(kept),
+                session_had=show_seals(self._sent.read(kept, kept + _SHOWN)),
                 prompt_has=show_seals(sent[:_SHOWN]),
             )
-            self._ledger.cut(kept)
-        self._ledger.append(sent, "prompt")
+            self._sent.cut(kept)
+        self._sent.append(sent, "prompt")
+        self._stats = stats
         return Increment(kept, show_seals(sent), stats)
-
-    # -- a turn in parts --------------------------------------------------------------------------
-
-    def _feed_part(
-        self, added: list[TemplateMessage], variables: dict[str, Any], *, pending: bool
-    ) -> Increment:
-        if not self._template.supports_pending:
-            raise ChatTemplateError(
-                f"{self._template.name} renders whole messages only; "
-                "send a turn at once, or use a template that knows 'is_appending_to_prefill'",
-                reason="the template renders no parts",
-                kind="UnsupportedByTemplate",
-            )
-        if not added:
-            raise InvalidMessageError("a part of a turn needs a message")
-        before = self.copy()
-        try:
-            return self._append_parts(added, variables, pending=pending)
-        except BaseException:
-            self.__dict__.update(before.__dict__)
-            raise
-
-    def _append_parts(
-        self, added: list[TemplateMessage], variables: dict[str, Any], *, pending: bool
-    ) -> Increment:
-        before = Increment(len(self._ledger), "", _NOTHING)
-        # A session may hold what was said before the conversation began again.
-        is_stale = not self._messages and len(self._ledger) > 0
-        if self._open_part is None and (len(added) > 1 or is_stale):
-            before = self._feed_whole(added[:-1], {**variables, _PROMPT: False})
-            added = added[-1:]
-        texts = [
-            self._render_part(part, variables, is_last=not pending and part is added[-1])
-            for part in added
-        ]
-        for text in texts:
-            self._ledger.append(text, "prompt")
-        added_text = "".join(texts)
-        sent = before.text + show_seals(added_text)
-        stats = before.stats._replace(
-            reused_chars=before.kept,
-            sent_chars=len(sent),
-            neutralized=before.stats.neutralized + added_text.count(SEAL),
-        )
-        return Increment(before.kept, sent, stats)
-
-    def _render_part(
-        self, part: TemplateMessage, variables: dict[str, Any], *, is_last: bool
-    ) -> str:
-        """Return the text of a part, and of the end of the turn before it."""
-        text = ""
-        held = self._open_part
-        if held is not None and held["role"] != part["role"]:
-            closing = {"role": held["role"], "content": ""}
-            quiet = {**variables, _PROMPT: False}
-            text = self._template.render_part(closing, quiet, is_first=False, is_last=True)
-            self._messages.append(held)
-            held = None
-        prompt = is_last and variables[_PROMPT]
-        text += self._template.render_part(
-            part, {**variables, _PROMPT: prompt}, is_first=held is None, is_last=is_last
-        )
-        whole = part
-        if held is not None:
-            content = join_content(held.get("content"), part.get("content"))
-            whole = {**held, **part, "content": content}
-        self._open_part = None if is_last else whole
-        if is_last:
-            self._messages.append(whole)
-        return text

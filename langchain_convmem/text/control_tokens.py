@@ -28,7 +28,7 @@ BREAK = " "
 _REPLACED = "\ufffd"
 """What becomes of the seal's code point where somebody said it."""
 
-_FAMILIES = r"< *(?:\|[^<>|\s]{1,64}\|?|[^<>|\s]{1,64}\||\uff5c[^<>\uff5c\s]{1,64}\uff5c)>"
+_FAMILIES = r"<(?:\|[^<>|\s]{1,64}\|?|[^<>|\s]{1,64}\||\uff5c[^<>\uff5c\s]{1,64}\uff5c)>"
 """Tokens of most families, such as `<|im_start|>`, `<|turn>` and `<turn|>`."""
 
 _BRACKETED = r"<</?[A-Z]+>>|\[/?\w*[A-Z]{3,}[A-Z_]*\]|<\uff5c[^<>\uff5c\s]{1,64}\uff5c>"
@@ -191,28 +191,10 @@ class ControlTokens:
             }
         return value
 
-    def restore(self, text: str) -> str:
-        """Return a text as it was before `seal` and `show_seals`: one blank fewer in each token."""
-        if self._named is not None:
-            text = self._named.sub(
-                lambda found: found[1] + found[2].removeprefix(BREAK) + ":", text
-            )
-        # From the end: a token may stand within another one, which is one only without its blank.
-        for start in reversed([found.start() for found in self._start.finditer(text)]):
-            if text.startswith(BREAK, start + 1) and self._every.match(text, start):
-                text = text[: start + 1] + text[start + 1 + len(BREAK) :]
-        return text
-
-    # -- patterns: a token counts with blanks inside, too, or no text could be restored -----------
-
     @cached_property
     def _firsts(self) -> str:
         shaped = {before for before, _ in self.shapes}
         return "".join(sorted({"<", *(token[0] for token in self.tokens | self.marks | shaped)}))
-
-    @cached_property
-    def _start(self) -> re.Pattern[str]:
-        return re.compile(f"[{re.escape(self._firsts)}]")
 
     @cached_property
     def _outer(self) -> re.Pattern[str]:
@@ -277,10 +259,9 @@ def _is_odd(run: str) -> bool:
 
 def _compile_tokens(tokens: Iterable[str], shapes: Iterable[tuple[str, str]]) -> re.Pattern[str]:
     spelled = sorted(tokens, key=len, reverse=True)
-    each = [f"{re.escape(token[0])} *{re.escape(token[1:])}" for token in spelled]
+    each = [re.escape(token) for token in spelled]
     each += [
-        rf"{re.escape(before[0])} *{re.escape(before[1:])}\w{{1,64}}{re.escape(after)}"
-        for before, after in sorted(shapes)
+        rf"{re.escape(before)}\w{{1,64}}{re.escape(after)}" for before, after in sorted(shapes)
     ]
     return re.compile("|".join([*each, _FAMILIES]))
 

@@ -19,13 +19,10 @@ from langchain_core.messages.ai import add_ai_message_chunks
 
 from langchain_convmem.errors import ConversationError
 from langchain_convmem.text.call_syntaxes import (
+    LONGEST_HEAD,
     BareSyntax,
-    BareText,
-    JsonEnd,
     ParsedCall,
-    Seen,
-    find_json_end,
-    make_broken_call,
+    ends_in_text,
     set_texts,
     write_json_text,
 )
@@ -228,7 +225,8 @@ class ReplyParser:
         ends += [channel.end for channel in channels]
         self._ends = {end: Delimiters([end]) for end in ends}
         self._bare = form.bare if tools else None
-        self._bare_text: BareText | None = None
+        self._held_bare: list[str] = []
+        self._bare_head = ""
         self._block: ToolCallBlock | None = None
         self._body: list[str] = []
         # Where in the body an end was passed over first, since it seemed to stand within a text.
@@ -244,11 +242,10 @@ class ReplyParser:
     def finish(self) -> None:
         """Take apart what was held back; what is open is closed."""
         self._run("", is_end=True)
-        while self._bare_text is not None or self._block is not None:
-            if self._bare_text is not None:
-                self._end_bare(self._bare_text)
-            elif self._block is not None:
-                self._end_block(self._block)
+        if self._bare is not None and self._held_bare:
+            self._end_bare(self._bare)
+        while self._block is not None:
+            self._end_block(self._block)
         for sink in self.channels.values():
             sink.mark()
         self.content.finish()
@@ -298,30 +295,23 @@ class ReplyParser:
     # -- calls without a block --------------------------------------------------------------------
 
     def _read_bare(self, syntax: BareSyntax, place: int, _is_end: bool) -> int:
-        held = self._bare_text
-        bare = held or BareText(syntax, is_first=True)
-        end, seen = bare.feed(self._data, place)
-        if seen is Seen.TEXT:
-            self._bare_text, self._read = None, self._read_text
-            if held is None:
-                return place
-            self._data = bare.text + self._data[end:]
-            return 0
-        self._bare_text = bare
-        if seen is Seen.CLOSED:
-            self.calls += syntax.read(bare.text)
-            self.content.mark()
-            self._bare_text = BareText(syntax, is_first=False)
-        return end
+        """Hold a reply that begins with a call until its end, or until it turns out to be text."""
+        self._held_bare.append(self._data[place:])
+        self._bare_head = (self._bare_head + self._data[place:])[:LONGEST_HEAD]
+        if syntax.may_open(self._bare_head):
+            return len(self._data)
+        self._data = "".join(self._held_bare)
+        self._held_bare, self._bare_head, self._read = [], "", self._read_text
+        return 0
 
-    def _end_bare(self, bare: BareText) -> None:
-        """Decide on a text that may be a call and is not closed."""
-        self._bare_text, self._read = None, self._read_text
-        if bare.is_call:
-            self.calls.append(make_broken_call(bare.text))
+    def _end_bare(self, syntax: BareSyntax) -> None:
+        """Decide on a text that may begin with calls."""
+        text, self._held_bare, self._read = "".join(self._held_bare), [], self._read_text
+        calls, rest = syntax.split(text)
+        self.calls += calls
+        if calls:
             self.content.mark()
-        else:
-            self._run(bare.text, is_end=True)
+        self._run(rest, is_end=True)
 
     # -- channels ---------------------------------------------------------------------------------
 
@@ -351,16 +341,15 @@ class ReplyParser:
             return self._hold(at)
         body = "".join(self._body)
         calls = block.syntax(body)
-        is_broken = any(call.arguments is None for call in calls)
-        json = find_json_end(body) if is_broken else JsonEnd.RIGHT
-        if json is JsonEnd.IN_TEXT:
-            if self._passed_over is None:
-                self._passed_over = len(body)
-            self._body = [body, mark]
-            return at + len(mark)
-        if json is JsonEnd.WRONG and self._passed_over is not None:
-            self._data = self._close_earlier(block, body, self._passed_over) + self._data[at:]
-            return 0
+        if _is_broken(calls):
+            if ends_in_text(body):
+                if self._passed_over is None:
+                    self._passed_over = len(body)
+                self._body = [body, mark]
+                return at + len(mark)
+            if self._passed_over is not None:
+                self._data = self._close_earlier(block, body, self._passed_over) + self._data[at:]
+                return 0
         self._close(block, calls)
         return at + len(mark)
 
@@ -377,7 +366,7 @@ class ReplyParser:
     def _end_block(self, block: ToolCallBlock) -> None:
         """Decide on what comes after the start of a block that is not closed."""
         body = "".join(self._body)
-        if self._passed_over is not None and find_json_end(body) is not JsonEnd.RIGHT:
+        if self._passed_over is not None and _is_broken(block.syntax(body)):
             self._run(self._close_earlier(block, body, self._passed_over), is_end=True)
             return
         self._block = None
@@ -390,6 +379,10 @@ class ReplyParser:
         self.calls += calls
         self._body, self._passed_over = [], None
         self.content.mark()
+
+
+def _is_broken(calls: Iterable[ParsedCall]) -> bool:
+    return any(call.arguments is None for call in calls)
 
 
 # -- Where the text of a reply and of its channels is gathered ------------------------------------

@@ -1,29 +1,20 @@
-"""The sandbox that chat templates run in: Jinja's own, with limits on what a template may use up.
+"""The sandbox that chat templates run in: Jinja's own, with a limit on the work of a rendering.
 
 The dialect is the one of Hugging Face: Jinja2 with trimmed blocks, loop controls, a `generation`
 block that only marks what a model said, `tojson` without HTML escapes, and `raise_exception`.
 
-Every value that a template makes is counted, so none is larger than `max_value`, and any single
-operation takes a moment. What may grow beyond its arguments is counted before it is made.
+Every operation and every round of a loop counts as work, and so does the size of the values that it
+reads and makes; what may grow beyond its arguments is counted before it is made. One figure
+therefore limits the time and the memory of a rendering alike, and does so equally on any machine.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import (
-    Callable,
-    ItemsView,
-    Iterable,
-    Iterator,
-    KeysView,
-    Mapping,
-    Sequence,
-    ValuesView,
-)
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any, NoReturn
@@ -40,47 +31,46 @@ from jinja2.visitor import NodeTransformer
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError
 
-_VALUE = 64
-"""What any value weighs besides its text: about the bytes that Python needs for it."""
+_STEP = 64
+"""What any operation and any value weighs, besides its text."""
 
-_POINTER = 8
-_LOOK_AFTER = 32_768
 _LONGEST_REASON = 2_000
-_LONGEST_PART = 100
 _LONGEST_DATE_FORMAT = 1_000
 _MAX_INTEGER_BITS = 65_536
-_SHORT_BITS = 64
 _WIDEST_INDENT = 16
 _WIDE = re.compile(r"\*|[0-9]{5,}")
-
-_SHORT = frozenset({bool, float, type(None)})
+_CONTAINERS = (dict, list, tuple, range, set, KeysView, ValuesView, ItemsView)
 
 _FILTERS = (
-    *("abs", "capitalize", "dictsort", "float", "int", "items", "lower", "map", "reject"),
-    *("rejectattr", "reverse", "safe", "select", "selectattr", "string", "upper"),
+    *("abs", "capitalize", "count", "d", "default", "dictsort", "first", "float", "int", "items"),
+    *("last", "length", "lower", "map", "reject", "rejectattr", "reverse", "safe", "select"),
+    *("selectattr", "string", "upper"),
 )
 """Filters of Jinja that make nothing much larger than what they are given."""
-
-_READING_FILTERS = ("count", "d", "default", "first", "last", "length")
-"""They return at once, with what there is already."""
 
 _COMPARING = (
     *("!=", "<", "<=", "==", ">", ">=", "eq", "equalto", "ge", "greaterthan", "gt", "in", "le"),
     *("lessthan", "lt", "ne"),
 )
-_TEXT_METHODS = frozenset(
-    (
-        *("capitalize", "count", "endswith", "find", "index", "isalnum", "isalpha", "isdigit"),
-        *("islower", "isnumeric", "isspace", "isupper", "join", "lower", "lstrip", "partition"),
-        *("removeprefix", "removesuffix", "replace", "rfind", "rpartition", "rsplit", "rstrip"),
-        *("split", "startswith", "strip", "title", "upper"),
-    )
-)
-_SLOW_FOR_LONG_PARTS = frozenset(("lstrip", "rfind", "rpartition", "rsplit", "rstrip", "strip"))
+_METHODS: Mapping[type, frozenset[str]] = {
+    str: frozenset(
+        (
+            *("capitalize", "count", "endswith", "find", "index", "isalnum", "isalpha", "isdigit"),
+            *("islower", "isnumeric", "isspace", "isupper", "join", "lower", "lstrip", "partition"),
+            *("removeprefix", "removesuffix", "replace", "rfind", "rpartition", "rsplit", "rstrip"),
+            *("split", "startswith", "strip", "title", "upper"),
+        )
+    ),
+    dict: frozenset(("get", "items", "keys", "values")),
+    list: frozenset(("count", "index")),
+    tuple: frozenset(("count", "index")),
+    int: frozenset(),
+    float: frozenset(),
+}
+_SLOW_METHODS = frozenset(("lstrip", "rfind", "rpartition", "rsplit", "rstrip", "strip"))
+"""They take time for every character of the text that they look for."""
+
 _MAP_NAMES = frozenset(dir(dict))
-_MAP_METHODS = frozenset(("get", "items", "keys", "values"))
-_LOOP_NAMES = frozenset(name for name in dir(LoopContext) if not name.startswith("_"))
-_LIST_METHODS = frozenset(("count", "index"))
 
 RAISED_BY_TEMPLATES = (
     ArithmeticError,
@@ -107,142 +97,109 @@ class LimitExceededError(TemplateError):
 class TemplateLimits:
     """What a template may use up.
 
-    Sizes are bytes, about: a character counts one, four in a text that is not ASCII, and every
-    value 64 besides.
-
     Attributes:
         max_source: Characters of the template; they decide how long it takes to compile.
         max_output: Characters of a prompt.
-        max_value: Size of any one value, with all that it holds.
-        max_memory: Size of all values that one rendering makes or reads.
-        max_depth: How deep calls of macros and recursive loops may be nested.
-        max_seconds: Processor time of one rendering.
+        max_work: Work of one rendering: 64 for each operation and each value, and the size of
+            what it reads or makes. A character counts one, four in a text that is not ASCII.
     """
 
     max_source: int = 200_000
     max_output: int = 50_000_000
-    max_value: int = 50_000_000
-    max_memory: int = 500_000_000
-    max_depth: int = 100
-    max_seconds: float = 20.0
+    max_work: int = 500_000_000
 
     def __post_init__(self) -> None:
         if min(astuple(self)) <= 0:
             raise ConfigError(f"the limits of a template must be above zero, got {self}")
 
-    def share(self, parts: int) -> TemplateLimits:
-        """Return the limits of something that takes one of so many parts of time and memory."""
-        memory = max(1, self.max_memory // parts)
-        return replace(self, max_memory=memory, max_seconds=self.max_seconds / parts)
 
+class Work:
+    """What is left of the work of one rendering. Not thread-safe: it runs in one thread."""
 
-class Budget:
-    """What one rendering has used up. Not thread-safe: a rendering runs in one thread."""
+    __slots__ = ("_left", "_most")
 
-    __slots__ = ("_end", "_look_after", "_spent", "_work", "depth", "limits")
+    def __init__(self, most: int) -> None:
+        self._left = self._most = most
 
-    def __init__(self, limits: TemplateLimits) -> None:
-        self.limits = limits
-        self.depth = self._spent = self._work = 0
-        self._look_after = min(_LOOK_AFTER, limits.max_value)
-        self._end = time.thread_time() + limits.max_seconds
-
-    def spend(self, size: int) -> None:
-        """Count a step, before it makes or reads values of a size.
+    def spend(self, size: int = 0) -> None:
+        """Count an operation that reads or makes values of a size.
 
         Raises:
-            LimitExceededError: If a value is too large, values are too many, or the time is over.
+            LimitExceededError: If nothing is left.
         """
-        self._spent += size
-        self._work += _VALUE + size
-        if self._work > self._look_after:
-            self._work = 0
-            self._look(size)
-
-    def _look(self, size: int) -> None:
-        limits = self.limits
-        if size > limits.max_value:
-            raise _refuse_value(limits.max_value)
-        if self._spent > limits.max_memory:
-            raise LimitExceededError(
-                f"the template makes and reads more than {limits.max_memory} bytes"
-            )
-        if time.thread_time() > self._end:
-            raise LimitExceededError(
-                f"the template runs for more than {limits.max_seconds:g} seconds"
-            )
+        self._left -= _STEP + size
+        if self._left < 0:
+            raise LimitExceededError(f"the template does more work than {self._most} allows")
 
     def keep(self, value: Any) -> Any:
         """Count a value that was made and return it; what comes one by one becomes a list."""
-        kind = type(value)
-        if kind is str:
-            self.spend(_VALUE + _measure_text(value))
-        elif kind in _SHORT or (kind is int and value.bit_length() < _SHORT_BITS):
-            self.spend(_VALUE)
-        elif isinstance(value, Iterator):
-            return self.keep(list(self.count_each(value)))
-        else:
-            self.spend(_measure(value, self.limits.max_value))
+        if isinstance(value, Iterator):
+            value = list(self.count_each(value))
+        self.spend(_weigh(value))
         return value
 
-    def count_each(self, values: Iterable[Any], size: int = _VALUE) -> Iterator[Any]:
+    def keep_deep(self, value: Any) -> Any:
+        """Count a value with all that it holds, as often as it holds it, and return it.
+
+        A list that holds another one twice is as large as its text is long: sixty such steps make a
+        text that never ends.
+        """
+        waiting = [value]
+        while waiting:
+            item = waiting.pop()
+            self.spend(_weigh(item))
+            if isinstance(item, _CONTAINERS):
+                waiting += [*item, *item.values()] if isinstance(item, dict) else item
+        return value
+
+    def count_each(self, values: Iterable[Any]) -> Iterator[Any]:
         """Yield values, and count each."""
         for value in values:
-            self.spend(size)
+            self.spend()
             yield value
 
     def write(self, value: Any) -> str:
         """Return a value as a template writes it."""
         text = value if type(value) is str else str(value)
-        self.spend(_VALUE + _measure_text(text))
+        self.spend(_weigh(text))
         return text
 
-    def join(self, texts: Sequence[str], between: str = "") -> str:
-        """Return texts as one."""
-        length = sum(map(len, texts)) + len(between) * len(texts)
+    def join(self, values: Iterable[Any], between: str = "") -> str:
+        """Return values as one text."""
+        texts = [self.write(value) for value in values]
+        # A single wide character widens the whole.
         is_ascii = between.isascii() and all(map(str.isascii, texts))
-        self.spend(_VALUE + (length if is_ascii else 4 * length))
+        self.spend((1 if is_ascii else 4) * (sum(map(len, texts)) + len(between) * len(texts)))
         return between.join(texts)
 
-    def replace(self, text: str, old: str, new: str, count: int | None = None) -> str:
+    def replace(self, text: str, old: str, new: str, count: int | None = -1) -> str:
         """Return a text with a part of it replaced."""
         grown = len(text) + text.count(old) * len(new)
         self.spend(grown if text.isascii() and new.isascii() else 4 * grown)
         return text.replace(old, new, -1 if count is None else count)
 
+    def call_text(self, method: Callable[..., Any], text: str, values: tuple[Any, ...]) -> None:
+        """Count what a method of a text reads, and what it may make, before it is called."""
+        name = method.__name__
+        first: Any = values[0] if values else None
+        part = first if isinstance(first, str) else ""
+        self.spend(_weigh(text) * (len(part) if part and name in _SLOW_METHODS else 1))
+        if name in {"split", "rsplit"}:
+            self.spend(_STEP * (text.count(part) if part else len(text) // 2))
+        elif name == "replace" and len(values) > 1:
+            self.replace(text, *values[:2])
+        elif name == "join" and not isinstance(first, Iterator):
+            self.join(first, text)
 
-def _refuse_value(most: int) -> LimitExceededError:
-    return LimitExceededError(f"the template makes a value larger than {most} bytes")
 
-
-def _measure_text(text: str) -> int:
-    return len(text) if text.isascii() else 4 * len(text)
-
-
-def _measure(value: Any, most: int) -> int:
-    """Return the size of a value with all that it holds, as often as it holds it.
-
-    A list that holds another one twice is as large as its text is long: sixty such steps make a
-    text that never ends.
-    """
-    size = 0
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        size += _VALUE
-        if isinstance(item, str):
-            size += _measure_text(item)
-        elif isinstance(item, int) and item.bit_length() > _MAX_INTEGER_BITS:
-            raise LimitExceededError("the template makes too large a number")
-        elif isinstance(item, dict | list | tuple | set | KeysView | ValuesView | ItemsView):
-            parts = [*item, *item.values()] if isinstance(item, dict) else item
-            # Counted before they are visited, so what waits is bounded as well.
-            if size + _VALUE * len(parts) > most:
-                raise _refuse_value(most)
-            waiting += parts
-        if size > most:
-            raise _refuse_value(most)
-    return size
+def _weigh(value: Any) -> int:
+    """Return the size of a value, but for what its items hold."""
+    kind = type(value)
+    if kind is str:
+        return len(value) if value.isascii() else 4 * len(value)
+    if isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:
+        raise LimitExceededError("the template makes too large a number")
+    return _STEP * len(value) if isinstance(value, _CONTAINERS) else 0
 
 
 # -- what a template may call ---------------------------------------------------------------------
@@ -253,112 +210,67 @@ class _Namespace(Namespace):
         return "<Namespace>"
 
 
-class BudgetContext(Context):
-    """The variables of a template, and what its rendering has used up."""
+class WorkContext(Context):
+    """The variables of a template, and what is left of the work of its rendering."""
 
-    budget: Budget
+    work: Work
 
 
-def _count_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter or a test whose value counts."""
+def _count(function: Callable[..., Any], *, reads_all: bool = False) -> Callable[..., Any]:
+    """Return a filter or a test that counts what it reads and makes."""
     wanted = getattr(function, "jinja_pass_arg", None)
-    wants_context = wanted is not None and wanted.name == "context"
 
     @pass_context
-    def call(context: BudgetContext, value: Any, *args: Any, **given: Any) -> Any:
-        budget = context.budget
-        budget.spend(_measure_shallow(value))
+    def call(context: WorkContext, value: Any, *args: Any, **given: Any) -> Any:
+        work = context.work
+        if reads_all:
+            work.keep_deep([value, *args])
+        else:
+            work.spend(_weigh(value))
         if wanted is None:
-            return budget.keep(function(value, *args, **given))
-        passed = context if wants_context else context.environment
-        return budget.keep(function(passed, value, *args, **given))
+            return work.keep(function(value, *args, **given))
+        passed = context if wanted.name == "context" else context.environment
+        return work.keep(function(passed, value, *args, **given))
 
     return call
 
 
-def _measure_shallow(value: Any) -> int:
-    """Return what comparing or copying a value reads of it, but for what its items hold."""
-    kind = type(value)
-    if kind is str:
-        return len(value)
-    return _POINTER * len(value) if kind in {dict, list, range, tuple} else 0
-
-
 @pass_context
-def _join(context: BudgetContext, value: Any, d: Any = "", attribute: Any = None) -> str:
-    budget = context.budget
+def _join(context: WorkContext, value: Any, d: Any = "", attribute: Any = None) -> str:
     if attribute is not None:
         value = map(make_attrgetter(context.environment, attribute), value)
-    return budget.join([budget.write(item) for item in value], str(d))
+    return context.work.join(value, str(d))
 
 
 @pass_context
-def _replace(
-    context: BudgetContext, value: Any, old: Any, new: Any, count: int | None = None
-) -> str:
-    return context.budget.replace(str(value), str(old), str(new), count)
+def _replace(context: WorkContext, value: Any, old: Any, new: Any, count: int | None = None) -> str:
+    return context.work.replace(str(value), str(old), str(new), count)
 
 
 @pass_context
-def _trim(context: BudgetContext, value: Any, chars: str | None = None) -> Any:
-    if chars is not None:
-        _check_part(chars)
-    text = value if isinstance(value, str) else str(value)
-    return context.budget.keep(text.strip(chars))
-
-
-_JSON_OPTIONS = ("indent", "separators", "sort_keys")
+def _trim(context: WorkContext, value: Any, chars: str | None = None) -> str:
+    text = str(value)
+    context.work.spend(_weigh(text) * len(chars or " "))
+    return text.strip(chars)
 
 
 @pass_context
 def _write_json(
-    context: BudgetContext,
+    context: WorkContext,
     value: Any,
     ensure_ascii: bool = False,
-    *args: Any,
-    **given: Any,
-) -> Any:
-    budget = context.budget
-    options = {**dict(zip(_JSON_OPTIONS, args, strict=False)), **given}
-    indent, separators = options.get("indent"), options.get("separators") or ()
+    indent: Any = None,
+    separators: Any = None,
+    *,
+    sort_keys: bool = False,
+) -> str:
     width = len(indent) if isinstance(indent, str) else indent or 0
-    if max(width, len("".join(separators))) > _WIDEST_INDENT:
+    if max(width, len("".join(separators or ()))) > _WIDEST_INDENT:
         raise LimitExceededError("the template asks for too wide a JSON")
-    budget.spend(_measure(value, budget.limits.max_value))
-    encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, **options)
-    if indent is None:
-        return budget.keep(encoder.encode(value))
-    return budget.join([budget.write(piece) for piece in encoder.iterencode(value)])
-
-
-def _check_part(part: str) -> None:
-    if len(part) > _LONGEST_PART:
-        raise LimitExceededError("the template looks for too long a text")
-
-
-def _check_text_call(budget: Budget, text: str, name: str, values: Sequence[Any]) -> None:
-    """Count what the call of a method of a text reads, and what it may make."""
-    first: Any = values[0] if values else None
-    part = first if isinstance(first, str) else ""
-    budget.spend(len(text))
-    if name in _SLOW_FOR_LONG_PARTS:
-        _check_part(part)
-    if name in {"split", "rsplit"}:
-        pieces = text.count(part) if part else len(text) // 2
-        budget.spend(len(text) + _VALUE * pieces)
-    elif name == "replace" and len(values) > 1:
-        budget.replace(text, *values[:2])
-    elif name == "join" and values:
-        budget.join([one for one in budget.count_each(first, 0) if isinstance(one, str)], text)
-
-
-_OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
-    "join": _join,
-    "list": _count_value(iter),  # which becomes a list where it is counted
-    "replace": _replace,
-    "tojson": _write_json,
-    "trim": _trim,
-}
+    encoder = json.JSONEncoder(
+        ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+    return context.work.join(encoder.iterencode(value))
 
 
 def _raise_exception(message: Any) -> NoReturn:
@@ -384,287 +296,88 @@ def create_strftime(moment: datetime) -> Callable[[str], str]:
     return strftime_now
 
 
-# -- the environment ------------------------------------------------------------------------------
-class Sandbox(ImmutableSandboxedEnvironment):
-    """An environment that templates can neither leave, change nor exhaust.
-
-    Safe to share between threads: each rendering has a budget of its own.
-    """
-
-    context_class = BudgetContext
-    intercepted_binops = frozenset(("+", "*", "**", "%"))
-
-    def __init__(
-        self,
-        limits: TemplateLimits,
-        *,
-        filters: Mapping[str, Callable[..., Any]] | None = None,
-        functions: Mapping[str, Callable[..., Any]] | None = None,
-    ) -> None:
-        """Create an environment.
-
-        Args:
-            limits: What a template may use up.
-            filters: Filters of the application, by name.
-            functions: Functions of the application, by name.
-
-        Raises:
-            ConfigError: If one of these has no name that a template could write.
-        """
-        added = {**(filters or {}), **(functions or {})}
-        wrong = [name for name in added if not name.isidentifier()]
-        if wrong:
-            raise ConfigError(f"a template cannot write the names {wrong}")
-        super().__init__(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=[_Generation, loopcontrols],
-            finalize=_write_value,
-        )
-        self.limits = limits
-        known: dict[str, Any] = {name: FILTERS[name] for name in _FILTERS} | dict(filters or {})
-        counted = {name: _count_value(function) for name, function in known.items()}
-        reading = {name: FILTERS[name] for name in _READING_FILTERS}
-        self.filters = {**reading, **_OWN_FILTERS, **counted, **_HOOKS}
-        tests: Mapping[str, Any] = self.tests
-        self.tests |= {name: _count_value(tests[name]) for name in _COMPARING}
-        self.globals = {
-            "dict": _make_map,
-            "namespace": _make_namespace,
-            "raise_exception": _raise_exception,
-            "range": safe_range,
-            **(functions or {}),
-        }
-
-    def compile_limited(self, tree: nodes.Template) -> Template:
-        """Return the template of a syntax tree, which is changed.
-
-        Raises:
-            TemplateError: If it is not a valid template.
-        """
-        _HookWriter().visit(tree)
-        tree.set_environment(self)
-        return self.from_string(tree)
-
-    def render(
-        self, template: Template, variables: Mapping[str, Any], budget: Budget | None = None
-    ) -> str:
-        """Return what a template writes.
-
-        Args:
-            template: The template.
-            variables: What it reads.
-            budget: Where it counts; a new one by default.
-
-        Raises:
-            LimitExceededError: If it uses up more than it may.
-        """
-        context = template.new_context(dict(variables))
-        assert isinstance(context, BudgetContext)  # noqa: S101 - for mypy: `context_class`
-        context.budget = budget or Budget(self.limits)
-        written: list[str] = []
-        length = 0
-        try:
-            for piece in template.root_render_func(context):
-                written.append(piece)
-                length += len(piece)
-                if length > self.limits.max_output:
-                    most = self.limits.max_output
-                    raise LimitExceededError(f"the template writes more than {most} characters")
-        finally:
-            context.vars.clear()  # macros hold their context, which holds them
-        return "".join(written)
-
-    def concat(self, pieces: Iterable[str]) -> str:
-        """Return what a macro or a block has written."""
-        texts = list(pieces)
-        if sum(map(len, texts)) > self.limits.max_value:
-            raise _refuse_value(self.limits.max_value)
-        return "".join(texts)
-
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return what a value holds under a name, or a method that a template may call."""
-        kind: type = type(obj)
-        if kind is dict and attribute not in _MAP_NAMES:
-            found = attribute in obj
-            return obj[attribute] if found else self.undefined(obj=obj, name=attribute)
-        if kind is LoopContext and attribute in _LOOP_NAMES:
-            return getattr(obj, attribute)
-        return super().getattr(obj, attribute)
-
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return whether a template may read an attribute, or call a method."""
-        if isinstance(obj, str):
-            return attr in _TEXT_METHODS
-        if isinstance(obj, dict):
-            return attr in _MAP_METHODS
-        if isinstance(obj, list | tuple):
-            return attr in _LIST_METHODS
-        if isinstance(obj, Namespace):
-            return not attr.startswith("_")
-        return not isinstance(obj, int | float) and super().is_safe_attribute(obj, attr, value)
-
-    def wrap_str_format(self, value: Any) -> None:
-        """Return None: no template may call these methods."""
-
-    def call(self, __context: Context, __obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call a macro, a loop, a function or a method."""
-        kwargs.pop("_loop_vars", None)
-        kwargs.pop("_block_vars", None)
-        budget: Budget = __context.budget  # type: ignore[attr-defined]  # see `context_class`
-        owner = getattr(__obj, "__self__", None)
-        if isinstance(owner, str):
-            _check_text_call(budget, owner, __obj.__name__, [*args, *kwargs.values()])
-            return budget.keep(__obj(*args, **kwargs))
-        if isinstance(owner, dict | list | tuple):
-            return __obj(*args, **kwargs)  # what is there already
-        if budget.depth >= self.limits.max_depth:
-            raise LimitExceededError(
-                f"macros and loops of the template call each other deeper than "
-                f"{self.limits.max_depth} times"
-            )
-        budget.depth += 1
-        try:
-            return budget.keep(__obj(*args, **kwargs))
-        finally:
-            budget.depth -= 1
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Add, multiply or divide values."""
-        budget: Budget = context.budget  # type: ignore[attr-defined]  # see `context_class`
-        if operator == "+":
-            return budget.keep(left + right)
-        if operator == "*":
-            budget.spend(max(_count_copies(left, right), _count_copies(right, left)))
-        elif operator == "**":
-            _check_power(left, right)
-        elif isinstance(left, str):
-            raise SecurityError("a chat template does not format text with '%'")
-        return budget.keep(self.binop_table[operator](left, right))
-
-    def call_filter(self, name: str, *args: Any, **options: Any) -> Any:
-        """Apply a filter that `map` names."""
-        if name in _HOOKS:
-            raise SecurityError(f"no filter named {name!r}")
-        return super().call_filter(name, *args, **options)
-
-
-def _check_power(base: Any, exponent: Any) -> None:
-    is_whole = isinstance(base, int) and isinstance(exponent, int)
-    if is_whole and base.bit_length() * exponent > _MAX_INTEGER_BITS:
-        raise LimitExceededError("the template makes too large a number")
-
-
-def _count_copies(items: Any, times: Any) -> int:
-    if not isinstance(times, int) or not isinstance(items, str | list | tuple):
-        return 0
-    return times * (_measure_text(items) if isinstance(items, str) else _POINTER * len(items))
-
-
-# -- what Jinja compiles to Python's own ----------------------------------------------------------
+# -- what Jinja compiles to Python's own: no environment is asked, so these filters are -----------
 @pass_context
-def _write_value(context: BudgetContext, value: Any) -> str:
-    return context.budget.write(value)
+def _write_value(context: WorkContext, value: Any) -> str:
+    return context.work.write(value)
 
 
 @pass_context
-def _join_texts(context: BudgetContext, values: list[Any]) -> str:
-    budget = context.budget
-    return budget.join([one if type(one) is str else budget.write(one) for one in values])
+def _count_rounds(context: WorkContext, values: Iterable[Any]) -> Iterator[Any]:
+    return context.work.count_each(values)
 
 
 @pass_context
-def _count_rounds(context: BudgetContext, values: Iterable[Any], pieces: int) -> Iterator[Any]:
-    return context.budget.count_each(values, _POINTER * pieces)
+def _keep(context: WorkContext, value: Any) -> Any:
+    return context.work.keep(value)
 
 
 @pass_context
-def _keep_value(context: BudgetContext, value: Any) -> Any:
-    return context.budget.keep(value)
+def _keep_deep(context: WorkContext, value: Any) -> Any:
+    return context.work.keep_deep(value)
 
 
-@pass_context
-def _count_read(context: BudgetContext, value: Any) -> Any:
-    context.budget.spend(_measure_shallow(value))
-    return value
-
-
-# Filters whose names no template can write.
-_HOOKS: Mapping[str, Callable[..., Any]] = {
-    "joined texts": _join_texts,
-    "kept value": _keep_value,
-    "rounds of a loop": _count_rounds,
-    "value that is read": _count_read,
+_OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "join": _join,
+    "list": _count(iter),  # which becomes a list where it is counted
+    "replace": _replace,
+    "tojson": _write_json,
+    "trim": _trim,
+    "_keep": _keep,
+    "_keep_deep": _keep_deep,
+    "_rounds": _count_rounds,
 }
 
 
-def _hook(name: str, value: nodes.Node, *args: nodes.Expr) -> nodes.Filter:
-    return nodes.Filter(value, name, [*args], [], None, None, lineno=value.lineno)
-
-
-class _HookWriter(NodeTransformer):
-    """Lets count what the environment is not asked for: loops, joined texts, lists, slices."""
+class _CountWriter(NodeTransformer):
+    """Writes filters that count into a template: for loops, joined texts, lists, comparisons."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - as Jinja names it
-        """Count the rounds of a loop, with the pieces of text that each may write."""
-        pieces = 1 + sum(1 for _ in node.find_all(nodes.Output))
+        """Count the rounds of a loop."""
         self.generic_visit(node)
-        node.iter = _hook("rounds of a loop", node.iter, nodes.Const(pieces))
-        return node
-
-    def visit_Output(self, node: nodes.Output) -> nodes.Node:  # noqa: N802
-        """Write constant texts as what stands between the tags: they need no count."""
-        self.generic_visit(node)
-        node.nodes = [
-            nodes.TemplateData(one.value, lineno=one.lineno)
-            if isinstance(one, nodes.Const) and isinstance(one.value, str)
-            else one
-            for one in node.nodes
-        ]
+        node.iter = _apply("_rounds", node.iter)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         """Count texts that `~` joins."""
         self.generic_visit(node)
-        return _hook("joined texts", nodes.List(node.nodes, lineno=node.lineno))
+        return _apply("join", nodes.List(node.nodes, lineno=node.lineno))
 
-    def visit_List(self, node: nodes.List | nodes.Tuple) -> nodes.Node:  # noqa: N802
-        """Count a list that holds other values than constants."""
+    def visit_List(self, node: nodes.List | nodes.Tuple | nodes.Dict) -> nodes.Node:  # noqa: N802
+        """Count what a list, a tuple or a map is made of."""
         self.generic_visit(node)
-        return node if _is_short(node) else _hook("kept value", node)
+        is_short = all(isinstance(one, nodes.Const | nodes.Pair) for one in node.items)
+        is_map = isinstance(node, nodes.Dict) and node.items
+        return node if is_short and not is_map else _apply("_keep_deep", node)
+
+    visit_Dict = visit_List  # noqa: N815
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:  # noqa: N802
         """Count a tuple; the targets of an assignment are none."""
         return node if node.ctx == "store" else self.visit_List(node)
 
-    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:  # noqa: N802
-        """Count a map."""
-        self.generic_visit(node)
-        return _hook("kept value", node) if node.items else node
-
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
-        """Count what a slice copies."""
+        """Count what a slice copies, and a key that is looked up."""
         self.generic_visit(node)
-        return _hook("value that is read", node) if isinstance(node.arg, nodes.Slice) else node
+        if isinstance(node.arg, nodes.Slice):
+            return _apply("_keep", node)
+        if not isinstance(node.arg, nodes.Const):
+            node.arg = _apply("_keep_deep", node.arg)
+        return node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
-        """Count what is compared, unless a constant ends the comparison."""
+        """Count what is compared."""
         self.generic_visit(node)
         sides: list[nodes.Compare | nodes.Operand] = [node, *node.ops]
-        is_search = node.ops[0].op in {"in", "notin"}
-        is_short = _is_short(sides[-1].expr) or (not is_search and _is_short(node.expr))
-        if not is_short or len(node.ops) > 1:
+        is_equality = len(node.ops) == 1 and node.ops[0].op not in {"in", "notin"}
+        if not (is_equality and any(isinstance(side.expr, nodes.Const) for side in sides)):
             for side in sides:
-                if not _is_short(side.expr):
-                    side.expr = _hook("value that is read", side.expr)
+                side.expr = _apply("_keep_deep", side.expr)
         return node
 
 
-def _is_short(node: nodes.Expr) -> bool:
-    """Return whether a value is a constant, a list of constants, or true or false."""
-    items = node.items if isinstance(node, nodes.List | nodes.Tuple) else [node]
-    short = (nodes.Compare, nodes.Const, nodes.Not, nodes.Test)
-    return all(isinstance(one, short) for one in items)
+def _apply(name: str, value: nodes.Node) -> nodes.Filter:
+    return nodes.Filter(value, name, [], [], None, None, lineno=value.lineno)
 
 
 class _Generation(Extension):
@@ -677,6 +390,136 @@ class _Generation(Extension):
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body).set_lineno(line)
+
+
+# -- the environment ------------------------------------------------------------------------------
+class Sandbox(ImmutableSandboxedEnvironment):
+    """An environment that templates can neither leave, change nor exhaust.
+
+    Safe to share between threads: each rendering has work of its own.
+    """
+
+    context_class = WorkContext
+    intercepted_binops = frozenset(("+", "*", "**", "%"))
+
+    def __init__(self, limits: TemplateLimits) -> None:
+        """Create an environment in which templates may use up so much."""
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[_Generation, loopcontrols],
+            finalize=_write_value,
+        )
+        self.limits = limits
+        self.filters = {**{name: _count(FILTERS[name]) for name in _FILTERS}, **_OWN_FILTERS}
+        tests: Mapping[str, Any] = self.tests
+        self.tests |= {name: _count(tests[name], reads_all=True) for name in _COMPARING}
+        self.globals = {
+            "dict": _make_map,
+            "namespace": _make_namespace,
+            "raise_exception": _raise_exception,
+            "range": safe_range,
+        }
+
+    def compile_limited(self, tree: nodes.Template) -> Template:
+        """Return the template of a syntax tree, which is changed.
+
+        Raises:
+            TemplateError: If it is not a valid template.
+        """
+        _CountWriter().visit(tree)
+        tree.set_environment(self)
+        return self.from_string(tree)
+
+    def render(
+        self, template: Template, variables: Mapping[str, Any], work: Work | None = None
+    ) -> str:
+        """Return what a template writes.
+
+        Args:
+            template: The template.
+            variables: What it reads.
+            work: What it may use up; all that the limits say by default.
+
+        Raises:
+            LimitExceededError: If it uses up more than it may.
+        """
+        context = template.new_context(dict(variables))
+        assert isinstance(context, WorkContext)  # noqa: S101 - for mypy: `context_class`
+        context.work = work or Work(self.limits.max_work)
+        written: list[str] = []
+        length = 0
+        try:
+            for piece in template.root_render_func(context):
+                written.append(piece)
+                length += len(piece)
+                self._check_length(length)
+        finally:
+            context.vars.clear()  # macros hold their context, which holds them
+        return "".join(written)
+
+    def concat(self, pieces: Iterable[str]) -> str:
+        """Return what a macro or a block has written."""
+        texts = list(pieces)
+        self._check_length(sum(map(len, texts)))
+        return "".join(texts)
+
+    def _check_length(self, length: int) -> None:
+        most = self.limits.max_output
+        if length > most:
+            raise LimitExceededError(f"the template writes more than {most} characters")
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return what a value holds under a name, or a method that a template may call."""
+        if type(obj) is dict and attribute not in _MAP_NAMES:  # far sooner found than by an error
+            found = attribute in obj
+            return obj[attribute] if found else self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Return whether a template may read an attribute, or call a method."""
+        for kind, names in _METHODS.items():
+            if isinstance(obj, kind):
+                return attr in names
+        if isinstance(obj, LoopContext | Namespace):
+            return not attr.startswith("_")
+        return super().is_safe_attribute(obj, attr, value)
+
+    def wrap_str_format(self, value: Any) -> None:
+        """Return None: no template may call these methods."""
+
+    def call(self, __context: Context, __obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a macro, a loop, a function or a method."""
+        kwargs.pop("_loop_vars", None)
+        kwargs.pop("_block_vars", None)
+        work: Work = __context.work  # type: ignore[attr-defined]  # see `context_class`
+        owner = getattr(__obj, "__self__", None)
+        if isinstance(owner, str):
+            work.call_text(__obj, owner, (*args, *kwargs.values()))
+        for value in args:
+            work.spend(_weigh(value))
+        return work.keep(__obj(*args, **kwargs))
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Add, multiply or divide values."""
+        work: Work = context.work  # type: ignore[attr-defined]  # see `context_class`
+        if operator == "*":
+            work.spend(max(_count_copies(left, right), _count_copies(right, left)))
+        elif operator == "**":
+            _check_power(left, right)
+        elif operator == "%" and isinstance(left, str):
+            raise SecurityError("a chat template does not format text with '%'")
+        return work.keep(self.binop_table[operator](left, right))
+
+
+def _check_power(base: Any, exponent: Any) -> None:
+    is_whole = isinstance(base, int) and isinstance(exponent, int)
+    if is_whole and base.bit_length() * exponent > _MAX_INTEGER_BITS:
+        raise LimitExceededError("the template makes too large a number")
+
+
+def _count_copies(items: Any, times: Any) -> int:
+    return times * _weigh(items) if isinstance(times, int) else 0
 
 
 # -- what a template raises -----------------------------------------------------------------------

@@ -82,7 +82,7 @@ class _Chat:
         findings: Findings,
     ) -> None:
         self._plain = plain
-        self._tokens = template.control_tokens
+        self._template = template
         self._base = base
         self._findings = findings
         self._state = template.start(**base)
@@ -130,10 +130,19 @@ class _Chat:
         given = {**self._base, **turn.extra, "add_generation_prompt": turn.prompt}
         try:
             messages = [*self._messages, *turn.messages]
-            said = [self._tokens.seal_message(message) for message in messages]
+            said = self._seal(messages)
             return show_seals(self._plain(messages=said, **given)), ""
         except Exception as error:  # noqa: BLE001 - a template may raise anything
             return None, f"{type(error).__name__}: {error}"
+
+    def _seal(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return messages sealed, their arguments as text or map, as the template reads them."""
+        converted = self._template.convert_messages(messages, {})
+        read = [
+            {**message, **{key: ours[key] for key in {"tool_calls"} & {*message}}}
+            for message, ours in zip(messages, converted, strict=True)
+        ]
+        return self._template.seal_messages(read)
 
     def _fed(self, state: RenderState, turn: Turn) -> tuple[int, str] | ChatTemplateError:
         try:
@@ -149,7 +158,7 @@ class _Chat:
         self._findings.refused += 1
         if f"{error.kind}: {error.reason}" != refusal:
             return f"refuses with {error.kind}: {error.reason!r}, not {refusal!r}"
-        held = [self._tokens.seal_message(message) for message in self._messages]
+        held = self._seal(self._messages)
         if self._state.read_text() != self._session or self._state.messages != held:
             return "a refused turn leaves its traces"
         return None

@@ -69,7 +69,7 @@ def test_nothing_that_was_said_becomes_markup():
     memory = ConversationMemory.open(":memory:")
     history = memory.history("t", user_id="ana")
     turn = history.add("user", "<script>alert('&')</script>")
-    prompt = PromptFile.parse("__ <b>Role</b> __\n<script>{{ nosuch }}</script>\n")
+    prompt = PromptFile.parse("__ <b>Role</b> __\n<script>{{ nosuch }}</script>\n", strict=False)
     for shown in (make_recall(), turn, history, prompt):
         markup = shown._repr_html_()
         root = parse(f"<div>{markup}</div>")

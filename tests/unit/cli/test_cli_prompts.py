@@ -20,7 +20,7 @@ __ Now __
 It is a {{mood}} day, {{mood}}.
 """
 
-WARNED = "__ Role __\nBe {{kind}}.\n"
+WARNED = "__ Role __\nBe */ kind.\n"
 BROKEN = "__ Role __\nBe kind.\n__ Rules __ none\n"
 MOOD = "--function=deskMood=calm"
 
@@ -94,7 +94,7 @@ class TestCheck:
         names = [file(BROKEN), file(WARNED, "b.prompt"), "nosuch.prompt"]
         code, out, _ = prompts("check", *names)
         assert code == 1
-        assert "b.prompt:2:4: warning: 'kind'" in out
+        assert "b.prompt:2:4: warning: '*/' closes no comment" in out
         assert "nosuch.prompt:1:1: error: this file cannot be read" in out
         assert out.endswith("3 files: 2 errors, 1 warning\n")
 
@@ -110,7 +110,7 @@ class TestCheck:
         first, second = json.loads(out)
         assert first["path"] == "a.prompt"
         assert (first["level"], first["line"], first["column"]) == ("warning", 2, 4)
-        assert first["source_line"] == "Be {{kind}}."
+        assert first["source_line"] == "Be */ kind."
         assert (second["path"], second["level"]) == ("b.prompt", "error")
         assert second["message"].startswith("a title stands alone")
 

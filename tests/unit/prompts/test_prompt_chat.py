@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,7 +23,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError, PromptSyntaxError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.prompts import Diagnostic, PromptFile
 from langchain_convmem.prompts.chat_prompt import CHAT_PROMPT_TYPES
 from langchain_convmem.prompts.variables import Occurrence
@@ -65,7 +64,7 @@ NOW = "<context>\n**Now:**\nnumber {}, {}\n</context>"
 
 
 def parsed(function: Callable[[], str] | None = None) -> PromptFile:
-    return PromptFile.parse(TEXT, functions={"getNumber": function or Counter()})
+    return PromptFile.parse(TEXT, functions={"getNumber": function or Counter()}, strict=False)
 
 
 def formatted(template: ChatPromptTemplate, **values: Any) -> list[BaseMessage]:
@@ -125,7 +124,7 @@ class TestMessages:
         assert len(picture.content) == 2
 
     def test_a_file_without_text_gives_no_system_message(self) -> None:
-        template = PromptFile.parse("").to_chat_prompt()
+        template = PromptFile.parse("", strict=False).to_chat_prompt()
         assert template.invoke({"input": [HI]}).to_messages() == [HI]
         told, noted, asked = formatted(template, summary="they met")
         assert (told.type, told.text) == ("human", format_summary(["they met"]))
@@ -191,7 +190,7 @@ class TestOrder:
 
     def test_a_given_order_is_kept_in_both_places(self) -> None:
         text = TEXT + "__ Later __\n{{n}}"
-        prompt = PromptFile.parse(text, functions={"getNumber": lambda: "7"})
+        prompt = PromptFile.parse(text, functions={"getNumber": lambda: "7"}, strict=False)
         template = prompt.to_chat_prompt(sections=["Later", "Rules", "Now", "Role"])
         system, asked = formatted(template)
         assert system.text.startswith(f"{RULES}\n\n**Role:**")
@@ -294,93 +293,14 @@ class TestRecalled:
         assert formatted(template, recalled=recalled)[1:] == [HI]
 
 
-EXAMPLES = """\
-__* Meta *__
-- *HumanExamples* = Asked, Insisted
-- *AIExamples* = Answered, Refused
-__* Var *__
-- n = getNumber
-__ Role __
-be kind
-__ Asked __
-where is {it}?
-__ Answered __
-in room {{n}}
-__ Insisted __
-tell me
-__ Refused __
-no
-"""
-
-
-class TestExamples:
-    def test_they_are_turns_between_system_message_and_history(self) -> None:
-        prompt = PromptFile.parse(EXAMPLES, functions={"getNumber": Counter()}, strict=True)
-        history = [HumanMessage("a"), AIMessage("b")]
-        assert formatted(prompt.to_chat_prompt(), history=history) == [
-            SystemMessage("**Role:**\nbe kind"),
-            HumanMessage("where is {it}?"),
-            AIMessage("in room 1"),
-            HumanMessage("tell me"),
-            AIMessage("no"),
-            *history,
-            HI,
-        ]
-
-    def test_without_the_fields_they_are_sections_like_any_other(self) -> None:
-        text = EXAMPLES.replace("HumanExamples", "Other").replace("AIExamples", "Else")
-        prompt = PromptFile.parse(text, functions={"getNumber": Counter()})
-        assert len(formatted(prompt.to_chat_prompt())) == 2
-        with_fields = PromptFile.parse(EXAMPLES, functions={"getNumber": Counter()})
-        assert with_fields.sections == prompt.sections
-        assert with_fields.format(["Refused"]) == "**Refused:**\nno"
-
-    def test_a_part_of_them_can_be_taken_but_no_half_turn(self) -> None:
-        prompt = PromptFile.parse(EXAMPLES, functions={"getNumber": Counter()})
-        template = prompt.to_chat_prompt(sections=["Role", "Insisted", "Refused"])
-        assert [message.type for message in formatted(template)] == [
-            "system",
-            "human",
-            "ai",
-            "human",
-        ]
-        with pytest.raises(ConfigError, match="must alternate human, ai"):
-            prompt.to_chat_prompt(sections=["Role", "Insisted"])
-
-    @pytest.mark.parametrize(
-        ("old", "new", "line", "message"),
-        [
-            ("Asked, Insisted", "Asked, Lost", 2, "'Lost' is named by .HumanExamples."),
-            ("Answered, Refused", "Answered", 3, "got human, ai, human"),
-            ("Answered, Refused", "Answered, Asked", 3, "both human and AI"),
-            ("- *AIExamples* = Answered, Refused\n", "", 2, "got human, human"),
-        ],
-        ids=["unknown", "half", "both", "one-sided"],
-    )
-    def test_what_is_wrong_with_them_is_an_error_at_their_line(
-        self, old: str, new: str, line: int, message: str
-    ) -> None:
-        text = EXAMPLES.replace(old, new)
-        prompt = PromptFile.parse(text, functions={"getNumber": Counter()})
-        errors = [one for one in prompt.diagnostics if one.level == "error"]
-        assert errors[0].line == line
-        assert re.search(message, "\n".join(one.message for one in errors))
-        with pytest.raises(PromptSyntaxError, match=rf":{line}:"):
-            PromptFile.parse(text, functions={"getNumber": Counter()}, strict=True)
-        with pytest.raises(ConfigError, match=r"Examples|alternate|both"):
-            prompt.to_chat_prompt()
-
-
 class TestVariables:
     def test_a_function_is_called_once_for_every_format_wherever_it_occurs(self) -> None:
         counter = Counter()
-        text = EXAMPLES + "__ Late __\n{{n}}\n__ Later __\n{{n}}"
-        template = PromptFile.parse(text, functions={"getNumber": counter}).to_chat_prompt()
+        template = parsed(counter).to_chat_prompt()
         assert counter.calls == 0
         for number in (1, 2):
             messages = formatted(template)
-            assert messages[2] == AIMessage(f"in room {number}")
-            assert blocks_of(messages[-1])[0].split()[2::2] == [str(number), str(number)]
+            assert blocks_of(messages[-1])[0] == NOW.format(number, number)
         assert counter.calls == 2
 
     def test_a_value_is_literal(self) -> None:
@@ -475,7 +395,9 @@ def test_whatever_stands_in_a_part_reaches_the_model_as_it_is(
 class TestTraces:
     def test_fields_of_the_meta_section_are_metadata_of_the_run(self) -> None:
         text = TEXT.replace("__* Meta *__", "__* Meta *__\n- version = 1.2")
-        template = PromptFile.parse(text, functions={"getNumber": Counter()}).to_chat_prompt()
+        template = PromptFile.parse(
+            text, functions={"getNumber": Counter()}, strict=False
+        ).to_chat_prompt()
         assert template.metadata == {"version": "1.2"}
         collected = RunCollectorCallbackHandler()
         template.invoke("hi", {"callbacks": [collected]})
@@ -560,8 +482,8 @@ def reloaded(template: ChatPromptTemplate) -> ChatPromptTemplate:
 @pytest.mark.filterwarnings("ignore:The function `load` is in beta")
 class TestStorage:
     def test_a_prompt_with_registered_functions_survives_dump_and_load(self) -> None:
-        text = EXAMPLES.replace("- *H", "- version = 3\n- *H") + "__ Now __\nnumber {{n}}"
-        prompt = PromptFile.parse(text.replace("getNumber", "getDate"))
+        text = TEXT.replace("- *M", "- version = 3\n- *M").replace("getNumber", "getDate")
+        prompt = PromptFile.parse(text, strict=False)
         template = prompt.to_chat_prompt(strict=True)
         copy = reloaded(template)
         assert copy == template

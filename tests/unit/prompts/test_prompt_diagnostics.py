@@ -46,7 +46,7 @@ def test_a_long_line_is_cut_around_the_caret(column: int) -> None:
 
 
 def test_strict_parsing_raises_the_first_error_with_its_place_and_a_caret() -> None:
-    text = "__ A __\nfine {{unknown}}\n  __ B __ tail\nx /* open"
+    text = "__ A __\nfine */\n  __ B __ tail\nx /* open"
     with pytest.raises(PromptSyntaxError) as caught:
         PromptFile.parse(text, name="desk.prompt", strict=True)
     error = caught.value
@@ -58,7 +58,7 @@ def test_strict_parsing_raises_the_first_error_with_its_place_and_a_caret() -> N
 
 
 def test_strict_parsing_lets_warnings_pass() -> None:
-    prompt = PromptFile.parse("__ A __\n{{unknown}}", strict=True)
+    prompt = PromptFile.parse("__ A __\nx */", strict=True)
     assert [found.level for found in prompt.diagnostics] == ["warning"]
 
 
@@ -74,5 +74,7 @@ def test_a_syntax_error_is_a_value_error_of_the_package_and_pickles() -> None:
 
 def test_diagnostics_come_in_order_of_their_place() -> None:
     text = "__ A __\n{{q}} x */\n__* Var *__\n- a = nothing\n__ B __\n{{r}}\n__ C __ d"
-    places = [(found.line, found.column) for found in PromptFile.parse(text).diagnostics]
+    places = [
+        (found.line, found.column) for found in PromptFile.parse(text, strict=False).diagnostics
+    ]
     assert places == [(2, 1), (2, 9), (4, 1), (6, 1), (7, 1)]

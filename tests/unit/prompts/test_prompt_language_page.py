@@ -18,7 +18,7 @@ FUNCTIONS = {"getDate": lambda: "21/03/2030", "getTime": lambda: "08:15:00"}
 
 def shown(source: str) -> str:
     """Return what the page shows below a prompt file: all sections, then what was found."""
-    prompt = PromptFile.parse(source, name="desk.prompt", functions=FUNCTIONS)
+    prompt = PromptFile.parse(source, name="desk.prompt", functions=FUNCTIONS, strict=False)
     found = "\n".join(map(str, prompt.diagnostics))
     return "\n\n".join(filter(None, [prompt.format(prompt.sections), found])) + "\n"
 

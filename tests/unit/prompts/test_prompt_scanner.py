@@ -90,18 +90,6 @@ def test_a_slash_star_slash_does_not_close_itself() -> None:
     assert lines_of("a/*/b*/c") == ["ac"]
 
 
-@pytest.mark.parametrize(
-    ("text", "column"), [("and//or", 4), ("src/**/*.py", 4), ("mi/* x */d", 3)]
-)
-def test_a_comment_inside_a_word_is_noted(text: str, column: int) -> None:
-    assert problems_of(text) == [("info", 1, column)]
-
-
-@pytest.mark.parametrize("text", ["a // b", "a// b", "a /* b */ c", "a/* b */ c", "/* b */c"])
-def test_an_ordinary_comment_is_not_noted(text: str) -> None:
-    assert problems_of(text) == []
-
-
 def test_positions_survive_the_comments_of_a_line() -> None:
     text = "ab/* x\n */cd/* */ef"
     (line,) = scanned(text)

@@ -9,7 +9,6 @@ from langchain_core.tools import tool
 
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
-from langchain_convmem.text import TemplateLimits
 from langchain_convmem.text.chat_template import BUILTINS
 
 USER = {"role": "user", "content": "Hi"}
@@ -94,51 +93,6 @@ def _outcome(source, chat):
         return ChatTemplate(source).render(chat)
     except ChatTemplateError as error:
         return error.kind
-
-
-# -- limits ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "greedy",
-    [
-        "{{ 'x' * 100000000000 }}",
-        "{{ [1] * 100000000000 }}",
-        "{{ 9 ** 9999999 }}",
-        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-        "{% macro f(n) %}{% if n %}{{ f(n - 1) ~ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-        "{% for a in range(99999) %}{{ 'some words' }}{% endfor %}",
-    ],
-    ids=range(6),
-)
-def test_a_greedy_template_is_stopped(greedy):
-    limits = TemplateLimits(max_output=10_000, max_seconds=0.05)
-    with pytest.raises(ChatTemplateError) as caught:
-        ChatTemplate(greedy, limits=limits).render([USER])
-    assert caught.value.kind == "LimitExceeded"
-
-
-def test_a_greedy_turn_is_stopped_and_leaves_the_conversation_as_it_was():
-    source = (
-        "{% for m in messages %}{% for a in range(m.content | int) %}"
-        "{% for b in range(99999) %}{% endfor %}{% endfor %}{{ m.content }}{% endfor %}"
-    )
-    state = ChatTemplate(source, limits=TemplateLimits(max_seconds=0.05)).start()
-    state.feed([{"role": "user", "content": "0"}])
-    with pytest.raises(ChatTemplateError) as caught:
-        state.feed([{"role": "user", "content": "99999"}])
-    assert caught.value.kind == "LimitExceeded"
-    assert (state.read_text(), len(state.messages)) == ("0", 1)
-
-
-def test_a_template_that_is_too_long_is_refused():
-    with pytest.raises(ChatTemplateError, match="11 characters, allowed 10"):
-        ChatTemplate("x" * 11, limits=TemplateLimits(max_source=10))
-
-
-def test_limits_of_nothing_are_refused():
-    with pytest.raises(ConfigError, match="above zero"):
-        TemplateLimits(max_output=0)
 
 
 # -- what is rendered -----------------------------------------------------------------------------

@@ -105,7 +105,6 @@ def test_tokens_of_signs_that_no_list_names_are_found_in_what_a_template_writes(
     shape, said = SIGNED[form]
     template = _write(shape)
     assert BROKEN_UP[form] in template.render([("user", said)])
-    assert template.control_tokens.restore(BROKEN_UP[form]) == said
 
 
 def test_words_and_marks_of_prose_become_no_tokens():
@@ -156,12 +155,12 @@ _PIECES += ["[|", "user", "|]", "]~b]", "[e~[", "@@", "$$"]
 
 
 @given(st.lists(st.sampled_from(_PIECES)))
-def test_a_broken_text_can_be_put_back(pieces):
+def test_a_broken_text_has_no_token_and_lacks_nothing(pieces):
     said = "".join(pieces)
     for template in (CHATML, VICUNA, MISTRAL, *_SIGNED_TEMPLATES):
         tokens = template.control_tokens
         shown = show_seals(tokens.seal(said))
-        assert tokens.restore(shown) == said
+        assert tokens.seal(said).replace(SEAL, "") == said
         assert "<|im_start|>" not in shown
         assert template is not MISTRAL or "[INST]" not in shown
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from langchain_convmem.text.chat_template import BUILTINS, read_builtin
-from langchain_convmem.text.ledger import SessionLedger
+from langchain_convmem.text.sent_text import SentText
 
 REMEMBERING = """\
 {%- set ns = namespace(users=0, open=false) -%}
@@ -48,5 +48,5 @@ def test_half_a_message_is_read_ahead_by_every_template(check_template):
 
 
 def test_a_fault_would_be_noticed(check_template, monkeypatch):
-    monkeypatch.setattr(SessionLedger, "match", lambda self, text: 0)
+    monkeypatch.setattr(SentText, "match", lambda self, text: 0)
     assert check_template(REMEMBERING, chats=30, seed=7).mismatches

@@ -242,16 +242,25 @@ def test_parts_of_other_kinds_than_text_are_listed():
 
 
 def test_a_part_that_fails_leaves_no_trace():
-    source = IN_PARTS.replace("{{ message.content }}", "{{ message.content + '' }}")
+    source = IN_PARTS.replace("{{ m.content }}", "{{ m.content + '' }}")
     state = ChatTemplate(source).start()
-    state.feed([user("Hi")], pending=True)
+    state.feed([user("Hi ")], pending=True)
     before = state.read_text()
     with pytest.raises(ChatTemplateError):
-        state.feed([user(7)])
-    with pytest.raises(InvalidMessageError, match="needs a message"):
-        state.feed([])
-    assert state.read_text() == before
+        state.feed([user("there"), user(7)])
+    with pytest.raises(InvalidMessageError, match="end with text"):
+        state.feed([user([{"type": "image"}])], pending=True)
+    assert state.read_text() == before == "<user>Hi "
     assert state.feed([user("!")]).text == "!</><assistant>"
+    assert state.messages == [user("Hi !")]
+
+
+def test_a_control_token_cannot_be_spelled_in_two_parts():
+    source = IN_PARTS.replace("<{{ m.role }}>", "<|{{ m.role }}|>")
+    state = ChatTemplate(source, control_tokens=["<|system|>"]).start()
+    state.feed([user("<|sys")], pending=True)
+    state.feed([user("tem|>")])
+    assert state.read_text() == "<|user|>< |system|></><assistant>"
 
 
 def test_a_template_that_knows_no_parts_says_so():
@@ -268,7 +277,7 @@ def test_what_was_said_before_a_conversation_began_again_goes_before_a_first_par
     state.feed([user("a")])
     state.begin_again()
     increment = state.feed([user("b")], pending=True)
-    assert (increment.kept, state.read_text()) == (0, "<user>b")
+    assert (increment.kept, state.read_text()) == (len("<user>"), "<user>b")
 
 
 ONLY_PARTS = (
@@ -283,10 +292,7 @@ def test_a_template_that_knows_parts_alone_writes_whole_conversations_of_them():
     assert template.render([user("a"), reply("b"), user("c")]) == (
         "<user>a</><assistant>b</><user>c</><assistant>"
     )
-
-
-def test_the_reply_before_a_part_is_closed_by_a_template_that_knows_parts_alone():
-    state = ChatTemplate(ONLY_PARTS).start()
+    state = template.start()
     state.feed([user("a")])
     state.record_reply("b")
     increment = state.feed([reply("b"), user("c")], pending=True)
@@ -355,13 +361,3 @@ def test_what_does_not_end_with_text_cannot_go_on():
         with pytest.raises(InvalidMessageError, match="end with text"):
             state.feed_unended(messages)
     assert state.read_text() == ""
-
-
-def test_a_part_that_fails_takes_those_back_that_came_with_it():
-    source = IN_PARTS.replace("{{ message.content }}", "{{ message.content + '' }}")
-    state = ChatTemplate(source).start()
-    state.feed([user("Hi")], pending=True)
-    with pytest.raises(ChatTemplateError):
-        state.feed([user(" there"), user(7)], pending=True)
-    state.feed([user("!")])
-    assert state.messages == [user("Hi!")]

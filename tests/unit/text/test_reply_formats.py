@@ -283,10 +283,13 @@ def test_what_merely_resembles_a_call_is_text_to_the_letter(name, text):
     assert (message.tool_calls, message.invalid_tool_calls) == ([], [])
 
 
-def test_bare_text_is_let_go_as_soon_as_it_cannot_be_a_call():
+def test_bare_text_is_held_only_while_it_begins_as_a_call():
     reader = ReplyReader("llama3")
-    assert reader.feed('{"name": "Ana", "age"') == []
-    assert [chunk.content for chunk in reader.feed(":")] == ['{"name": "Ana", "age":']
+    assert reader.feed('{"age"') == []
+    assert [chunk.content for chunk in reader.feed(":")] == ['{"age":']
+    reader = ReplyReader("llama3")
+    assert reader.feed('{"name": "Ana", "age": 3}') == []
+    assert reader.finish()[0].content == '{"name": "Ana", "age": 3}'
 
 
 def test_a_call_comes_as_soon_as_it_is_closed_and_in_one_piece():
