@@ -38,7 +38,6 @@ COSTS: dict[str, str] = {
     "ConversationConfig.max_tool_rounds": "A model that loops pays for so many calls.",
     "ConversationConfig.parallel_tools": "Tools must be safe to run side by side.",
     "ConversationConfig.on_busy": '"wait" holds a thread of the caller until the turn is done.',
-    "ConversationConfig.on_divergence": '"rewind" reads again what the template wrote otherwise.',
     "ConversationConfig.max_output_tokens": "A reply may be cut short; `on_max_tokens` says what becomes of it.",
     "SendOptions.timeout": "A turn that takes longer is taken back whole.",
     "TemplateLimits.max_seconds": "Processor time that a hostile template may take.",

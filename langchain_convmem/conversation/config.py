@@ -45,8 +45,8 @@ class ConversationConfig(BaseModel):
     """Settings of a conversation; they do not change while it lives.
 
     Settings that the model does not heed are refused: `template`, `reply_format`, `channels`,
-    `stop`, `prefill_preface`, `reasoning_history` and `on_divergence` by chat models,
-    `context_kwargs` by text engines.
+    `stop`, `prefill_preface` and `reasoning_history` by chat models, `context_kwargs` by text
+    engines.
 
     Attributes:
         preface: What stands before the first message.
@@ -75,8 +75,6 @@ class ConversationConfig(BaseModel):
             or `"report"` it to the model, which counts as a round.
         on_pending_tool_calls: What becomes of calls without result when the user speaks: `"error"`
             refuses the message, `"cancel"` answers them as cancelled.
-        on_divergence: What a text engine's session does when the template writes earlier turns
-            otherwise than the session has them: `"rewind"` and read again, or `"error"`.
         on_busy: `"wait"` for earlier turns, in order, or `"error"`.
         busy_timeout_s: How long to wait at most, in seconds; None waits for ever.
         on_cancel: `"discard"` a turn that is cancelled, or `"keep"` what was said, marked
@@ -109,7 +107,6 @@ class ConversationConfig(BaseModel):
     parallel_tools: bool = True
     on_invalid_tool_call: Literal["raise", "report"] = "report"
     on_pending_tool_calls: Literal["error", "cancel"] = "error"
-    on_divergence: Literal["rewind", "error"] = "rewind"
     on_busy: Literal["wait", "error"] = "wait"
     busy_timeout_s: NonNegativeFloat | None = 300.0
     on_cancel: Literal["discard", "keep"] = "discard"

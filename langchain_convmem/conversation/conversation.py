@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import html
 import json
 import threading
@@ -38,8 +37,6 @@ from langchain_core.messages import (
     ChatMessage,
     HumanMessage,
     SystemMessage,
-    messages_from_dict,
-    messages_to_dict,
 )
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -89,9 +86,6 @@ from langchain_convmem.views.edits import Heard
 
 T = TypeVar("T")
 
-_VERSION = 1
-"""Of what `to_dict` writes."""
-
 _TEXT_SETTINGS = (
     "template",
     "reply_format",
@@ -99,7 +93,6 @@ _TEXT_SETTINGS = (
     "stop",
     "prefill_preface",
     "reasoning_history",
-    "on_divergence",
 )
 _NOT_FOR_CHAT_MODELS = (
     "is for text engines; a chat model writes its prompts and reads its replies itself. "
@@ -401,27 +394,15 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Copies of what was sent with `pending=True` and waits for the rest of its message."""
         return [copy_message(message) for message in self._pending]
 
-    def read_history(self, look: Callable[[Sequence[BaseMessage]], T]) -> T:
-        """Return what a function makes of the messages, without copying those of a list.
-
-        It must not change them.
-        """
-        if isinstance(self._thread, ListThread):
-            return look(self._thread.get_messages())
-        return look(tuple(self.history))
-
     @property
     def last_message(self) -> BaseMessage | None:
         """The latest message, a copy; None before the first."""
-        last = self.read_history(lambda messages: messages[-1] if messages else None)
-        return None if last is None else copy_message(last)
+        return next(reversed(self.history), None)
 
     @property
     def usage(self) -> UsageMetadata | None:
         """What all replies in the history took together; None if no model reported any."""
-        replies = self.read_history(
-            lambda messages: [one for one in messages if isinstance(one, AIMessage)]
-        )
+        replies = (one for one in self.history if isinstance(one, AIMessage))
         told = [reply.usage_metadata for reply in replies if reply.usage_metadata]
         return reduce(add_usage, told) if told else None
 
@@ -477,7 +458,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def checkpoint(self, label: str | None = None) -> Checkpoint:
         """Return a mark of where the conversation stands."""
-        last = self.read_history(lambda messages: messages[-1] if messages else None)
+        last = self.last_message
         return Checkpoint(label, None if last is None else last.id)
 
     acheckpoint = to_async(checkpoint)
@@ -573,32 +554,6 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         return twin
 
     aclone = to_async(clone)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the history in plain values; settings and model are not part of it.
-
-        Raises:
-            ConfigError: If the history is in a memory: it is kept there already.
-        """
-        thread = self._thread
-        if not isinstance(thread, ListThread):
-            raise ConfigError("the history is kept in a memory; open it there by its thread_id")
-        return {"version": _VERSION, "messages": messages_to_dict(thread.get_messages())}
-
-    @staticmethod
-    def load_thread(data: Mapping[str, Any]) -> ListThread:
-        """Return the history that `to_dict` wrote, to create a conversation with.
-
-        Raises:
-            ConfigError: If it is of another version, or none at all.
-        """
-        if data.get("version") != _VERSION:
-            raise ConfigError(
-                f"version "
-                f"{describe_value(data.get('version'))} of a conversation cannot be "
-                f"read, only {_VERSION}"
-            )
-        return ListThread(messages_from_dict(copy.deepcopy(data["messages"])))
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -781,7 +736,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             yield
             return
         sending.is_counted = True
-        with self._turns.count(sending.control, options.group):
+        with self._turns.count(sending.control):
             if options.timeout is None:
                 yield
                 return
@@ -868,7 +823,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     def _enter_alone(self) -> Iterator[Waiter]:
         control = TurnControl()
         control.end()
-        with self._turns.count(control, None):
+        with self._turns.count(control):
             control.waiter = self._lock.enter()
             with self._take_place(control) as waiter:
                 yield waiter
@@ -1004,10 +959,6 @@ class Engine:
         stop = tuple(dict.fromkeys((*engine.stop, *told.stop, *found.stop)))
         state = TextState(template.start(tools=tools.schemas or None))
         return TextBackend(self._pool, template, reply_format=found, stop=stop, state=state)
-
-    def cancel_group(self, group: str) -> int:
-        """Cancel all turns that were sent with `group`; return how many could be cancelled."""
-        return self.turns.cancel(group)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until no turn runs; return whether that came about within so many seconds."""

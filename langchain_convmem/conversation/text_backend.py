@@ -33,7 +33,6 @@ from langchain_convmem.conversation.streams import aclose_quietly
 from langchain_convmem.errors import (
     ChatTemplateError,
     ConfigError,
-    ConversationError,
     ThreadBusyError,
 )
 from langchain_convmem.forks import make_lock
@@ -332,18 +331,9 @@ class TextTransaction(TurnTransaction):
     ) -> int:
         """Render all messages; return how much of its text the session keeps."""
         state, config = self.state, self._request.config
-        given = [*config.preface.messages, *context]
         wanted = [*config.preface.messages, *self._select_shown(context)]
         known = len(state.messages)
         is_changed = len(wanted) < known or not all(map(_is_same, state.messages, wanted))
-        is_stripped = any(
-            one is not other for one, other in zip(given[known:], wanted[known:], strict=True)
-        )
-        # A preface alone may be written otherwise than before a message: nobody has said anything.
-        # What was read of a message that was still being said may have been recalled for since.
-        is_for_template = known > len(config.preface.messages) and not (
-            is_changed or is_stripped or state.is_unended
-        )
         if is_changed:
             state.render.begin_again()
             known = 0
@@ -362,13 +352,6 @@ class TextTransaction(TurnTransaction):
             _logger.warning(
                 "%d control tokens in the text of messages were broken up",
                 increment.stats.neutralized,
-            )
-        # What the model said may spell a control token; it is read again, broken up.
-        is_for_template = is_for_template and not increment.stats.neutralized
-        if increment.diverged and is_for_template and config.on_divergence == "error":
-            raise ConversationError(
-                "the template writes an earlier turn otherwise than the session has it; "
-                'on_divergence="rewind" lets the session read it again'
             )
         return increment.kept
 

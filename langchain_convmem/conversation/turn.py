@@ -596,7 +596,7 @@ class ActiveTurns:
         self._what = what
         self._parent = parent
         self._changed = threading.Condition(make_lock())
-        self._running: dict[TurnControl, str | None] = {}
+        self._running: set[TurnControl] = set()
         self._is_closed = False
 
     def create_sibling(self) -> ActiveTurns:
@@ -615,26 +615,26 @@ class ActiveTurns:
             raise ConversationError(f"{self._what} is closed; create another one")
 
     @contextmanager
-    def count(self, control: TurnControl, group: str | None) -> Iterator[None]:
+    def count(self, control: TurnControl) -> Iterator[None]:
         """Count a turn from its call to its end."""
         with self._changed:
             self.check_open()
-            self._running[control] = group
+            self._running.add(control)
         try:
             if self._parent is None:
                 yield
             else:
-                with self._parent.count(control, group):
+                with self._parent.count(control):
                     yield
         finally:
             with self._changed:
-                del self._running[control]
+                self._running.discard(control)
                 self._changed.notify_all()
 
-    def cancel(self, group: str | None = None) -> int:
-        """Cancel turns, of a group or all; return how many could still be cancelled."""
+    def cancel(self) -> int:
+        """Cancel all turns; return how many could still be cancelled."""
         with self._changed:
-            controls = [one for one, name in self._running.items() if group in (None, name)]
+            controls = list(self._running)
         return sum(control.cancel() for control in controls)
 
     def wait(self, timeout_s: float | None = None) -> bool:

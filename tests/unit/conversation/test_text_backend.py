@@ -12,7 +12,6 @@ from langchain_convmem.errors import (
     BudgetError,
     ChatTemplateError,
     ConfigError,
-    ConversationError,
 )
 from langchain_convmem.testing import ScriptedEngine, SessionFault
 
@@ -130,11 +129,10 @@ def test_a_preface_can_be_read_at_once():
 
 
 @pytest.mark.parametrize("template", [FOLDING, REFUSING])
-@pytest.mark.parametrize("policy", ["rewind", "error"])
-def test_a_preface_that_cannot_stand_alone_is_read_with_the_first_message(template, policy):
+def test_a_preface_that_cannot_stand_alone_is_read_with_the_first_message(template):
     model = engine(template=template)
     preface = {"messages": [("system", "Be brief."), ("user", "Hm")][: 1 + (template is FOLDING)]}
-    talk = Conversation(model, preface=preface, prefill_preface=True, on_divergence=policy)
+    talk = Conversation(model, preface=preface, prefill_preface=True)
     other = engine(template=template)
     plain = Conversation(other, preface=preface)
     assert talk.send_message("a").text == plain.send_message("a").text == "Fine."
@@ -149,7 +147,7 @@ THOUGHT = "<think>\nHm.\n</think>\n\nFine."
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_thoughts_leave_the_prompt_when_the_user_speaks_again(rewindable):
     model = engine(THOUGHT, template=QWEN, rewindable=rewindable)
-    talk = Conversation(model, reasoning_history="current_turn", on_divergence="error")
+    talk = Conversation(model, reasoning_history="current_turn")
     talk.send_message("a")
     assert "Hm." in held(model)
     talk.send_message("b")
@@ -198,16 +196,6 @@ def test_a_template_that_changes_its_mind_is_followed(rewindable):
         talk.send_message(question)
         assert held(model) == FORGETFUL.render(talk.history[:-1]) + "Fine."
     assert talk.render_stats[0].diverged_at is not None
-
-
-def test_a_template_that_changes_its_mind_can_be_refused():
-    model = engine(template=FORGETFUL)
-    talk = Conversation(model, on_divergence="error")
-    talk.send_message("one")
-    before = held(model)
-    with pytest.raises(ConversationError, match="writes an earlier turn otherwise"):
-        talk.send_message("two")
-    assert (held(model), len(talk.history), model.misuses) == (before, 2, [])
 
 
 # -- prompts as text ----------------------------------------------------------------------------
@@ -261,7 +249,7 @@ def test_what_was_recalled_stays_where_the_session_has_read_it():
     told = [HumanMessage("I parked the car on level 3."), AIMessage("Noted.")]
     memory.add_messages(told, thread_id="old", user_id="ana")
     model = engine()
-    talk = memory.conversation(model, thread_id="t", user_id="ana", on_divergence="error")
+    talk = memory.conversation(model, thread_id="t", user_id="ana")
     talk.send_message("Where did I park the car?")
     assert "level 3" in model.prefills[0]
     shown = talk.render_message("Thanks")
