@@ -191,12 +191,6 @@ class Backend(Protocol):
         del request, context, texts
         raise ConfigError("a chat model reports no likelihoods; use a text engine that does")
 
-    async def ascore(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> list[float]:
-        """Return likelihoods without blocking the event loop; see `score`."""
-        return self.score(request, context, texts)
-
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return how many tokens the model holds, or would be sent."""
         ...

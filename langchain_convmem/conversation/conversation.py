@@ -441,18 +441,16 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ConfigError: If the model reports none.
         """
         with self._hold():
-            request, context = self._look_back(options)
-            return self._backend.score(request, context, texts)
+            return self._score(texts, options)
 
     async def ascore(self, texts: Sequence[str], **options: Any) -> list[float]:
         """Async `score`."""
         async with self._ahold():
-            request, context = await hop(partial(self._look_back, options))
-            return await self._backend.ascore(request, context, texts)
+            return await run_in_thread(partial(self._score, texts, options))
 
-    def _look_back(self, options: Mapping[str, Any]) -> tuple[ReplyRequest, Sequence[BaseMessage]]:
+    def _score(self, texts: Sequence[str], options: Mapping[str, Any]) -> list[float]:
         request = self._build_request(SendOptions.parse(options))
-        return request, self._thread.read_view(()).before
+        return self._backend.score(request, self._thread.read_view(()).before, texts)
 
     # -- going back -------------------------------------------------------------------------------
 

@@ -193,19 +193,6 @@ class TextBackend(Backend):
             transaction.rollback()
             twin.close()
 
-    async def ascore(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> list[float]:
-        """Return likelihoods without blocking the event loop; see `score`."""
-        twin = await hop(self.branch)
-        transaction = TextTransaction(twin, request)
-        try:
-            session = await transaction.aprefill(context)
-            return await hop(partial(_score, session, texts))
-        finally:
-            transaction.rollback()
-            twin.close()
-
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of the session's text; by our own count if it does not report them."""
         del context

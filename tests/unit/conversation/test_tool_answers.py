@@ -346,16 +346,6 @@ def test_calls_run_one_after_the_other_on_request(answers, options):
     assert [answer.content for answer in found] == ["1"] * 5
 
 
-def test_a_single_tool_runs_in_the_thread_of_a_synchronous_caller():
-    @tool
-    def where():
-        """Say where."""
-        return threading.current_thread().name
-
-    [answer] = sync_answers([where], [call("where")])
-    assert answer.content == threading.current_thread().name
-
-
 async def test_a_synchronous_turn_within_an_event_loop_runs_async_tools():
     assert sync_answers([treble], [call("treble", x=2)])[0].content == "6"
 
