@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections import deque
 from collections.abc import (
@@ -57,9 +56,8 @@ from langchain_convmem.conversation.threads import ListThread, MessageStore, Thr
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.conversation.turn import (
     ActiveTurns,
-    CallbackAdapter,
+    CallbackTeller,
     MessageCallback,
-    MessageEvent,
     ReplyStream,
     TurnHandle,
 )
@@ -72,6 +70,7 @@ from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine
 from langchain_convmem.views.edits import Heard
+from langchain_convmem.views.markup import escape_html, render_table
 
 T = TypeVar("T")
 
@@ -285,7 +284,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     def send_message_async(
         self,
         message: ConversationInput,
-        on_message: MessageCallback | Callable[[MessageEvent], Any] | None = None,
+        on_message: MessageCallback | None = None,
         config: RunnableConfig | None = None,
         **options: Any,
     ) -> TurnHandle:
@@ -295,9 +294,8 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             message: See `send_message`.
             on_message: Gets each chunk, and then either one empty chunk with
                 `chunk_position="last"`, when the history holds the reply, or the error that ended
-                the turn. Or an object with `on_message`, `on_done` and `on_error`. It is called
-                in order in another thread. What it raises before the end takes the turn back; the
-                handle raises it in any case.
+                the turn. It is called in order in another thread. What it raises before the end
+                takes the turn back; the handle raises it in any case.
             config: Callbacks, tags and metadata.
             **options: See `send_message`.
 
@@ -305,15 +303,15 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ThreadBusyError: If this is called from within a turn of the conversation.
         """
         sending = SendState(SendOptions.parse(options), is_streaming=True, ends_inside=True)
-        adapter = CallbackAdapter(on_message)
+        teller = CallbackTeller(on_message)
 
         def run_turn() -> AIMessage:
             try:
                 with closing(self.stream(message, config, sending=sending)) as chunks:
                     for chunk in chunks:
-                        adapter.on_chunk(chunk, sending.reply)
+                        teller.tell(chunk)
             except BaseException as error:
-                adapter.on_error(error)
+                teller.tell(error)
                 raise
             return sending.reply  # type: ignore[return-value]  # the stream came to its end
 
@@ -732,7 +730,7 @@ class Engine:
         """Return what a conversation is made of; see `create_conversation`."""
         self.turns.check_open()
         chosen = _apply_settings(config or self.defaults, settings)
-        tools = ToolSet.coerce(chosen.preface.tools)
+        tools = ToolSet(chosen.preface.tools)
         backend = self._create_backend(chosen, tools)
         turns = ActiveTurns("the conversation", self.turns)
         return TurnRunner(_open_thread(history), backend, chosen, tools, turns)
@@ -827,17 +825,13 @@ def _limit_concurrency(
 
 def _render_table(messages: Sequence[BaseMessage]) -> str:
     """Return who said what, one row a message; of a long conversation the latest."""
-    shown = messages[-_MAX_ROWS:]
-    rows = "".join(
-        f"<tr><td>{message.type}</td><td>{_render_cell(message)}</td></tr>" for message in shown
-    )
-    left_out = len(messages) - len(shown)
-    head = f"<caption>{left_out} earlier messages</caption>" if left_out else ""
-    return f"<table>{head}{rows}</table>"
+    left_out = max(0, len(messages) - _MAX_ROWS)
+    note = f"<p>{left_out} earlier messages</p>" if left_out else ""
+    rows = [[message.type, _render_cell(message)] for message in messages[left_out:]]
+    return note + render_table(["who", "said"], rows)
 
 
 def _render_cell(message: BaseMessage) -> str:
-    text = html.escape(message.text[:_MAX_TEXT]).replace("\n", "<br>")
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     written = [f"{call['name']}({json.dumps(call['args'], ensure_ascii=False)})" for call in calls]
-    return text + "".join(f"<br><code>{html.escape(one)}</code>" for one in written)
+    return "<br>".join(map(escape_html, [message.text[:_MAX_TEXT], *written]))

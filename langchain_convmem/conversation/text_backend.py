@@ -71,14 +71,11 @@ class TextState:
         render: What the template has rendered.
         messages: What was rendered, the preface included.
         shown: Messages, and as the session has read them, by id: with text that was recalled.
-        is_unended: Whether the session has read the beginning of one more message, which is still
-            being said.
     """
 
     render: RenderState
     messages: list[BaseMessage] = field(default_factory=list)
     shown: dict[str, tuple[BaseMessage, BaseMessage]] = field(default_factory=dict)
-    is_unended: bool = False
 
     def copy(self) -> TextState:
         """Return one that goes on by itself."""
@@ -333,7 +330,6 @@ class TextTransaction(TurnTransaction):
                 add_generation_prompt=add_generation_prompt,
             )
         state.messages = wanted[:-1] if is_unended else wanted
-        state.is_unended = is_unended
         self._stats.append(increment.stats)
         if increment.stats.neutralized:
             _logger.warning(
@@ -365,7 +361,7 @@ class TextTransaction(TurnTransaction):
             return list[Part](self.state.render.read_pieces(start))
         if not media:
             return [text(start)] if start < self.state.render.length else []
-        return interleave(text(), None, media, messages=self.state.messages, start=start)
+        return interleave(text(), media, messages=self.state.messages, start=start)
 
     # -- what it writes ---------------------------------------------------------------------------
 
@@ -394,7 +390,6 @@ class TextTransaction(TurnTransaction):
             channels=request.config.channels,
             prompt_end=render.read_text(max(0, render.length - _PROMPT_END)),
             tools=request.tools.schemas,
-            on_invalid_tool_call=request.config.on_invalid_tool_call,
         )
         self._is_sound = False
         kwargs = request.model_kwargs
@@ -420,7 +415,7 @@ class TextTransaction(TurnTransaction):
 
     def build(self) -> ModelReply:
         """Return the reply; see `TurnTransaction`."""
-        return self._builder.build()._replace(is_cut=self._finish_reason == "length")
+        return self._builder.build()
 
     # -- the end ----------------------------------------------------------------------------------
 

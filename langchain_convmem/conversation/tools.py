@@ -68,15 +68,6 @@ class ToolSet:
             raise ConfigError(f"more than one tool is called {twice[0]!r}; rename all but one")
         self._runnable = {tool.name: tool.runnable for tool in self._tools if tool.runnable}
 
-    @classmethod
-    def coerce(cls, tools: ToolSet | Sequence[ToolLike] | None) -> ToolSet:
-        """Return tools as a set: a set as it is, None as an empty one.
-
-        Raises:
-            ConfigError: If one is not a tool, or two have one name.
-        """
-        return tools if isinstance(tools, ToolSet) else cls(() if tools is None else tools)
-
     def __len__(self) -> int:
         return len(self._tools)
 
@@ -109,7 +100,6 @@ class ToolSet:
         config: RunnableConfig | None = None,
         handler: ToolHandler | None = None,
         on_result: ResultHook | None = None,
-        parallel: bool = True,
         cancelled: Future[Any] | None = None,
     ) -> list[ToolMessage]:
         """Run calls and return one answer for each, in their order.
@@ -124,7 +114,6 @@ class ToolSet:
                 run instead. A plain or async function; what it raises ends the turn.
             on_result: Gets each call and its answer, and returns what to tell the model instead,
                 or None. A plain or async function; what it raises ends the turn.
-            parallel: Whether calls run at once.
             cancelled: Once it has a result, `TurnCancelledError` is raised without waiting for
                 tools that run, whose results are dropped. If it has an exception, that is raised.
                 Asynchronous runs are ended by cancelling the task.
@@ -134,14 +123,7 @@ class ToolSet:
             `status="error"`. KeyboardInterrupt and cancellation are raised.
         """
         answering = partial(
-            self.aanswer,
-            calls,
-            config=config,
-            handler=handler,
-            on_result=on_result,
-            parallel=parallel,
-            cancelled=cancelled,
-            prefers_async=False,
+            self._answer, calls, config, handler, on_result, cancelled, prefers_async=False
         )
         outcome = start_in_thread(lambda: asyncio.run(answering()))
         wait([outcome] if cancelled is None else [outcome, cancelled], return_when=FIRST_COMPLETED)
@@ -155,14 +137,22 @@ class ToolSet:
         config: RunnableConfig | None = None,
         handler: ToolHandler | None = None,
         on_result: ResultHook | None = None,
-        parallel: bool = True,
         cancelled: Future[Any] | None = None,
-        prefers_async: bool = True,
     ) -> list[ToolMessage]:
-        """Run calls without blocking the event loop; see `answer`.
+        """Run calls without blocking the event loop; see `answer`."""
+        return await self._answer(calls, config, handler, on_result, cancelled, prefers_async=True)
 
-        A tool that is a function and a coroutine runs as the latter if `prefers_async`.
-        """
+    async def _answer(
+        self,
+        calls: Sequence[ToolCall],
+        config: RunnableConfig | None,
+        handler: ToolHandler | None,
+        on_result: ResultHook | None,
+        cancelled: Future[Any] | None,
+        *,
+        prefers_async: bool,
+    ) -> list[ToolMessage]:
+        """Run calls; a tool that is a function and a coroutine as the latter if `prefers_async`."""
         ask = partial(_ask, cancelled)
         decided = [
             self._decide(
@@ -171,7 +161,7 @@ class ToolSet:
             )
             for call in calls
         ]
-        room = asyncio.Semaphore(_count_at_once(config, parallel=parallel))
+        room = asyncio.Semaphore(_count_at_once(config))
 
         async def run(call: ToolCall) -> ToolMessage:
             async with room:
@@ -203,9 +193,9 @@ class ToolSet:
         return _change_call(call, verdict, self._runnable)
 
 
-def _count_at_once(config: RunnableConfig | None, *, parallel: bool) -> int:
+def _count_at_once(config: RunnableConfig | None) -> int:
     limit = (config or {}).get("max_concurrency")
-    return max(1, _MOST_AT_ONCE if limit is None else limit) if parallel else 1
+    return max(1, _MOST_AT_ONCE if limit is None else limit)
 
 
 def _merge(
