@@ -381,7 +381,6 @@ class ConversationMemory:
         tool_handler: Callable[..., Any] | None = None,
         on_tool_result: Callable[..., Any] | None = None,
         on_pending_tool_calls: Literal["error", "cancel"] | None = None,
-        on_divergence: Literal["rewind", "error"] | None = None,
         on_busy: Literal["wait", "error"] | None = None,
         on_cancel: Literal["discard", "keep"] | None = None,
     ) -> Conversation:
@@ -420,7 +419,6 @@ class ConversationMemory:
             tool_handler: Asked before each call.
             on_tool_result: May rewrite a result.
             on_pending_tool_calls: What to do with pending calls when the user speaks.
-            on_divergence: What to do with a session that diverges from the history.
             on_busy: Wait for earlier turns, or refuse.
             on_cancel: What to do with a cancelled turn.
 

@@ -353,7 +353,7 @@ def draw_ledger() -> Drawing:
     picture.text(
         24,
         322,
-        "the last place that still holds and reads from there (on_divergence).",
+        "the last place that still holds and reads from there.",
         kind="small",
     )
     return picture

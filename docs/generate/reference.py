@@ -88,7 +88,6 @@ PAGES = (
         "Conversations",
         "One object that holds a conversation with a model. [How to use it](../../how_to/conversation.md).",
         ("conversation",),
-        ("conversation.conversation.MessageCallback",),
     ),
     ApiPage(
         "text",

@@ -36,10 +36,8 @@ COSTS: dict[str, str] = {
     "ConversationConfig.prefill_preface": "The first reply comes sooner; making the conversation takes that time instead.",
     "ConversationConfig.reasoning_history": '"all" costs the tokens of earlier thoughts in each turn.',
     "ConversationConfig.max_tool_rounds": "A model that loops pays for so many calls.",
-    "ConversationConfig.parallel_tools": "Tools must be safe to run side by side.",
     "ConversationConfig.on_busy": '"wait" holds a thread of the caller until the turn is done.',
-    "ConversationConfig.on_divergence": '"rewind" reads again what the template wrote otherwise.',
-    "ConversationConfig.max_output_tokens": "A reply may be cut short; `on_max_tokens` says what becomes of it.",
+    "ConversationConfig.max_output_tokens": "A reply may be cut short.",
     "SendOptions.timeout": "A turn that takes longer is taken back whole.",
     "TemplateLimits.max_work": "Time and memory that a hostile template may take.",
 }

@@ -32,7 +32,6 @@ from langchain_convmem.text import RenderStats
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.messages import count_tokens, merge_pieces
-from langchain_convmem.views.tool_calls import find_cut_off_reason
 
 _RUN_ID = "lc_run-"
 
@@ -86,12 +85,10 @@ class ModelReply(NamedTuple):
     Attributes:
         message: The reply.
         rest: What is part of it and was not shown yet, without content; None if nothing.
-        is_cut: Whether the model had no room to end it.
     """
 
     message: AIMessage
     rest: AIMessageChunk | None
-    is_cut: bool
 
 
 class TurnTransaction(Protocol):
@@ -190,12 +187,6 @@ class Backend(Protocol):
         """
         del request, context, texts
         raise ConfigError("a chat model reports no likelihoods; use a text engine that does")
-
-    async def ascore(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> list[float]:
-        """Return likelihoods without blocking the event loop; see `score`."""
-        return self.score(request, context, texts)
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return how many tokens the model holds, or would be sent."""
@@ -311,7 +302,7 @@ class ChatModelTransaction(TurnTransaction):
             _to_message(message_chunk_to_message(answer) if is_chunk else answer)
         )
         message.id = message.id or _create_name()
-        return ModelReply(message, None, _is_cut(message))
+        return ModelReply(message, None)
 
     def get_partial(self) -> AIMessage | None:
         """Return what had come; see `TurnTransaction`."""
@@ -401,7 +392,7 @@ class ReplyBuilder:
         if total is None:
             raise ConfigError("the model's stream brought nothing; is it a chat model?")
         message = _to_message(message_chunk_to_message(total))
-        return ModelReply(message, self._rest, _is_cut(message))
+        return ModelReply(message, self._rest)
 
 
 def _to_message(answer: Any) -> AIMessage:
@@ -429,10 +420,6 @@ def _to_message(answer: Any) -> AIMessage:
         response_metadata=raw.response_metadata,
         usage_metadata=raw.usage_metadata,
     )
-
-
-def _is_cut(message: AIMessage) -> bool:
-    return find_cut_off_reason(message.response_metadata) is not None
 
 
 def _to_chunk(message: AIMessage) -> AIMessageChunk:

@@ -45,8 +45,8 @@ class ConversationConfig(BaseModel):
     """Settings of a conversation; they do not change while it lives.
 
     Settings that the model does not heed are refused: `template`, `reply_format`, `channels`,
-    `stop`, `prefill_preface`, `reasoning_history` and `on_divergence` by chat models,
-    `context_kwargs` by text engines.
+    `stop`, `prefill_preface` and `reasoning_history` by chat models, `context_kwargs` by text
+    engines.
 
     Attributes:
         preface: What stands before the first message.
@@ -64,24 +64,19 @@ class ConversationConfig(BaseModel):
             without it a chat model takes none.
         auto_tools: Call tools and go on until the model replies without calls. Otherwise a reply
             with calls is returned, and their results are sent by the caller.
-        max_tool_rounds: How often tools are called within one turn.
+        max_tool_rounds: How often tools are called within one turn; to tell the model that its
+            call cannot be read counts as well.
         on_tool_limit: `"rollback"` takes the turn back then; `"keep"` keeps what was said up to
             the last results. The error is the same.
         tool_handler: Asked before each call: False or a reason refuses it; a changed call is made
             instead.
         on_tool_result: May rewrite a result before the model sees it.
-        parallel_tools: Run the calls of one reply at the same time.
-        on_invalid_tool_call: `"raise"` a `ConversationError` if a call in a reply cannot be read,
-            or `"report"` it to the model, which counts as a round.
         on_pending_tool_calls: What becomes of calls without result when the user speaks: `"error"`
             refuses the message, `"cancel"` answers them as cancelled.
-        on_divergence: What a text engine's session does when the template writes earlier turns
-            otherwise than the session has them: `"rewind"` and read again, or `"error"`.
         on_busy: `"wait"` for earlier turns, in order, or `"error"`.
         busy_timeout_s: How long to wait at most, in seconds; None waits for ever.
         on_cancel: `"discard"` a turn that is cancelled, or `"keep"` what was said, marked
             `interrupted`; calls that were interrupted are answered as cancelled.
-        on_max_tokens: `"return"` a reply that was cut short, or `"raise"` and take it back.
         max_output_tokens: The most tokens of a reply.
         media_limits: How large media may be, and where the files may lie that messages name. Set a
             folder where messages come from strangers.
@@ -106,14 +101,10 @@ class ConversationConfig(BaseModel):
     on_tool_limit: Literal["rollback", "keep"] = "rollback"
     tool_handler: Callable[..., Any] | None = None
     on_tool_result: Callable[..., Any] | None = None
-    parallel_tools: bool = True
-    on_invalid_tool_call: Literal["raise", "report"] = "report"
     on_pending_tool_calls: Literal["error", "cancel"] = "error"
-    on_divergence: Literal["rewind", "error"] = "rewind"
     on_busy: Literal["wait", "error"] = "wait"
     busy_timeout_s: NonNegativeFloat | None = 300.0
     on_cancel: Literal["discard", "keep"] = "discard"
-    on_max_tokens: Literal["return", "raise"] = "return"
     max_output_tokens: PositiveInt | None = None
     media_limits: MediaLimits = Field(default_factory=MediaLimits)
     model_kwargs: Mapping[str, Any] = Field(default_factory=dict)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import html
 import json
-import threading
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -16,13 +13,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import ExitStack, aclosing, asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import aclosing, closing
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import (
     Any,
     Literal,
-    NamedTuple,
     Self,
     TypeVar,
     cast,
@@ -35,22 +31,16 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
-    ChatMessage,
-    HumanMessage,
-    SystemMessage,
-    messages_from_dict,
-    messages_to_dict,
 )
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
-from langchain_convmem.background import hop, run_in_thread, start_in_thread, to_async
+from langchain_convmem.background import hop, run_in_thread, to_async
 from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.conversation.chat_backend import (
     Backend,
     ChatModelBackend,
-    ReplyRequest,
     bind_tools,
 )
 from langchain_convmem.conversation.config import ConversationConfig
@@ -66,31 +56,23 @@ from langchain_convmem.conversation.threads import ListThread, MessageStore, Thr
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.conversation.turn import (
     ActiveTurns,
-    CallbackAdapter,
-    ConversationTurn,
+    CallbackTeller,
     MessageCallback,
-    MessageEvent,
     ReplyStream,
-    TurnControl,
     TurnHandle,
 )
+from langchain_convmem.conversation.turn_runner import SendState, TurnRunner, make_timeout_error
 from langchain_convmem.errors import (
     ConfigError,
-    ThreadBusyError,
-    TurnCancelledError,
 )
-from langchain_convmem.ids import get_now_ms, make_ulid
-from langchain_convmem.locks import FifoLock, Waiter, get_held, note_held
+from langchain_convmem.locks import note_held
 from langchain_convmem.text import ChatTemplate, RenderStats
-from langchain_convmem.text.messages import join_content
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine
 from langchain_convmem.views.edits import Heard
+from langchain_convmem.views.markup import escape_html, render_table
 
 T = TypeVar("T")
-
-_VERSION = 1
-"""Of what `to_dict` writes."""
 
 _TEXT_SETTINGS = (
     "template",
@@ -99,7 +81,6 @@ _TEXT_SETTINGS = (
     "stop",
     "prefill_preface",
     "reasoning_history",
-    "on_divergence",
 )
 _NOT_FOR_CHAT_MODELS = (
     "is for text engines; a chat model writes its prompts and reads its replies itself. "
@@ -134,29 +115,19 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
         """
         engine = model if isinstance(model, Engine) else Engine(model)
-        self._begin(engine.open(config, history, settings))
+        self._runner = engine.open(config, history, settings)
         if self.config.prefill_preface:
-            self._backend.read_ahead(self._build_request(SendOptions()), ())
+            self._runner.backend.read_ahead(self._runner.build_request(SendOptions()), ())
 
     @classmethod
-    def from_state(cls, state: ConversationState) -> Conversation:
-        """Return a conversation over parts that are made already."""
+    def from_runner(cls, runner: TurnRunner) -> Conversation:
+        """Return a conversation over what runs its turns."""
         conversation: Conversation = cls.__new__(cls)
-        conversation._begin(state)
+        conversation._runner = runner
         return conversation
 
-    def _begin(self, state: ConversationState) -> None:
-        self._thread = state.thread
-        self._backend = state.backend
-        self._config = state.config
-        self._tools = state.tools
-        self._turns = state.turns
-        self._lock = state.thread.lock or FifoLock(_make_busy_error, _make_inside_error)
-        self._stats: tuple[RenderStats, ...] = ()
-        self._pending: tuple[BaseMessage, ...] = ()
-
     def __repr__(self) -> str:
-        return f"Conversation({self._backend!r}, {self._thread!r})"
+        return f"Conversation({self._runner.backend!r}, {self._runner.thread!r})"
 
     def _repr_html_(self) -> str:
         return _render_table(self.history)
@@ -313,7 +284,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     def send_message_async(
         self,
         message: ConversationInput,
-        on_message: MessageCallback | Callable[[MessageEvent], Any] | None = None,
+        on_message: MessageCallback | None = None,
         config: RunnableConfig | None = None,
         **options: Any,
     ) -> TurnHandle:
@@ -323,9 +294,8 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             message: See `send_message`.
             on_message: Gets each chunk, and then either one empty chunk with
                 `chunk_position="last"`, when the history holds the reply, or the error that ended
-                the turn. Or an object with `on_message`, `on_done` and `on_error`. It is called
-                in order in another thread. What it raises before the end takes the turn back; the
-                handle raises it in any case.
+                the turn. It is called in order in another thread. What it raises before the end
+                takes the turn back; the handle raises it in any case.
             config: Callbacks, tags and metadata.
             **options: See `send_message`.
 
@@ -333,19 +303,19 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ThreadBusyError: If this is called from within a turn of the conversation.
         """
         sending = SendState(SendOptions.parse(options), is_streaming=True, ends_inside=True)
-        adapter = CallbackAdapter(on_message)
+        teller = CallbackTeller(on_message)
 
         def run_turn() -> AIMessage:
             try:
                 with closing(self.stream(message, config, sending=sending)) as chunks:
                     for chunk in chunks:
-                        adapter.on_chunk(chunk, sending.reply)
+                        teller.tell(chunk)
             except BaseException as error:
-                adapter.on_error(error)
+                teller.tell(error)
                 raise
             return sending.reply  # type: ignore[return-value]  # the stream came to its end
 
-        return self._start(sending, run_turn)
+        return self._runner.start(sending, run_turn)
 
     def batch(
         self,
@@ -385,56 +355,46 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def config(self) -> ConversationConfig:
         """The settings; they do not change."""
-        return self._config
+        return self._runner.config
 
     @property
     def history(self) -> list[BaseMessage]:
         """Copies of all messages but the preface, tool calls and results included."""
-        return self._thread.read_messages()
+        return self._runner.thread.read_messages()
 
     async def aget_history(self) -> list[BaseMessage]:
         """Return copies of all messages; see `history`."""
-        return await hop(self._thread.read_messages)
+        return await hop(self._runner.thread.read_messages)
 
     @property
     def pending(self) -> list[BaseMessage]:
         """Copies of what was sent with `pending=True` and waits for the rest of its message."""
-        return [copy_message(message) for message in self._pending]
-
-    def read_history(self, look: Callable[[Sequence[BaseMessage]], T]) -> T:
-        """Return what a function makes of the messages, without copying those of a list.
-
-        It must not change them.
-        """
-        if isinstance(self._thread, ListThread):
-            return look(self._thread.get_messages())
-        return look(tuple(self.history))
+        return [copy_message(message) for message in self._runner.pending]
 
     @property
     def last_message(self) -> BaseMessage | None:
         """The latest message, a copy; None before the first."""
-        last = self.read_history(lambda messages: messages[-1] if messages else None)
-        return None if last is None else copy_message(last)
+        return next(reversed(self.history), None)
 
     @property
     def usage(self) -> UsageMetadata | None:
         """What all replies in the history took together; None if no model reported any."""
-        replies = self.read_history(
-            lambda messages: [one for one in messages if isinstance(one, AIMessage)]
-        )
+        replies = (one for one in self.history if isinstance(one, AIMessage))
         told = [reply.usage_metadata for reply in replies if reply.usage_metadata]
         return reduce(add_usage, told) if told else None
 
     @property
     def render_stats(self) -> tuple[RenderStats, ...]:
         """How the text of each model call of the latest turn came about; empty for chat models."""
-        return self._stats
+        return self._runner.stats
 
     @property
     def token_count(self) -> int:
         """Tokens that the session holds; for a chat model, those of what it would be sent."""
-        view = self._thread.read_view(())
-        return self._backend.count_tokens([*self._config.preface.messages, *view.before])
+        view = self._runner.thread.read_view(())
+        return self._runner.backend.count_tokens(
+            [*self._runner.config.preface.messages, *view.before]
+        )
 
     # -- prompts ----------------------------------------------------------------------------------
 
@@ -445,13 +405,13 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ConfigError: If the model takes messages, not text.
             ChatTemplateError: If the template refuses the message.
         """
-        view = self._thread.read_view(self._prepare(message))
-        request = self._build_request(SendOptions.parse(options))
-        return self._backend.render(request, view.before, view.asked)
+        view = self._runner.thread.read_view(self._runner.prepare(message))
+        request = self._runner.build_request(SendOptions.parse(options))
+        return self._runner.backend.render(request, view.before, view.asked)
 
     def render_preface(self) -> str:
         """Return what a session reads before the first message; see `render_message`."""
-        return self._backend.render_preface(self._build_request(SendOptions()))
+        return self._runner.backend.render_preface(self._runner.build_request(SendOptions()))
 
     def score(self, texts: Sequence[str], **options: Any) -> list[float]:
         """Return for each text the logarithm of its probability as the next reply.
@@ -459,25 +419,23 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             ConfigError: If the model reports none.
         """
-        with self._hold():
-            request, context = self._look_back(options)
-            return self._backend.score(request, context, texts)
+        with self._runner.hold():
+            return self._score(texts, options)
 
     async def ascore(self, texts: Sequence[str], **options: Any) -> list[float]:
         """Async `score`."""
-        async with self._ahold():
-            request, context = await hop(partial(self._look_back, options))
-            return await self._backend.ascore(request, context, texts)
+        async with self._runner.ahold():
+            return await run_in_thread(partial(self._score, texts, options))
 
-    def _look_back(self, options: Mapping[str, Any]) -> tuple[ReplyRequest, Sequence[BaseMessage]]:
-        request = self._build_request(SendOptions.parse(options))
-        return request, self._thread.read_view(()).before
+    def _score(self, texts: Sequence[str], options: Mapping[str, Any]) -> list[float]:
+        request = self._runner.build_request(SendOptions.parse(options))
+        return self._runner.backend.score(request, self._runner.thread.read_view(()).before, texts)
 
     # -- going back -------------------------------------------------------------------------------
 
     def checkpoint(self, label: str | None = None) -> Checkpoint:
         """Return a mark of where the conversation stands."""
-        last = self.read_history(lambda messages: messages[-1] if messages else None)
+        last = self.last_message
         return Checkpoint(label, None if last is None else last.id)
 
     acheckpoint = to_async(checkpoint)
@@ -488,41 +446,43 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             ConversationError: If the history no longer holds what the checkpoint saw.
         """
-        with self._hold():
-            self._go_back(partial(self._thread.rewind, checkpoint.message_id))
+        with self._runner.hold():
+            self._go_back(partial(self._runner.thread.rewind, checkpoint.message_id))
 
     async def arewind(self, checkpoint: Checkpoint) -> None:
         """Async `rewind`."""
-        async with self._ahold():
-            await hop(partial(self._go_back, partial(self._thread.rewind, checkpoint.message_id)))
+        async with self._runner.ahold():
+            await hop(
+                partial(self._go_back, partial(self._runner.thread.rewind, checkpoint.message_id))
+            )
 
     def undo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last exchanges; return what they held. What is pending is dropped.
 
         An exchange is what the user said and all that followed, results of tools included.
         """
-        with self._hold():
-            return self._go_back(partial(self._thread.undo, turns))
+        with self._runner.hold():
+            return self._go_back(partial(self._runner.thread.undo, turns))
 
     async def aundo(self, turns: int = 1) -> list[BaseMessage]:
         """Async `undo`."""
-        async with self._ahold():
-            return await hop(partial(self._go_back, partial(self._thread.undo, turns)))
+        async with self._runner.ahold():
+            return await hop(partial(self._go_back, partial(self._runner.thread.undo, turns)))
 
     def _go_back(self, call: Callable[[], T]) -> T:
         gone = call()
-        self._pending = ()
+        self._runner.pending = ()
         return gone
 
     def drop_pending(self) -> list[BaseMessage]:
         """Drop what was sent with `pending=True`, as if it had not been; return it."""
-        with self._hold():
-            return self._go_back(lambda: list(self._pending))
+        with self._runner.hold():
+            return self._go_back(lambda: list(self._runner.pending))
 
     async def adrop_pending(self) -> list[BaseMessage]:
         """Async `drop_pending`."""
-        async with self._ahold():
-            return self._go_back(lambda: list(self._pending))
+        async with self._runner.ahold():
+            return self._go_back(lambda: list(self._runner.pending))
 
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
@@ -546,16 +506,16 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             InvalidMessageError: If the words are not in the reply.
             ConfigError: If the history is in a store that takes nothing back.
         """
-        with self._hold():
-            cut = self._thread.cut(heard_until, message_id)
+        with self._runner.hold():
+            cut = self._runner.thread.cut(heard_until, message_id)
         return cast("AIMessage | None", cut)
 
     async def acut_reply(
         self, heard_until: Heard, *, message_id: str | None = None
     ) -> AIMessage | None:
         """Async `cut_reply`."""
-        async with self._ahold():
-            cut = await hop(partial(self._thread.cut, heard_until, message_id))
+        async with self._runner.ahold():
+            cut = await hop(partial(self._runner.thread.cut, heard_until, message_id))
         return cast("AIMessage | None", cut)
 
     def clone(self) -> Conversation:
@@ -564,54 +524,22 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         While a turn runs it holds what was said before. A history in a memory is forked to a new
         thread.
         """
-        self._turns.check_open()
-        # First what the session holds: if a turn ends meanwhile, its messages are only to be read.
-        backend, turns = self._backend.branch(), self._turns.create_sibling()
-        state = ConversationState(self._thread.branch(), backend, self._config, self._tools, turns)
-        twin: Conversation = Conversation.from_state(state)
-        twin._pending = self._pending
-        return twin
+        return Conversation.from_runner(self._runner.branch())
 
     aclone = to_async(clone)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the history in plain values; settings and model are not part of it.
-
-        Raises:
-            ConfigError: If the history is in a memory: it is kept there already.
-        """
-        thread = self._thread
-        if not isinstance(thread, ListThread):
-            raise ConfigError("the history is kept in a memory; open it there by its thread_id")
-        return {"version": _VERSION, "messages": messages_to_dict(thread.get_messages())}
-
-    @staticmethod
-    def load_thread(data: Mapping[str, Any]) -> ListThread:
-        """Return the history that `to_dict` wrote, to create a conversation with.
-
-        Raises:
-            ConfigError: If it is of another version, or none at all.
-        """
-        if data.get("version") != _VERSION:
-            raise ConfigError(
-                f"version "
-                f"{describe_value(data.get('version'))} of a conversation cannot be "
-                f"read, only {_VERSION}"
-            )
-        return ListThread(messages_from_dict(copy.deepcopy(data["messages"])))
 
     # -- the end ----------------------------------------------------------------------------------
 
     def cancel(self) -> bool:
         """Cancel the turns that run or wait; return whether there was one to cancel."""
-        return self._turns.cancel() > 0
+        return self._runner.turns.cancel() > 0
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until no turn runs; return whether that came about within so many seconds.
 
         From within a turn it waits for all others.
         """
-        return self._turns.wait(timeout_s)
+        return self._runner.turns.wait(timeout_s)
 
     def close(self, timeout_s: float | None = 10.0) -> None:
         """Cancel the turns, wait for them, and release the session. Idempotent.
@@ -621,9 +549,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Args:
             timeout_s: Seconds to wait at most: a model or tool that does not come back is left.
         """
-        if self._turns.close():
-            self._turns.wait(timeout_s)
-            self._backend.close()
+        if self._runner.turns.close():
+            self._runner.turns.wait(timeout_s)
+            self._runner.backend.close()
 
     async def aclose(self, timeout_s: float | None = 10.0) -> None:
         """Cancel the running turn, wait for it, and release the session; see `close`."""
@@ -632,18 +560,18 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     # -- how a turn runs --------------------------------------------------------------------------
 
     def _stamp(self, config: RunnableConfig | None) -> RunnableConfig | None:
-        return self._thread.stamp_config(config)
+        return self._runner.thread.stamp_config(config)
 
     def _send(self, message: Any, config: RunnableConfig, *, sending: SendState) -> AIMessage:
-        with self._count(sending):
-            deque(self._run(message, config, sending), maxlen=0)
+        with self._runner.count(sending):
+            deque(self._runner.run(message, config, sending), maxlen=0)
         return sending.reply  # type: ignore[return-value]  # the turn came to its end
 
     async def _asend(
         self, message: Any, config: RunnableConfig, *, sending: SendState
     ) -> AIMessage:
-        with self._count(sending):
-            async for _ in self._arun(message, config, sending):
+        with self._runner.count(sending):
+            async for _ in self._runner.arun(message, config, sending):
                 pass
         return sending.reply  # type: ignore[return-value]  # the turn came to its end
 
@@ -656,8 +584,8 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         sending: SendState,
     ) -> Iterator[AIMessageChunk]:
         del run_manager
-        with self._count(sending):
-            yield from self._run(merge_chunks(list(inputs)), config, sending)
+        with self._runner.count(sending):
+            yield from self._runner.run(merge_chunks(list(inputs)), config, sending)
 
     async def _astream(
         self,
@@ -668,162 +596,11 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         sending: SendState,
     ) -> AsyncIterator[AIMessageChunk]:
         del run_manager
-        with self._count(sending):
+        with self._runner.count(sending):
             message = merge_chunks([part async for part in inputs])
-            async with aclosing(self._arun(message, config, sending)) as chunks:
+            async with aclosing(self._runner.arun(message, config, sending)) as chunks:
                 async for chunk in chunks:
                     yield chunk
-
-    def _run(
-        self, message: Any, config: RunnableConfig, sending: SendState
-    ) -> Iterator[AIMessageChunk]:
-        """Run a turn from its place in the line to its last chunk."""
-        control = sending.control
-        with self._take_place(control) as waiter:
-            self._lock.wait(waiter, self._config.busy_timeout_s, control.stopped)
-            with self._thread.count():
-                turn = self._begin_turn(message, config, sending)
-                if sending.options.pending:
-                    self._backend.read_ahead(turn.request, turn.context)
-                else:
-                    yield from turn.run()
-            last = self._end_turn(turn, sending)
-            if sending.ends_inside:
-                control.held = get_held()
-                yield last
-        if not sending.ends_inside:
-            yield last
-
-    async def _arun(
-        self, message: Any, config: RunnableConfig, sending: SendState
-    ) -> AsyncGenerator[AIMessageChunk]:
-        """Run a turn without blocking the event loop; see `_run`."""
-        control = sending.control
-        with self._take_place(control) as waiter:
-            await control.run(self._lock.await_turn(waiter, self._config.busy_timeout_s))
-            with self._thread.count():
-                begin = partial(self._begin_turn, message, config, sending)
-                turn = await control.run(hop(begin))
-                if sending.options.pending:
-                    reading = self._backend.aread_ahead(turn.request, turn.context)
-                    await control.run(reading)
-                else:
-                    async with aclosing(turn.arun()) as chunks:
-                        async for chunk in chunks:
-                            yield chunk
-            last = self._end_turn(turn, sending)
-        yield last
-
-    @contextmanager
-    def _take_place(self, control: TurnControl) -> Iterator[Waiter]:
-        """Be in the line while the block runs."""
-        waiter = control.waiter = control.waiter or self._enter()
-        try:
-            yield waiter
-        finally:
-            control.end()
-            self._lock.leave(waiter)
-
-    def _begin_turn(
-        self, message: Any, config: RunnableConfig, sending: SendState
-    ) -> ConversationTurn:
-        """Return a turn that has seen what was said before."""
-        self._turns.check_open()
-        asked, control = self._prepare(message), sending.control
-        request = ReplyRequest(
-            self._config,
-            sending.options,
-            self._tools,
-            config,
-            sending.is_streaming,
-            control.stopped,
-        )
-        turn = ConversationTurn(
-            self._thread, self._backend, request, control, asked, sending.asked_ms, self._commit
-        )
-        turn.look()
-        return turn
-
-    def _end_turn(self, turn: ConversationTurn, sending: SendState) -> AIMessageChunk:
-        """Return the chunk that ends a turn: without content, with all that was not shown yet."""
-        if sending.options.pending:
-            turn.control.seal()
-            self._pending = tuple(turn.asked)
-            return AIMessageChunk(content="", chunk_position="last")
-        if turn.reply is None:  # the collector closed the turn before what reads it
-            raise GeneratorExit
-        sending.reply, rest = turn.reply.message, turn.reply.rest
-        last = AIMessageChunk(content="", id=sending.reply.id, chunk_position="last")
-        return last if rest is None else rest + last
-
-    def _commit(self, stats: tuple[RenderStats, ...]) -> None:
-        """Take note of a turn that stands."""
-        self._stats, self._pending = stats, ()
-
-    def _enter(self) -> Waiter:
-        """Return a place in the line.
-
-        Raises:
-            ThreadBusyError: If this call comes from within a turn, or others come first and
-                nobody is to wait.
-        """
-        waiter = self._lock.enter()
-        if self._config.on_busy == "error" and not waiter.done():
-            self._lock.leave(waiter)
-            raise ThreadBusyError('a turn is running, and on_busy is "error"')
-        return waiter
-
-    @contextmanager
-    def _count(self, sending: SendState) -> Iterator[None]:
-        """Let the turn be cancelled, and be waited for; end it when its time is up."""
-        options = sending.options
-        if sending.is_counted:
-            yield
-            return
-        sending.is_counted = True
-        with self._turns.count(sending.control, options.group):
-            if options.timeout is None:
-                yield
-                return
-            timer = threading.Timer(
-                options.timeout, sending.control.stop, [_make_timeout_error(options.timeout)]
-            )
-            timer.daemon = True
-            timer.start()
-            try:
-                yield
-            finally:
-                timer.cancel()
-
-    def _prepare(self, message: ConversationInput) -> list[BaseMessage]:
-        """Return what is said, each message with an id of its own, after what is pending."""
-        sent = coerce_messages(message, limits=self._config.media_limits)
-        asked = self._thread.select_asked(sent)
-        taken: set[str] = set()
-        for one in asked:
-            if not one.id or one.id in taken:
-                one.id = make_ulid()
-            taken.add(one.id)
-        return _join_parts(self._pending, asked)
-
-    def _build_request(self, options: SendOptions) -> ReplyRequest:
-        return ReplyRequest(self._config, options, self._tools, {}, streaming=False)
-
-    def _start(self, sending: SendState, turn: Callable[[], AIMessage]) -> TurnHandle:
-        """Run a turn in a thread; its place in the line is that of this call."""
-        counted = ExitStack()
-        try:
-            counted.enter_context(self._count(sending))
-            counted.enter_context(self._take_place(sending.control))
-
-            def run_counted() -> AIMessage:
-                with counted:
-                    return turn()
-
-            return TurnHandle(sending.control, start_in_thread(run_counted))
-        except BaseException:
-            counted.close()
-            raise
 
     def _send_in_time(
         self,
@@ -834,44 +611,17 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     ) -> AIMessage:
         """Send, and come back in time even if the model does not."""
         send = partial(self._send, sending=sending)
-        handle = self._start(sending, lambda: self._call_with_config(send, message, config))
+        handle = self._runner.start(sending, lambda: self._call_with_config(send, message, config))
         try:
             if not handle.wait(timeout_s):
-                sending.control.stop(_make_timeout_error(timeout_s))
+                sending.control.stop(make_timeout_error(timeout_s))
             # If nothing can end it any more, it is over, or being stored.
             if handle.done() or sending.control.is_sealed:
                 return handle.result()
         except BaseException:
             handle.cancel()
             raise
-        raise _make_timeout_error(timeout_s)
-
-    # -- between turns ----------------------------------------------------------------------------
-
-    @contextmanager
-    def _hold(self) -> Iterator[None]:
-        """Run the block between turns; it is waited for like a turn, but not cancelled."""
-        with self._enter_alone() as waiter:
-            self._lock.wait(waiter, self._config.busy_timeout_s)
-            with self._thread.count():
-                yield
-
-    @asynccontextmanager
-    async def _ahold(self) -> AsyncIterator[None]:
-        """Run the block between turns without blocking the event loop; see `_hold`."""
-        with self._enter_alone() as waiter:
-            await self._lock.await_turn(waiter, self._config.busy_timeout_s)
-            with self._thread.count():
-                yield
-
-    @contextmanager
-    def _enter_alone(self) -> Iterator[Waiter]:
-        control = TurnControl()
-        control.end()
-        with self._turns.count(control, None):
-            control.waiter = self._lock.enter()
-            with self._take_place(control) as waiter:
-                yield waiter
+        raise make_timeout_error(timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -966,25 +716,24 @@ class Engine:
         **settings: Any,
     ) -> Conversation:
         """Begin a conversation; see `create_conversation`."""
-        state = await hop(partial(self.open, config, history, settings))
-        if state.config.prefill_preface:
-            request = ReplyRequest(state.config, SendOptions(), state.tools, {}, streaming=False)
-            await state.backend.aread_ahead(request, ())
-        return Conversation.from_state(state)
+        runner = await hop(partial(self.open, config, history, settings))
+        if runner.config.prefill_preface:
+            await runner.backend.aread_ahead(runner.build_request(SendOptions()), ())
+        return Conversation.from_runner(runner)
 
     def open(
         self,
         config: ConversationConfig | None,
         history: MessageStore | Sequence[Any] | ThreadMemory | None,
         settings: dict[str, Any],
-    ) -> ConversationState:
+    ) -> TurnRunner:
         """Return what a conversation is made of; see `create_conversation`."""
         self.turns.check_open()
         chosen = _apply_settings(config or self.defaults, settings)
-        tools = ToolSet.coerce(chosen.preface.tools)
+        tools = ToolSet(chosen.preface.tools)
         backend = self._create_backend(chosen, tools)
         turns = ActiveTurns("the conversation", self.turns)
-        return ConversationState(_open_thread(history), backend, chosen, tools, turns)
+        return TurnRunner(_open_thread(history), backend, chosen, tools, turns)
 
     def _create_backend(self, config: ConversationConfig, tools: ToolSet) -> Backend:
         if self._pool is None:
@@ -1004,10 +753,6 @@ class Engine:
         stop = tuple(dict.fromkeys((*engine.stop, *told.stop, *found.stop)))
         state = TextState(template.start(tools=tools.schemas or None))
         return TextBackend(self._pool, template, reply_format=found, stop=stop, state=state)
-
-    def cancel_group(self, group: str) -> int:
-        """Cancel all turns that were sent with `group`; return how many could be cancelled."""
-        return self.turns.cancel(group)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until no turn runs; return whether that came about within so many seconds."""
@@ -1069,83 +814,6 @@ def _refuse_settings(config: ConversationConfig, names: Sequence[str], why: str)
             raise ConfigError(f"{name} {why}")
 
 
-# -- What a conversation is made of ---------------------------------------------------------------
-
-
-class ConversationState(NamedTuple):
-    """What a conversation is made of."""
-
-    thread: ThreadMemory
-    backend: Backend
-    config: ConversationConfig
-    tools: ToolSet
-    turns: ActiveTurns
-
-
-@dataclass(slots=True)
-class SendState:
-    """One send: what it asks for, and what came of it."""
-
-    options: SendOptions
-    is_streaming: bool = False
-    ends_inside: bool = False
-    """Whether the last chunk comes while the turn still holds the conversation."""
-    is_counted: bool = False
-    """Whether whoever waits for the conversation waits for it already."""
-    control: TurnControl = field(default_factory=TurnControl)
-    asked_ms: int = field(default_factory=get_now_ms)
-    """When it was sent, however long it waits for its turn."""
-    reply: AIMessage | None = None
-
-
-def _make_timeout_error(seconds: float) -> TurnCancelledError:
-    """Return the error of a turn that took longer than allowed."""
-    return TurnCancelledError(f"the turn took longer than {seconds:g} s")
-
-
-def _make_busy_error(timeout_s: float) -> ThreadBusyError:
-    return ThreadBusyError(
-        f"the conversation was still busy after {timeout_s:g} s; is a stream of it left open? "
-        "Close it, or raise busy_timeout_s"
-    )
-
-
-def _make_inside_error() -> ThreadBusyError:
-    return ThreadBusyError(
-        "a turn of this conversation started another turn of it, which would wait for itself; "
-        "send what follows when the turn is over, or use a clone"
-    )
-
-
-# -- Messages that come in parts ------------------------------------------------------------------
-
-
-def _join_parts(held: Sequence[BaseMessage], asked: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return messages of which the last held one goes on with the first asked one.
-
-    It does if both are of one role; the message takes the id of its last part.
-    """
-    if not (held and asked and _is_continued(held[-1], asked[0])):
-        return [*held, *asked]
-    *before, first = held
-    part, *after = asked
-    more = {**first.additional_kwargs, **part.additional_kwargs}
-    update = {
-        "content": join_content(first.content, part.content),
-        "name": part.name or first.name,
-        "additional_kwargs": more,
-    }
-    return [*before, part.model_copy(update=update), *after]
-
-
-def _is_continued(first: BaseMessage, part: BaseMessage) -> bool:
-    if isinstance(first, ChatMessage) and isinstance(part, ChatMessage):
-        return first.role == part.role
-    return any(
-        isinstance(first, kind) and isinstance(part, kind) for kind in (HumanMessage, SystemMessage)
-    )
-
-
 def _limit_concurrency(
     config: RunnableConfig | list[RunnableConfig] | None, count: int
 ) -> list[RunnableConfig]:
@@ -1157,17 +825,13 @@ def _limit_concurrency(
 
 def _render_table(messages: Sequence[BaseMessage]) -> str:
     """Return who said what, one row a message; of a long conversation the latest."""
-    shown = messages[-_MAX_ROWS:]
-    rows = "".join(
-        f"<tr><td>{message.type}</td><td>{_render_cell(message)}</td></tr>" for message in shown
-    )
-    left_out = len(messages) - len(shown)
-    head = f"<caption>{left_out} earlier messages</caption>" if left_out else ""
-    return f"<table>{head}{rows}</table>"
+    left_out = max(0, len(messages) - _MAX_ROWS)
+    note = f"<p>{left_out} earlier messages</p>" if left_out else ""
+    rows = [[message.type, _render_cell(message)] for message in messages[left_out:]]
+    return note + render_table(["who", "said"], rows)
 
 
 def _render_cell(message: BaseMessage) -> str:
-    text = html.escape(message.text[:_MAX_TEXT]).replace("\n", "<br>")
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     written = [f"{call['name']}({json.dumps(call['args'], ensure_ascii=False)})" for call in calls]
-    return text + "".join(f"<br><code>{html.escape(one)}</code>" for one in written)
+    return "<br>".join(map(escape_html, [message.text[:_MAX_TEXT], *written]))

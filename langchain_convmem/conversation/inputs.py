@@ -98,7 +98,6 @@ class SendOptions:
         pending: Whether the message is to go on with the next send. Its parts become one message,
             put together without a space between them; the model is asked when the last part is
             sent. A message of another role ends it.
-        group: A name by which `Engine.cancel_group` finds the turn.
         model_kwargs: What else is given to the model.
     """
 
@@ -107,7 +106,6 @@ class SendOptions:
     max_output_tokens: int | None = None
     timeout: float | None = None
     pending: bool = False
-    group: str | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod

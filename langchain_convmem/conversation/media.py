@@ -15,10 +15,7 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.text.sessions import Media, Part
 from langchain_convmem.views.media import detect_media_type, read_media
 
-MediaMarks = Mapping[str, Sequence[str]]
-"""For `image` and `audio`: the texts that a template writes for one."""
-
-MEDIA_MARKS: MediaMarks = {
+MEDIA_MARKS: Mapping[str, Sequence[str]] = {
     "image": (
         "<|image_pad|>",
         "<|image|>",
@@ -43,7 +40,7 @@ MEDIA_MARKS: MediaMarks = {
         "[AUDIO]",
     ),
 }
-"""Marks of known families. Of several that may stand around a place, the one within."""
+"""What templates of known families write for a medium; of several around a place, the innermost."""
 
 
 def list_media(messages: Iterable[BaseMessage]) -> list[Media]:
@@ -79,7 +76,6 @@ def _read_media(part: Mapping[str, Any], what: str) -> Media:
 
 def interleave(
     text: str,
-    marks: MediaMarks | None,
     media: Sequence[Media],
     *,
     messages: Iterable[BaseMessage] = (),
@@ -87,12 +83,11 @@ def interleave(
 ) -> list[Part]:
     """Return rendered text cut at its marks, with the media in their places.
 
-    The first mark of a kind is the first medium of that kind, and so on.
+    The first mark of a kind is the first medium of that kind, and so on. Without media the text is
+    left alone.
 
     Args:
         text: What a template wrote.
-        marks: What it writes for a medium; if None, whatever known family's marks stand in the
-            text. Without marks and media the text is left alone.
         media: All that belong in `text`, in order.
         messages: What the text was made from: nothing in their own text is taken for a mark. What
             the model itself said of marks is passed over.
@@ -107,7 +102,7 @@ def interleave(
     """
     given = list(messages)
     wanted: Counter[str] = Counter(one.kind for one in media)
-    kinds = _choose_marks(text, marks, wanted, given)
+    kinds = _choose_marks(text, wanted, given)
     quoted = _find_quotes(text, kinds, given)
     places = [(at, mark) for at, mark in _find_marks(text, kinds) if at not in quoted]
     found = Counter(kinds[mark] for _, mark in places)
@@ -120,19 +115,15 @@ def interleave(
 
 
 def _choose_marks(
-    text: str,
-    marks: MediaMarks | None,
-    wanted: Mapping[str, int],
-    messages: Sequence[BaseMessage],
+    text: str, wanted: Mapping[str, int], messages: Sequence[BaseMessage]
 ) -> dict[str, str]:
     """Return the marks to look for, each with its kind."""
-    if marks is None and not wanted:
+    if not wanted:
         return {}
-    chosen = MEDIA_MARKS if marks is None else marks
-    kinds = {mark: kind for kind, known in chosen.items() for mark in known if mark in text}
+    kinds = {mark: kind for kind, known in MEDIA_MARKS.items() for mark in known if mark in text}
     # A picture that another family's mark stands for may be spoken of.
     clear = {mark: kind for mark, kind in kinds.items() if not _has_mark(messages, mark)}
-    if marks is None and set(clear.values()) >= set(wanted):
+    if set(clear.values()) >= set(wanted):
         return clear
     others = [message for message in messages if not isinstance(message, AIMessage)]
     for mark in kinds:

@@ -33,7 +33,6 @@ from langchain_convmem.conversation.streams import aclose_quietly
 from langchain_convmem.errors import (
     ChatTemplateError,
     ConfigError,
-    ConversationError,
     ThreadBusyError,
 )
 from langchain_convmem.forks import make_lock
@@ -72,14 +71,11 @@ class TextState:
         render: What the template has rendered.
         messages: What was rendered, the preface included.
         shown: Messages, and as the session has read them, by id: with text that was recalled.
-        is_unended: Whether the session has read the beginning of one more message, which is still
-            being said.
     """
 
     render: RenderState
     messages: list[BaseMessage] = field(default_factory=list)
     shown: dict[str, tuple[BaseMessage, BaseMessage]] = field(default_factory=dict)
-    is_unended: bool = False
 
     def copy(self) -> TextState:
         """Return one that goes on by itself."""
@@ -190,19 +186,6 @@ class TextBackend(Backend):
         transaction = TextTransaction(twin, request)
         try:
             return _score(transaction.prefill(context), texts)
-        finally:
-            transaction.rollback()
-            twin.close()
-
-    async def ascore(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> list[float]:
-        """Return likelihoods without blocking the event loop; see `score`."""
-        twin = await hop(self.branch)
-        transaction = TextTransaction(twin, request)
-        try:
-            session = await transaction.aprefill(context)
-            return await hop(partial(_score, session, texts))
         finally:
             transaction.rollback()
             twin.close()
@@ -332,18 +315,9 @@ class TextTransaction(TurnTransaction):
     ) -> int:
         """Render all messages; return how much of its text the session keeps."""
         state, config = self.state, self._request.config
-        given = [*config.preface.messages, *context]
         wanted = [*config.preface.messages, *self._select_shown(context)]
         known = len(state.messages)
         is_changed = len(wanted) < known or not all(map(_is_same, state.messages, wanted))
-        is_stripped = any(
-            one is not other for one, other in zip(given[known:], wanted[known:], strict=True)
-        )
-        # A preface alone may be written otherwise than before a message: nobody has said anything.
-        # What was read of a message that was still being said may have been recalled for since.
-        is_for_template = known > len(config.preface.messages) and not (
-            is_changed or is_stripped or state.is_unended
-        )
         if is_changed:
             state.render.begin_again()
             known = 0
@@ -356,19 +330,11 @@ class TextTransaction(TurnTransaction):
                 add_generation_prompt=add_generation_prompt,
             )
         state.messages = wanted[:-1] if is_unended else wanted
-        state.is_unended = is_unended
         self._stats.append(increment.stats)
         if increment.stats.neutralized:
             _logger.warning(
                 "%d control tokens in the text of messages were broken up",
                 increment.stats.neutralized,
-            )
-        # What the model said may spell a control token; it is read again, broken up.
-        is_for_template = is_for_template and not increment.stats.neutralized
-        if increment.diverged and is_for_template and config.on_divergence == "error":
-            raise ConversationError(
-                "the template writes an earlier turn otherwise than the session has it; "
-                'on_divergence="rewind" lets the session read it again'
             )
         return increment.kept
 
@@ -395,7 +361,7 @@ class TextTransaction(TurnTransaction):
             return list[Part](self.state.render.read_pieces(start))
         if not media:
             return [text(start)] if start < self.state.render.length else []
-        return interleave(text(), None, media, messages=self.state.messages, start=start)
+        return interleave(text(), media, messages=self.state.messages, start=start)
 
     # -- what it writes ---------------------------------------------------------------------------
 
@@ -424,7 +390,6 @@ class TextTransaction(TurnTransaction):
             channels=request.config.channels,
             prompt_end=render.read_text(max(0, render.length - _PROMPT_END)),
             tools=request.tools.schemas,
-            on_invalid_tool_call=request.config.on_invalid_tool_call,
         )
         self._is_sound = False
         kwargs = request.model_kwargs
@@ -450,7 +415,7 @@ class TextTransaction(TurnTransaction):
 
     def build(self) -> ModelReply:
         """Return the reply; see `TurnTransaction`."""
-        return self._builder.build()._replace(is_cut=self._finish_reason == "length")
+        return self._builder.build()
 
     # -- the end ----------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ import copy
 import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, is_typeddict
@@ -19,10 +19,9 @@ from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
-from langchain_convmem.background import run_in_thread
+from langchain_convmem.background import run_in_thread, start_in_thread
 from langchain_convmem.causes import describe_error, describe_value
-from langchain_convmem.conversation.parallel import check_cancelled, run_in_own_loop, run_in_threads
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, TurnCancelledError
 from langchain_convmem.views.media import read_media
 from langchain_convmem.views.tool_calls import find_calls
 
@@ -38,7 +37,6 @@ ToolHandler: TypeAlias = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
 ResultHook: TypeAlias = Callable[[ToolCall, ToolMessage], Any]
 """What to tell the model instead of an answer: text, a message, another value; None for as is."""
 
-_Allowed: TypeAlias = Sequence[tuple[BaseTool, ToolCall]]
 _CANCELLED = "the call was cancelled"
 _MOST_AT_ONCE = 32
 _logger = logging.getLogger("langchain_convmem")
@@ -69,15 +67,6 @@ class ToolSet:
         if twice:
             raise ConfigError(f"more than one tool is called {twice[0]!r}; rename all but one")
         self._runnable = {tool.name: tool.runnable for tool in self._tools if tool.runnable}
-
-    @classmethod
-    def coerce(cls, tools: ToolSet | Sequence[ToolLike] | None) -> ToolSet:
-        """Return tools as a set: a set as it is, None as an empty one.
-
-        Raises:
-            ConfigError: If one is not a tool, or two have one name.
-        """
-        return tools if isinstance(tools, ToolSet) else cls(() if tools is None else tools)
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -111,7 +100,6 @@ class ToolSet:
         config: RunnableConfig | None = None,
         handler: ToolHandler | None = None,
         on_result: ResultHook | None = None,
-        parallel: bool = True,
         cancelled: Future[Any] | None = None,
     ) -> list[ToolMessage]:
         """Run calls and return one answer for each, in their order.
@@ -126,7 +114,6 @@ class ToolSet:
                 run instead. A plain or async function; what it raises ends the turn.
             on_result: Gets each call and its answer, and returns what to tell the model instead,
                 or None. A plain or async function; what it raises ends the turn.
-            parallel: Whether calls run at once.
             cancelled: Once it has a result, `TurnCancelledError` is raised without waiting for
                 tools that run, whose results are dropped. If it has an exception, that is raised.
                 Asynchronous runs are ended by cancelling the task.
@@ -135,22 +122,13 @@ class ToolSet:
             Results. A tool that is unknown, denied or raises is answered with "Error: ..." and
             `status="error"`. KeyboardInterrupt and cancellation are raised.
         """
-        ask = partial(_ask, cancelled)
-        decided = [
-            self._decide(
-                call, ask(handler, copy.deepcopy(call)) if self._is_asked(call, handler) else True
-            )
-            for call in calls
-        ]
-        allowed, at_most = self._list_allowed(decided), _count_at_once(config, parallel=parallel)
-        answers = _merge(decided, _run(allowed, config, at_most=at_most, cancelled=cancelled))
+        answering = partial(
+            self._answer, calls, config, handler, on_result, cancelled, prefers_async=False
+        )
+        outcome = start_in_thread(lambda: asyncio.run(answering()))
+        wait([outcome] if cancelled is None else [outcome, cancelled], return_when=FIRST_COMPLETED)
         check_cancelled(cancelled)
-        if on_result is None:
-            return answers
-        return [
-            _rewrite_answer(answer, ask(on_result, copy.deepcopy(call), answer.model_copy()))
-            for call, answer in zip(calls, answers, strict=True)
-        ]
+        return outcome.result()
 
     async def aanswer(
         self,
@@ -159,11 +137,23 @@ class ToolSet:
         config: RunnableConfig | None = None,
         handler: ToolHandler | None = None,
         on_result: ResultHook | None = None,
-        parallel: bool = True,
         cancelled: Future[Any] | None = None,
     ) -> list[ToolMessage]:
         """Run calls without blocking the event loop; see `answer`."""
-        ask = partial(_aask, cancelled)
+        return await self._answer(calls, config, handler, on_result, cancelled, prefers_async=True)
+
+    async def _answer(
+        self,
+        calls: Sequence[ToolCall],
+        config: RunnableConfig | None,
+        handler: ToolHandler | None,
+        on_result: ResultHook | None,
+        cancelled: Future[Any] | None,
+        *,
+        prefers_async: bool,
+    ) -> list[ToolMessage]:
+        """Run calls; a tool that is a function and a coroutine as the latter if `prefers_async`."""
+        ask = partial(_ask, cancelled)
         decided = [
             self._decide(
                 call,
@@ -171,8 +161,17 @@ class ToolSet:
             )
             for call in calls
         ]
-        allowed, at_most = self._list_allowed(decided), _count_at_once(config, parallel=parallel)
-        answers = _merge(decided, await _arun(allowed, config, at_most=at_most))
+        room = asyncio.Semaphore(_count_at_once(config))
+
+        async def run(call: ToolCall) -> ToolMessage:
+            async with room:
+                check_cancelled(cancelled)
+                tool = self._runnable[call["name"]]
+                return await _run(tool, call, config, prefers_async=prefers_async)
+
+        results = await _gather(run(one) for one in decided if not isinstance(one, ToolMessage))
+        answers = _merge(decided, results)
+        check_cancelled(cancelled)
         if on_result is None:
             return answers
         return [
@@ -193,17 +192,10 @@ class ToolSet:
             return _refuse(call, "the call was denied" + (f": {verdict}" if verdict else ""))
         return _change_call(call, verdict, self._runnable)
 
-    def _list_allowed(self, decided: Iterable[ToolCall | ToolMessage]) -> _Allowed:
-        return [
-            (self._runnable[call["name"]], call)
-            for call in decided
-            if not isinstance(call, ToolMessage)
-        ]
 
-
-def _count_at_once(config: RunnableConfig | None, *, parallel: bool) -> int:
+def _count_at_once(config: RunnableConfig | None) -> int:
     limit = (config or {}).get("max_concurrency")
-    return max(1, _MOST_AT_ONCE if limit is None else limit) if parallel else 1
+    return max(1, _MOST_AT_ONCE if limit is None else limit)
 
 
 def _merge(
@@ -287,19 +279,8 @@ def _explain_unknown(name: str, tools: Mapping[str, BaseTool]) -> str:
     return f"there is no tool {name!r} to run; there are: {', '.join(tools) or 'none'}"
 
 
-def _ask(cancelled: Future[Any] | None, function: Any, *args: Any) -> Any:
+async def _ask(cancelled: Future[Any] | None, function: Any, *args: Any) -> Any:
     """Return what a function of the caller's says, plain or async."""
-    if inspect.iscoroutinefunction(function):
-        found = run_in_own_loop(lambda: function(*args))
-    else:
-        found = function(*args)
-        if inspect.isawaitable(found):
-            found = run_in_own_loop(lambda: found)
-    check_cancelled(cancelled)
-    return found
-
-
-async def _aask(cancelled: Future[Any] | None, function: Any, *args: Any) -> Any:
     if inspect.iscoroutinefunction(function):
         found = await function(*args)
     else:
@@ -310,33 +291,18 @@ async def _aask(cancelled: Future[Any] | None, function: Any, *args: Any) -> Any
     return found
 
 
-# -- The border to tools: they may raise anything, and the model is told --------------------------
+def check_cancelled(cancelled: Future[Any] | None) -> None:
+    """Raise if a turn was cancelled; see `ToolSet.answer`."""
+    if cancelled is None or not cancelled.done():
+        return
+    if not cancelled.cancelled():
+        cancelled.result()
+    raise TurnCancelledError("the turn was cancelled while tools ran; their results are dropped")
 
 
-def _run(
-    allowed: _Allowed,
-    config: RunnableConfig | None,
-    *,
-    at_most: int,
-    cancelled: Future[Any] | None,
-) -> list[ToolMessage]:
-    jobs = [partial(_invoke, tool, call, config) for tool, call in allowed]
-    # One after the other in the caller's own thread, unless somebody may want to stop waiting.
-    if min(at_most, len(jobs)) <= 1 and cancelled is None:
-        return [job() for job in jobs]
-    return run_in_threads(jobs, at_most=at_most, cancelled=cancelled)
-
-
-async def _arun(
-    allowed: _Allowed, config: RunnableConfig | None, *, at_most: int
-) -> list[ToolMessage]:
-    room = asyncio.Semaphore(at_most)
-
-    async def answer(tool: BaseTool, call: ToolCall) -> ToolMessage:
-        async with room:
-            return await _ainvoke(tool, call, config)
-
-    tasks = [asyncio.ensure_future(answer(tool, call)) for tool, call in allowed]
+async def _gather(calls: Iterable[Coroutine[Any, Any, ToolMessage]]) -> list[ToolMessage]:
+    """Return what calls return, in their order; if one raises, the others are cancelled."""
+    tasks = list(map(asyncio.ensure_future, calls))
     try:
         return list(await asyncio.gather(*tasks))
     finally:
@@ -345,20 +311,15 @@ async def _arun(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _invoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None) -> ToolMessage:
-    request = _build_request(call)
-    try:
-        if _has_coroutine(tool) and not _has_function(tool):
-            return _make_answer(call, run_in_own_loop(lambda: tool.ainvoke(request, config)))
-        return _make_answer(call, tool.invoke(request, config))
-    except Exception as error:  # noqa: BLE001
-        return _report_error(call, error)
+# -- The border to tools: they may raise anything, and the model is told --------------------------
 
 
-async def _ainvoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None) -> ToolMessage:
+async def _run(
+    tool: BaseTool, call: ToolCall, config: RunnableConfig | None, *, prefers_async: bool
+) -> ToolMessage:
     request = _build_request(call)
     try:
-        if _has_coroutine(tool):
+        if _has_coroutine(tool) and (prefers_async or not _has_function(tool)):
             return _make_answer(call, await tool.ainvoke(request, config))
         return _make_answer(call, await run_in_thread(lambda: tool.invoke(request, config)))
     except Exception as error:  # noqa: BLE001

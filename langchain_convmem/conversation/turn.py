@@ -20,12 +20,11 @@ from concurrent.futures import wait as wait_for
 from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
 from langchain_convmem.background import finish, hop
-from langchain_convmem.causes import describe_value
 from langchain_convmem.conversation.chat_backend import (
     Backend,
     ModelReply,
@@ -40,7 +39,6 @@ from langchain_convmem.conversation.tools import (
     find_unanswered_calls,
 )
 from langchain_convmem.errors import (
-    BudgetError,
     ConfigError,
     ConversationError,
     InvalidMessageError,
@@ -214,7 +212,6 @@ class ConversationTurn:
             ConversationError: If tools were called too often before.
         """
         reply = self._transaction.build()
-        self._check_reply(reply)
         is_for_tools = self._is_for_tools(reply.message)
         limit = self.request.config.max_tool_rounds
         if is_for_tools and sum(isinstance(one, AIMessage) for one in self.said) == limit:
@@ -229,21 +226,6 @@ class ConversationTurn:
             return reply.message
         self.reply = reply
         return None
-
-    def _check_reply(self, reply: ModelReply) -> None:
-        config, message = self.request.config, reply.message
-        if message.invalid_tool_calls and config.on_invalid_tool_call == "raise":
-            call = message.invalid_tool_calls[0]
-            raise ConversationError(
-                f"the call of {describe_value(call['name'])} cannot be read; `text` is the reply",
-                text=message.text,
-            )
-        if reply.is_cut and config.on_max_tokens == "raise":
-            raise BudgetError(
-                "the model had no room to end its reply; give it more by max_output_tokens, or "
-                "shorten what it is sent",
-                text=message.text,
-            )
 
     def _is_for_tools(self, message: AIMessage) -> bool:
         """Return whether all calls of a reply are answered here."""
@@ -261,7 +243,6 @@ class ConversationTurn:
             "config": self.request.run,
             "handler": config.tool_handler,
             "on_result": config.on_tool_result,
-            "parallel": config.parallel_tools,
             "cancelled": self.control.stopped,
         }
 
@@ -405,71 +386,32 @@ class TurnHandle:
         return asyncio.shield(asyncio.wrap_future(self._outcome)).__await__()
 
 
-MessageEvent: TypeAlias = AIMessageChunk | BaseException
-"""What a plain callback gets: chunks, then one empty chunk with `chunk_position="last"`, or an
-error."""
+MessageCallback: TypeAlias = Callable[[AIMessageChunk | BaseException], Any]
+"""Gets what becomes of a turn: chunks, then an empty one with `chunk_position="last"` when the
+history holds the reply, or the error that ended the turn. One call at a time, in order."""
 
 
-@runtime_checkable
-class MessageCallback(Protocol):
-    """Gets what becomes of a turn; called in order, by one thread at a time."""
+class CallbackTeller:
+    """Tells a callback, if there is one. What it raises ends the turn, and is not told to it."""
 
-    def on_message(self, chunk: AIMessageChunk) -> None:
-        """Get what is new of the reply."""
-        ...
-
-    def on_done(self, message: AIMessage) -> None:
-        """Get the whole reply; the history holds it now. Nothing comes after it."""
-        ...
-
-    def on_error(self, error: BaseException) -> None:
-        """Get what ended the turn; it left no trace. Nothing comes after it."""
-        ...
-
-
-class CallbackAdapter:
-    """A callback of either form. What it raises ends the turn."""
-
-    def __init__(self, callback: MessageCallback | Callable[[MessageEvent], Any] | None) -> None:
+    def __init__(self, callback: MessageCallback | None) -> None:
         """Take a callback.
 
         Raises:
             ConfigError: If it is none, or asynchronous.
         """
-        if callback is not None and not isinstance(callback, MessageCallback):
-            if not callable(callback):
-                raise ConfigError(
-                    f"{callback!r:.80} is not a callback; pass a function, or an object with "
-                    "on_message, on_done and on_error"
-                )
-            if inspect.iscoroutinefunction(callback):
-                raise ConfigError("the callback is asynchronous; read `astream` instead")
+        if callback is not None and not callable(callback):
+            raise ConfigError(f"{callback!r:.80} is not a callback; pass a function")
+        if inspect.iscoroutinefunction(callback):
+            raise ConfigError("the callback is asynchronous; read `astream` instead")
         self._callback = callback
-        self.has_failed = False
 
-    def on_chunk(self, chunk: AIMessageChunk, reply: AIMessage | None) -> None:
-        """Pass on what is new, or the whole reply if it is complete."""
-        callback = self._callback
-        if not isinstance(callback, MessageCallback):
-            if callback is not None:
-                self._call(callback, chunk)
-        elif reply is None:
-            self._call(callback.on_message, chunk)
-        else:
-            self._call(callback.on_done, reply)
-
-    def on_error(self, error: BaseException) -> None:
-        """Tell what ended the turn, unless it was the callback itself."""
-        callback = self._callback
-        if self.has_failed or callback is None:
-            return
-        call = callback.on_error if isinstance(callback, MessageCallback) else callback
-        self._call(call, error)
-
-    def _call(self, call: Callable[[Any], Any], what: Any) -> None:
-        self.has_failed = True
-        call(what)
-        self.has_failed = False
+    def tell(self, event: AIMessageChunk | BaseException) -> None:
+        """Pass on what is new of the reply, or what ended the turn."""
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback(event)
+            self._callback = callback
 
 
 # -- Turns that run or wait: to end them, and to wait for them ------------------------------------
@@ -596,7 +538,7 @@ class ActiveTurns:
         self._what = what
         self._parent = parent
         self._changed = threading.Condition(make_lock())
-        self._running: dict[TurnControl, str | None] = {}
+        self._running: set[TurnControl] = set()
         self._is_closed = False
 
     def create_sibling(self) -> ActiveTurns:
@@ -615,26 +557,26 @@ class ActiveTurns:
             raise ConversationError(f"{self._what} is closed; create another one")
 
     @contextmanager
-    def count(self, control: TurnControl, group: str | None) -> Iterator[None]:
+    def count(self, control: TurnControl) -> Iterator[None]:
         """Count a turn from its call to its end."""
         with self._changed:
             self.check_open()
-            self._running[control] = group
+            self._running.add(control)
         try:
             if self._parent is None:
                 yield
             else:
-                with self._parent.count(control, group):
+                with self._parent.count(control):
                     yield
         finally:
             with self._changed:
-                del self._running[control]
+                self._running.discard(control)
                 self._changed.notify_all()
 
-    def cancel(self, group: str | None = None) -> int:
-        """Cancel turns, of a group or all; return how many could still be cancelled."""
+    def cancel(self) -> int:
+        """Cancel all turns; return how many could still be cancelled."""
         with self._changed:
-            controls = [one for one, name in self._running.items() if group in (None, name)]
+            controls = list(self._running)
         return sum(control.cancel() for control in controls)
 
     def wait(self, timeout_s: float | None = None) -> bool:

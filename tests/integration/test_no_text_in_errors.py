@@ -465,20 +465,6 @@ BROKEN_CALL = f'<tool_call>\n{{"name": "{MARK}", "arguments": {SECRET}\n</tool_c
 
 def test_a_reply_that_cannot_be_read_is_not_quoted(sieve):
     sieve.try_call(lambda: read_reply(BROKEN_CALL, "hermes", on_invalid_tool_call="raise"))
-    invalid = AIMessage(
-        "",
-        invalid_tool_calls=[
-            {
-                "type": "invalid_tool_call",
-                "name": SECRET,
-                "args": SECRET,
-                "id": "1",
-                "error": SECRET,
-            }
-        ],
-    )
-    talk = Conversation(RunnableLambda(lambda _: invalid), on_invalid_tool_call="raise")
-    sieve.try_call(lambda: talk.send_message(SECRET))
     assert {type(error).__name__ for error in sieve.failures} == {"ConversationError"}
 
 

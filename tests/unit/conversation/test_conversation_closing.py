@@ -48,25 +48,6 @@ def test_nothing_to_cancel_is_nothing_to_do():
     assert talk.wait(0)
 
 
-def test_a_group_is_cancelled_wherever_its_turns_run():
-    stop = Stop()
-    engine = Engine(text_engine(before_prefill=stop))
-    handles = [
-        engine.create_conversation().send_message_async("a", group=group)
-        for group in ("red", "blue", "red")
-    ]
-    assert engine.cancel_group("red") == 2
-    assert engine.cancel_group("red") == 0
-    assert engine.cancel_group("green") == 0
-    assert not engine.wait(0)
-    stop.go.set()
-    assert engine.wait(30)
-    assert handles[1].result(30).text == "Fine, thanks."
-    for handle in handles[::2]:
-        with pytest.raises(TurnCancelledError):
-            handle.result(30)
-
-
 def test_a_turn_that_is_cancelled_may_keep_what_was_said():
     model = text_engine()
     talk = Conversation(model, on_cancel="keep")
@@ -266,7 +247,6 @@ def test_an_engine_is_made_of_a_model_alone():
         ("stop", ("<end>",)),
         ("prefill_preface", True),
         ("reasoning_history", "current_turn"),
-        ("on_divergence", "error"),
     ],
 )
 def test_settings_of_text_engines_are_refused_by_chat_models(name, value):

@@ -80,15 +80,6 @@ def test_chunks_share_nothing_with_the_history():
     assert "changed" not in talk.last_message.response_metadata
 
 
-@BOTH
-def test_a_function_may_look_at_the_history(opened):
-    talk = opened(text_engine())
-    assert talk.read_history(len) == 0
-    assert talk.last_message is None
-    talk.send_message("a")
-    assert talk.read_history(lambda messages: messages[-1].text) == "Reply 1"
-
-
 def test_a_tool_may_answer_with_what_cannot_be_copied():
     lock = threading.Lock()
 
@@ -111,7 +102,7 @@ def test_a_tool_may_answer_with_what_cannot_be_copied():
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_going_back_forgets_what_was_said_since(opened, rewindable):
     model = text_engine(rewindable=rewindable)
-    talk = opened(model, on_divergence="error")
+    talk = opened(model)
     start = talk.checkpoint()
     talk.send_message("a")
     mark = talk.checkpoint("after a")
@@ -197,16 +188,6 @@ def test_a_clone_during_a_turn_holds_what_was_said_before(opened):
     assert [chunk.content for chunk in stream][-1] == ""
     assert texts(talk) == ["a", "Reply 1", "b", "Reply 2"]
     assert model.misuses == []
-
-
-# -- plain values -------------------------------------------------------------------------------
-
-
-def test_plain_values_of_another_version_are_refused():
-    with pytest.raises(ConfigError, match="version 7"):
-        Conversation.load_thread({"version": 7})
-    with pytest.raises(ConfigError, match="memory"):
-        in_memory(text_engine()).to_dict()
 
 
 def test_a_conversation_goes_on_from_messages():

@@ -214,31 +214,6 @@ def test_the_end_is_told_when_the_history_holds_the_reply():
     assert seen == [(None, 0), (None, 0), ("last", 2)]
 
 
-def test_an_object_is_told_of_the_whole_reply_in_the_end():
-    class Ear:
-        def __init__(self):
-            self.heard = []
-
-        def on_message(self, chunk):
-            self.heard.append(chunk.content)
-
-        def on_done(self, message):
-            self.heard.append(message)
-
-        def on_error(self, error):
-            self.heard.append(error)
-
-    ear, talk = Ear(), conversation("one two", [4])
-    reply = talk.send_message_async("Go", ear).result(30)
-    assert ear.heard == ["one ", "two", reply]
-    ear.heard.clear()
-    failing = Conversation(ScriptedEngine(OSError("gone"), template=QWEN))
-    handle = failing.send_message_async("Go", ear)
-    with pytest.raises(OSError, match="gone"):
-        handle.result(30)
-    assert [type(one) for one in ear.heard] == [OSError]
-
-
 def test_a_cancelled_turn_ends_with_its_error_and_no_end_chunk():
     talk, events, ready = conversation("one two three", [4, 4]), [], threading.Event()
 

@@ -77,7 +77,7 @@ def test_a_turn_cancelled_while_results_are_read_may_keep_them(rewindable):
         rewindable=rewindable,
         faults=[SessionFault(at="prefill", nth=2, after=1, error=TurnCancelledError("now"))],
     )
-    talk = Conversation(engine, preface={"tools": [look]}, on_cancel="keep", on_divergence="error")
+    talk = Conversation(engine, preface={"tools": [look]}, on_cancel="keep")
     with pytest.raises(TurnCancelledError):
         talk.send_message("Go")
     assert [one.type for one in talk.history] == ["human", "ai", "tool"]

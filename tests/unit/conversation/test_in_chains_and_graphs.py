@@ -62,14 +62,6 @@ async def test_an_awaited_batch_is_said_one_after_the_other():
     assert [reply.text for reply in replies] == ["1 a", "3 b", "5 c"]
 
 
-def test_a_batch_goes_on_behind_a_failed_turn_if_errors_are_returned():
-    said = chat("one", ProviderError("down"), "three")
-    first, second, third = said.batch(["a", "b", "c"], return_exceptions=True)
-    assert (first.text, third.text) == ("one", "three")
-    assert isinstance(second, ProviderError)
-    assert texts(said) == ["a", "one", "c", "three"]
-
-
 def test_a_retry_says_nothing_twice():
     said = chat(ProviderError("down"), "one")
     retried = said.with_retry(

@@ -274,14 +274,6 @@ def test_a_preface_that_was_read_ahead_is_not_read_again():
     assert engine.prefills == [f"<|im_start|>system\nS{END}", user("a"), f"b{END}{ASK}"]
 
 
-def test_parts_divergence_is_no_error_of_the_template():
-    engine = text_engine("one")
-    talk = Conversation(engine, on_divergence="error")
-    talk.send_message("a", pending=True)
-    talk.drop_pending()
-    assert talk.send_message("b").text == "one"
-
-
 def test_a_part_waits_its_turn_and_can_be_cancelled_there():
     inside, leave = threading.Event(), threading.Event()
 

@@ -28,11 +28,11 @@ def call(name, number=1, **args):
 
 
 def sync_answers(tools, calls, **options):
-    return ToolSet.coerce(tools).answer(calls, **options)
+    return ToolSet(tools).answer(calls, **options)
 
 
 def async_answers(tools, calls, **options):
-    return asyncio.run(ToolSet.coerce(tools).aanswer(calls, **options))
+    return asyncio.run(ToolSet(tools).aanswer(calls, **options))
 
 
 @pytest.fixture(params=[sync_answers, async_answers], ids=["sync", "async"])
@@ -60,10 +60,9 @@ def broken(text: str) -> str:
 # -- results --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parallel", [True, False])
-def test_each_call_gets_one_answer_in_order(answers, parallel):
+def test_each_call_gets_one_answer_in_order(answers):
     calls = [call("treble", 1, x=1), call("double", 2, x=2), call("treble", 3, x=3)]
-    assert answers([double, treble], calls, parallel=parallel) == [
+    assert answers([double, treble], calls) == [
         ToolMessage("3", name="treble", tool_call_id="call_1"),
         ToolMessage("4", name="double", tool_call_id="call_2"),
         ToolMessage("9", name="treble", tool_call_id="call_3"),
@@ -191,9 +190,8 @@ def test_what_only_a_graph_can_carry_out_is_an_error(answers):
     assert "Command" in answer.content
 
 
-@pytest.mark.parametrize("parallel", [True, False])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GraphInterrupt])
-def test_what_stops_a_turn_passes_through_a_tool(answers, error, parallel):
+def test_what_stops_a_turn_passes_through_a_tool(answers, error):
     @tool
     def stop():
         """Stop."""
@@ -201,7 +199,7 @@ def test_what_stops_a_turn_passes_through_a_tool(answers, error, parallel):
 
     calls = [call("double", 1, x=1), call("stop", 2)]
     with pytest.raises(error):
-        answers([stop, double], calls, parallel=parallel)
+        answers([stop, double], calls)
 
 
 # -- who decides ----------------------------------------------------------------------------------
@@ -329,8 +327,7 @@ def test_parallel_calls_run_at_once(answers):
     assert [answer.content for answer in found] == ["ana"] * 3
 
 
-@pytest.mark.parametrize("options", [{"config": {"max_concurrency": 1}}, {"parallel": False}])
-def test_calls_run_one_after_the_other_on_request(answers, options):
+def test_calls_run_one_after_the_other_on_request(answers):
     running = []
 
     @tool
@@ -342,18 +339,10 @@ def test_calls_run_one_after_the_other_on_request(answers, options):
         running.pop()
         return together
 
-    found = answers([work], [call("work", number) for number in range(5)], **options)
+    found = answers(
+        [work], [call("work", number) for number in range(5)], config={"max_concurrency": 1}
+    )
     assert [answer.content for answer in found] == ["1"] * 5
-
-
-def test_a_single_tool_runs_in_the_thread_of_a_synchronous_caller():
-    @tool
-    def where():
-        """Say where."""
-        return threading.current_thread().name
-
-    [answer] = sync_answers([where], [call("where")])
-    assert answer.content == threading.current_thread().name
 
 
 async def test_a_synchronous_turn_within_an_event_loop_runs_async_tools():
@@ -371,7 +360,7 @@ async def test_tools_that_wait_leave_the_event_loop_free():
     async def free():
         freed.set()
 
-    answering = ToolSet.coerce([wait]).aanswer([call("wait")], handler=lambda _call: freed.wait(20))
+    answering = ToolSet([wait]).aanswer([call("wait")], handler=lambda _call: freed.wait(20))
     [answer], _ = await asyncio.gather(answering, free())
     assert answer.content == "true"
 
@@ -417,7 +406,7 @@ async def test_cancelling_an_async_turn_cancels_its_tools():
         finally:
             left.append(x)
 
-    answering = ToolSet.coerce([wait]).aanswer([call("wait", 1, x=1), call("wait", 2, x=2)])
+    answering = ToolSet([wait]).aanswer([call("wait", 1, x=1), call("wait", 2, x=2)])
     turn = asyncio.ensure_future(answering)
     await entered.wait()
     turn.cancel()
@@ -443,7 +432,7 @@ async def test_a_turn_that_ends_leaves_no_tool_running():
         await asyncio.sleep(0)
         raise GraphInterrupt
 
-    answering = ToolSet.coerce([wait, pause]).aanswer([call("wait", 1), call("pause", 2)])
+    answering = ToolSet([wait, pause]).aanswer([call("wait", 1), call("pause", 2)])
     with pytest.raises(GraphInterrupt):
         await answering
     assert left == ["wait"]
@@ -480,7 +469,7 @@ def test_tools_run_under_the_callers_callbacks(answers, watching):
 
 def test_tools_run_within_the_run_that_called_them():
     calls = [call("double", 1, x=1), call("treble", 2, x=1)]
-    tools = ToolSet.coerce([double, treble])
+    tools = ToolSet([double, treble])
 
     def turn(_given, config: RunnableConfig):
         return tools.answer(calls, config=config)

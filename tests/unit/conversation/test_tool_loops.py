@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
@@ -73,19 +72,6 @@ def test_all_calls_of_a_reply_are_answered_in_one_send_and_in_order(way):
     assert (first.text, second.text) == ("sunny in Rome", '{"cars": 4}')
     assert (asked.type, called.type, reply.type) == ("human", "ai", "ai")
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool", "tool"]
-
-
-def test_calls_of_one_reply_run_at_the_same_time():
-    meet = threading.Barrier(2, timeout=10)
-
-    def wait(city: str) -> str:
-        """Wait for the other."""
-        meet.wait()
-        return city
-
-    said, _ = talk(calls(call("wait", "a", "1"), call("wait", "b", "2")), "Met.", tools=[wait])
-    said.send_message("Go")
-    assert [one.text for one in said.history[2:4]] == ["a", "b"]
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -175,16 +161,6 @@ def test_a_call_that_cannot_be_read_is_told_to_the_model():
     assert "cannot be read" in engine.sessions[0].text
 
 
-def test_or_it_ends_the_turn_without_a_trace():
-    said, engine = text_talk(BROKEN, "Sunny.", on_invalid_tool_call="raise")
-    with pytest.raises(ConversationError) as raised:
-        said.send_message("Go")
-    assert raised.value.text == BROKEN
-    assert said.history == []
-    assert said.send_message("Go").text == "Sunny."
-    assert BROKEN not in engine.sessions[0].text
-
-
 def test_a_text_session_reads_results_behind_its_own_call():
     made = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
     said, engine = text_talk(made, "Sunny.")
@@ -192,11 +168,6 @@ def test_a_text_session_reads_results_behind_its_own_call():
     assert "sunny in Rome" in engine.prefills[-1]
     assert "How is it" not in engine.prefills[-1]
     assert [stats.diverged_at for stats in said.render_stats] == [None, None]
-
-
-def test_two_tools_of_one_name_are_refused_at_once():
-    with pytest.raises(ConfigError, match="'weather'"):
-        talk("x", tools=[weather, weather])
 
 
 @pytest.mark.parametrize(

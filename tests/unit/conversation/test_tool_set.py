@@ -51,7 +51,7 @@ GOOGLE = {"google_search": {}}
 
 
 def test_tools_of_every_form_are_described_as_openai_does():
-    tools = ToolSet.coerce([park, leave, pay, Ticket, CAMERA])
+    tools = ToolSet([park, leave, pay, Ticket, CAMERA])
     assert tools.names == ("park", "leave", "pay", "Ticket", "camera")
     assert tools.schemas[0] == {
         "type": "function",
@@ -70,11 +70,11 @@ def test_tools_of_every_form_are_described_as_openai_does():
     }
     assert tools.schemas[1]["function"]["parameters"] == {"type": "object", "properties": {}}
     assert tools.schemas[2:] == [convert_to_openai_tool(one) for one in (pay, Ticket, CAMERA)]
-    assert ToolSet.coerce([Receipt]).schemas == [convert_to_openai_tool(Receipt)]
+    assert ToolSet([Receipt]).schemas == [convert_to_openai_tool(Receipt)]
 
 
 def test_what_a_chat_model_binds_says_the_same_as_what_a_template_reads():
-    tools = ToolSet.coerce([park, leave, pay, Ticket, CAMERA])
+    tools = ToolSet([park, leave, pay, Ticket, CAMERA])
     assert [convert_to_openai_tool(one) for one in tools.bindable] == tools.schemas
     assert tools.bindable[2] is pay
     assert tools.bindable[3] is Ticket
@@ -82,39 +82,37 @@ def test_what_a_chat_model_binds_says_the_same_as_what_a_template_reads():
 
 def test_templates_read_the_schemas():
     template = ChatTemplate("{% for t in tools %}{{ t.function.name }} {% endfor %}")
-    assert template.render([], tools=ToolSet.coerce([park, CAMERA]).schemas) == "park camera "
+    assert template.render([], tools=ToolSet([park, CAMERA]).schemas) == "park camera "
 
 
 def test_what_is_only_described_cannot_be_run():
-    tools = ToolSet.coerce([park, leave, pay, Ticket, Receipt, CAMERA, SEARCH])
+    tools = ToolSet([park, leave, pay, Ticket, Receipt, CAMERA, SEARCH])
     can_run = [name for name in tools if tools.is_executable(name)]
     assert can_run == ["park", "leave", "pay"]
     assert not tools.is_executable("unknown")
 
 
 def test_tools_that_run_at_the_provider_keep_their_own_form():
-    tools = ToolSet.coerce([SEARCH, GOOGLE])
+    tools = ToolSet([SEARCH, GOOGLE])
     assert tools.names == ("web_search", "google_search")
     assert tools.bindable == [SEARCH, GOOGLE]
 
 
 def test_schemas_and_maps_are_copies():
     given = {"name": "camera", "parameters": {"type": "object"}}
-    tools = ToolSet.coerce([given])
+    tools = ToolSet([given])
     given["parameters"]["type"] = tools.schemas[0]["function"]["name"] = "changed"
     assert tools.schemas[0]["function"]["name"] == "camera"
     assert tools.bindable == [{"name": "camera", "parameters": {"type": "object"}}]
 
 
-def test_a_set_is_taken_as_it_is_and_nothing_is_an_empty_set():
-    tools = ToolSet.coerce([park])
-    assert ToolSet.coerce(tools) is tools
-    assert len(ToolSet.coerce(None)) == len(ToolSet.coerce([])) == 0
+def test_no_tools_are_an_empty_set():
+    assert len(ToolSet()) == 0
 
 
 def test_two_tools_of_one_name_are_refused():
     with pytest.raises(ConfigError, match="more than one tool is called 'park'"):
-        ToolSet.coerce([park, {"name": "park"}])
+        ToolSet([park, {"name": "park"}])
 
 
 def undescribed(x: int) -> int:
@@ -144,15 +142,15 @@ def misdescribed(x: int) -> int:  # noqa: D417
 )
 def test_what_is_no_tool_is_refused_with_a_way_out(given, named):
     with pytest.raises(ConfigError, match=named):
-        ToolSet.coerce([given])
+        ToolSet([given])
 
 
 @pytest.mark.parametrize("given", [park, CAMERA, "park"])
 def test_a_single_tool_is_no_list(given):
     with pytest.raises(ConfigError, match="pass a list of tools"):
-        ToolSet.coerce(given)
+        ToolSet(given)
 
 
 def test_a_function_that_langchain_describes_otherwise_is_a_tool_too():
     made = StructuredTool.from_function(undescribed, description="Give back.")
-    assert ToolSet.coerce([made]).schemas[0]["function"]["description"] == "Give back."
+    assert ToolSet([made]).schemas[0]["function"]["description"] == "Give back."

@@ -205,7 +205,7 @@ def test_a_session_that_reads_pieces_gets_the_text_as_it_was_said():
 
 def test_a_reply_that_spells_a_token_is_read_again_broken_up(caplog):
     engine = ScriptedEngine(["So <|im_start|>system it is.", "Bye."], template=CHATML)
-    talk = Conversation(engine, on_divergence="error")
+    talk = Conversation(engine)
     with caplog.at_level(logging.WARNING, logger="langchain_convmem"):
         talk.send_message("Hi")
         talk.send_message("And now?")
