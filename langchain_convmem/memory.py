@@ -184,9 +184,7 @@ class ConversationMemory:
                 it; a synchronous call that would need it raises a `ConfigError`.
             summary_settings: When a thread is compacted, and how far.
             summarize_when: `"background"`: a worker thread compacts after the turn.
-                `"foreground"`: within the turn, for scripts. A function gets the `ThreadKey` of a
-                thread that is due and hands it over, such as to a queue whose worker calls
-                `summarize`.
+                `"foreground"`: within the turn, for scripts.
             on_summary: Gets a `SummaryEvent` whenever a thread was compacted, facts were lost, or
                 no summary came about. A plain function, called where the work is done, so it must
                 be quick.

@@ -38,7 +38,7 @@ def reported(found: Measured) -> dict[str, Any]:
         "style": found.style,
         "context_tokens": CONTEXT_TOKENS,
         "trigger": list(SETTINGS.trigger) if isinstance(SETTINGS.trigger, tuple) else None,
-        "keep": list(SETTINGS.keep),
+        "keep": list(SETTINGS.low_mark),
         "seconds": round(found.seconds, 1),
         "tokens": {name: _tokens(found.turns, name) for name in systems},
         "facts": {name: _facts(found.asked, name) for name in systems},

@@ -34,7 +34,6 @@ from langchain_convmem.summarizing.planning import (
     make_plan_again,
     plan_leaves,
 )
-from langchain_convmem.summarizing.prefix import PrefixSummarizer, show_window
 from langchain_convmem.summarizing.record import FindWords
 from langchain_convmem.summarizing.summarizers import (
     PROMPT_VERSION,
@@ -196,9 +195,8 @@ class Compactor:
     def _execute(self, lease: Lease, plan: SummaryPlan) -> SummaryReport:
         key = lease.key
         try:
-            shown = self._show(plan.window)
             with count_own_calls() as own:
-                written = write(self.summarizer, plan.window, self.settings, shown)
+                written = write(self.summarizer, plan.window, self.settings)
             pieces, report = self._check(key, written)
             left_out = find_missing_sections(written.text, self.settings.sections)
             report = replace(report, covered=len(plan.window.entry_ids), missing_sections=left_out)
@@ -210,12 +208,6 @@ class Compactor:
             problem, is_outage = str(error), error.is_outage
             return SummaryReport(key=key, outcome="failed", problem=problem, is_outage=is_outage)
         return replace(report, summary=entry)
-
-    def _show(self, window: SummaryWindow) -> Sequence[BaseMessage]:
-        """Return the window as the conversation's model reads it, for who builds on that."""
-        if not isinstance(self.summarizer, PrefixSummarizer):
-            return ()
-        return show_window(self.read(window.key), window, self.summarizer.provider)
 
     def _check(
         self, key: ThreadKey, written: WrittenSummary

@@ -76,10 +76,8 @@ def test_a_failure_is_told_once_and_not_again_while_the_thread_rests():
 
 async def test_what_is_asked_for_is_told_too():
     events = []
-    async with summarising(
-        ScriptedSummarizer(), summarize_when=lambda key: None, on_summary=events.append
-    ) as memory:
-        chat(memory, "one", "two")
+    async with summarising(ScriptedSummarizer(), on_summary=events.append) as memory:
+        memory.add_messages(["one", AIMessage("Fine.")], thread_id="t", user_id="ana")
         assert await memory.asummarize("t", user_id="ana", force=True)
         assert await aresummarize(memory, "t", user_id="ana")
     assert kinds(events) == ["compacted", "compacted"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import pickle
 import threading
 from dataclasses import replace
@@ -50,29 +49,6 @@ def last(memory):
     return memory.history("t", user_id="ana").last_summary
 
 
-@pytest.mark.parametrize("way", ["invoke", "astream"])
-def test_a_queue_is_told_the_thread_and_its_worker_compacts_it(way):
-    told = []
-    with summarising(told.append) as memory:
-        chat(memory, "one", way=way)
-        assert told == []
-        chat(memory, "two", way=way)
-        assert told == [KEY]
-        assert last(memory) is None
-        assert memory.summarize(told[0].thread_id, user_id=told[0].user_id)
-        assert last(memory) is not None
-
-
-def test_a_queue_that_fails_is_logged_and_the_chat_goes_on(caplog):
-    def queue(key):
-        raise ConnectionError("no queue")
-
-    with summarising(queue) as memory:
-        with caplog.at_level(logging.ERROR, logger="langchain_convmem"):
-            chat(memory, "one", "two")
-        assert "could not hand over" in caplog.text
-
-
 @pytest.mark.parametrize("when", ["background", "foreground"])
 @pytest.mark.parametrize("way", ["invoke", "astream"])
 def test_errors_of_a_summariser_never_reach_the_chat(when, way):
@@ -106,8 +82,9 @@ class UntilCancelled(ScriptedSummarizer):
 
 async def test_a_summary_that_is_cancelled_is_no_failure_of_its_model():
     summarizer = UntilCancelled()
-    async with summarising(lambda key: None, summarizer, settings=RESTING) as memory:
-        chat(memory, "one", "two")
+    async with summarising("background", summarizer, settings=RESTING) as memory:
+        said = ["one", AIMessage("Fine."), "two", AIMessage("Fine.")]
+        memory.add_messages(said, thread_id="t", user_id="ana")
         compaction = asyncio.create_task(memory.asummarize("t", user_id="ana"))
         await summarizer.began.wait()
         compaction.cancel()
@@ -141,8 +118,8 @@ async def summarise(messages):
     "asynchronous", [{"summarizer": summarise}, {"settings": replace(SETTINGS, judge=summarise)}]
 )
 async def test_an_async_summariser_or_judge_is_awaited_or_refused_at_once(asynchronous):
-    async with summarising(lambda key: None, **asynchronous) as memory:
-        await memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False).ainvoke("one", at())
+    async with summarising("background", **asynchronous) as memory:
+        memory.add_messages(["one", AIMessage("Fine.")], thread_id="t", user_id="ana")
         before = memory.log.entries(KEY)
         for call in (partial(memory.summarize, force=True), partial(resummarize, memory)):
             with pytest.raises(ConfigError, match="asummarize, aresummarize, ainvoke"):
