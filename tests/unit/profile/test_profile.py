@@ -164,7 +164,7 @@ def test_a_pinned_item_leads(memory):
     profile = memory.profile("ana")
     pinned = profile.pin(profile.list_kind("tastes")[0])
     assert list_texts(pinned.current)[0] == "I love bluegrass."
-    assert list_texts(pinned.unpin(pinned.current[0]).current)[0].startswith("Always")
+    assert list_texts(pinned.restore(pinned.current[0]).current)[0].startswith("Always")
 
 
 async def test_the_async_twins_see_the_same(tmp_path):
