@@ -163,7 +163,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     def _summarize(self, window: SummaryWindow) -> tuple[str, ...]:
         written = write(self.summarizer, window, self.settings)
-        return list_pieces(written, (), self.settings)[0]
+        return list_pieces(written, self.settings)[0]
 
     def _write_text(self, messages: Any) -> str:
         check_summarizer(self.summarizer, self.settings.judge)

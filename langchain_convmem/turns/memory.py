@@ -54,9 +54,6 @@ whoever the function hands the thread to."""
 _DEFAULT_RECALL_TOKENS = 1000
 """Budget of recalled text where neither a call nor the settings name one."""
 
-_MOST_SOUGHT = 200
-"""How many facts are searched for when a summary is written; the others are listed first."""
-
 _logger = logging.getLogger("langchain_convmem")
 
 
@@ -321,7 +318,8 @@ class Summaries:
         self, summarizer: SummarizerLike | Literal["auto"], settings: SummarySettings | None
     ) -> Compactor:
         from langchain_convmem.summarizing import SummarySettings
-        from langchain_convmem.summarizing.compactor import Compactor, Leases
+        from langchain_convmem.summarizing.compactor import Compactor
+        from langchain_convmem.summarizing.leases import Leases
 
         given, log = settings or SummarySettings(), self._recaller.log
         counter = given.token_counter or CurrentCounter(self._recaller.counters)
@@ -333,7 +331,6 @@ class Summaries:
             leases=Leases(log, settings),
             drafting=self._recaller.drafting,
             read=self._read,
-            findable=self._find_words,
             on_report=self._report,
         )
 
@@ -354,11 +351,6 @@ class Summaries:
 
     def _read(self, key: ThreadKey) -> Sequence[Entry]:
         return read_live(self._recaller.log, key).entries
-
-    def _find_words(self, key: ThreadKey, facts: Sequence[Any]) -> list[str]:
-        from langchain_convmem.summarizing.record import find_words
-
-        return find_words(self._recaller.recall, key, facts, most=_MOST_SOUGHT)
 
     def _report(self, report: SummaryReport) -> None:
         """Tell the application what came of a compaction, if it wants to know."""

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
@@ -19,7 +18,7 @@ from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.summarizing import aresummarize, resummarize, summary_record
+from langchain_convmem.summarizing import aresummarize, resummarize
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.views.models import ModelFacts
 
@@ -343,8 +342,8 @@ def test_the_record_of_a_summary_says_what_became_of_each_fact():
         ]
         memory.add_messages([*said, AIMessage("Ok.")], thread_id="t", user_id="ana")
         report = memory.summarize("t", user_id="ana", force=True)
-    assert (report.facts, report.in_text, report.listed, report.recallable) == (3, 1, 2, 0)
-    assert (report.lost, report.covered, report.calls) == ((), 4, 1)
+    assert (report.facts, report.in_text, report.listed, report.left) == (3, 1, 2, 0)
+    assert (report.covered, report.calls) == (4, 1)
     record = report.summary.metadata.aux["summary"]
     days = record.pop("days")
     assert days[0] == days[1]
@@ -353,60 +352,17 @@ def test_the_record_of_a_summary_says_what_became_of_each_fact():
         "facts": 3,
         "in_text": 1,
         "listed": 2,
-        "recallable": 0,
-        "lost": [],
+        "left": 0,
     }
     assert report.summary.cover.model == "scripted"
 
 
-def test_what_a_summary_leaves_to_recall_is_sought_without_rewriter_and_reranker():
-    asked = []
-    settings = replace(SETTINGS, facts_tokens=0)
-    options = {"settings": settings, "rewriter": asked.append, "reranker": AskedReranker(asked)}
-    with summarising("foreground", ScriptedSummarizer("They met."), **options) as memory:
-        said = [HumanMessage("I met Carla at 12:30."), AIMessage("The answer to it is 42.")]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        assert memory.summarize("t", user_id="ana", force=True).recallable
-        assert summary_record(memory, "t", user_id="ana").pick("left")
-        assert asked == []
-        memory.recall("Whom did I meet?", user_id="ana")
-        assert len(asked) == 2
-
-
-class AskedReranker(BaseDocumentCompressor):
-    asked: list
-
-    def __init__(self, asked):
-        super().__init__(asked=asked)
-        self.asked = asked
-
-    def compress_documents(self, documents, query, callbacks=None):
-        self.asked.append(query)
-        return documents
-
-
-@pytest.mark.parametrize(("room", "expected"), [(0, (0, 2, 0)), (300, (2, 0, 0))])
-def test_what_is_not_listed_is_found_by_recall_and_what_is_neither_is_reported(room, expected):
+@pytest.mark.parametrize(("room", "expected"), [(0, (0, 2)), (300, (2, 0))])
+def test_what_is_not_listed_is_counted_as_left(room, expected):
     settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2), facts_tokens=room)
     teller = ScriptedSummarizer("They met Carla.")
     with summarising("foreground", teller, settings=settings) as memory:
         said = [HumanMessage("I met Carla at 12:30."), AIMessage("The answer to it is 42.")]
         memory.add_messages(said, thread_id="t", user_id="ana")
         report = memory.summarize("t", user_id="ana", force=True)
-    assert (report.listed, report.recallable, len(report.lost)) == expected
-
-
-def test_what_only_a_tool_said_is_reported_where_there_is_no_room_for_it():
-    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2), facts_tokens=0)
-    call = {"name": "look", "args": {}, "id": "call", "type": "tool_call"}
-    with summarising("foreground", ScriptedSummarizer("They looked."), settings=settings) as memory:
-        said = [
-            HumanMessage("Look!"),
-            AIMessage("", tool_calls=[call]),
-            ToolMessage("Plate XK-42", tool_call_id="call"),
-            AIMessage("I did."),
-        ]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        report = memory.summarize("t", user_id="ana", force=True)
-    assert report.lost == ("XK-42",)
-    assert report.summary.metadata.aux["summary"]["lost"] == ["XK-42"]
+    assert (report.listed, report.left) == expected
