@@ -62,12 +62,11 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: views": 4_197,
-    "room: turns": 5_348,
+    "room: views": 4_196,
+    "room: turns": 5_317,
     "room: recall": 4_207,
     "room: words": 2_033,
-    "room: summarizing": 2_417,
-    "room: profile": 1_643,
+    "room: profile": 1_529,
     "room: prompts": 1_576,
     "room: conversation": 3_316,
     "room: text": 3_946,
@@ -76,12 +75,12 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_514,
     "room: offline": 845,
     "room: testing": 2_806,
-    "package": 45_186,
+    "package": 44_623,
     "files of the package": 189,
     "code above 700 lines a file": 309,
     "code above 400 lines a class": 115,
-    "lines of tests": 86_126,
-    "lines of benchmarks": 16_152,
+    "lines of tests": 85_650,
+    "lines of benchmarks": 16_150,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 
