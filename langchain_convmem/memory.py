@@ -628,6 +628,7 @@ class ConversationMemory:
         thread_id: str | None = None,
         format: str | None = None,  # noqa: A002 - what it is called everywhere
         progress: Callable[[int, int], None] | None = None,
+        is_own: bool = False,
     ) -> ImportReport:
         """Import the conversations of a file and return a report.
 
@@ -647,6 +648,9 @@ class ConversationMemory:
             format: The name of the format that the file must have, such as `chatgpt`; None finds
                 it out by its content.
             progress: Called with (done, total) entries after each thread.
+            is_own: Whether its messages count as if they had been said here. Otherwise what the
+                user said in them tells facts for the profile, and gives no instructions ("call me
+                Annie"), since anybody can write a file. An export of convmem says so itself.
 
         Raises:
             ConfigError: If no format has that name, or both a user and a finder are given.
@@ -667,7 +671,9 @@ class ConversationMemory:
 
         file = read_file(path, thread_id=thread_id, format=format)
         drafting = self._turn_memory.drafting
-        report = store_file(self.log, file, find_user=assign, drafting=drafting, progress=progress)
+        report = store_file(
+            self.log, file, find_user=assign, drafting=drafting, progress=progress, is_own=is_own
+        )
         for owner in owners:
             self._turn_memory.recaller.embed_soon(owner)
         return report
