@@ -79,7 +79,7 @@ NOT_YET: dict[str, int] = {
     "files of the package": 189,
     "code above 700 lines a file": 309,
     "code above 400 lines a class": 115,
-    "lines of tests": 85_652,
+    "lines of tests": 85_632,
     "lines of benchmarks": 16_150,
 }
 """What is still above its ceiling, and what it may have until it is within."""
