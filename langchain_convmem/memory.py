@@ -184,9 +184,7 @@ class ConversationMemory:
                 it; a synchronous call that would need it raises a `ConfigError`.
             summary_settings: When a thread is compacted, and how far.
             summarize_when: `"background"`: a worker thread compacts after the turn.
-                `"foreground"`: within the turn, for scripts. A function gets the `ThreadKey` of a
-                thread that is due and hands it over, such as to a queue whose worker calls
-                `summarize`.
+                `"foreground"`: within the turn, for scripts.
             on_summary: Gets a `SummaryEvent` whenever a thread was compacted, facts were lost, or
                 no summary came about. A plain function, called where the work is done, so it must
                 be quick.
@@ -628,6 +626,7 @@ class ConversationMemory:
         thread_id: str | None = None,
         format: str | None = None,  # noqa: A002 - what it is called everywhere
         progress: Callable[[int, int], None] | None = None,
+        is_own: bool = False,
     ) -> ImportReport:
         """Import the conversations of a file and return a report.
 
@@ -647,6 +646,9 @@ class ConversationMemory:
             format: The name of the format that the file must have, such as `chatgpt`; None finds
                 it out by its content.
             progress: Called with (done, total) entries after each thread.
+            is_own: Whether its messages count as if they had been said here. Otherwise what the
+                user said in them tells facts for the profile, and gives no instructions ("call me
+                Annie"), since anybody can write a file. An export of convmem says so itself.
 
         Raises:
             ConfigError: If no format has that name, or both a user and a finder are given.
@@ -667,7 +669,9 @@ class ConversationMemory:
 
         file = read_file(path, thread_id=thread_id, format=format)
         drafting = self._turn_memory.drafting
-        report = store_file(self.log, file, find_user=assign, drafting=drafting, progress=progress)
+        report = store_file(
+            self.log, file, find_user=assign, drafting=drafting, progress=progress, is_own=is_own
+        )
         for owner in owners:
             self._turn_memory.recaller.embed_soon(owner)
         return report

@@ -29,7 +29,7 @@ from langchain_convmem.summarizing.summarizers import (
 )
 from langchain_convmem.turns.view import make_entry
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
-from langchain_convmem.views.summaries import SummaryWindow, format_summary, make_window
+from langchain_convmem.views.summaries import format_summary
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -94,14 +94,6 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         """
         return RunnableLambda(self._replace, self._areplace, name="summarize")
 
-    def as_summarizer(self) -> Runnable[Any, str]:
-        """Return what LangChain's `SummarizationMiddleware` takes as its `summarizer`.
-
-        Pass `trim_tokens_to_summarize=None` to the middleware, too, or it hides from any summariser
-        all but the end of what it evicts.
-        """
-        return RunnableLambda(self._write_text, self._awrite_text, name="convmem_summary")
-
     # -- shapes ----------------------------------------------------------------------------------
 
     def _compact(self, value: Any) -> Any:
@@ -152,28 +144,15 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         if plan is None:
             return messages
         try:
-            pieces = self._summarize(plan.window)
+            written = write(self.summarizer, plan.window, self.settings)
         except SummaryError as error:
             _logger.warning("messages pass without a new summary: %s", error)
             return messages
         left = {id(one) for one in said[plan.window.cover.ranges[-1][1] :]}
         kept = [one for one in messages if id(one) in left or _is_instruction(one)]
         system = list(takewhile(_is_instruction, kept))
+        pieces, _ = list_pieces(written, self.settings)
         return [*system, *_build_summary(pieces), *kept[len(system) :]]
-
-    def _summarize(self, window: SummaryWindow) -> tuple[str, ...]:
-        written = write(self.summarizer, window, self.settings)
-        return list_pieces(written, (), self.settings)[0]
-
-    def _write_text(self, messages: Any) -> str:
-        check_summarizer(self.summarizer, self.settings.judge)
-        summary, said = _split(convert_to_messages(messages))
-        entries = _build_entries(summary, said)
-        spoken = entries[len(entries) - len(said) :]
-        window = make_window(_KEY, entries, spoken, entries[0] if summary else None)
-        return "\n".join(summary if window.is_empty else self._summarize(window))
-
-    _awrite_text = to_async(_write_text)
 
 
 def _is_instruction(message: BaseMessage) -> bool:

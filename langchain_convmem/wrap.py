@@ -252,7 +252,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         options = self.options.merge_call(configurable, self.inner)
         shape = self._read_shape(configurable)
         memory = get_turn_memory(self.memory)
-        memory.use_model(shape.model, self.inner)
+        memory.use_model(shape.model)
         history = self.history_messages_key or find_history_name(shape.slots)
         keys = DictKeys(self.input_messages_key, history, self.output_messages_key)
         incoming = read_input(

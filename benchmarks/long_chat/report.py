@@ -38,7 +38,7 @@ def reported(found: Measured) -> dict[str, Any]:
         "style": found.style,
         "context_tokens": CONTEXT_TOKENS,
         "trigger": list(SETTINGS.trigger) if isinstance(SETTINGS.trigger, tuple) else None,
-        "keep": list(SETTINGS.keep),
+        "keep": list(SETTINGS.low_mark),
         "seconds": round(found.seconds, 1),
         "tokens": {name: _tokens(found.turns, name) for name in systems},
         "facts": {name: _facts(found.asked, name) for name in systems},
@@ -134,7 +134,7 @@ def _times(turns: Sequence[TurnSeen]) -> dict[str, float]:
 
 def _summaries(found: Measured) -> dict[str, int]:
     """Return how many there were, and what became of the facts that each had to tell."""
-    kinds = ("facts", "in_text", "listed", "recallable")
+    kinds = ("facts", "in_text", "listed", "left")
     # What parents tell stands in the summaries below them.
     leaves = [one for one in found.summaries if not one.get("level")]
     return {
@@ -142,7 +142,6 @@ def _summaries(found: Measured) -> dict[str, int]:
         "parents": len(found.summaries) - len(leaves),
         "calls": found.turns[-1].calls,
         **{kind: sum(one[kind] for one in leaves) for kind in kinds},
-        "in_the_log_alone": sum(len(one["lost"]) for one in leaves),
     }
 
 
@@ -217,8 +216,7 @@ def table(report: dict[str, Any]) -> str:
             f"{summaries['written']} summaries in {summaries['calls']} calls, "
             f"{summaries['parents']} parents by rule; of "
             f"{summaries['facts']:,} facts to tell, {summaries['in_text']:,} in their texts, "
-            f"{summaries['listed']:,} in their lists, {summaries['recallable']:,} left to recall, "
-            f"{summaries['in_the_log_alone']:,} in the log alone"
+            f"{summaries['listed']:,} in their lists, {summaries['left']:,} left to recall"
         ),
         f"evicted: {evicted}; {report['sought']:,} looked for, {report['not_findable']} not found",
         f"prefixes: {prefixes['compared']:,} compared, {prefixes['broken']} broken",

@@ -143,7 +143,7 @@ def _tell_long_chat(one: dict[str, Any]) -> str:
     return (
         f"{made['written']} summaries in {made['calls']} calls, {made['parents']} parents by rule. Of "
         f"{made['facts']:,} facts to tell, {made['in_text']:,} stand in their texts, {made['listed']:,} in their lists, "
-        f"{made['recallable']:,} are left to recall, {made['in_the_log_alone']} to the log alone. A turn takes "
+        f"{made['left']:,} are left to the log and to recall. A turn takes "
         f"{turn['p50']:.0f} ms at the median, {turn['p95']:.0f} at the 95th percentile. Invalid contexts: {one['invalid']}; "
         f"over the budget: {one['too_large']}; entries neither shown nor covered: {one['uncovered']}; prefixes broken "
         f"between compactions: {prefixes['broken']} of {prefixes['compared']:,}; of {one['sought']:,} "

@@ -534,7 +534,7 @@ class NodeRun:
         """Return the call of the model."""
         nodes, model = self.nodes, cast("Runnable[Any, Any]", self.nodes.model)
         shape = ChainShape.from_chain(model, self.place.configurable, nodes.provider)
-        nodes.memory.use_model(shape.model, model)
+        nodes.memory.use_model(shape.model)
         context = self.read_context(shape)
         return ModelCall(context, shape, get_now_ms())
 

@@ -33,7 +33,7 @@ ItemState: TypeAlias = Literal["current", "replaced", "ended", "expired", "retra
 """Whether an item holds, and if not, why: a later one took its place, the user said that it is
 over, its days are past, or somebody retracted it."""
 
-Verdict: TypeAlias = Literal["pin", "unpin", "retract"]
+Verdict: TypeAlias = Literal["pin", "retract"]
 """What somebody decides of an item."""
 
 ItemSource: TypeAlias = Literal["said", "model", "pinned"]
@@ -258,16 +258,6 @@ class UserProfile:
 
     apin = to_async(pin)
 
-    def unpin(self, item: ProfileItem | str) -> UserProfile:
-        """Let an item take its place among the others again, and return the profile after it.
-
-        Raises:
-            ConfigError: If the profile has no such item, or is one of no log.
-        """
-        return self._decide("unpin", item)
-
-    aunpin = to_async(unpin)
-
     def retract(self, item: ProfileItem | str) -> UserProfile:
         """Say that an item is no longer true, or never was, and return the profile after it.
 
@@ -443,7 +433,7 @@ def read_decision(entry: Entry, order: int) -> Decision | None:
     """Return what a control entry decides of an item; None for any other entry."""
     made = read_control(entry)
     verdict, item_id = made.get("verdict"), made.get("item")
-    if verdict not in ("pin", "unpin", "retract") or not isinstance(item_id, str):
+    if verdict not in ("pin", "retract") or not isinstance(item_id, str):
         return None
     return Decision(entry.id, verdict, item_id, order)
 
@@ -525,11 +515,9 @@ def _find_verdicts(decisions: Iterable[Decision]) -> _Verdicts:
         if one.verdict == "retract":
             verdicts.retracted.add(one.item_id)
             verdicts.pinned.discard(one.item_id)
-        elif one.verdict == "pin":
+        else:
             verdicts.pinned.add(one.item_id)
             verdicts.retracted.discard(one.item_id)
-        else:
-            verdicts.pinned.discard(one.item_id)
     return verdicts
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 
 from langchain_convmem.errors import ConfigError
@@ -20,7 +21,7 @@ from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.profile.profile import may_state
 from langchain_convmem.profile.proposals import (
-    LONGEST_SHOWN,
+    FoundItems,
     ProposedItem,
     ThreadReading,
     build_question,
@@ -46,11 +47,7 @@ ProfilerLike: TypeAlias = RunnableLike
 TURNS_AT_ONCE = 6
 """After so many turns of a user, in whatever threads, what was said in them is read."""
 _LINES_AT_ONCE = 40
-_CHARACTERS_AT_ONCE = 12_000
-"""So much is in one call at most."""
 _MOST_USERS = 1_024
-_MOST_PAUSE = 32
-"""After failures, at most so many times as many turns pass before the next attempt."""
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -88,21 +85,6 @@ class ProfilerReport:
         )
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """What was said by a user since a model read it last.
-
-    Attributes:
-        threads: Threads that had turns.
-        turns: How many.
-        pause: How many times as many turns as usual pass before the next attempt.
-    """
-
-    threads: set[ThreadKey]
-    turns: int = 0
-    pause: int = 1
-
-
 class Profiler:
     """Asks a model what users said of themselves. Thread-safe, as the model is."""
 
@@ -111,8 +93,8 @@ class Profiler:
 
         Args:
             log: Where entries are kept.
-            model: A chat model, another Runnable or a function. It gets a system and a human
-                message, and returns a message or text with JSON, a list, or a model of pydantic.
+            model: A chat model, which is asked with `with_structured_output`; or another Runnable
+                or a function of messages that returns `FoundItems`, or a list of that form.
 
         Raises:
             ConfigError: If it can be asked nothing.
@@ -125,9 +107,9 @@ class Profiler:
             )
             raise ConfigError(msg)
         self._log = log
-        self._model: Runnable[Any, Any] = runnable
+        self._model: Runnable[Any, Any] = _structure(runnable)
         self._lock = make_lock()
-        self._waiting: OrderedDict[Owner, _Waiting] = OrderedDict()
+        self._waiting: OrderedDict[Owner, list[ThreadKey]] = OrderedDict()
         self._read_until: OrderedDict[ThreadKey, int] = OrderedDict()
 
     # -- when -------------------------------------------------------------------------------------
@@ -135,32 +117,26 @@ class Profiler:
     def note_turn(self, key: ThreadKey) -> bool:
         """Count a turn; return whether it is time to read what was said since the last time."""
         with self._lock:
-            waiting = self._waiting.setdefault(key.owner, _Waiting(set()))
+            waiting = self._waiting.setdefault(key.owner, [])
             self._waiting.move_to_end(key.owner)
             while len(self._waiting) > _MOST_USERS:
                 self._waiting.popitem(last=False)
-            waiting.threads.add(key)
-            waiting.turns += 1
-            return waiting.turns >= TURNS_AT_ONCE * waiting.pause
+            waiting.append(key)
+            return len(waiting) >= TURNS_AT_ONCE
 
     def read_waiting(self, owner: Owner) -> ProfilerReport:
         """Read the threads of a user that had turns since the last time."""
         with self._lock:
-            waiting = self._waiting.get(owner)
-            if waiting is None or not waiting.turns:
-                return ProfilerReport()
-            keys = sorted(waiting.threads, key=lambda key: key.thread_id)
-            waiting.turns = 0
-            waiting.threads.clear()
+            keys = list(dict.fromkeys(self._waiting.pop(owner, [])))
         report = ProfilerReport(reason="it was interrupted")
         try:
             report = self.read_threads(keys)
         finally:
-            with self._lock:
-                # What fails is tried less and less often; nothing is lost meanwhile.
-                waiting.pause = min(2 * waiting.pause, _MOST_PAUSE) if report.reason else 1
-                if report.reason:
-                    waiting.threads.update(keys)
+            if report.reason:
+                with self._lock:
+                    # Some turns pass before the next attempt; nothing is lost meanwhile.
+                    since = self._waiting.get(owner, [])
+                    self._waiting[owner] = [*keys[: TURNS_AT_ONCE // 2], *since]
         return report
 
     # -- what -------------------------------------------------------------------------------------
@@ -212,7 +188,7 @@ class Profiler:
         answer = ask_runnable(self._model, build_question(batch), "convmem_profile")
         found = None if answer.reason else read_answer(answer.value)
         if found is None:
-            reason = answer.reason or "its answer is no JSON array of items"
+            reason = answer.reason or "its answer is no list of items"
             _logger.warning("the profiler failed: %s", reason)
             return ProfilerReport(calls=1, reason=reason), []
         checked = list(check_proposals(found, batch))
@@ -227,17 +203,27 @@ class Profiler:
                 self._read_until.popitem(last=False)
 
 
+def _structure(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """Return what asks a model for `FoundItems`; what is no chat model returns them by itself."""
+    if not isinstance(model, BaseChatModel):
+        return model
+    try:
+        return model.with_structured_output(FoundItems)
+    except NotImplementedError as error:
+        msg = (
+            f"{type(model).__name__} has no structured output; as profiler= pass a model that "
+            "has, or a function of messages that returns a list of items"
+        )
+        raise ConfigError(msg) from error
+
+
 def _split(lines: Sequence[DialogLine]) -> Iterator[list[DialogLine]]:
     """Yield lines by what one call holds; those of one entry together."""
     batch: list[DialogLine] = []
-    size = 0
     for line in lines:
-        shown = min(len(line.text), LONGEST_SHOWN)
-        is_full = len(batch) >= _LINES_AT_ONCE or size + shown > _CHARACTERS_AT_ONCE
-        if batch and is_full and batch[-1].position != line.position:
+        if len(batch) >= _LINES_AT_ONCE and batch[-1].position != line.position:
             yield batch
-            batch, size = [], 0
+            batch = []
         batch.append(line)
-        size += shown
     if batch:
         yield batch

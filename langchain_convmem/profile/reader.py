@@ -37,13 +37,10 @@ from langchain_convmem.records import (
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
 
-MOST_STATEMENTS = 10_000
-"""So many statements of a user are kept; of more, the oldest tastes and possessions go first."""
 MOST_USERS = 256
 """Of so many users what was read is kept, those that were asked for last."""
 _PAGE = 2_000
 """Entries that are read at once."""
-_FIRST_TO_GO = ("tastes", "possessions", "plans")
 
 QuotedLines: TypeAlias = Mapping[tuple[str, int], DialogLine]
 """Lines by entry and part."""
@@ -75,7 +72,6 @@ class _ReadUser:
     said: dict[str, list[SaidStatement]] = field(default_factory=dict)
     controls: dict[str, tuple[str, ...]] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
-    count: int = 0
     built: UserProfile | None = None
     good_until_ms: int = 0
 
@@ -90,14 +86,11 @@ class _ReadUser:
             self._take_control(entry)
             self._take_proposals(entry, quoted)
         self.cursor = changes.cursor
-        if self.count > MOST_STATEMENTS:
-            self._drop_oldest()
 
     def _take_line(self, line: DialogLine) -> None:
         found = read_line(line)
         if found:
             self.said.setdefault(line.entry_id, []).extend(found)
-            self.count += len(found)
             self.built = None
 
     def _take_control(self, entry: Entry) -> None:
@@ -129,23 +122,7 @@ class _ReadUser:
             known = self.said.setdefault(proposal.entry_id, [])
             if not is_known(said, known):
                 known.append(said._replace(proposed_by=entry.id))
-                self.count += 1
                 self.built = None
-
-    def _drop_oldest(self) -> None:
-        """Forget statements beyond the limit, a tenth of them at once."""
-        surplus = self.count - MOST_STATEMENTS * 9 // 10
-        everything = [one for statements in self.said.values() for one in statements]
-        everything.sort(key=lambda one: (one.item.kind not in _FIRST_TO_GO, one.item.since_ms))
-        gone = {one.item.id for one in everything[:surplus]}
-        for name in list(self.said):
-            left = [one for one in self.said[name] if one.item.id not in gone]
-            if left:
-                self.said[name] = left
-            else:
-                del self.said[name]
-        self.count = sum(map(len, self.said.values()))
-        self.built = None
 
     def build(self, now_ms: int) -> UserProfile:
         """Return the profile at a time; the same object while nothing changed."""

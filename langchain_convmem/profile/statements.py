@@ -60,12 +60,6 @@ KINDS: tuple[ItemKind, ...] = (
 LANGUAGES = ("english", "german", "french", "spanish", "italian")
 """The languages with rules."""
 
-RULES_VERSION = 3
-"""Raised when the rules find other statements, so that what was kept of older ones is read anew."""
-
-_LONG_LEAD, _LONG_WISH, _LEAST_WISH = 60, 90, 20
-"""So many characters before an instruction are left out, and so many are looked at for a reason."""
-
 LONGEST_TEXT = 20_000
 """Characters of a message that are read; what is longer is hardly typed."""
 
@@ -109,8 +103,6 @@ def read_statements(text: str, said_ms: int = 0) -> list[Statement]:
     if len(text) > LONGEST_TEXT or is_courtesy(text):
         return []
     lowered = lower_in_place(text)
-    if not _HAS_SELF.search(lowered):
-        return []
     words = split_words(_FENCED.sub(" ", lowered))
     rules = get_rules(_detect_language(lowered, words))
     if rules is None:
@@ -173,49 +165,39 @@ _SIGNS = {
 }
 
 
-# Who says nothing of these says nothing of themselves, nor how to be answered.
-_HAS_SELF = re.compile(
-    r"\b(?:i|im|ive|my|me|we|our|mine|name|always|never|ever|from|whenever|when|every|each|any|all"
-    r"|please|pls|dont|don't|stop|no|call|keep|use|only|just|here|born|turning|quit|left|sold|got"
-    r"|bought|answer|reply|respond|speak|talk|write|ich|mein\w*|mir|mich|wir|unser\w*|uns|bitte"
-    r"|immer|nie|niemals|nenn\w*|antworte\w*|ab|künftig|in|duze?|sprich|schreib\w*|je|j'\w+|mon|ma"
-    r"|mes|moi|nous|notre|nos|toujours|jamais|désormais|tutoie|appelle|réponds?|m'\w+|on|yo|mi|mis"
-    r"|soy|vivo|tengo|trabajo|nuestr\w+|siempre|nunca|respóndeme|llámame|nos|me|estoy|como|odio"
-    r"|prefiero|bebo|uso|juego|conduzco|io|mia|mio|miei|mie|sono|ho|abito|lavoro|mi|sempre|mai"
-    r"|chiamami|rispondi\w*|nostr\w+|non|bevo|mangio|odio|preferisco|adoro|guido|gioco|abbiamo"
-    r"|siamo|viviamo|corro|toco|suono|estudio|studio|colecciono|no|cumplo|compio|lavoriamo)\b"
-)
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 
 
 # -- the rules of a language, compiled ---------------------------------------------------------
 
 
-class StatementRule(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementRule:
     """What a clause says when it matches; see `rules/english.toml`."""
 
     kind: ItemKind
     slot: str
     match: re.Pattern[str]
-    unless: re.Pattern[str] | None
-    needs: re.Pattern[str] | None
-    capital: bool
-    opens: bool
-    dated: bool
-    ends: bool
-    sets: str
-    anywhere: bool
-    long: bool
+    unless: re.Pattern[str] | None = None
+    needs: re.Pattern[str] | None = None
+    capital: bool = False
+    opens: bool = False
+    dated: bool = False
+    ends: bool = False
+    sets: str = ""
+    anywhere: bool = False
+    long: bool = False
 
 
-class InstructionRule(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionRule:
     """How a clause, read to the end of its sentence, tells the assistant how to answer."""
 
     match: re.Pattern[str]
-    needs: re.Pattern[str] | None
-    unless: re.Pattern[str] | None
-    slot: str
-    value_end: re.Pattern[str] | None
+    needs: re.Pattern[str] | None = None
+    unless: re.Pattern[str] | None = None
+    slot: str = ""
+    value_end: re.Pattern[str] | None = None
 
 
 class StatementRules(NamedTuple):
@@ -247,43 +229,26 @@ def get_rules(language: str) -> StatementRules | None:
     return StatementRules(
         language,
         frames,
-        tuple(_read_rule(rule, parts, lead) for rule in data["rule"]),
-        tuple(_read_instruction(rule, parts) for rule in data["instruction"]),
+        tuple(
+            StatementRule(**_compile_rule({**rule, "match": _lead_in(rule, lead)}, parts))
+            for rule in data["rule"]
+        ),
+        tuple(InstructionRule(**_compile_rule(rule, parts)) for rule in data["instruction"]),
         tuple((topic["name"], _compile(topic["match"], parts)) for topic in data["topic"]),
     )
 
 
-def _read_rule(rule: Mapping[str, Any], parts: Mapping[str, str], lead: str) -> StatementRule:
+def _lead_in(rule: Mapping[str, Any], lead: str) -> str:
+    """Return an expression with what it begins with: a word, or what may stand before a clause."""
     match = rule["match"]
-    anywhere = rule.get("anywhere", False)
-    return StatementRule(
-        rule["kind"],
-        rule["slot"],
-        _compile(rf"\b(?:{match})" if anywhere else f"(?:{lead})?(?:{match})", parts),
-        _compile_optional(rule.get("unless"), parts),
-        _compile_optional(rule.get("needs"), parts),
-        rule.get("capital", False),
-        rule.get("opens", False),
-        rule.get("dated", False),
-        rule.get("ends", False),
-        rule.get("sets", ""),
-        anywhere,
-        rule.get("long", False),
-    )
+    return rf"\b(?:{match})" if rule.get("anywhere") else f"(?:{lead})?(?:{match})"
 
 
-def _read_instruction(rule: Mapping[str, Any], parts: Mapping[str, str]) -> InstructionRule:
-    return InstructionRule(
-        _compile(rule["match"], parts),
-        _compile_optional(rule.get("needs"), parts),
-        _compile_optional(rule.get("unless"), parts),
-        rule.get("slot", ""),
-        _compile_optional(rule.get("value_end"), parts),
-    )
-
-
-def _compile_optional(text: str | None, parts: Mapping[str, str]) -> re.Pattern[str] | None:
-    return None if text is None else _compile(text, parts)
+def _compile_rule(rule: Mapping[str, Any], parts: Mapping[str, str]) -> dict[str, Any]:
+    expressions = ("match", "unless", "needs", "value_end")
+    return {
+        name: _compile(one, parts) if name in expressions else one for name, one in rule.items()
+    }
 
 
 def _compile(text: str, parts: Mapping[str, str]) -> re.Pattern[str]:
@@ -389,8 +354,6 @@ def _blank_after(masked: str, at: int, end: int) -> str:
 _CLAUSE_END = re.compile("[,;:](?=\\s|$)|[()\u2014\u2013]|\\s-\\s|\\s/\\s|\u2026|\\.\\.\\.")
 _DATED_END = re.compile(r"(?<=\d\.)\s+(?=[A-Z\u00c0-\u00de])")
 _ENDS_ASKING = re.compile(r"[?\uff1f\u061f][\s!?.\"'\u201d\u2019\u00bb)]*\Z")
-_LONG_RUN = 60
-"""Characters of a clause without punctuation after which it may hold a second one."""
 _LONGEST_REST = 400
 """Characters from the beginning of a clause on that a statement may take: each is read once for
 every clause before it."""
@@ -432,7 +395,6 @@ class _SentenceReader:
         self._rules = rules
         self._said_ms = said_ms
         self._masked = _mask_foreign(text, lowered, rules)
-        self._is_shouted = text.isupper()
 
     def read(self) -> Iterator[Statement]:
         """Yield the statements, in order."""
@@ -635,7 +597,7 @@ class _SentenceReader:
     def _is_name(self, value: str) -> bool:
         """Return whether a value is written like a name, and is no other word with a capital."""
         words = value.split()
-        if not words or self._is_shouted:
+        if not words:
             return False
         if not all(word[0].isupper() or word.lower() in _SMALL_WORDS for word in words):
             return False
@@ -665,9 +627,8 @@ class _SentenceReader:
     def _read_instruction(self, start: int, sentence: str) -> Statement | None:
         """Return the standing instruction of a sentence; clauses are read to the end of it."""
         frames = self._rules.frames
-        clauses = list(self._split(sentence))
         before = ""
-        for number, clause in enumerate(clauses):
+        for clause in self._split(sentence):
             said = self._strip(sentence[clause.start :])
             goes_on = frames["describes"].match(f"{before}\n{said}") is not None
             before = self._strip(sentence[clause.start : clause.end])
@@ -682,34 +643,10 @@ class _SentenceReader:
                 if match is None or not self._is_standing(rule, said):
                     continue
                 value = self._read_instruction_value(rule, match, said)
-                begin, stop = self._trim_instruction(sentence, clauses[number:])
                 slot = rule.slot or self._find_topic(said)
-                return Statement(start + begin, start + stop, "instructions", slot, value)
+                stop = start + len(sentence.rstrip(" ,;:-\n"))
+                return Statement(start, stop, "instructions", slot, value)
         return None
-
-    def _trim_instruction(self, sentence: str, clauses: Sequence[_Clause]) -> tuple[int, int]:
-        """Return where the part of a sentence stands that says what is wanted.
-
-        Who speaks without full stops says much before it, and after it why, or asks something.
-
-        Args:
-            sentence: The sentence.
-            clauses: Its clauses from that of the instruction on.
-        """
-        frames, at = self._rules.frames, clauses[0].start
-        begin = at if at > _LONG_LEAD else 0
-        asking = (
-            one.start
-            for one in clauses[1:]
-            if frames["question"].match(self._strip(sentence[one.start : one.end]))
-        )
-        stop = next(asking, len(sentence))
-        if stop - begin > _LONG_WISH:
-            reason = frames["reason"].search(sentence, at + _LEAST_WISH, stop)
-            stop = stop if reason is None else reason.start()
-        said = sentence[begin:stop].rstrip(" ,;:-\n")
-        lead = len(said) - len(said.lstrip(" ,;:-\n"))
-        return begin + lead, begin + len(said)
 
     def _is_standing(self, rule: InstructionRule, said: str) -> bool:
         if rule.needs is not None and not rule.needs.search(said):
@@ -756,10 +693,6 @@ class _SentenceReader:
         cuts = [
             (joint.start(), joint.end()) for joint in frames["joint"].finditer(sentence, start, end)
         ]
-        if end - start > _LONG_RUN:
-            cuts += [
-                (run.start(), run.end()) for run in frames["run_on"].finditer(sentence, start, end)
-            ]
         runs_on = False
         for stop, following in sorted(dict.fromkeys(cuts)):
             if stop > start:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing.compactor import SummaryEvent as SummaryEvent
     from langchain_convmem.summarizing.compactor import SummaryReport as SummaryReport
     from langchain_convmem.summarizing.planning import SummarySettings as SummarySettings
-    from langchain_convmem.summarizing.prefix import PrefixSummarizer as PrefixSummarizer
     from langchain_convmem.summarizing.record import SummaryRecord as SummaryRecord
 
 __getattr__, __dir__, __all__ = load_lazily(__name__)

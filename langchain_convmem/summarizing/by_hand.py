@@ -6,7 +6,6 @@ Each function takes the `ConversationMemory` that holds the thread.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from langchain_convmem.background import to_async
@@ -15,7 +14,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.citations import CitedSentence, explain_summaries
 from langchain_convmem.summarizing.compactor import SummaryReport
-from langchain_convmem.summarizing.record import SummaryRecord, find_words, record
+from langchain_convmem.summarizing.record import SummaryRecord, record
 from langchain_convmem.summarizing.summarizers import SummarizerLike, as_summarizer
 from langchain_convmem.views.live import find_frontier, find_live_entries
 
@@ -57,8 +56,8 @@ def summary_record(memory: Any, thread_id: str, *, user_id: str | None = None) -
     """Return what became of every fact that the summaries of a thread stand for.
 
     Read from the whole log, so it is what a full reading finds, however many summaries there were:
-    told by a summary, listed by one, left to recall with words that find it, or lost. Works without
-    a summarizer, too. Takes a recall for each fact that is neither told nor listed.
+    told by a summary, listed by one, or left to the log and to recall. Works without a summarizer,
+    too.
 
     Args:
         memory: The memory.
@@ -69,8 +68,7 @@ def summary_record(memory: Any, thread_id: str, *, user_id: str | None = None) -
         LogError: If the log cannot be read.
     """
     key = ThreadKey(user_id, thread_id)
-    find = partial(find_words, _get_parts(memory).line_recall)
-    return record(key, memory.log.entries(key), find)
+    return record(key, memory.log.entries(key))
 
 
 asummary_record = to_async(summary_record)

@@ -9,8 +9,7 @@ import json
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -59,34 +58,16 @@ def list_said(entries: Iterable[Entry]) -> list[FactSource]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
-    """The list of details beside a summary.
-
-    Attributes:
-        text: The list; empty where nothing is listed.
-        left: The facts that neither the summary nor the list tells.
-    """
-
-    text: str
-    left: tuple[Fact, ...]
-
-
 def list_details(
-    missing: Sequence[Fact],
-    reachable: Collection[str],
-    max_tokens: int,
-    *,
-    count: TextCounter = count_text_tokens,
-) -> Details:
-    """Return the sentences that tell what is missing, as far as they fit, in their order.
+    missing: Sequence[Fact], max_tokens: int, *, count: TextCounter = count_text_tokens
+) -> tuple[str, tuple[Fact, ...]]:
+    """Return the sentences that tell what is missing, as far as they fit, and what is left.
 
-    What recall does not find comes first and what is asked last; each kind gets its share, the
-    latest first.
+    The sentences are in their order; the text is empty where none fits. What is asked comes last;
+    each kind gets its share, the latest first.
 
     Args:
         missing: What the summary does not tell.
-        reachable: The keys of those that recall finds.
         max_tokens: How long the list may be, its title included.
         count: Counts the tokens of a text.
     """
@@ -94,7 +75,7 @@ def list_details(
     told, chosen = ToldFacts(), list[str]()
     costs = {line: count(f"\n{line}") for line in places}
     room = max_tokens - count(TITLE)
-    for fact in _sort_facts(missing, reachable):
+    for fact in sorted(_take_turns(reversed(missing)), key=lambda one: is_asking(one.sentence)):
         line = _write_line(fact)
         if costs[line] <= room and not told.has_fact(fact):
             room -= costs[line]
@@ -102,18 +83,11 @@ def list_details(
             chosen.append(line)
     lines = sorted(chosen, key=lambda line: places[line])
     text = "\n".join([TITLE, *lines]) if lines else ""
-    return Details(text, tuple(fact for fact in missing if not told.has_fact(fact)))
+    return text, tuple(fact for fact in missing if not told.has_fact(fact))
 
 
 def _write_line(fact: Fact) -> str:
     return f"- {fact.said.speaker}: {fact.sentence}" if fact.said.speaker else f"- {fact.sentence}"
-
-
-def _sort_facts(facts: Sequence[Fact], reachable: Collection[str]) -> list[Fact]:
-    def rank(fact: Fact) -> int:
-        return 2 if is_asking(fact.sentence) else int(fact.key in reachable)
-
-    return sorted(_take_turns(reversed(facts)), key=rank)
 
 
 def _take_turns(facts: Iterable[Fact]) -> Iterator[Fact]:

@@ -9,8 +9,8 @@ background jobs run compactions outside a turn.
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import chain
@@ -19,13 +19,12 @@ from typing import Any, Literal, TypeAlias
 from langchain_core.messages import BaseMessage
 
 from langchain_convmem.errors import StaleWindowError, SummaryError
-from langchain_convmem.forks import make_lock
-from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
 from langchain_convmem.runnables import OwnTokens, count_own_calls
-from langchain_convmem.summarizing.checks import Details, find_missing_sections, list_details
+from langchain_convmem.summarizing.checks import find_missing_sections, list_details
 from langchain_convmem.summarizing.citations import cite
+from langchain_convmem.summarizing.leases import Ended, Lease, Leases
 from langchain_convmem.summarizing.planning import (
     Size,
     SummaryPlan,
@@ -34,8 +33,6 @@ from langchain_convmem.summarizing.planning import (
     make_plan_again,
     plan_leaves,
 )
-from langchain_convmem.summarizing.prefix import PrefixSummarizer, show_window
-from langchain_convmem.summarizing.record import FindWords
 from langchain_convmem.summarizing.summarizers import (
     PROMPT_VERSION,
     Summarizer,
@@ -58,6 +55,7 @@ from langchain_convmem.views.summaries import (
     check_kept,
     draft_summary,
 )
+from langchain_convmem.words.facts import Fact
 
 ReadThread: TypeAlias = Callable[[ThreadKey], Sequence[Entry]]
 """Reads the entries of a thread that its next view needs, by position."""
@@ -79,8 +77,6 @@ class Compactor:
         leases: Of the log.
         drafting: Makes drafts, through the write hook.
         read: Reads what is live of a thread.
-        findable: Says what may be left to recall, and by what words it is found; None leaves
-            nothing to it.
         on_report: Gets what came of each attempt.
     """
 
@@ -90,7 +86,6 @@ class Compactor:
     leases: Leases
     drafting: DraftBuilder
     read: ReadThread
-    findable: FindWords | None = None
     on_report: Callable[[SummaryReport], object] | None = None
 
     def compact(self, key: ThreadKey, *, force: bool = False) -> SummaryReport:
@@ -160,6 +155,7 @@ class Compactor:
             rests = self.leases.find_rest(key)
             return SummaryReport(key=key, outcome="resting" if rests else "busy")
         ended: Ended = "done"
+        began, rests_until = time.monotonic(), 0
         try:
             # Planned under the lease: another one may have compacted the thread before.
             reports = self._execute_all(lease, plan(key))
@@ -172,8 +168,10 @@ class Compactor:
             ended = "failed" if isinstance(error, Exception) else "stopped"
             raise
         finally:
-            self.leases.give_back(lease, ended)
-        return self._report(_join_reports(reports or [SummaryReport(key=key, outcome="not_due")]))
+            rests_until = self.leases.give_back(lease, ended)
+        report = _join_reports(reports or [SummaryReport(key=key, outcome="not_due")])
+        seconds = time.monotonic() - began
+        return self._report(replace(report, seconds=seconds, next_attempt_ms=rests_until))
 
     def _report(self, report: SummaryReport) -> SummaryReport:
         """Tell the application of a report, and return it."""
@@ -196,48 +194,40 @@ class Compactor:
     def _execute(self, lease: Lease, plan: SummaryPlan) -> SummaryReport:
         key = lease.key
         try:
-            shown = self._show(plan.window)
             with count_own_calls() as own:
-                written = write(self.summarizer, plan.window, self.settings, shown)
-            pieces, report = self._check(key, written)
-            left_out = find_missing_sections(written.text, self.settings.sections)
-            report = replace(report, covered=len(plan.window.entry_ids), missing_sections=left_out)
+                written = write(self.summarizer, plan.window, self.settings)
+            pieces, report = self._check(plan.window, written, own)
             entry = self._commit(lease, plan, pieces, report, own)
         except StaleWindowError as error:
-            return SummaryReport(key=key, outcome="stale", problem=str(error))
+            return SummaryReport(key=key, outcome="stale", problem=str(error), **_get_tokens(own))
         except SummaryError as error:
             _logger.warning("thread %r was not compacted: %s", key.thread_id, error)
-            problem, is_outage = str(error), error.is_outage
-            return SummaryReport(key=key, outcome="failed", problem=problem, is_outage=is_outage)
+            return SummaryReport(
+                key=key,
+                outcome="failed",
+                problem=str(error),
+                is_outage=error.is_outage,
+                **_get_tokens(own),
+            )
         return replace(report, summary=entry)
 
-    def _show(self, window: SummaryWindow) -> Sequence[BaseMessage]:
-        """Return the window as the conversation's model reads it, for who builds on that."""
-        if not isinstance(self.summarizer, PrefixSummarizer):
-            return ()
-        return show_window(self.read(window.key), window, self.summarizer.provider)
-
     def _check(
-        self, key: ThreadKey, written: WrittenSummary
+        self, window: SummaryWindow, written: WrittenSummary, own: OwnTokens
     ) -> tuple[tuple[str, ...], SummaryReport]:
         """Return the pieces of a summary, and what they tell of what they should."""
-        missing = written.missing
-        words = [""] * len(missing)
-        if self.findable is not None and missing:
-            words = self.findable(key, missing)
-        reachable = {fact.key for fact, said in zip(missing, words, strict=True) if said}
-        pieces, details = list_pieces(written, reachable, self.settings)
-        lost = tuple(fact.text for fact in details.left if fact.key not in reachable)
+        pieces, left = list_pieces(written, self.settings)
         report = SummaryReport(
-            key=key,
+            key=window.key,
             outcome="written",
+            covered=len(window.entry_ids),
             calls=written.calls,
             facts=len(written.facts),
-            in_text=len(written.facts) - len(missing),
-            listed=len(missing) - len(details.left),
-            recallable=len(details.left) - len(lost),
-            lost=lost,
+            in_text=len(written.facts) - len(written.missing),
+            listed=len(written.missing) - len(left),
+            left=len(left),
+            missing_sections=find_missing_sections(written.text, self.settings.sections),
             doubted=written.doubted,
+            **_get_tokens(own),
         )
         return pieces, report
 
@@ -325,20 +315,26 @@ class Compactor:
         return False
 
 
+def _get_tokens(own: OwnTokens) -> dict[str, Any]:
+    """Return what a summariser read and wrote, as its provider reports it."""
+    counts = own.to_counts()
+    return {
+        "tokens_read": counts.get("input_tokens", 0),
+        "tokens_written": counts.get("output_tokens", 0),
+    }
+
+
 def list_pieces(
-    written: WrittenSummary, reachable: Collection[str], settings: SummarySettings
-) -> tuple[tuple[str, ...], Details]:
-    """Return the pieces of a summary, none of them empty, and its list of details.
+    written: WrittenSummary, settings: SummarySettings
+) -> tuple[tuple[str, ...], Sequence[Fact]]:
+    """Return the pieces of a summary, none of them empty, and the facts that none tells.
 
     Args:
         written: The summary.
-        reachable: The keys of the facts that recall finds.
-        settings: How long the list may be.
+        settings: How long its list of details may be.
     """
-    details = list_details(
-        written.missing, reachable, settings.facts_tokens, count=settings.count_text
-    )
-    return tuple(piece for piece in (written.text, details.text) if piece), details
+    details, left = list_details(written.missing, settings.facts_tokens, count=settings.count_text)
+    return tuple(piece for piece in (written.text, details) if piece), left
 
 
 def _note_days(window: SummaryWindow) -> dict[str, list[str]]:
@@ -372,11 +368,15 @@ class SummaryReport:
         is_outage: Whether that is because the summariser raised an error instead of answering.
         covered: How many entries the summaries that were written stand for.
         calls: How often the summariser was asked.
+        tokens_read: How many tokens it read for that, as its provider reports it; else 0.
+        tokens_written: How many it wrote.
+        seconds: How long all of it took.
+        next_attempt_ms: Where it failed, when the thread is tried again, milliseconds since the
+            epoch; else 0.
         facts: Amounts, numbers, times, dates, ids, links and names of speakers that it stands for.
         in_text: How many of them its text tells.
         listed: How many more its list of details tells.
-        recallable: How many more are found by recall.
-        lost: The rest, as they were said: in the log alone.
+        left: How many are left to the log, and to recall.
         missing_sections: Headings of the template that the summary does not have.
         folded: How many parents were put over summaries that a model would else read.
         doubted: Sentences of the text that the judge of the settings found unsupported.
@@ -389,11 +389,14 @@ class SummaryReport:
     is_outage: bool = False
     covered: int = 0
     calls: int = 0
+    tokens_read: int = 0
+    tokens_written: int = 0
+    seconds: float = field(default=0.0, compare=False)
+    next_attempt_ms: int = 0
     facts: int = 0
     in_text: int = 0
     listed: int = 0
-    recallable: int = 0
-    lost: tuple[str, ...] = ()
+    left: int = 0
     missing_sections: tuple[str, ...] = ()
     folded: int = 0
     doubted: tuple[str, ...] = ()
@@ -405,8 +408,7 @@ class SummaryReport:
     def _repr_html_(self) -> str:
         facts = {one.name: getattr(self, one.name) for one in fields(self)}
         summary = facts.pop("summary")
-        facts |= {"key": self.key.thread_id, "lost": len(self.lost)}
-        facts["doubted"] = len(self.doubted)
+        facts |= {"key": self.key.thread_id, "doubted": len(self.doubted)}
         facts["summary"] = "" if summary is None else " ".join(summary.contents)
         return render_facts("SummaryReport", facts)
 
@@ -420,8 +422,7 @@ class SummaryReport:
             "facts": self.facts,
             "in_text": self.in_text,
             "listed": self.listed,
-            "recallable": self.recallable,
-            "lost": list(self.lost),
+            "left": self.left,
         }
 
 
@@ -439,7 +440,7 @@ def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport:
         values = [getattr(report, name) for report in reports]
         if isinstance(values[0], bool):
             counts[name] = any(values)
-        elif isinstance(values[0], int):
+        elif isinstance(values[0], int | float):
             counts[name] = sum(values)
         elif isinstance(values[0], tuple):
             counts[name] = tuple(chain.from_iterable(values))
@@ -448,207 +449,66 @@ def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport:
 
 # -- Events: what an application is told of compactions; nothing that was said -------------------
 
-EventKind = Literal["compacted", "lost", "failed"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryEvent:
-    """Something that happened to the summaries of a thread.
+    """Something that happened to the summaries of a thread: counts, and nothing that was said.
 
     Attributes:
         key: The thread.
-        kind: `compacted`: a summary was written. `lost`: that summary, its details and recall do
-            not tell all facts. `failed`: no summary came about, and the thread rests, longer after
-            each further failure; until then nothing more is told of it.
+        kind: `compacted`: a summary was written. `failed`: no summary came about, and the thread
+            rests, longer after each further failure; until then nothing more is told of it.
         problem: For `failed`: why, in one sentence.
+        next_attempt_ms: For `failed`: when it is tried again, milliseconds since the epoch.
         covered: How many messages the new summaries stand for.
         folded: How many parents were made.
         calls: How often the summariser was asked.
+        tokens_read: How many tokens it read for that, as its provider reports it; else 0.
+        tokens_written: How many it wrote.
+        seconds: How long all of it took.
         facts: How many facts there were to tell.
         in_text: How many the text tells.
         listed: How many more the list of details tells.
-        recallable: How many more recall finds.
-        lost: How many are in the log alone.
+        left: How many are left to the log, and to recall.
         missing_sections: How many sections of the template were left out.
         doubted: How many sentences the judge of the settings found unsupported.
     """
 
     key: ThreadKey
-    kind: EventKind
+    kind: Literal["compacted", "failed"]
     problem: str = ""
+    next_attempt_ms: int = 0
     covered: int = 0
     folded: int = 0
     calls: int = 0
+    tokens_read: int = 0
+    tokens_written: int = 0
+    seconds: float = field(default=0.0, compare=False)
     facts: int = 0
     in_text: int = 0
     listed: int = 0
-    recallable: int = 0
-    lost: int = 0
+    left: int = 0
     missing_sections: int = 0
     doubted: int = 0
 
 
 def list_events(report: SummaryReport) -> Iterator[SummaryEvent]:
     """Yield what there is to tell of an attempt, in order; nothing where nothing was due."""
+    counts: dict[str, Any] = {}
+    for one in fields(SummaryEvent):
+        if one.name not in ("key", "kind", "problem", "next_attempt_ms"):
+            value = getattr(report, one.name)
+            counts[one.name] = len(value) if isinstance(value, tuple) else value
+    failed = partial(
+        SummaryEvent,
+        key=report.key,
+        kind="failed",
+        problem=report.problem,
+        next_attempt_ms=report.next_attempt_ms,
+    )
     if report:
-        counts = {name: getattr(report, name) for name in _COUNTS}
-        for kind in _find_kinds(report):
-            yield SummaryEvent(
-                key=report.key,
-                kind=kind,
-                lost=len(report.lost),
-                missing_sections=len(report.missing_sections),
-                doubted=len(report.doubted),
-                **counts,
-            )
-    if report.outcome == "failed" or (report and report.problem):
-        yield SummaryEvent(
-            key=report.key, kind="failed", problem=report.problem, calls=report.calls
-        )
-
-
-_COUNTS = ("covered", "folded", "calls", "facts", "in_text", "listed", "recallable")
-
-
-def _find_kinds(report: SummaryReport) -> list[EventKind]:
-    return ["compacted", "lost"] if report.lost else ["compacted"]
-
-
-# -- Leases: at most one summary of a thread in the making, over all threads, loops and processes -
-
-Ended = Literal["done", "failed", "stopped"]
-"""How the work under a lease ended. `stopped`: by a cancellation, which tells nothing of the
-summariser; failures before it still count, and the thread does not rest."""
-
-_MOST_RESTING = 10_000
-"""How many threads of a log without state are remembered to rest."""
-
-_DOCUMENT = "summary:lease"
-_LONGEST_PAUSE_MS = 3_600_000
-
-
-@dataclass(slots=True)
-class Lease:
-    """The right to summarise a thread. Not thread-safe."""
-
-    key: ThreadKey
-    failures: int = 0
-    holder: str = field(default_factory=make_ulid)
-    version: int | None = None
-    """Version of the document that says so; None where the log keeps none."""
-
-
-class Leases:
-    """Gives out leases. Thread-safe."""
-
-    def __init__(
-        self,
-        log: MessageLog | None,
-        settings: SummarySettings,
-        *,
-        clock: Callable[[], int] = get_now_ms,
-    ) -> None:
-        """Create the leases of a log, or of this process alone.
-
-        Args:
-            log: Whose threads; None for those of this process alone.
-            settings: How long a lease lasts, and a thread rests.
-            clock: Tells the time in milliseconds since the epoch.
-        """
-        self._state = log
-        self._settings = settings
-        self._clock = clock
-        self._lock = make_lock()
-        self._pid = os.getpid()
-        self._held: set[ThreadKey] = set()
-        self._resting: dict[ThreadKey, dict[str, Any]] = {}
-
-    def take(self, key: ThreadKey, *, even_resting: bool = False) -> Lease | None:
-        """Take the lease of a thread; None if it is taken, or rests after a failure.
-
-        Args:
-            key: The thread.
-            even_resting: Take it where the thread rests, too.
-        """
-        with self._lock:
-            if self._pid != os.getpid():
-                # A forked child holds none of its parent's, and nobody would give them back.
-                self._pid = os.getpid()
-                self._held.clear()
-            if key in self._held:
-                return None
-            self._held.add(key)
-        lease = None
-        try:
-            lease = self._take_free(key, even_resting)
-        finally:
-            if lease is None:
-                self._drop(key)
-        return lease
-
-    def find_rest(self, key: ThreadKey) -> bool:
-        """Return whether a thread rests after a failure."""
-        value, _ = self._read(key)
-        return bool(value.get("rests_until_ms", 0) > self._clock())
-
-    def _take_free(self, key: ThreadKey, even_resting: bool) -> Lease | None:
-        value, version = self._read(key)
-        now = self._clock()
-        is_taken = bool(value.get("holder")) and value.get("until_ms", 0) > now
-        is_resting = value.get("rests_until_ms", 0) > now
-        if is_taken or (is_resting and not even_resting):
-            return None
-        lease = Lease(key, int(value.get("failures", 0)), version=version)
-        return lease if self._write(lease, self._claim(lease)) else None
-
-    def _read(self, key: ThreadKey) -> tuple[Mapping[str, Any], int | None]:
-        """Return what is noted of a thread, and the version of the note."""
-        if self._state is None:
-            return self._resting.get(key, {}), None
-        found = self._state.get_state(key, _DOCUMENT)
-        value = found.value if found is not None and isinstance(found.value, Mapping) else {}
-        return value, None if found is None else found.version
-
-    def renew(self, lease: Lease) -> bool:
-        """Hold the lease anew; say whether it was still held."""
-        return self._write(lease, self._claim(lease))
-
-    def give_back(self, lease: Lease, ended: Ended) -> None:
-        """End the lease; after a failure the thread rests, each time twice as long."""
-        try:
-            has_failed = ended == "failed"
-            failures = 0 if ended == "done" else lease.failures + has_failed
-            pause_ms = round(self._settings.first_pause_s * 1000) * 2 ** min(failures - 1, 20)
-            rests_until = self._clock() + min(pause_ms, _LONGEST_PAUSE_MS) if has_failed else 0
-            told = {"holder": "", "failures": failures, "rests_until_ms": rests_until}
-            if self._state is None:
-                self._note_rest(lease.key, told)
-            else:
-                # Fails if another one took over meanwhile, who then decides.
-                self._write(lease, told)
-        finally:
-            self._drop(lease.key)
-
-    def _note_rest(self, key: ThreadKey, told: dict[str, Any]) -> None:
-        with self._lock:
-            self._resting.pop(key, None)
-            if told["failures"]:
-                self._resting[key] = told
-            while len(self._resting) > _MOST_RESTING:
-                del self._resting[next(iter(self._resting))]
-
-    def _claim(self, lease: Lease) -> dict[str, Any]:
-        until = self._clock() + round(self._settings.lease_s * 1000)
-        return {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
-
-    def _write(self, lease: Lease, value: dict[str, Any]) -> bool:
-        if self._state is None:
-            return True
-        written = self._state.set_state(lease.key, _DOCUMENT, value, expected=lease.version)
-        if written is not None:
-            lease.version = written.version
-        return written is not None
-
-    def _drop(self, key: ThreadKey) -> None:
-        with self._lock:
-            self._held.discard(key)
+        yield SummaryEvent(key=report.key, kind="compacted", **counts)
+        if report.problem:
+            yield failed()
+    elif report.outcome == "failed":
+        yield failed(**counts)

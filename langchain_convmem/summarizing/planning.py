@@ -60,6 +60,9 @@ _LEAST_ASKED = 100
 _LEAVES_SHOWN = 3
 """How many summaries of full length a model reads at least, where the settings do not say."""
 
+_MOST_KEPT = 2000
+"""How many tokens stay as they were said at most, where the settings do not say."""
+
 _BUDGET_SHARE = 0.3
 """How much of a small budget summaries may take."""
 
@@ -103,9 +106,8 @@ class SummarySettings:
         trigger: The high mark: from here on a compaction is due. The form is that of LangChain's
             `SummarizationMiddleware`.
         keep: The low mark: so much of the latest conversation stays as it was said. The question
-            that waits for an answer and an open tool loop stay in any case. Where both are counted
-            in tokens, or both in messages, it is lowered to half of the high mark if it is not
-            below it.
+            that waits for an answer and an open tool loop stay in any case. It must be less than
+            the high mark. None: a third of that, at most 2,000 tokens.
         window_tokens: Size of the model's window, for marks in fractions of it; None is that of the
             chain's model where LangChain has a profile of it, and else 16,000.
         max_summary_tokens: How long a summary should be at most, its list of details not counted.
@@ -129,11 +131,10 @@ class SummarySettings:
             report, and stays in the summary. None: nothing is marked.
         token_counter: Counts the tokens of messages; None is the memory's own, which without a
             memory is the estimate of this package.
-        notes: What was corrected, so that the settings can be followed; logged as well.
     """
 
     trigger: Trigger = ("tokens", 6000)
-    keep: Amount = ("tokens", 2000)
+    keep: Amount | None = None
     window_tokens: int | None = None
     max_summary_tokens: int = 600
     facts_tokens: int = 300
@@ -147,55 +148,43 @@ class SummarySettings:
     sections: Sequence[str] = ()
     judge: RunnableLike | None = None
     token_counter: TokenCounter | None = field(default=None, compare=False, repr=False)
-    notes: tuple[str, ...] = field(default=(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting, and correct marks that no compaction can follow."""
-        least = {
-            "max_summary_tokens": _LEAST_SUMMARY,
-            "facts_tokens": 0,
-            "tree_tokens": 2 * _LEAST_SUMMARY,
-            "fan_out": 2,
-            "retries": 0,
-            "input_tokens": 64,
-        }
-        for name, smallest in least.items():
-            value = getattr(self, name)
-            if value is None and name == "tree_tokens":
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
-                msg = f"{name} must be a whole number of at least {smallest}, got {value!r}"
-                raise ConfigError(msg)
-        _check_periods(self)
+        """Refuse what is no setting, and marks that no compaction can follow."""
+        _check_numbers(self)
         _check_judge(self.judge)
         _check_wording(self)
-        clauses = self.clauses
-        keep: Clause = dict([_read_pair("keep", self.keep)])
-        for name, amounts in (
-            ("keep", keep),
-            *_label_clauses(clauses),
-        ):
-            _check_amounts(name, amounts)
-            if "fraction" in amounts and self.window_tokens is None:
-                window = f"{_ASSUMED_WINDOW:,} tokens"
-                note = f"window_tokens is taken as {window} until the model's own is known"
-                if note not in self.notes:
-                    _correct(self, note)
-        for clause in clauses:
-            self._lower_keep(clause)
+        for clause in self.clauses:
+            _check_amounts("trigger", clause)
+        if self.keep is not None:
+            _check_amounts("keep", dict([_read_pair("keep", self.keep)]))
+            if not self._may_keep(self.keep):
+                msg = (
+                    f"keep={self.keep!r} must be less than trigger={self.trigger!r:.80}, or a "
+                    "summary has nothing to tell: lower keep, or leave it out for a third of the "
+                    "trigger"
+                )
+                raise ConfigError(msg)
 
-    def _lower_keep(self, clause: Clause) -> None:
-        """Lower the low mark where a clause holds of no more than may stay."""
-        measure, low = self.keep
-        is_counted = measure == "messages"
-        marks = [mark for mark in clause.items() if (mark[0] == "messages") == is_counted]
-        high = max((self._convert(*mark) for mark in marks), default=None)
-        if high is None or high > self._convert(measure, low):
-            return
-        half = high / 2 / (self._window if measure == "fraction" else 1)
-        kept = half if measure == "fraction" else max(int(half), 1)
-        note = f"keep {measure}={low!r} is lowered to {kept!r}, half of the trigger"
-        _correct(self, note, keep=(measure, kept))
+    def _may_keep(self, keep: Amount, *, assumes_window: bool = False) -> bool:
+        """Return whether so much may stay where the trigger is reached, as far as that is known."""
+        is_counted = keep[0] == "messages"
+        for clause in self.clauses:
+            marks = [mark for mark in clause.items() if (mark[0] == "messages") == is_counted]
+            units = {keep[0], *(measure for measure, _ in marks)}
+            is_unknown = self.window_tokens is None and units == {"tokens", "fraction"}
+            if is_unknown and not assumes_window:
+                continue
+            if marks and max(self._convert(*mark) for mark in marks) <= self._convert(*keep):
+                return False
+        return True
+
+    def _fit(self, **values: Any) -> SummarySettings:
+        """Return changed settings; a low mark that is not below the high one any more goes."""
+        changed = replace(self, **{**values, "keep": None})
+        if self.keep is None or not changed._may_keep(self.keep):  # noqa: SLF001 - one of ours
+            return changed
+        return replace(changed, keep=self.keep)
 
     def fit_to(self, budget: int) -> SummarySettings:
         """Return settings by which nothing is left out of a budget before it is summarised.
@@ -207,21 +196,12 @@ class SummarySettings:
         if mark is None or mark + self.shown_tokens <= budget:
             return self
         shown = max(min(self.shown_tokens, int(budget * _BUDGET_SHARE)), 2 * _LEAST_SUMMARY)
-        summary = max(min(self.max_summary_tokens, shown // 4), _LEAST_SUMMARY)
-        facts = min(self.facts_tokens, shown // 6)
-        room = max(budget - shown, 1)
-        start = min(mark, room)
-        trigger: list[Amount | Clause] = [*self.clauses, ("tokens", start)]
-        note = (
-            f"a budget of {budget} tokens has threads compacted from {start} tokens on, to "
-            f"summaries of {summary} with {facts} of details, {shown} of all together"
-        )
-        return _change(
-            self,
-            note,
-            trigger=trigger,
-            max_summary_tokens=summary,
-            facts_tokens=facts,
+        start = max(min(mark, budget - shown), 1)
+        _logger.info("a budget of %d tokens has threads compacted from %d tokens on", budget, start)
+        return self._fit(
+            trigger=[*self.clauses, ("tokens", start)],
+            max_summary_tokens=max(min(self.max_summary_tokens, shown // 4), _LEAST_SUMMARY),
+            facts_tokens=min(self.facts_tokens, shown // 6),
             tree_tokens=shown,
         )
 
@@ -229,24 +209,33 @@ class SummarySettings:
         """Return settings for a model that reads so many tokens at once.
 
         Fractions are shares of it, unless `window_tokens` says of what; marks in tokens leave a
-        quarter of it for what stands around the conversation, and for the reply.
+        quarter of it for what surrounds the conversation, and for the reply.
         """
         known = self
         if self.window_tokens is None and self._has_fractions:
-            note = f"window_tokens is {window_tokens:,}, by the model's profile"
-            known = _change(self, note, window_tokens=window_tokens)
+            known = self._fit(window_tokens=window_tokens)
         return known.fit_to(window_tokens * 3 // 4)
 
     def fit_input(self, window_tokens: int) -> SummarySettings:
         """Return settings for a summariser that reads so many tokens at once, its own included."""
         most = max(window_tokens - self.max_summary_tokens - self.facts_tokens, window_tokens // 2)
-        if self.input_tokens <= most:
-            return self
-        return _change(self, f"input_tokens is {most:,}, by the model's profile", input_tokens=most)
+        return replace(self, input_tokens=min(self.input_tokens, most))
 
     @property
     def _has_fractions(self) -> bool:
-        return self.keep[0] == "fraction" or any("fraction" in one for one in self.clauses)
+        marks = [*self.clauses, dict([self.low_mark])]
+        return any("fraction" in clause for clause in marks)
+
+    @property
+    def low_mark(self) -> Amount:
+        """How much stays as it was said: `keep`, or a third of the trigger.
+
+        A window that is not known yet may make `keep` too much.
+        """
+        if self.keep is not None and self._may_keep(self.keep, assumes_window=True):
+            return self.keep
+        tokens = self.trigger_tokens
+        return ("tokens", _MOST_KEPT if tokens is None else min(tokens // 3, _MOST_KEPT))
 
     def count_asked(self, tokens: int) -> int:
         """Return how many tokens to ask for as the summary of so many: of little, little."""
@@ -315,11 +304,27 @@ class SummarySettings:
 
     def is_small(self, size: Size) -> bool:
         """Return whether a conversation of this size may stay whole."""
-        measure, amount = self.keep
+        measure, amount = self.low_mark
         return size.measure_in(measure, self._window) <= amount
 
 
-def _check_periods(settings: SummarySettings) -> None:
+def _check_numbers(settings: SummarySettings) -> None:
+    least = {
+        "max_summary_tokens": _LEAST_SUMMARY,
+        "facts_tokens": 0,
+        "tree_tokens": 2 * _LEAST_SUMMARY,
+        "fan_out": 2,
+        "retries": 0,
+        "input_tokens": 64,
+        "window_tokens": 1,
+    }
+    for name, smallest in least.items():
+        value = getattr(settings, name)
+        if value is None and name in ("tree_tokens", "window_tokens"):
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
+            msg = f"{name} must be a whole number of at least {smallest}, got {value!r}"
+            raise ConfigError(msg)
     for name in ("lease_s", "first_pause_s"):
         if not getattr(settings, name) > 0:
             raise ConfigError(f"{name} must be positive, got {getattr(settings, name)!r}")
@@ -356,26 +361,6 @@ def _read_pair(name: str, value: Any) -> tuple[Measure, float]:
         amount = value if isinstance(value, int) else 6000
         raise ConfigError(f'{name} must look like ("tokens", {amount}), got {value!r:.60}')
     return value[0], value[1]
-
-
-def _correct(settings: SummarySettings, note: str, **values: Any) -> SummarySettings:
-    """Change settings that nobody else has yet, and say so."""
-    for name, value in {**values, "notes": (*settings.notes, note)}.items():
-        object.__setattr__(settings, name, value)
-    _logger.warning("summary settings: %s", note)
-    return settings
-
-
-def _change(settings: SummarySettings, note: str, **values: Any) -> SummarySettings:
-    """Return changed settings that say so, beside what was corrected before."""
-    changed = replace(settings, **values)
-    earlier = [one for one in settings.notes if one not in changed.notes]
-    object.__setattr__(changed, "notes", (*earlier, *changed.notes))
-    return _correct(changed, note)
-
-
-def _label_clauses(clauses: Sequence[Clause]) -> list[tuple[str, Clause]]:
-    return [("trigger", clause) for clause in clauses]
 
 
 def _check_amounts(name: str, amounts: Mapping[Measure, Any]) -> None:

@@ -1,12 +1,10 @@
-"""Where each fact that the summaries of a thread stand for is now: told, listed, left or lost."""
+"""Where each fact that the summaries of a thread stand for is now: told, listed or left."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_convmem.records import Entry, ThreadKey
@@ -15,23 +13,15 @@ from langchain_convmem.views.live import find_frontier, find_live_entries, find_
 from langchain_convmem.views.markup import render_table
 from langchain_convmem.views.pins import find_pins
 from langchain_convmem.views.summaries import DAYS_LINE
-from langchain_convmem.words.facts import Fact, Kind, check_told, find_facts
+from langchain_convmem.words.facts import Kind, check_told, find_facts
 
 if TYPE_CHECKING:
-    from langchain_convmem.recall import DialogRecall
+    pass
 
-FactState: TypeAlias = Literal["told", "listed", "left", "lost"]
-"""Told by a summary's text, or a pin; by its list of details; left to recall; in the log alone."""
+FactState: TypeAlias = Literal["told", "listed", "left"]
+"""Told by a summary's text, or a pin; by its list of details; left to the log, and to recall."""
 
-STATES: tuple[FactState, ...] = ("told", "listed", "left", "lost")
-
-FindWords: TypeAlias = Callable[[ThreadKey, Sequence[Fact]], list[str]]
-"""Returns for each fact the words by which recall finds it; empty for one that it does not find."""
-
-_MOST_WORDS = 6
-
-_BLOCKS = 3
-"""How many recalled blocks may hold a fact."""
+STATES: tuple[FactState, ...] = ("told", "listed", "left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +33,12 @@ class RecordedFact:
         state: Where it is.
         text: As it was said; not part of the repr.
         position: Of the entry that says it first.
-        words: Other words of its sentence, by which recall finds it where it is left to recall;
-            else empty. Not part of the repr.
     """
 
     kind: Kind
     state: FactState
     text: str = field(repr=False)
     position: int
-    words: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -98,13 +85,12 @@ class SummaryRecord:
         return render_table(["facts", *STATES], rows)
 
 
-def record(key: ThreadKey, entries: Sequence[Entry], find_words: FindWords) -> SummaryRecord:
+def record(key: ThreadKey, entries: Sequence[Entry]) -> SummaryRecord:
     """Return the record of a thread.
 
     Args:
         key: The thread.
         entries: All its entries by ascending position, control entries included.
-        find_words: Asks recall.
     """
     live = find_live_entries(entries)
     shown = find_frontier(live)
@@ -113,12 +99,13 @@ def record(key: ThreadKey, entries: Sequence[Entry], find_words: FindWords) -> S
     texts, details = _split_pieces(shown)
     texts += [f"{pin.speaker}: {pin.text}" for pin in find_pins(entries)]
     told, listed = (check_told(facts, "\n".join(pieces)) for pieces in (texts, details))
-    missing = [fact for fact, *ways in zip(facts, told, listed, strict=True) if not any(ways)]
-    found = find_words(key, missing)
-    words = {fact.key: said for fact, said in zip(missing, found, strict=True)}
+    states: list[FactState] = [
+        "told" if is_told else "listed" if is_listed else "left"
+        for is_told, is_listed in zip(told, listed, strict=True)
+    ]
     recorded = (
-        _record(fact, words.get(fact.key), is_told=is_told)
-        for fact, is_told in zip(facts, told, strict=True)
+        RecordedFact(fact.kind, state, fact.text, fact.said.position)
+        for fact, state in zip(facts, states, strict=True)
     )
     return SummaryRecord(key, tuple(recorded), len(shown), len(covered))
 
@@ -137,42 +124,3 @@ def _split_pieces(shown: Sequence[Entry]) -> tuple[list[str], list[str]]:
     # Such a line says when something was said, and tells no date that somebody named.
     lines = [line for text in texts for line in text.split("\n") if not DAYS_LINE.fullmatch(line)]
     return lines, [piece for piece in pieces if piece.startswith(TITLE)]
-
-
-def _record(fact: Fact, words: str | None, *, is_told: bool) -> RecordedFact:
-    state: FactState = "told" if is_told else "listed"
-    if words is not None:
-        state = "left" if words else "lost"
-    return RecordedFact(fact.kind, state, fact.text, fact.said.position, words or "")
-
-
-def pick_words(fact: Fact) -> str:
-    """Return what to ask recall for a fact: a few words of its sentence that are not the fact."""
-    own = fact.text.casefold()
-    words = dict.fromkeys(re.findall(r"[^\W\d_]{3,}", fact.sentence))
-    return " ".join([word for word in words if word.casefold() not in own][:_MOST_WORDS])
-
-
-def find_words(
-    recall: DialogRecall, key: ThreadKey, facts: Sequence[Fact], *, most: int | None = None
-) -> list[str]:
-    """Return for each fact words that are not its own and by which recall finds it, or "".
-
-    Args:
-        recall: Recalls the lines of the thread's owner.
-        key: The thread.
-        facts: What is looked for.
-        most: Look for so many of them, the first ones; None looks for all.
-    """
-    by_words = replace(recall.settings, dense_weight=0.0, buffer_size=0)
-    search = partial(recall.drop_hooks().recall, key.owner, k=_BLOCKS, ranking=0, settings=by_words)
-    by_asked: dict[str, list[Fact]] = {}
-    for fact in facts[:most]:
-        by_asked.setdefault(pick_words(fact), []).append(fact)
-    by_asked.pop("", None)
-    found: dict[str, str] = {}
-    for words, wanted in by_asked.items():
-        text = "\n".join(block.text for block in search(words).blocks)
-        told = zip(wanted, check_told(wanted, text), strict=True)
-        found |= {one.key: words for one, so in told if so or one.sentence in text}
-    return [found.get(fact.key, "") for fact in facts]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from langchain_core.language_models import BaseLanguageModel
@@ -53,8 +53,6 @@ class SummaryRequest:
             is data, whatever it says.
         previous: The summary so far; what it says the next one must say, too.
         max_tokens: How long the summary should be.
-        messages: The same as the conversation's model has read it, after what stands before it;
-            empty where it did not, or where the summariser does not ask for it.
         instructions: What the application asks for besides; empty for nothing.
         sections: The headings that it wants, in order.
     """
@@ -62,7 +60,6 @@ class SummaryRequest:
     transcript: str
     previous: str = ""
     max_tokens: int = 600
-    messages: tuple[BaseMessage, ...] = field(default=(), repr=False)
     instructions: str = ""
     sections: tuple[str, ...] = ()
 
@@ -146,15 +143,11 @@ class ModelSummarizer:
             ConfigError: If the Runnable is a coroutine function, which only `asummarize` can await.
         """
         check_summarizer(self)
-        return _read_text(invoke(self.runnable, self.build_messages(request), _CONFIG))
+        return _read_text(invoke(self.runnable, build_messages(request), _CONFIG))
 
     async def asummarize(self, request: SummaryRequest) -> str:
         """Return the model's summary, without blocking the event loop."""
-        return _read_text(await self.runnable.ainvoke(self.build_messages(request), _CONFIG))
-
-    def build_messages(self, request: SummaryRequest) -> list[BaseMessage]:
-        """Return what the Runnable gets for a request."""
-        return build_messages(request)
+        return _read_text(await self.runnable.ainvoke(build_messages(request), _CONFIG))
 
 
 def check_summarizer(summarizer: Summarizer, judge: RunnableLike | None = None) -> None:
@@ -242,7 +235,6 @@ def write(
     summarizer: Summarizer,
     window: SummaryWindow,
     settings: SummarySettings,
-    shown: Sequence[BaseMessage] = (),
 ) -> WrittenSummary:
     """Return the summary of a window, by as many calls as it takes.
 
@@ -253,12 +245,11 @@ def write(
         summarizer: Who writes it.
         window: What it stands for.
         settings: How long it may be, and how often it is asked for.
-        shown: The window as a model reads it in the conversation; see `SummaryRequest.messages`.
 
     Raises:
         SummaryError: If the summariser fails, or writes no summary.
     """
-    writer = _Writer(summarizer, settings, shown)
+    writer = _Writer(summarizer, settings)
     request = writer.prepare(window)
     text = _ask_again(writer, request, settings.retries)
     judge = as_runnable(settings.judge)
@@ -287,34 +278,28 @@ class _Writer:
         calls: How often it was asked.
     """
 
-    def __init__(
-        self,
-        summarizer: Summarizer,
-        settings: SummarySettings,
-        shown: Sequence[BaseMessage],
-    ) -> None:
+    def __init__(self, summarizer: Summarizer, settings: SummarySettings) -> None:
         self.calls = 0
         self._summarizer = summarizer
         self._settings = settings
         self._count = settings.count_text
-        self._shown = tuple(shown)
 
     def prepare(self, window: SummaryWindow) -> SummaryRequest:
         """Return the request for a window, after those for its parts if it is too long for one."""
         previous = "" if window.previous is None else "\n".join(window.previous.contents)
         whole = self._settings.input_tokens
         room = max(whole - self._count(previous) - _PROMPT_TOKENS, whole // 2)
-        lines, shown = read_transcript(window), self._shown
+        lines = read_transcript(window)
         while True:
             pieces = split_transcript(lines, room, self._count)
             if len(pieces) == 1:
-                return replace(self._build_request(pieces[0], previous), messages=shown)
+                return self._build_request(pieces[0], previous)
             parts: list[TranscriptLine] = []
             for piece in pieces:
                 part = self.ask(self._build_request(piece))
                 parts.append(TranscriptLine(f"{part}\n"))
             self._check_shrinking(parts, lines)
-            lines, shown = parts, ()
+            lines = parts
 
     def _build_request(self, transcript: str, previous: str = "") -> SummaryRequest:
         return SummaryRequest(
@@ -337,7 +322,7 @@ class _Writer:
         most = _TOO_LONG * self._settings.max_summary_tokens
         if self._count(text) <= most:
             return text
-        text = self._ask_once(replace(request, transcript=text, previous="", messages=()))
+        text = self._ask_once(replace(request, transcript=text, previous=""))
         if self._count(text) > most:
             msg = f"{self._summarizer.name} wrote {len(text)} characters, twice; {most} tokens fit"
             raise SummaryError(msg)

@@ -34,7 +34,7 @@ from langchain_convmem.transfer.source import (
 )
 from langchain_convmem.transfer.threads import ImportedThread
 from langchain_convmem.views.codec import get_line_time_ms
-from langchain_convmem.views.lines import IMPORTED
+from langchain_convmem.views.lines import IMPORTED, OWN
 from langchain_convmem.views.messages import DraftBuilder, is_remembered
 
 _OWN_TABLES = {"owners", "threads", "entries", "documents"}
@@ -348,6 +348,7 @@ def store_file(
     find_user: Callable[[ImportedThread], str | None] | None = None,
     drafting: DraftBuilder | None = None,
     progress: Callable[[int, int], None] | None = None,
+    is_own: bool = False,
 ) -> ImportReport:
     """Write all threads of a file; see `store_thread`.
 
@@ -358,11 +359,13 @@ def store_file(
         find_user: Or says whose each becomes.
         drafting: What is stored of a message; None is all of it.
         progress: Called with the entries done and the entries in all, after each thread.
+        is_own: Whether its messages count as if they had been said here.
     """
     tally = _Tally(file)
+    marks = (IMPORTED, OWN) if is_own else (IMPORTED,)
     for thread in file.threads:
         user = user_id if find_user is None else find_user(thread)
-        stored = _store(log, thread, user, drafting or DraftBuilder())
+        stored = _store(log, thread, user, drafting or DraftBuilder(), marks)
         tally.add(thread, stored, user)
         if len(tally.titles) >= _TITLES_AT_ONCE:
             add_titles(log, tally.titles)
@@ -427,16 +430,15 @@ class _Stored:
 
 
 def _store(
-    log: MessageLog, thread: ImportedThread, user_id: str | None, drafting: DraftBuilder
+    log: MessageLog,
+    thread: ImportedThread,
+    user_id: str | None,
+    drafting: DraftBuilder,
+    marks: tuple[str, ...] = (IMPORTED,),
 ) -> _Stored:
     key = ThreadKey(user_id, thread.thread_id)
-    write = _replay if thread.entries else _append
-    return write(log, key, thread, drafting)
-
-
-def _append(
-    log: MessageLog, key: ThreadKey, thread: ImportedThread, drafting: DraftBuilder
-) -> _Stored:
+    if thread.entries:
+        return _replay(log, key, thread, drafting)
     latest = log.entries(key, last=1)
     before = latest[-1].position if latest else 0
     drafts: list[Draft] = []
@@ -444,19 +446,15 @@ def _append(
     for message in thread.messages:
         draft = drafting.build(message)
         if draft is not None:
-            drafts.append(_mark_imported(draft))
+            # Says where its text came from; an export of ours says so itself.
+            metadata = replace(draft.metadata, attributes=(*draft.metadata.attributes, *marks))
+            drafts.append(replace(draft, metadata=metadata))
         else:
             why = _HOOK if is_remembered(message) else _MARK
             skipped.append(f"message {message.id!r} of thread {key.thread_id!r}: {why}")
     entries = log.append(key, drafts, durable=False)
     added = sum(entry.position > before for entry in entries)
     return _Stored(added, skipped, holds_any=bool(entries))
-
-
-def _mark_imported(draft: Draft) -> Draft:
-    """Return a draft that says where its text came from; an export of ours says so itself."""
-    attributes = (*draft.metadata.attributes, IMPORTED)
-    return replace(draft, metadata=replace(draft.metadata, attributes=attributes))
 
 
 def _replay(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import ref
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable
 
 from langchain_convmem.background import BackgroundJobs
 from langchain_convmem.causes import describe_value
@@ -48,15 +47,12 @@ if TYPE_CHECKING:
 OnSummary: TypeAlias = "Callable[[SummaryEvent], object]"
 """Is told of compactions; see `ConversationMemory.open`."""
 
-SummarizeWhen: TypeAlias = Literal["background", "foreground"] | Callable[[ThreadKey], object]
+SummarizeWhen: TypeAlias = Literal["background", "foreground"]
 """When a thread that is due is compacted: by a worker thread after the turn, within the turn, or by
 whoever the function hands the thread to."""
 
 _DEFAULT_RECALL_TOKENS = 1000
 """Budget of recalled text where neither a call nor the settings name one."""
-
-_MOST_SOUGHT = 200
-"""How many facts are searched for when a summary is written; the others are listed first."""
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -302,8 +298,8 @@ class Summaries:
         Raises:
             ConfigError: If a part makes no sense.
         """
-        if not callable(when) and when not in ("background", "foreground"):
-            msg = f"summarize_when must be 'background', 'foreground' or a function, got {when!r}"
+        if when not in ("background", "foreground"):
+            msg = f"summarize_when must be 'background' or 'foreground', got {when!r:.80}"
             raise ConfigError(msg)
         if on_summary is not None:
             check_plain_function("on_summary", on_summary, of="an event")
@@ -322,7 +318,8 @@ class Summaries:
         self, summarizer: SummarizerLike | Literal["auto"], settings: SummarySettings | None
     ) -> Compactor:
         from langchain_convmem.summarizing import SummarySettings
-        from langchain_convmem.summarizing.compactor import Compactor, Leases
+        from langchain_convmem.summarizing.compactor import Compactor
+        from langchain_convmem.summarizing.leases import Leases
 
         given, log = settings or SummarySettings(), self._recaller.log
         counter = given.token_counter or CurrentCounter(self._recaller.counters)
@@ -334,7 +331,6 @@ class Summaries:
             leases=Leases(log, settings),
             drafting=self._recaller.drafting,
             read=self._read,
-            findable=self._find_words,
             on_report=self._report,
         )
 
@@ -355,11 +351,6 @@ class Summaries:
 
     def _read(self, key: ThreadKey) -> Sequence[Entry]:
         return read_live(self._recaller.log, key).entries
-
-    def _find_words(self, key: ThreadKey, facts: Sequence[Any]) -> list[str]:
-        from langchain_convmem.summarizing.record import find_words
-
-        return find_words(self._recaller.recall, key, facts, most=_MOST_SOUGHT)
 
     def _report(self, report: SummaryReport) -> None:
         """Tell the application what came of a compaction, if it wants to know."""
@@ -386,11 +377,10 @@ class Summaries:
                 settings = self.compactor.settings.fit_to(budget)
                 self._compactor = replace(self.compactor, settings=settings)
 
-    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None) -> None:
+    def use_model(self, model: ModelFacts) -> None:
         """Fit the marks to the window of a chain's model, and have it summarise if that is asked.
 
-        What is not known of it changes nothing. Of several models, the first summarises; on top of
-        the requests of the chain, where it can be seen what these begin with.
+        What is not known of it changes nothing. Of several models, the first summarises.
         """
         with self._lock:
             settings, summarizer = self.compactor.settings, self.compactor.summarizer
@@ -399,7 +389,7 @@ class Summaries:
                 settings = settings.fit_window(window)
             if self._waits_for_model and model.chat_model is not None:
                 self._waits_for_model = False
-                summarizer = _read_summarizer(model.chat_model, chain)
+                summarizer = _read_summarizer(model.chat_model)
                 if window is not None:
                     settings = settings.fit_input(window)
             # A compaction under way goes on with those it began with.
@@ -411,16 +401,12 @@ class Summaries:
             return
         if self._when == "background":
             self.jobs.submit(key)
-        elif self._when == "foreground":
-            try:
-                self.compactor.compact(key)
-            except ConvMemError:
-                # The reply is there and stored; the next turn tries again.
-                _logger.exception("could not compact thread %r", key.thread_id)
-        elif self.compactor.is_due(key):
-            from langchain_convmem.summarizing.summarizers import notify_application
-
-            notify_application(self._when, key, f"the compaction of thread {key.thread_id!r}")
+            return
+        try:
+            self.compactor.compact(key)
+        except ConvMemError:
+            # The reply is there and stored; the next turn tries again.
+            _logger.exception("could not compact thread %r", key.thread_id)
 
     def _compact_and_prepare(self, key: ThreadKey) -> None:
         """Compact a thread, and take up what is folded now, which the next turn would have to."""
@@ -434,18 +420,15 @@ class Summaries:
         prepare_branches(find_place(log), key, live, partial(log.entries, key), embed)
 
 
-def _read_summarizer(
-    given: SummarizerLike | Literal["auto"], chain: Runnable[Any, Any] | None = None
-) -> Summarizer:
+def _read_summarizer(given: SummarizerLike | Literal["auto"]) -> Summarizer:
     """Return what writes summaries; for "auto", what does so until a chain's model is known."""
     if isinstance(given, str) and given == "auto":
         from langchain_convmem.offline.extractive import ExtractiveSummarizer
 
         return ExtractiveSummarizer()
-    from langchain_convmem.summarizing.prefix import PrefixSummarizer
     from langchain_convmem.summarizing.summarizers import as_summarizer
 
-    return (chain and PrefixSummarizer.from_chain(chain)) or as_summarizer(given)
+    return as_summarizer(given)
 
 
 # -- All of it ------------------------------------------------------------------------------------
@@ -503,10 +486,10 @@ class TurnMemory:
             recalled = self.get_recall_budget(options)
             self.summaries.fit_budget(options.budget.list_message_budgets(recalled)[0])
 
-    def use_model(self, model: ModelFacts, chain: Runnable[Any, Any] | None = None) -> None:
+    def use_model(self, model: ModelFacts) -> None:
         """Have threads summarised before the window of a turn's model is full."""
         if self.summaries.has_summarizer:
-            self.summaries.use_model(model, chain)
+            self.summaries.use_model(model)
 
     def check_call(self, *, recalls: bool = False) -> None:
         """Refuse a synchronous turn that would need a coroutine, before anything is stored.

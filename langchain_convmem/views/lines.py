@@ -22,6 +22,8 @@ _LONGEST_TAG = 256
 
 IMPORTED = "imported"
 """Attribute of entries that were read from a file."""
+OWN = "own"
+"""Attribute of such entries if the owner of the file says that it is theirs."""
 _TRUST_OF_ROLES: Mapping[Role, Trust] = {"user": "user", "assistant": "model", "tool": "tool"}
 _MARKS: Mapping[Any, Trust] = {"tool": "tool", "import": "import", "outside": "outside"}
 
@@ -110,7 +112,7 @@ def find_trust(role: Role, marks: Mapping[str, Any], attributes: Collection[str]
     marked = marks.get("trust")
     if isinstance(marked, str) and marked in _MARKS:
         return _MARKS[marked]
-    if IMPORTED in attributes:
+    if IMPORTED in attributes and OWN not in attributes:
         return "import"
     return _TRUST_OF_ROLES.get(role, "outside")
 

@@ -87,7 +87,6 @@ class OpenedSummary:
         summary_id: Entry of the summary.
         position: Where it stands in its thread.
         sentences: In its order, as it says them.
-        numbers: Which of its sentences these are, from 0.
         text: What a model should read: the sentences, after a header with the days that it tells of
             unless the opened summary before it tells of the same.
     """
@@ -95,7 +94,6 @@ class OpenedSummary:
     summary_id: str
     position: int
     sentences: tuple[str, ...]
-    numbers: tuple[int, ...]
     text: str
 
 

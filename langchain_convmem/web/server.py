@@ -388,7 +388,6 @@ class WebChat:
         profile = await self.memory.aprofile(place.user_id)
         decisions = {
             "pin": profile.apin,
-            "unpin": profile.aunpin,
             "retract": profile.aretract,
             "restore": profile.arestore,
         }

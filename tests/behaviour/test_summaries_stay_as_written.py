@@ -145,20 +145,6 @@ def test_what_only_looks_like_a_refusal_or_is_one_in_another_language_is_stored(
     assert stored[0] == text
 
 
-@pytest.mark.parametrize(
-    ("answer", "text"),
-    [
-        ("<think>Hm.\n\nTwo leaks?</think>\n\nTwo leaks.", "Two leaks."),
-        ("A roof, so:\n</think>\nTwo leaks.", "Two leaks."),
-        ("[THINK]Hm.[/THINK]Two leaks.", "Two leaks."),
-        ("\n\n  Two leaks. \n", "Two leaks."),
-    ],
-)
-def test_reasoning_and_blanks_around_it_are_no_part_of_a_summary(answer, text):
-    _, stored = compact(ROOF, answer)
-    assert stored[0] == text
-
-
 def test_what_the_text_leaves_out_stands_beside_it_in_a_piece_of_its_own():
     text = "The roof leaks; Marta lets the roofer in on 2026-05-04 at 9:30 am."
     _, stored = compact(ROOF, text)
@@ -173,13 +159,6 @@ def test_what_the_text_leaves_out_stands_beside_it_in_a_piece_of_its_own():
     assert len(stored) == 2
     _, stored = compact(ROOF, text, facts_tokens=0)
     assert stored == (text,)
-
-
-def test_a_judge_marks_sentences_and_cuts_none():
-    text = "The roof leaks. Boris lets the roofer in."
-    report, stored = compact(ROOF, text, judge=lambda _: "1: yes\n2: no")
-    assert report.doubted == ("Boris lets the roofer in.",)
-    assert stored[0] == text
 
 
 PRICES = "\n".join(

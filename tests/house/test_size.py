@@ -62,25 +62,24 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: views": 4_210,
-    "room: turns": 5_564,
+    "room: views": 4_211,
+    "room: turns": 5_536,
     "room: recall": 4_207,
     "room: words": 2_033,
-    "room: summarizing": 2_417,
-    "room: profile": 1_643,
+    "room: profile": 1_529,
     "room: prompts": 1_341,
     "room: conversation": 3_149,
     "room: text": 3_662,
     "room: integrations": 1_851,
-    "room: transfer": 2_728,
+    "room: transfer": 2_729,
     "room: cli": 2_513,
     "room: offline": 845,
     "room: testing": 2_806,
-    "package": 44_740,
+    "package": 44_183,
     "files of the package": 193,
-    "code above 400 lines a class": 12,
-    "lines of tests": 85_902,
-    "lines of benchmarks": 16_152,
+    "code above 400 lines a class": 11,
+    "lines of tests": 85_400,
+    "lines of benchmarks": 16_150,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 

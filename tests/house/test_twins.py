@@ -17,7 +17,7 @@ WAIT_FOR_NOTHING = {
     | {"to_markdown"},
     "DialogLineRetriever": {"check_scope"},
     "PromptFile": {"compile", "save", "to_chat_prompt"},
-    "SummarizingMemory": {"as_node", "as_summarizer"},
+    "SummarizingMemory": {"as_node"},
 }
 """Methods without an asynchronous form: they read what is in memory, or a prompt's file."""
 

@@ -93,5 +93,5 @@ def test_what_is_said_in_another_notation_is_neither_asked_again_nor_listed(thre
     report = thread.summarize(memory, force=True)
     assert report
     assert len(summarizer.requests) == 1
-    assert (report.lost, report.listed) == ((), 0)
+    assert (report.left, report.listed) == (0, 0)
     assert thread.summaries == [told]

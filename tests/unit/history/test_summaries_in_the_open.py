@@ -45,7 +45,7 @@ class OpenThread:
             log,
             summarizer=ScriptedSummarizer(quote),
             summary_settings=SETTINGS,
-            summarize_when=lambda key: None,
+            summarize_when="foreground",
         )
         self.history = self.memory.history("t", user_id="ana")
         self.count = 0

@@ -10,8 +10,6 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain.agents import create_agent
-from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -223,10 +221,6 @@ async def test_an_async_function_summarises_where_it_can_be_awaited():
         with pytest.raises(ConfigError, match="ainvoke"):
             part.invoke(value)
         assert "They talked." in texts((await part.ainvoke(value))["messages"])
-    writer = step.as_summarizer()
-    with pytest.raises(ConfigError, match="ainvoke"):
-        writer.invoke(talk(3))
-    assert await writer.ainvoke(talk(3)) == "They talked."
 
 
 # -- in graphs and agents -----------------------------------------------------------------------
@@ -271,24 +265,3 @@ def test_a_node_reads_a_state_that_is_no_dict():
     builder.add_edge(START, "summarize")
     state = builder.compile().invoke({"messages": talk(3)})
     assert texts(state["messages"])[0] == "They talked."
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_it_summarises_for_langchains_middleware_all_that_is_evicted(way):
-    inner = ScriptedSummarizer()
-    step = SummarizingMemory(summarizer=inner, settings=SETTINGS)
-    middleware = SummarizationMiddleware(
-        model=ScriptedChatModel(replies=["unused"]),
-        summarizer=step.as_summarizer(),
-        trigger=("messages", 6),
-        keep=("messages", 2),
-        trim_tokens_to_summarize=None,
-    )
-    model = ScriptedChatModel(replies=["Fine."])
-    agent = create_agent(model, [], middleware=[middleware])
-    said = {"messages": [*talk(4), HumanMessage("now")]}
-    _ = agent.invoke(said) if way == "invoke" else asyncio.run(agent.ainvoke(said))
-    seen = "\n".join(texts(model.seen[0]))
-    assert all(f"about {TOPICS[number]}" in seen for number in range(4))
-    assert seen.endswith("now")
-    assert "about tea" in inner.asked

@@ -19,6 +19,7 @@ from langchain_convmem import (
     SummarySettings,
 )
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import aresummarize
 from langchain_convmem.summarizing.compactor import list_events
@@ -76,47 +77,64 @@ def test_a_failure_is_told_once_and_not_again_while_the_thread_rests():
 
 async def test_what_is_asked_for_is_told_too():
     events = []
-    async with summarising(
-        ScriptedSummarizer(), summarize_when=lambda key: None, on_summary=events.append
-    ) as memory:
-        chat(memory, "one", "two")
+    async with summarising(ScriptedSummarizer(), on_summary=events.append) as memory:
+        memory.add_messages(["one", AIMessage("Fine.")], thread_id="t", user_id="ana")
         assert await memory.asummarize("t", user_id="ana", force=True)
         assert await aresummarize(memory, "t", user_id="ana")
     assert kinds(events) == ["compacted", "compacted"]
 
 
-def test_facts_that_nothing_tells_are_counted_and_not_quoted():
+def test_an_event_counts_and_quotes_nothing():
     report = SummaryReport(
         key=KEY,
         outcome="written",
         covered=6,
         calls=2,
+        tokens_read=900,
+        tokens_written=80,
+        seconds=1.5,
         facts=7,
         in_text=3,
         listed=1,
-        recallable=1,
-        lost=("4711", "Anna Berg"),
+        left=3,
         missing_sections=("Decisions",),
         doubted=("She paints.", "She has a boat."),
     )
-    told = list(list_events(report))
-    assert kinds(told) == ["compacted", "lost"]
-    counts = {
+    [event] = list_events(report)
+    assert asdict(event) == {
+        "key": asdict(KEY),
+        "kind": "compacted",
+        "problem": "",
+        "next_attempt_ms": 0,
         "covered": 6,
         "folded": 0,
         "calls": 2,
+        "tokens_read": 900,
+        "tokens_written": 80,
+        "seconds": 1.5,
         "facts": 7,
         "in_text": 3,
         "listed": 1,
-        "recallable": 1,
-        "lost": 2,
+        "left": 3,
         "missing_sections": 1,
         "doubted": 2,
     }
-    assert [asdict(event) for event in told] == [
-        {"key": asdict(KEY), "kind": kind, "problem": "", **counts}
-        for kind in ("compacted", "lost")
-    ]
+
+
+def test_an_event_tells_what_the_model_took_and_after_a_failure_when_it_is_asked_again():
+    usage = {"input_tokens": 70, "output_tokens": 9, "total_tokens": 79}
+    model = ScriptedChatModel(replies=[AIMessage("They talked.", usage_metadata=usage)])
+    events = []
+    with summarising(model, on_summary=events.append) as memory:
+        chat(memory, "one", "two")
+    assert (events[0].tokens_read, events[0].tokens_written) == (70, 9)
+    assert events[0].seconds > 0
+    assert events[0].next_attempt_ms == 0
+    events.clear()
+    with summarising(ScriptedSummarizer(OUTAGE), on_summary=events.append) as memory:
+        chat(memory, "one", "two")
+    assert kinds(events) == ["failed"]
+    assert events[0].next_attempt_ms > get_now_ms()
 
 
 def test_a_summary_and_the_failure_of_the_next_are_both_told():

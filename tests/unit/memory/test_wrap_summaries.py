@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import pickle
 import threading
 from dataclasses import replace
 from functools import partial
 
 import pytest
-from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
@@ -20,7 +18,7 @@ from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.summarizing import aresummarize, resummarize, summary_record
+from langchain_convmem.summarizing import aresummarize, resummarize
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.views.models import ModelFacts
 
@@ -48,29 +46,6 @@ def chat(memory, *texts, way="invoke", model=None):
 
 def last(memory):
     return memory.history("t", user_id="ana").last_summary
-
-
-@pytest.mark.parametrize("way", ["invoke", "astream"])
-def test_a_queue_is_told_the_thread_and_its_worker_compacts_it(way):
-    told = []
-    with summarising(told.append) as memory:
-        chat(memory, "one", way=way)
-        assert told == []
-        chat(memory, "two", way=way)
-        assert told == [KEY]
-        assert last(memory) is None
-        assert memory.summarize(told[0].thread_id, user_id=told[0].user_id)
-        assert last(memory) is not None
-
-
-def test_a_queue_that_fails_is_logged_and_the_chat_goes_on(caplog):
-    def queue(key):
-        raise ConnectionError("no queue")
-
-    with summarising(queue) as memory:
-        with caplog.at_level(logging.ERROR, logger="langchain_convmem"):
-            chat(memory, "one", "two")
-        assert "could not hand over" in caplog.text
 
 
 @pytest.mark.parametrize("when", ["background", "foreground"])
@@ -106,8 +81,9 @@ class UntilCancelled(ScriptedSummarizer):
 
 async def test_a_summary_that_is_cancelled_is_no_failure_of_its_model():
     summarizer = UntilCancelled()
-    async with summarising(lambda key: None, summarizer, settings=RESTING) as memory:
-        chat(memory, "one", "two")
+    async with summarising("background", summarizer, settings=RESTING) as memory:
+        said = ["one", AIMessage("Fine."), "two", AIMessage("Fine.")]
+        memory.add_messages(said, thread_id="t", user_id="ana")
         compaction = asyncio.create_task(memory.asummarize("t", user_id="ana"))
         await summarizer.began.wait()
         compaction.cancel()
@@ -141,8 +117,8 @@ async def summarise(messages):
     "asynchronous", [{"summarizer": summarise}, {"settings": replace(SETTINGS, judge=summarise)}]
 )
 async def test_an_async_summariser_or_judge_is_awaited_or_refused_at_once(asynchronous):
-    async with summarising(lambda key: None, **asynchronous) as memory:
-        await memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False).ainvoke("one", at())
+    async with summarising("background", **asynchronous) as memory:
+        memory.add_messages(["one", AIMessage("Fine.")], thread_id="t", user_id="ana")
         before = memory.log.entries(KEY)
         for call in (partial(memory.summarize, force=True), partial(resummarize, memory)):
             with pytest.raises(ConfigError, match="asummarize, aresummarize, ainvoke"):
@@ -366,8 +342,8 @@ def test_the_record_of_a_summary_says_what_became_of_each_fact():
         ]
         memory.add_messages([*said, AIMessage("Ok.")], thread_id="t", user_id="ana")
         report = memory.summarize("t", user_id="ana", force=True)
-    assert (report.facts, report.in_text, report.listed, report.recallable) == (3, 1, 2, 0)
-    assert (report.lost, report.covered, report.calls) == ((), 4, 1)
+    assert (report.facts, report.in_text, report.listed, report.left) == (3, 1, 2, 0)
+    assert (report.covered, report.calls) == (4, 1)
     record = report.summary.metadata.aux["summary"]
     days = record.pop("days")
     assert days[0] == days[1]
@@ -376,60 +352,17 @@ def test_the_record_of_a_summary_says_what_became_of_each_fact():
         "facts": 3,
         "in_text": 1,
         "listed": 2,
-        "recallable": 0,
-        "lost": [],
+        "left": 0,
     }
     assert report.summary.cover.model == "scripted"
 
 
-def test_what_a_summary_leaves_to_recall_is_sought_without_rewriter_and_reranker():
-    asked = []
-    settings = replace(SETTINGS, facts_tokens=0)
-    options = {"settings": settings, "rewriter": asked.append, "reranker": AskedReranker(asked)}
-    with summarising("foreground", ScriptedSummarizer("They met."), **options) as memory:
-        said = [HumanMessage("I met Carla at 12:30."), AIMessage("The answer to it is 42.")]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        assert memory.summarize("t", user_id="ana", force=True).recallable
-        assert summary_record(memory, "t", user_id="ana").pick("left")
-        assert asked == []
-        memory.recall("Whom did I meet?", user_id="ana")
-        assert len(asked) == 2
-
-
-class AskedReranker(BaseDocumentCompressor):
-    asked: list
-
-    def __init__(self, asked):
-        super().__init__(asked=asked)
-        self.asked = asked
-
-    def compress_documents(self, documents, query, callbacks=None):
-        self.asked.append(query)
-        return documents
-
-
-@pytest.mark.parametrize(("room", "expected"), [(0, (0, 2, 0)), (300, (2, 0, 0))])
-def test_what_is_not_listed_is_found_by_recall_and_what_is_neither_is_reported(room, expected):
+@pytest.mark.parametrize(("room", "expected"), [(0, (0, 2)), (300, (2, 0))])
+def test_what_is_not_listed_is_counted_as_left(room, expected):
     settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2), facts_tokens=room)
     teller = ScriptedSummarizer("They met Carla.")
     with summarising("foreground", teller, settings=settings) as memory:
         said = [HumanMessage("I met Carla at 12:30."), AIMessage("The answer to it is 42.")]
         memory.add_messages(said, thread_id="t", user_id="ana")
         report = memory.summarize("t", user_id="ana", force=True)
-    assert (report.listed, report.recallable, len(report.lost)) == expected
-
-
-def test_what_only_a_tool_said_is_reported_where_there_is_no_room_for_it():
-    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2), facts_tokens=0)
-    call = {"name": "look", "args": {}, "id": "call", "type": "tool_call"}
-    with summarising("foreground", ScriptedSummarizer("They looked."), settings=settings) as memory:
-        said = [
-            HumanMessage("Look!"),
-            AIMessage("", tool_calls=[call]),
-            ToolMessage("Plate XK-42", tool_call_id="call"),
-            AIMessage("I did."),
-        ]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        report = memory.summarize("t", user_id="ana", force=True)
-    assert report.lost == ("XK-42",)
-    assert report.summary.metadata.aux["summary"]["lost"] == ["XK-42"]
+    assert (report.listed, report.left) == expected

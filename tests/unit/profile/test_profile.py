@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from itertools import count
 
@@ -164,7 +165,7 @@ def test_a_pinned_item_leads(memory):
     profile = memory.profile("ana")
     pinned = profile.pin(profile.list_kind("tastes")[0])
     assert list_texts(pinned.current)[0] == "I love bluegrass."
-    assert list_texts(pinned.unpin(pinned.current[0]).current)[0].startswith("Always")
+    assert list_texts(pinned.restore(pinned.current[0]).current)[0].startswith("Always")
 
 
 async def test_the_async_twins_see_the_same(tmp_path):
@@ -258,3 +259,16 @@ def test_a_slot_of_nothing_in_particular_reads_without_its_mark(memory):
     assert (item.slot, item.label) == ("ideal:", "ideal")
     assert profile.explain(item).startswith("tastes, ideal: My preference")
     assert "ideal: short answers" in profile._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("is_own", "kinds"), [(False, {"places"}), (True, {"places", "instructions"})]
+)
+def test_a_file_gives_instructions_if_its_owner_says_that_it_is_theirs(tmp_path, is_own, kinds):
+    path = tmp_path / "said.json"
+    said = ["I live in Leeds.", "Call me Annie."]
+    messages = [{"role": "user", "content": text} for text in said]
+    path.write_text(json.dumps({"messages": messages}), "utf-8")
+    with ConversationMemory.open(":memory:") as memory:
+        memory.import_file(path, user_id="ana", thread_id="t", is_own=is_own)
+        assert {item.kind for item in memory.profile("ana").current} == kinds

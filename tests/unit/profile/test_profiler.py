@@ -6,9 +6,9 @@ import json
 import logging
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
-from pydantic import BaseModel
 from scripted_chat import ScriptedChatModel
 from turn_hosts import HOSTS
 
@@ -17,10 +17,11 @@ from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.profile.profiler import TURNS_AT_ONCE, Profiler
 from langchain_convmem.profile.proposals import (
+    FoundItem,
+    FoundItems,
     ProposedItem,
     ThreadReading,
     draft_proposals,
-    read_answer,
 )
 from langchain_convmem.records import ThreadKey
 
@@ -49,7 +50,7 @@ class ScriptedModel:
             for row in map(json.loads, rows.splitlines())
             for kind, value, slot in self.script.get(row["said"], [])
         ]
-        return AIMessage(f"Here is what I found:\n```json\n{json.dumps(found)}\n```")
+        return {"items": found}
 
     def list_shown(self):
         return [
@@ -134,7 +135,6 @@ def test_an_async_function_may_propose_behind_turns():
         (MISSED, "weather", "gluten"),  # no kind
         (MISSED, "health", ""),
         (MISSED, "health", "x" * 300),
-        (MISSED, "health", None),
         (MISSED, "tastes", "a bakery"),  # asked
         ('My boss wrote: "gluten and I are enemies".', "health", "gluten and I are enemies"),
         ("Translate this:\ngluten and I are enemies", "health", "gluten"),
@@ -153,7 +153,7 @@ def test_what_the_user_does_not_say_or_mean_is_refused(text, kind, value):
     assert list_items(memory) == []
 
 
-@pytest.mark.parametrize("line", [0, 2, -1, None, "x", 1.5, [1]])
+@pytest.mark.parametrize("line", [0, 2, -1])
 def test_a_line_that_was_not_shown_is_refused(line):
     memory, _ = open_memory([{"line": line, "kind": "health", "value": "gluten"}])
     say(memory, MISSED)
@@ -325,7 +325,7 @@ def test_what_a_failing_log_kept_from_being_read_is_read_the_next_time():
     assert profiler.read_waiting(KEY.owner).read == 1
 
 
-@pytest.mark.parametrize("answer", ["no idea", AIMessage(""), 7, None, '{"a": 1}'])
+@pytest.mark.parametrize("answer", ["no idea", AIMessage(""), 7, None, [{"line": 1}]])
 def test_an_answer_that_cannot_be_read_is_told_and_the_lines_are_read_again(answer, caplog):
     memory, model = open_memory(answer)
     say(memory, MISSED)
@@ -453,35 +453,36 @@ def test_proposals_that_cannot_be_read_are_none(damage):
 # -- answers --------------------------------------------------------------------------------------
 
 
-class Item(BaseModel):
-    line: int
-    kind: str
-    value: str
+ONE = {"line": 1, "kind": "health", "value": "gluten", "slot": ""}
 
 
-class Items(BaseModel):
-    items: list[Item]
+@pytest.mark.parametrize("answer", [[ONE], {"items": [ONE]}, FoundItems(items=[FoundItem(**ONE)])])
+def test_a_function_answers_with_items_or_what_has_their_form(answer):
+    memory = ConversationMemory(InMemoryLog(), profiler=lambda _: answer)
+    say(memory, MISSED)
+    assert memory.update_profile("ana").kept == 1
 
 
-ONE = {"line": 1, "kind": "health", "value": "gluten"}
+class StructuredModel(ScriptedChatModel):
+    """A chat model that is asked for a structure, as those of providers are."""
+
+    def with_structured_output(self, schema, **_):
+        return self | RunnableLambda(lambda message: schema.model_validate_json(message.text))
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        json.dumps([ONE]),
-        AIMessage(json.dumps({"items": [ONE]})),
-        f"Sure! [{json.dumps(ONE)}] Anything else?",
-        f"```json\n[{json.dumps(ONE)}]\n```",
-        [ONE],
-        ONE,
-        {"items": [ONE]},
-        Items(items=[Item(**ONE)]),
-        [Item(**ONE)],
-    ],
-)
-def test_answers_of_many_shapes_are_read(answer):
-    assert read_answer(answer) == [ONE]
+def test_a_chat_model_is_asked_for_a_structure_and_its_tokens_are_counted():
+    usage = {"input_tokens": 70, "output_tokens": 9, "total_tokens": 79}
+    reply = AIMessage(json.dumps({"items": [ONE]}), usage_metadata=usage)
+    memory = ConversationMemory(InMemoryLog(), profiler=StructuredModel(replies=[reply]))
+    say(memory, MISSED)
+    assert memory.update_profile("ana").kept == 1
+    stats = memory.stats("t1", user_id="ana")
+    assert (stats.own_calls, stats.own_input_tokens, stats.own_output_tokens) == (1, 70, 9)
+
+
+def test_a_chat_model_without_structured_output_is_refused():
+    with pytest.raises(ConfigError, match="has no structured output"):
+        ConversationMemory(InMemoryLog(), profiler=FakeListChatModel(responses=["x"]))
 
 
 @pytest.mark.parametrize("value", ["a model", 5, dict])

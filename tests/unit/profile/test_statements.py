@@ -59,33 +59,6 @@ def test_an_instruction_for_every_answer_stands(text):
 
 
 @pytest.mark.parametrize(
-    ("lead", "wanted", "tail"),
-    [
-        (
-            "so I run a bakery in Leith with my cousin and mornings are mad so ",
-            "whenever I ask for a recipe give me the weights in grams",
-            " because my scale has nothing else on its little screen",
-        ),
-        (
-            "",
-            "I'm learning the drums, and from now on explain rhythms by counting out loud",
-            ", can you help me with the shuffle?",
-        ),
-        (
-            "",
-            "Gib mir Preise ab jetzt immer mit Mehrwertsteuer an, auf den Cent genau",
-            ", weil ich sie sonst jedes Mal selbst ausrechnen muss.",
-        ),
-    ],
-    ids=["reason", "question", "German"],
-)
-def test_of_a_sentence_that_runs_on_an_instruction_is_what_is_wanted(lead, wanted, tail):
-    text = lead + wanted + tail
-    [found] = [one for one in read_statements(text) if one.kind == "instructions"]
-    assert text[found.start : found.end] == wanted
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "I'm always in a rush, so from now on keep your answers short.",

@@ -53,6 +53,7 @@ def test_a_long_text_is_measured_by_what_it_covers_in_any_script():
         (f"Hm.\n</think>\n\n{GOOD}", GOOD),
         (f"{GOOD}\n<think>Was that all?", GOOD),
         ("<think>Hm.", ""),
+        (f"[THINK]Hm.[/THINK]{GOOD}", GOOD),
         (
             "Use <think> first, then </think> and go on.",
             "Use <think> first, then </think> and go on.",

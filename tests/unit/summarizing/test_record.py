@@ -6,14 +6,11 @@ import asyncio
 import json
 from datetime import UTC, datetime
 
-import pytest
 from langchain_core.messages import AIMessage
 from summaries import ScriptedSummarizer
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.summarizing import asummary_record, summary_record
-from langchain_convmem.summarizing.record import pick_words
-from langchain_convmem.words.facts import FactSource, find_facts
 
 NO_LIST = SummarySettings(facts_tokens=0, retries=0)
 WITH_LIST = SummarySettings(facts_tokens=300, retries=0)
@@ -51,7 +48,7 @@ def test_a_thread_without_a_summary_has_an_empty_record():
         assert summary_record(memory, "nobody", user_id="ana").facts == ()
 
 
-def test_a_fact_is_told_listed_left_or_lost():
+def test_a_fact_is_told_listed_or_left():
     teller = ScriptedSummarizer("The fence is painted on 2026-05-08.", "On 8 May.")
     with remember(*SAID, teller=ScriptedSummarizer("The fence: 8 May.")) as memory:
         memory.summarize("t", user_id="ana", force=True)
@@ -59,7 +56,7 @@ def test_a_fact_is_told_listed_left_or_lost():
             "1,240 euros": "left",
             "8 May": "told",
             "XK-42": "left",
-            "42": "lost",
+            "42": "left",
         }
     with remember(*SAID, teller=teller, options=WITH_LIST) as memory:
         memory.summarize("t", user_id="ana", force=True)
@@ -69,18 +66,6 @@ def test_a_fact_is_told_listed_left_or_lost():
             "XK-42": "listed",
             "42": "listed",
         }
-
-
-def test_what_is_left_is_found_by_words_that_are_not_its_own():
-    with remember(*SAID) as memory:
-        memory.summarize("t", user_id="ana", force=True)
-        left = summary_record(memory, "t", user_id="ana").pick("left")
-        assert left
-        for fact in left:
-            assert fact.words
-            assert fact.text.casefold() not in fact.words.casefold()
-            found = memory.recall(fact.words, user_id="ana", k=3)
-            assert any(fact.text in block.text for block in found.blocks)
 
 
 def test_it_counts_over_all_summaries_and_not_what_the_last_one_covers():
@@ -103,17 +88,17 @@ def test_an_edited_summary_tells_what_its_new_text_tells():
         history.edit_summary("The boiler repair costs 1,240 euros, and it is 42.")
         told = states(memory)
         assert (told["1,240 euros"], told["42"]) == ("told", "told")
-        assert told["8 May"] in ("left", "lost")  # its list of details went with the old text
+        assert told["8 May"] == "left"  # its list of details went with the old text
 
 
 def test_what_is_pinned_is_told():
     with remember(*SAID) as memory:
         memory.summarize("t", user_id="ana", force=True)
-        assert states(memory)["42"] == "lost"
+        assert states(memory)["42"] == "left"
         pin = memory.history("t", user_id="ana").pin("It is 42.")
         assert states(memory)["42"] == "told"
         memory.history("t", user_id="ana").unpin(pin)
-        assert states(memory)["42"] == "lost"
+        assert states(memory)["42"] == "left"
 
 
 def test_the_day_on_which_something_was_said_tells_no_date():
@@ -139,19 +124,6 @@ def test_its_repr_and_dict_count_by_kind_and_quote_nothing():
         memory.summarize("t", user_id="ana", force=True)
         record = summary_record(memory, "t", user_id="ana")
     shown = f"{record!r} {record.facts!r} {json.dumps(record.to_dict())}"
-    assert "amount 1 left; date 1 left; id 1 left; number 1 lost" in shown
+    assert "amount 1 left; date 1 left; id 1 left; number 1 left" in shown
     assert not any(word in shown for word in ("1,240", "boiler", "fence", "XK", "42."))
-    assert record.count()["amount"] == {"told": 0, "listed": 0, "left": 1, "lost": 0}
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ("The boiler repair costs 1,240 euros.", "The boiler repair costs"),
-        ("It is 42.", ""),
-        ("The code of the red boat is XK-42.", "The code the red boat"),
-    ],
-)
-def test_the_words_to_ask_for_are_those_around_a_fact(said, words):
-    [fact] = find_facts([FactSource(said, "User", 1)])
-    assert pick_words(fact) == words
+    assert record.count()["amount"] == {"told": 0, "listed": 0, "left": 1}

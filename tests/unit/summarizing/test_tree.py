@@ -396,7 +396,7 @@ def test_each_entry_is_shown_or_told_once_whatever_happens(chosen):
         log,
         summarizer=ScriptedSummarizer(),
         summary_settings=OWN,
-        summarize_when=lambda key: None,
+        summarize_when="foreground",
     ) as memory:
         talk = Talk(memory)
         for step in chosen:

@@ -313,7 +313,7 @@ def test_what_is_known_of_a_user_is_shown_pinned_retracted_and_restored(client, 
     assert "Porto" in held
     assert "Lisbon" in past
     item = memory.profile("ana").list_kind("health")[0]
-    for verdict, shown in (("pin", "Unpin"), ("unpin", "Pin: "), ("retract", "Restore: ")):
+    for verdict, shown in (("pin", "Unpin"), ("restore", "Pin: "), ("retract", "Restore: ")):
         assert post(client, "/profile", "t2", verdict=verdict, item=item.id).json() == {
             "decided": verdict
         }

@@ -8,7 +8,6 @@ from scripted_chat import ScriptedChatModel, at
 from langchain_convmem import ConversationMemory, SummarySettings
 from langchain_convmem.integrations.langgraph import create_memory_graph
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.records import ThreadKey
 
 SETTINGS = SummarySettings(trigger=("messages", 6), keep=("messages", 2))
 TEXTS = [f"On {day} May I paid {day}40 euros." for day in range(1, 6)]
@@ -31,15 +30,6 @@ def played(memory):
         graph.invoke(says(text), at())
         memory.flush()
     return graph, model.seen[-1]
-
-
-def test_who_is_told_that_a_thread_is_due_does_the_work_elsewhere():
-    due = []
-    with memory_of(due.append) as memory:
-        played(memory)
-        assert memory.history("t", user_id="ana").last_summary is None
-        assert set(due) == {ThreadKey("ana", "t")}
-        assert memory.summarize("t", user_id="ana")
 
 
 def test_without_a_summarizer_there_is_no_such_node(memory):

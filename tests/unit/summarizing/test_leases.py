@@ -11,7 +11,7 @@ from forked_processes import in_child
 
 from langchain_convmem import InMemoryLog, SQLiteLog, SummarySettings
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.summarizing.compactor import Leases
+from langchain_convmem.summarizing.leases import Leases
 
 KEY = ThreadKey("ana", "t")
 SETTINGS = SummarySettings(lease_s=10, first_pause_s=30)
@@ -33,11 +33,8 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "none"])
+@pytest.fixture(params=["memory", "sqlite"])
 def log(request, tmp_path):
-    if request.param == "none":
-        yield None
-        return
     with InMemoryLog() if request.param == "memory" else SQLiteLog(tmp_path / "log.db") as log:
         yield log
 
@@ -143,9 +140,10 @@ def test_a_failed_call_to_the_log_leaves_the_thread_free(clock):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_holds_none_of_its_parents_leases(clock):
-    leases = Leases(None, SETTINGS, clock=clock)
+def test_a_forked_child_holds_none_of_its_parents_leases(tmp_path, clock):
+    leases = Leases(SQLiteLog(tmp_path / "log.db"), SETTINGS, clock=clock)
     assert take(leases)
+    clock.goes_on(11)
     assert in_child(lambda: bool(take(leases) and not take(leases))) == "True"
     assert take(leases) is None
 
