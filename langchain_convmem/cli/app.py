@@ -21,12 +21,11 @@ from click.shell_completion import (
 
 from langchain_convmem.cli import data, models
 from langchain_convmem.cli.chat import chat
-from langchain_convmem.cli.mcp import serve_mcp
+from langchain_convmem.cli.export import export
 from langchain_convmem.cli.options import CommandGroup, command
 from langchain_convmem.cli.output import Terminal, escape_controls
-from langchain_convmem.cli.profile import show_profile
 from langchain_convmem.cli.prompts import prompts
-from langchain_convmem.cli.web import report, serve_web
+from langchain_convmem.cli.servers import serve_mcp, serve_web
 from langchain_convmem.errors import ConvMemError
 
 _PROGRAM = "convmem"
@@ -161,12 +160,10 @@ for _command in (
     serve_web,
     data.import_files,
     data.recall,
-    data.search,
-    show_profile,
+    data.show_profile,
     data.list_threads,
     data.print_log,
-    data.export,
-    report,
+    export,
     data.copy,
     data.forget,
     data.db_commands,

@@ -311,18 +311,18 @@ class ChatSession:
     # -- what was said, and what is recalled ------------------------------------------------------
 
     def _recall(self, text: str) -> None:
+        self._print_recall("recall", text, self.memory.recall(text, user_id=self.user_id))
+
+    def _print_recall(self, kind: str, question: str, found: Recall) -> None:
         from langchain_convmem.cli.rendering import encode_recall, format_recall
 
-        found = self.memory.recall(text, user_id=self.user_id)
         if self.terminal.as_json:
-            self.terminal.print_json_line({"kind": "recall", **encode_recall(text, found)})
+            self.terminal.print_json_line({"kind": kind, **encode_recall(question, found)})
         else:
             self._show(found, format_recall(found))
 
     def _explain(self) -> None:
         """Show what a model gets from other threads for the last question, and why."""
-        from langchain_convmem.cli.rendering import encode_recall, format_recall
-
         questions = self.list_questions()
         if not questions:
             raise ConfigError("nothing was asked in this thread yet")
@@ -331,10 +331,7 @@ class ChatSession:
         found = self.memory.recall(
             questions[-1], user_id=self.user_id, thread_id=self.thread_id, remember=False
         )
-        if self.terminal.as_json:
-            self.terminal.print_json_line({"kind": "why", **encode_recall(questions[-1], found)})
-            return
-        self._show(found, format_recall(found))
+        self._print_recall("why", questions[-1], found)
 
     def _show_profile(self) -> None:
         profile = self.memory.profile(self.user_id)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -26,18 +24,21 @@ from langchain_convmem.cli.options import (
     open_existing_log,
     open_memory,
     read_signing_key,
+    refuse_address,
     refuse_usage,
     user_option,
 )
-from langchain_convmem.cli.output import Terminal, format_count
-from langchain_convmem.cli.profile import as_of_option
-from langchain_convmem.errors import ConfigError, ConvMemError
+from langchain_convmem.cli.output import Styled, Terminal, format_count
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.turns.memory import get_turn_memory
+from langchain_convmem.views.lines import format_day, format_iso_time
 
 if TYPE_CHECKING:
+    from langchain_convmem.logs.verify import VerifyReport
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.message_log import MessageLog
-    from langchain_convmem.records import Owner
+    from langchain_convmem.profile import TimelineEvent, UserProfile
+    from langchain_convmem.records import Owner, ThreadKey
     from langchain_convmem.transfer import CopyReport, ImportReport
     from langchain_convmem.transfer.imports import ImportedFile
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 # -- import ---------------------------------------------------------------------------------------
 
 _SHOWN_UNREAD = 20
+_SHOWN_LINES = 20
+"""Lines that hold all words, unless `-k` says otherwise."""
 _LONGEST_AGE = 5
 """Digits of an age in days or hours at most."""
 
@@ -180,16 +183,31 @@ def _format_time(at_ms: int | None) -> str | None:
 # -- recall ---------------------------------------------------------------------------------------
 
 
+as_of_option = click.option(
+    "--as-of",
+    "as_of",
+    metavar="WHEN",
+    help="As it was then: an ISO 8601 time, a day (its beginning), or the id of an entry.",
+)
+"""The option of commands that can look at an earlier time."""
+
+
 @command(
     "recall",
     "convmem recall 'Where did I park?'",
     "convmem recall 'spare key' --user ana -k 3 --json",
+    "convmem recall --words 'long ladder'",
 )
 @click.argument("question", metavar="QUESTION")
 @db_option
 @user_option
 @click.option("--thread", metavar="ID", help="Search this thread only.")
-@click.option("-k", "count", metavar="N", type=click.IntRange(min=1), help="At most N blocks.")
+@click.option(
+    "--words", is_flag=True, help="Find the lines that hold all of these words, the latest first."
+)
+@click.option(
+    "-k", "count", metavar="N", type=click.IntRange(min=1), help="At most N blocks, or N lines."
+)
 @click.option(
     "--max-tokens",
     metavar="N",
@@ -204,6 +222,7 @@ def recall(
     db: str,
     user: str,
     thread: str | None,
+    words: bool,
     count: int | None,
     max_tokens: int | None,
     as_of: str | None,
@@ -211,6 +230,7 @@ def recall(
     """Find what was said that helps answer a question.
 
     Prints blocks of lines, best first, with speaker, time, thread and the reasons for each match.
+    With --words, letters are compared without case, and it exits with 1 if nothing is found.
     """
     from langchain_convmem.cli.rendering import encode_recall, format_recall
     from langchain_convmem.logs.as_of import LogBound
@@ -218,9 +238,14 @@ def recall(
 
     if count is not None and max_tokens is not None:
         refuse_usage("-k and --max-tokens exclude each other")
+    if words and max_tokens is not None:
+        refuse_usage("--words and --max-tokens exclude each other")
     with open_memory(db) as memory:
         past = memory if as_of is None else memory.as_of(as_of)
         within = None if thread is None else find_thread(past, user, thread).key
+        if words:
+            limit = count or _SHOWN_LINES
+            return _find_lines(terminal, past, question, user, within=within, limit=limit)
         # Not `memory.recall`: a thread named there is the current one, whose lines are left out.
         found = get_turn_memory(past).line_recall.recall(
             Owner(user_id=user),
@@ -232,10 +257,113 @@ def recall(
         )
     for problem in found.problems:
         terminal.note(problem)
-    if terminal.as_json:
-        terminal.print_json(encode_recall(question, found))
-    else:
-        terminal.print_lines(format_recall(found))
+    terminal.print_result(encode_recall(question, found), format_recall(found))
+    return 0
+
+
+def _find_lines(
+    terminal: Terminal,
+    memory: ConversationMemory,
+    words: str,
+    user: str,
+    *,
+    within: ThreadKey | None,
+    limit: int,
+) -> int:
+    """Print the lines that hold all words."""
+    from langchain_convmem.cli.rendering import encode_found_lines, format_found_lines
+
+    found = memory.search(words, user_id=user)
+    lines = [line for line in found if within in (None, line.key)]
+    titles = {info.key.thread_id: info.title for info in memory.threads(user_id=user)}
+    shown = lines[:limit]
+    terminal.print_result(encode_found_lines(shown, titles), format_found_lines(shown, titles))
+    if len(lines) > limit:
+        terminal.note(f"and {len(lines) - limit} more; -k shows more")
+    return 0 if lines else 1
+
+
+# -- profile ---------------------------------------------------------------------------------------
+
+
+@command(
+    "profile",
+    "convmem profile --user ana",
+    "convmem profile --user ana --timeline",
+    "convmem profile --user ana --as-of 2026-05-01 --json",
+    "convmem profile --user ana --retract 01JX2A",
+)
+@db_option
+@user_option
+@as_of_option
+@click.option("--timeline", is_flag=True, help="In the order of the days that are named.")
+@click.option("--day", metavar="WORDS", help="What was said of a day: 'the 14th', 'next week'.")
+@click.option("--explain", metavar="ITEM", help="Where an item comes from.")
+@click.option("--pin", metavar="ITEM", help="Let an item lead.")
+@click.option("--retract", metavar="ITEM", help="Say that an item is not true (any more).")
+@click.option("--restore", metavar="ITEM", help="Take back what was decided of an item.")
+def show_profile(
+    terminal: Terminal,
+    *,
+    db: str,
+    user: str,
+    as_of: str | None,
+    timeline: bool,
+    day: str | None,
+    explain: str | None,
+    pin: str | None,
+    retract: str | None,
+    restore: str | None,
+) -> int:
+    """Show what is known of a user, in their own words.
+
+    An ITEM is the beginning of an item's id, which --json prints. Decisions are stored in the log.
+    """
+    chosen = [name for name in (day, explain, pin, retract, restore) if name is not None]
+    if len(chosen) + timeline > 1:
+        refuse_usage(
+            "--timeline, --day, --explain, --pin, --retract and --restore exclude each other"
+        )
+    with open_memory(db) as memory:
+        profile = (memory if as_of is None else memory.as_of(as_of)).profile(user)
+        if explain is not None:
+            return _print_explanation(terminal, profile, explain)
+        if pin is not None:
+            profile = profile.pin(pin)
+        elif retract is not None:
+            profile = profile.retract(retract)
+        elif restore is not None:
+            profile = profile.restore(restore)
+    if timeline:
+        return _print_events(terminal, profile.timeline())
+    if day is not None:
+        return _print_events(terminal, profile.list_events(day))
+    text = Styled(profile.to_markdown().rstrip())
+    terminal.print_result({"user": user, "items": profile.to_json()}, [text])
+    return 0
+
+
+def _print_explanation(terminal: Terminal, profile: UserProfile, name: str) -> int:
+    item = profile.find(name)
+    text = profile.explain(item)
+    terminal.print_result({"item": item.id, "explanation": text}, [Styled(text)])
+    return 0
+
+
+def _print_events(terminal: Terminal, events: Sequence[TimelineEvent]) -> int:
+    rows = [
+        {
+            "first": format_iso_time(event.first_ms),
+            "end": format_iso_time(event.end_ms),
+            "named": event.is_named,
+            "item": event.item.id,
+            "text": event.item.text,
+            "state": event.item.state,
+        }
+        for event in events
+    ]
+    lines = (f"{format_day(one.first_ms)}  {one.item.text}" for one in events)
+    terminal.print_result({"events": rows}, lines)
     return 0
 
 
@@ -260,39 +388,6 @@ def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> 
     return 0
 
 
-@command("search", "convmem search 'long ladder'", "convmem search invoice --user ana -n 50 --json")
-@click.argument("words", metavar="WORDS")
-@db_option
-@user_option
-@click.option(
-    "-n",
-    "limit",
-    metavar="N",
-    default=20,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="At most N lines.",
-)
-def search(terminal: Terminal, *, words: str, db: str, user: str, limit: int) -> int:
-    """Find the lines that hold all of these words.
-
-    Letters are compared without case; the latest lines come first. `recall` finds what helps answer
-    a question, in other words as well. Exits with 1 if nothing is found.
-    """
-    from langchain_convmem.cli.rendering import encode_found_lines, format_found_lines
-
-    with open_memory(db) as memory:
-        lines = memory.search(words, user_id=user)
-        titles = {info.key.thread_id: info.title for info in memory.threads(user_id=user)}
-    if terminal.as_json:
-        terminal.print_json(encode_found_lines(lines[:limit], titles))
-    else:
-        terminal.print_lines(format_found_lines(lines[:limit], titles))
-        if len(lines) > limit:
-            terminal.note(f"and {len(lines) - limit} more; -n shows more")
-    return 0 if lines else 1
-
-
 @command("threads", "convmem threads --user ana", "convmem threads --db memory.db --json")
 @db_option
 @user_option
@@ -303,94 +398,8 @@ def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> 
 
     with open_memory(db) as memory:
         threads = memory.threads(user_id=None if anonymous else user)
-    if terminal.as_json:
-        terminal.print_json(encode_threads(threads))
-    else:
-        terminal.print_lines(format_threads(threads))
+    terminal.print_result(encode_threads(threads), format_threads(threads))
     return 0
-
-
-# -- export ---------------------------------------------------------------------------------------
-
-_PRINTED = "-"
-
-
-@command(
-    "export",
-    "convmem export --user ana --out ana.jsonl",
-    "convmem export --thread garden --out - | wc -l",
-)
-@db_option
-@user_option
-@click.option("--thread", metavar="ID", help="This thread only.")
-@click.option(
-    "--out",
-    metavar="FILE",
-    type=click.Path(),
-    required=True,
-    help="The file to write; - for standard output.",
-)
-def export(terminal: Terminal, *, db: str, user: str, thread: str | None, out: str) -> int:
-    """Write a user's conversations, or one thread, as JSON lines.
-
-    Each line is one entry with its metadata; `convmem import` reads the file back without loss. The
-    file is written whole or not at all, and only you may read it.
-    """
-    from langchain_convmem.records import Owner
-    from langchain_convmem.transfer import export_rows
-
-    with closing(open_existing_log(db)) as log:
-        known = {info.key.thread_id for info in log.threads(user)}
-        if not known or thread not in (None, *known):
-            what = "nothing" if thread is None else f"no thread {thread!r}"
-            raise ConfigError(f"there is {what} of user {user!r} in {_name_log(db)}")
-        rows = export_rows(log, Owner(user_id=user), thread_id=thread)
-        if out == _PRINTED:
-            terminal.print_rows(rows)  # lines of JSON, with --json and without
-            return 0
-        count = write_rows(Path(out), rows)
-    if terminal.as_json:
-        terminal.print_json({"path": out, "entries": count})
-    else:
-        terminal.print_line(f"{out}: {_count_entries(count)}")
-    return 0
-
-
-def _name_log(db: str) -> str:
-    from langchain_convmem.logs.addresses import log_name
-
-    return log_name(db)
-
-
-def write_rows(path: Path, rows: Iterable[str]) -> int:
-    """Write the file whole or not at all; only its owner may read it.
-
-    Raises:
-        ConfigError: If it cannot be written.
-    """
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise _describe_failure(path, error) from error
-    unfinished = Path(name)
-    try:
-        count = 0
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            for row in rows:
-                file.write(f"{row}\n")
-                count += 1
-        unfinished.replace(path)
-    except OSError as error:
-        if isinstance(error, ConvMemError):
-            raise
-        raise _describe_failure(path, error) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return count
-
-
-def _describe_failure(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"{path} cannot be written: {error.strerror or error}")
 
 
 # -- copy -----------------------------------------------------------------------------------------
@@ -420,10 +429,10 @@ def copy(terminal: Terminal, *, source: str, target: str, users: tuple[str, ...]
     is named and left out. Exits with 1 if there is any, or if the target holds less than the source
     in the end.
     """
-    from langchain_convmem.logs.addresses import open_log
+    from langchain_convmem.logs.addresses import log_name, open_log
     from langchain_convmem.transfer import copy_log
 
-    source_name, target_name = _name_log(source), _name_log(target)
+    source_name, target_name = log_name(source), log_name(target)
     if source_name == target_name:
         raise ConfigError(f"{source_name} cannot be copied into itself")
     with (
@@ -438,10 +447,8 @@ def copy(terminal: Terminal, *, source: str, target: str, users: tuple[str, ...]
             owners=_find_owners(source_log, users),
             progress=add_stage("copying"),
         )
-    if terminal.as_json:
-        terminal.print_json({"source": source_name, "target": target_name, **_encode_copy(report)})
-    else:
-        _print_copy(terminal, report, target_name)
+    encoded = {"source": source_name, "target": target_name, **_encode_copy(report)}
+    terminal.print_result(encoded, _format_copy(report, target_name))
     return 1 if report.short or report.damaged else 0
 
 
@@ -457,17 +464,17 @@ def _find_owners(source: MessageLog, users: tuple[str, ...]) -> list[Owner] | No
     return [Owner(user_id=user) for user in dict.fromkeys(users)]
 
 
-def _print_copy(terminal: Terminal, report: CopyReport, target_name: str) -> None:
+def _format_copy(report: CopyReport, target_name: str) -> Iterator[str]:
     threads, users = format_count(report.threads, "thread"), format_count(report.owners, "user")
     counts = f"{_count_entries(report.entries)}, {threads}, {users}"
-    terminal.print_line(f"{counts}: {report.written} new in {target_name}")
+    yield f"{counts}: {report.written} new in {target_name}"
     for short in report.short:
         where = f"thread {short.key.thread_id!r} of user {short.key.user_id!r}"
         found = f"{_count_entries(short.expected)}, but {short.found} in {target_name}"
-        terminal.print_line(f"{where}: {found}")
+        yield f"{where}: {found}"
     for one in report.damaged:
         where = f"position {one.position} of thread {one.key.thread_id!r}"
-        terminal.print_line(f"{where} of user {one.key.user_id!r}: {one.damage}; not copied")
+        yield f"{where} of user {one.key.user_id!r}: {one.damage}; not copied"
 
 
 def _encode_copy(report: CopyReport) -> dict[str, Any]:
@@ -538,10 +545,8 @@ def forget(
             terminal.note("nothing was erased")
             return 1
         receipt = memory.forget(user_id=user, thread_id=thread, before=end)
-    if terminal.as_json:
-        terminal.print_json({"user_id": user, "thread_id": thread, **encode_receipt(receipt)})
-    else:
-        terminal.print_line(format_receipt(receipt))
+    encoded = {"user_id": user, "thread_id": thread, **encode_receipt(receipt)}
+    terminal.print_result(encoded, [format_receipt(receipt)])
     return 0
 
 
@@ -588,26 +593,28 @@ def verify(terminal: Terminal, *, db: str) -> int:
     others may write meanwhile. Each problem is reported by thread and position, never with message
     text. Exits with 1 if there is one. A key comes from CONVMEM_SIGNING_KEY.
     """
+    from langchain_convmem.logs.addresses import log_name
     from langchain_convmem.logs.verify import verify_log
 
-    name = _name_log(db) if is_address(db) else db
+    name = log_name(db) if is_address(db) else db
     with closing(open_existing_log(db)) as log, terminal.show_progress() as add_stage:
         report = verify_log(log, progress=add_stage("checking"))
-    if terminal.as_json:
-        terminal.print_json({"path": name, **asdict(report), "ok": report.ok})
-        return 0 if report.ok else 1
-    for problem in report.problems:
-        terminal.print_line(problem)
+    encoded = {"path": name, **asdict(report), "ok": report.ok}
+    terminal.print_result(encoded, _format_checks(report, name))
+    return 0 if report.ok else 1
+
+
+def _format_checks(report: VerifyReport, name: str) -> Iterator[str]:
+    yield from report.problems
     if report.more:
-        terminal.print_line(f"and {format_count(report.more, 'more problem')}")
+        yield f"and {format_count(report.more, 'more problem')}"
     counts = (
         _count_entries(report.entries),
         format_count(report.threads, "thread"),
         format_count(report.owners, "owner"),
     )
     problems = format_count(len(report.problems) + report.more, "problem")
-    terminal.print_line(f"{name}: {', '.join(counts)}: {'no problems' if report.ok else problems}")
-    return 0 if report.ok else 1
+    yield f"{name}: {', '.join(counts)}: {'no problems' if report.ok else problems}"
 
 
 @command("backup", "convmem db backup copy.db", "convmem db backup monday.db --db memory.db")
@@ -623,10 +630,7 @@ def backup(terminal: Terminal, *, target: str, overwrite: bool, db: str) -> int:
     with closing(open_existing_file(db)) as log:
         log.backup(target, overwrite=overwrite)
     size = Path(target).stat().st_size
-    if terminal.as_json:
-        terminal.print_json({"path": target, "bytes": size})
-    else:
-        terminal.print_line(f"{target}: {size} bytes")
+    terminal.print_result({"path": target, "bytes": size}, [f"{target}: {size} bytes"])
     return 0
 
 
@@ -645,19 +649,16 @@ def restore(terminal: Terminal, *, source: str, fetch: bool, db: str) -> int:
     """
     from langchain_convmem.logs.sqlite import restore as restore_file
 
-    if is_address(db):
-        raise ConfigError("this is the address of a server; expected the path of a database file")
+    refuse_address(db)
     done = restore_file(source, db, signing_key=read_signing_key(), fetch=fetch)
     kept = None if done.kept is None else str(done.kept)
-    if terminal.as_json:
-        counts = {"entries": done.entries, "fetched": done.fetched}
-        terminal.print_json({"path": db, **counts, "kept": kept})
-        return 0
-    terminal.print_line(f"{db}: {_count_entries(done.entries)}")
+    lines = [f"{db}: {_count_entries(done.entries)}"]
     if fetch:
-        terminal.print_line(f"taken from {source}: {_count_entries(done.fetched)}")
+        lines.append(f"taken from {source}: {_count_entries(done.fetched)}")
     if kept is not None:
-        terminal.print_line(f"what was there before: {kept}")
+        lines.append(f"what was there before: {kept}")
+    counts = {"entries": done.entries, "fetched": done.fetched}
+    terminal.print_result({"path": db, **counts, "kept": kept}, lines)
     return 0
 
 

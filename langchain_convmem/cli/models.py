@@ -247,11 +247,9 @@ def reindex(
         name = type(memory.get_embedder_use(user_id=user).embeddings).__name__
     for problem in problems:
         terminal.note(problem)
-    if terminal.as_json:
-        found = {"user_id": owner, "embedder": embeddings or name, "problems": list(problems)}
-        terminal.print_json(found)
-    elif not problems:
-        whose = "all users" if owner is None else f"user {owner!r}"
-        used = embeddings or name
-        terminal.print_line(f"every line of {whose} is embedded by {used}")
+    used = embeddings or name
+    whose = "all users" if owner is None else f"user {owner!r}"
+    done = [] if problems else [f"every line of {whose} is embedded by {used}"]
+    encoded = {"user_id": owner, "embedder": used, "problems": list(problems)}
+    terminal.print_result(encoded, done)
     return 1 if problems else 0

@@ -7,13 +7,14 @@ import difflib
 import functools
 import os
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from langchain_convmem.cli.output import Terminal
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -110,6 +111,17 @@ def refuse_usage(problem: str) -> NoReturn:
     raise click.UsageError(problem, click.get_current_context())
 
 
+def require_web(what: str) -> None:
+    """Refuse a command that needs the extra `web` where that is not installed.
+
+    Raises:
+        MissingExtraError: If a package of it is missing.
+    """
+    for module in ("starlette", "uvicorn", "markdown_it"):
+        if find_spec(module) is None:
+            raise MissingExtraError.build(what, "web")
+
+
 # -- the memory that a command works on -----------------------------------------------------------
 
 
@@ -155,18 +167,6 @@ def open_existing_log(db: str) -> MessageLog:
     return open_log(db, signing_key=read_signing_key())
 
 
-def check_file(db: str) -> None:
-    """Refuse what is no database file.
-
-    Raises:
-        ConfigError: If there is no such file, or it is the address of a server.
-    """
-    if is_address(db):
-        # Not quoted: it may hold a password.
-        raise ConfigError("this is the address of a server; expected the path of a database file")
-    _require_file(db)
-
-
 def open_existing_file(db: str) -> SQLiteLog:
     """Open the log in a database file that must be there; the caller closes it.
 
@@ -175,8 +175,19 @@ def open_existing_file(db: str) -> SQLiteLog:
     """
     from langchain_convmem.logs.sqlite import SQLiteLog
 
-    check_file(db)
+    refuse_address(db)
+    _require_file(db)
     return SQLiteLog(db, signing_key=read_signing_key())
+
+
+def refuse_address(db: str) -> None:
+    """Refuse the address of a server where a file is needed.
+
+    Raises:
+        ConfigError: If it is one; not quoted, as it may hold a password.
+    """
+    if is_address(db):
+        raise ConfigError("this is the address of a server; expected the path of a database file")
 
 
 def read_signing_key() -> str | None:

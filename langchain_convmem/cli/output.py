@@ -68,10 +68,25 @@ class Terminal:
         """Print a line of the result, or the rest of one; line ends in it are shown as such."""
         self.print_text(escape_line(text), style)
 
-    def print_lines(self, lines: Iterable[Styled]) -> None:
-        """Print styled lines of the result; a long text may be several lines."""
+    def print_result(self, value: Any, lines: Iterable[Styled | str]) -> None:
+        """Print the whole result: as JSON where that is asked for, else as lines.
+
+        Args:
+            value: The result as plain data.
+            lines: See `print_lines`; those of a generator are made only if they are printed.
+        """
+        if self.as_json:
+            self.print_json(value)
+        else:
+            self.print_lines(lines)
+
+    def print_lines(self, lines: Iterable[Styled | str]) -> None:
+        """Print lines of the result: styled ones as they are, plain ones as by `print_line`."""
         for line in lines:
-            self.print_text(line.text, line.style)
+            if isinstance(line, str):
+                self.print_line(line)
+            else:
+                self.print_text(line.text, line.style)
 
     def print_text(self, text: str, style: str | None = None) -> None:
         """Print text of any number of lines."""

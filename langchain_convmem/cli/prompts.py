@@ -64,12 +64,9 @@ def check(
         raise ConfigError("name a prompt file, or pass --interactive to be asked for one")
     read = [read_prompt(path, functions) for path in files]
     findings = [finding for one in read for finding in one.findings]
-    if terminal.as_json:
-        terminal.print_json(encode_findings(findings))
-    else:
-        terminal.print_lines(format_findings(findings))
-        what = files[0] if len(read) == 1 else f"{len(read)} files"
-        terminal.print_line(count_findings(what, findings))
+    what = files[0] if len(read) == 1 else f"{len(read)} files"
+    lines: list[Styled | str] = [*format_findings(findings), count_findings(what, findings)]
+    terminal.print_result(encode_findings(findings), lines)
     return int(fails_check(findings, strict=strict))
 
 
@@ -109,10 +106,7 @@ def show(
     problems: list[Diagnostic] = []
     texts = prompt.sections if raw else prompt.render(on_problem=problems.append)
     found = [_read_section(prompt, title, texts) for title in _find_titles(prompt, sections)]
-    if terminal.as_json:
-        terminal.print_json(_encode_sections(prompt, found))
-    else:
-        terminal.print_lines(_format_sections(found))
+    terminal.print_result(_encode_sections(prompt, found), _format_sections(found))
     for line in format_findings(problems):
         terminal.note_text(line.text)
     return int(bool(problems))
@@ -200,12 +194,11 @@ def compile_files(
         terminal.note("nothing was compiled")
     else:
         compiled = _compile([(one, _find_targets(one, forms)) for one in read])
-    if terminal.as_json:
-        written = [{"source": source, "path": str(target)} for source, target in compiled]
-        terminal.print_json({"compiled": written, "findings": encode_findings(findings)})
-    else:
-        for source, target in compiled:
-            terminal.print_line(f"{target}: compiled from {source}")
+    written = [{"source": source, "path": str(target)} for source, target in compiled]
+    terminal.print_result(
+        {"compiled": written, "findings": encode_findings(findings)},
+        (f"{target}: compiled from {source}" for source, target in compiled),
+    )
     return int(failed)
 
 
@@ -265,10 +258,8 @@ def new(terminal: Terminal, *, file: str) -> int:
     """
     path = Path(file)
     _write_new(path, _NEW_TEXT)
-    if terminal.as_json:
-        terminal.print_json({"path": file})
-    else:
-        terminal.print_line(f"{path}: written; look at it with 'convmem prompts show {path}'")
+    written = f"{path}: written; look at it with 'convmem prompts show {path}'"
+    terminal.print_result({"path": file}, [written])
     return 0
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 from langchain_core.messages import HumanMessage
 from starlette.applications import Starlette
@@ -30,7 +28,7 @@ from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.profile.statements import KINDS
-from langchain_convmem.records import Entry, Owner, ThreadKey
+from langchain_convmem.records import Entry, Owner
 from langchain_convmem.transfer import export_rows
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import TurnOptions
@@ -38,9 +36,17 @@ from langchain_convmem.web.access import COOKIE, Access, Guard, set_session
 from langchain_convmem.web.live import LiveReplies, LiveReply
 from langchain_convmem.web.pages import STATIC, render_page
 from langchain_convmem.web.report import stream_report
+from langchain_convmem.web.requests import (
+    MOST_WINDOW,
+    find_place,
+    get_theme,
+    read_form,
+    read_number,
+    read_placed_form,
+    read_window,
+)
 from langchain_convmem.web.threads import (
     LISTED,
-    WINDOW,
     ThreadPlace,
     ThreadReader,
     ThreadRow,
@@ -54,26 +60,7 @@ if TYPE_CHECKING:
 
     from langchain_convmem.memory import ConversationMemory
 
-_MOST_FORM = 4 * 1024 * 1024
-"""Bytes of a form at most: what somebody says in one message."""
-_MOST_WINDOW = 20_000
 _EVENTS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """What a page sent: fields by name."""
-
-    fields: Mapping[str, str]
-
-    def get(self, name: str, default: str = "") -> str:
-        return self.fields.get(name, default)
-
-    def require(self, name: str) -> str:
-        value = self.fields.get(name, "")
-        if not value.strip():
-            raise ConfigError(f"{name} is missing")
-        return value
 
 
 def build_app(
@@ -115,14 +102,73 @@ async def _show_error(request: Request, error: Exception) -> Response:
     if request.headers.get("hx-request") or request.method != "GET":
         return Response(str(error), status, media_type="text/plain")
     return HTMLResponse(
-        render_page("error.html", message=str(error), theme=_get_theme(request)), status
+        render_page("error.html", message=str(error), theme=get_theme(request)), status
     )
 
 
 async def _show_missing(request: Request, error: Exception) -> Response:
     del error
     message = "There is no such page."
-    return HTMLResponse(render_page("error.html", message=message, theme=_get_theme(request)), 404)
+    return HTMLResponse(render_page("error.html", message=message, theme=get_theme(request)), 404)
+
+
+class Entrance:
+    """The pages before the chat: who may come in, and whose memory to show."""
+
+    def __init__(self, reader: ThreadReader, access: Access) -> None:
+        """Lead to the chats of a memory.
+
+        Args:
+            reader: Reads who has one.
+            access: Who may come in.
+        """
+        self._reader = reader
+        self._access = access
+
+    async def open_first(self, request: Request) -> Response:
+        """Lead to the chat of the only user, or to the list of users."""
+        fixed = request.scope.get("fixed_user")
+        users = await self._reader.list_users() if fixed is None else [fixed]
+        if len(users) == 1:
+            return RedirectResponse(ThreadPlace(users[0]).build_url("/chat"), 303)
+        return RedirectResponse("/users", 303)
+
+    async def show_users(self, request: Request) -> Response:
+        """Show the users that there are, and a field for a new one."""
+        fixed = request.scope.get("fixed_user")
+        if fixed is not None:
+            return RedirectResponse(ThreadPlace(fixed).build_url("/chat"), 303)
+        users = [ThreadPlace(user) for user in await self._reader.list_users()]
+        page = render_page("users.html", users=users, theme=get_theme(request))
+        return HTMLResponse(page)
+
+    async def show_login(self, request: Request) -> Response:
+        """Ask for a token."""
+        if not self._access.has_tokens:
+            return RedirectResponse("/", 303)
+        page = render_page("login.html", is_wrong=False, theme=get_theme(request))
+        return HTMLResponse(page)
+
+    async def sign_in(self, request: Request) -> Response:
+        """Sign in who knows a token."""
+        form = await read_form(request)
+        session = self._access.find_session(form.get("token").strip())
+        if session is None:
+            page = render_page("login.html", is_wrong=True, theme=get_theme(request))
+            return HTMLResponse(page, 401)
+        answer = RedirectResponse("/", 303)
+        is_secure = request.url.scheme == "https" or (
+            request.headers.get("x-forwarded-proto") == "https"
+        )
+        set_session(answer, session, is_secure=is_secure)
+        return answer
+
+    async def sign_out(self, request: Request) -> Response:
+        """Let the browser forget who is signed in."""
+        del request
+        answer = RedirectResponse("/login", 303)
+        answer.delete_cookie(COOKIE)
+        return answer
 
 
 class WebChat:
@@ -140,6 +186,7 @@ class WebChat:
         self.access = access
         self.model_name = model_name
         self.reader = ThreadReader(memory)
+        self.entrance = Entrance(self.reader, access)
         self.replies = LiveReplies(memory, memory.wrap(model, record_recall=True))
         self.imports = ImportJobs(memory)
         self._warm: set[str] = set()
@@ -152,9 +199,9 @@ class WebChat:
     def list_routes(self) -> list[Route | Mount]:
         """Return every address and what answers it."""
         get: dict[str, Callable[[Request], Awaitable[Response]]] = {
-            "/": self.open_first,
-            "/login": self.show_login,
-            "/users": self.show_users,
+            "/": self.entrance.open_first,
+            "/login": self.entrance.show_login,
+            "/users": self.entrance.show_users,
             "/chat": self.show_chat,
             "/messages": self.show_messages,
             "/threads": self.show_threads,
@@ -173,8 +220,8 @@ class WebChat:
             "/report": self.export_report,
         }
         post: dict[str, Callable[[Request], Awaitable[Response]]] = {
-            "/login": self.sign_in,
-            "/logout": self.sign_out,
+            "/login": self.entrance.sign_in,
+            "/logout": self.entrance.sign_out,
             "/say": self.say,
             "/again": self.answer_again,
             "/stop": self.stop,
@@ -196,99 +243,31 @@ class WebChat:
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
 
-    # -- who and where ----------------------------------------------------------------------------
-
-    def _find_place(self, request: Request, named: Mapping[str, str] | None = None) -> ThreadPlace:
-        """Return the user and the thread of a request.
-
-        Raises:
-            ConfigError: If it names no user, or another one than it may.
-        """
-        source = request.query_params if named is None else named
-        fixed, asked = request.scope.get("fixed_user"), source.get("user")
-        if fixed is not None and asked not in (None, "", fixed):
-            raise ConfigError("this is another user's memory")
-        user = fixed or asked
-        if not user:
-            raise ConfigError("say whose memory to show: choose a user")
-        place = ThreadPlace(user, source.get("thread") or None)
-        ThreadKey(user, place.thread_id or "-")  # refuses what cannot be an id
-        return place
-
-    async def _read_form(self, request: Request) -> tuple[_Form, ThreadPlace]:
-        form = await read_form(request)
-        return form, self._find_place(request, form.fields)
-
     def _render(
         self, request: Request, name: str, place: ThreadPlace, **values: Any
     ) -> HTMLResponse:
         shared = {
             "place": place,
-            "theme": _get_theme(request),
+            "theme": get_theme(request),
             "model_name": self.model_name,
             "may_choose_user": request.scope.get("fixed_user") is None,
             "may_sign_out": self.access.has_tokens,
         }
         return HTMLResponse(render_page(name, **shared, **values))
 
-    async def open_first(self, request: Request) -> Response:
-        """Lead to the chat of the only user, or to the list of users."""
-        fixed = request.scope.get("fixed_user")
-        if fixed is not None:
-            return RedirectResponse(ThreadPlace(fixed).build_url("/chat"), 303)
-        users = await self.reader.list_users()
-        if len(users) == 1:
-            return RedirectResponse(ThreadPlace(users[0]).build_url("/chat"), 303)
-        return RedirectResponse("/users", 303)
-
-    async def show_users(self, request: Request) -> Response:
-        """Show the users that there are, and a field for a new one."""
-        fixed = request.scope.get("fixed_user")
-        if fixed is not None:
-            return RedirectResponse(ThreadPlace(fixed).build_url("/chat"), 303)
-        users = [ThreadPlace(user) for user in await self.reader.list_users()]
-        page = render_page("users.html", users=users, theme=_get_theme(request))
-        return HTMLResponse(page)
-
-    async def show_login(self, request: Request) -> Response:
-        """Ask for a token."""
-        if not self.access.has_tokens:
-            return RedirectResponse("/", 303)
-        page = render_page("login.html", is_wrong=False, theme=_get_theme(request))
-        return HTMLResponse(page)
-
-    async def sign_in(self, request: Request) -> Response:
-        """Sign in who knows a token."""
-        form = await read_form(request)
-        session = self.access.find_session(form.get("token").strip())
-        if session is None:
-            page = render_page("login.html", is_wrong=True, theme=_get_theme(request))
-            return HTMLResponse(page, 401)
-        answer = RedirectResponse("/", 303)
-        is_secure = request.url.scheme == "https" or (
-            request.headers.get("x-forwarded-proto") == "https"
-        )
-        set_session(answer, session, is_secure=is_secure)
-        return answer
-
-    async def sign_out(self, request: Request) -> Response:
-        """Let the browser forget who is signed in."""
-        del request
-        answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(COOKIE)
-        return answer
-
     # -- reading ----------------------------------------------------------------------------------
 
     async def show_chat(self, request: Request) -> Response:
         """Show a thread, or an empty one under a new name."""
-        place = self._find_place(request)
+        place = find_place(request)
         if place.thread_id is None:
             place = ThreadPlace(place.user_id, make_ulid())
         else:
             await self.replies.recover(place.key)
-        window, at = _read_window(request), _read_number(request, "at")
-        live = self._find_live(place)  # first: a reply that ends meanwhile must not be in neither
+        window, at = read_window(request), read_number(request, "at")
+        live = self.replies.find(
+            place.key
+        )  # first: a reply that ends meanwhile must not be in neither
         infos = await self.memory.athreads(place.user_id)
         info = next((one for one in infos if one.key == place.key), None)
         page = await self.reader.read_page(place.key, window=window, at=at, info=info)
@@ -312,9 +291,9 @@ class WebChat:
 
     async def show_messages(self, request: Request) -> Response:
         """Show the messages of a thread alone, for a page that is open already."""
-        place = self._find_place(request)
-        window = _read_window(request)
-        live = self._find_live(place)
+        place = find_place(request)
+        window = read_window(request)
+        live = self.replies.find(place.key)
         page = await self.reader.read_page(place.key, window=window)
         return self._render(
             request,
@@ -326,9 +305,6 @@ class WebChat:
             next_window=window * 4,
         )
 
-    def _find_live(self, place: ThreadPlace) -> LiveReply | None:
-        return self.replies.find(place.key)
-
     def _load_ahead(self, user_id: str) -> None:
         """Let a user's lines be loaded while the person reads and types; once for a server."""
         if user_id not in self._warm:
@@ -337,9 +313,9 @@ class WebChat:
 
     async def show_threads(self, request: Request) -> Response:
         """Show a user's threads, for a page that is open already."""
-        place = self._find_place(request)
+        place = find_place(request)
         is_archived = request.query_params.get("archived") == "1"
-        most = min(_read_number(request, "most") or LISTED, _MOST_WINDOW)
+        most = min(read_number(request, "most") or LISTED, MOST_WINDOW)
         rows, total = await self.reader.list_threads(place.user_id, archived=is_archived, most=most)
         return self._render(
             request,
@@ -353,7 +329,7 @@ class WebChat:
 
     async def show_why(self, request: Request) -> Response:
         """Show what a reply was given of earlier conversations, and why."""
-        place = self._find_place(request)
+        place = find_place(request)
         message_id = request.query_params.get("message", "")
         found = await self.reader.explain(place.key, message_id)
         if found is None:
@@ -362,7 +338,7 @@ class WebChat:
 
     async def show_summaries(self, request: Request) -> Response:
         """Show the summaries that a model reads of a thread."""
-        place = self._find_place(request)
+        place = find_place(request)
         summaries = await self.reader.list_summaries(place.key)
         return self._render(
             request,
@@ -374,7 +350,7 @@ class WebChat:
 
     async def show_profile(self, request: Request) -> Response:
         """Show what is known of a user, in their own words."""
-        place = self._find_place(request)
+        place = find_place(request)
         profile = await self.memory.aprofile(place.user_id)
         is_used = get_turn_memory(self.memory).get_profile_budget(TurnOptions()) > 0
         items = {kind: profile.list_kind(kind) for kind in KINDS}
@@ -384,7 +360,7 @@ class WebChat:
 
     async def decide(self, request: Request) -> Response:
         """Pin, retract or restore an item of what is known of a user."""
-        form, place = await self._read_form(request)
+        form, place = await read_placed_form(request)
         profile = await self.memory.aprofile(place.user_id)
         decisions = {
             "pin": profile.apin,
@@ -400,7 +376,7 @@ class WebChat:
 
     async def show_search(self, request: Request) -> Response:
         """Show what was said that fits a query."""
-        place = self._find_place(request)
+        place = find_place(request)
         query = request.query_params.get("q", "")
         found = await self.reader.search(place.user_id, query)
         rows: list[ThreadRow] = []
@@ -424,7 +400,7 @@ class WebChat:
 
     async def say(self, request: Request) -> Response:
         """Take what the user says, and send the reply as it comes."""
-        form, place = await self._read_form(request)
+        form, place = await read_placed_form(request)
         text, key = form.require("text"), place.key
         settings = await self.reader.read_settings(key)
         question = HumanMessage(text, id=form.get("id") or make_ulid())
@@ -434,7 +410,7 @@ class WebChat:
 
     async def answer_again(self, request: Request) -> Response:
         """Answer a question of the thread anew; the new reply takes the place of the old one."""
-        form, place = await self._read_form(request)
+        form, place = await read_placed_form(request)
         entry = await self._find_entry(place, form.require("message"))
         if entry.role != "user" or entry.message is None:
             raise ConfigError("only what the user said can be answered anew")
@@ -444,7 +420,7 @@ class WebChat:
 
     async def show_source(self, request: Request) -> Response:
         """Return a message as it was said, for an editor."""
-        place = self._find_place(request)
+        place = find_place(request)
         entry = await self._find_entry(place, request.query_params.get("message", ""))
         return JSONResponse({"text": "\n\n".join(entry.contents)})
 
@@ -456,20 +432,20 @@ class WebChat:
 
     async def follow_reply(self, request: Request) -> Response:
         """Send the reply that is under way in a thread; 204 if none is."""
-        place = self._find_place(request)
-        reply = self._find_live(place)
+        place = find_place(request)
+        reply = self.replies.find(place.key)
         return Response(status_code=204) if reply is None else _send_events(reply)
 
     async def stop(self, request: Request) -> Response:
         """Stop what is under way in a thread; what came is kept."""
-        _, place = await self._read_form(request)
+        _, place = await read_placed_form(request)
         return JSONResponse({"stopped": self.replies.stop(place.key)})
 
     # -- taking back, forking, naming -------------------------------------------------------------
 
     async def undo(self, request: Request) -> Response:
         """Take the last exchange back."""
-        _, place = await self._read_form(request)
+        _, place = await read_placed_form(request)
         history = self.memory.history(place.key.thread_id, user_id=place.user_id)
         undone = await history.aundo()
         await self.reader.drop_title(place.key)
@@ -477,7 +453,7 @@ class WebChat:
 
     async def redo(self, request: Request) -> Response:
         """Bring back what was taken back last."""
-        _, place = await self._read_form(request)
+        _, place = await read_placed_form(request)
         history = self.memory.history(place.key.thread_id, user_id=place.user_id)
         done = await history.aredo()
         await self.reader.drop_title(place.key)
@@ -485,14 +461,14 @@ class WebChat:
 
     async def clear(self, request: Request) -> Response:
         """Let a thread start anew; the log keeps what was said."""
-        _, place = await self._read_form(request)
+        _, place = await read_placed_form(request)
         await self.memory.history(place.key.thread_id, user_id=place.user_id).aclear()
         await self.reader.drop_title(place.key)
         return JSONResponse({"cleared": True})
 
     async def fork(self, request: Request) -> Response:
         """Make a thread that goes on from a message of this one."""
-        form, place = await self._read_form(request)
+        form, place = await read_placed_form(request)
         history = await self.memory.afork(
             place.key.thread_id, at=form.get("message") or None, user_id=place.user_id
         )
@@ -504,27 +480,27 @@ class WebChat:
 
     async def show_rename(self, request: Request) -> Response:
         """Ask for another title."""
-        place = self._find_place(request)
+        place = find_place(request)
         title = await self.memory.aget_title(place.key.thread_id, user_id=place.user_id)
         page = await self.reader.read_page(place.key, window=1)
         return self._render(request, "rename.html", place, title=title or page.title)
 
     async def rename(self, request: Request) -> Response:
         """Give a thread another title; an empty one is made of what was said first."""
-        form, place = await self._read_form(request)
+        form, place = await read_placed_form(request)
         await self.memory.aset_title(place.key.thread_id, form.get("title"), user_id=place.user_id)
         return JSONResponse({"renamed": True})
 
     async def archive(self, request: Request) -> Response:
         """Put a thread away, or take it out again."""
-        form, place = await self._read_form(request)
+        form, place = await read_placed_form(request)
         is_archived = form.get("archived") == "1"
         await self.memory.aarchive(place.key.thread_id, user_id=place.user_id, archived=is_archived)
         return JSONResponse({"archived": is_archived})
 
     async def undo_summary(self, request: Request) -> Response:
         """Take the latest summary back: what it stands for is shown to the model again."""
-        _, place = await self._read_form(request)
+        _, place = await read_placed_form(request)
         history = self.memory.history(place.key.thread_id, user_id=place.user_id)
         return JSONResponse({"undone": await history.aundo_summary() is not None})
 
@@ -532,7 +508,7 @@ class WebChat:
 
     async def show_settings(self, request: Request) -> Response:
         """Show what a thread sets of its turns, and what holds otherwise."""
-        place = self._find_place(request)
+        place = find_place(request)
         settings = await self.reader.read_settings(place.key)
         budget = get_turn_memory(self.memory).get_recall_budget(TurnOptions())
         use = await self.memory.aget_embedder_use(user_id=place.user_id)
@@ -549,7 +525,7 @@ class WebChat:
 
     async def save_settings(self, request: Request) -> Response:
         """Keep what a thread sets of its turns."""
-        form, place = await self._read_form(request)
+        form, place = await read_placed_form(request)
         settings = read_form_settings(form.fields)
         await self.reader.write_settings(place.key, settings)
         return JSONResponse({"saved": True, "recall": settings["recall"]})
@@ -558,7 +534,7 @@ class WebChat:
 
     async def show_forget(self, request: Request) -> Response:
         """Say plainly what is about to be erased, and ask."""
-        place = self._find_place(request)
+        place = find_place(request)
         message_id = request.query_params.get("message")
         scope = request.query_params.get("scope", "thread")
         text = ""
@@ -577,7 +553,7 @@ class WebChat:
 
     async def forget(self, request: Request) -> Response:
         """Erase a message, a thread or a user for good, and return the receipt."""
-        form, place = await self._read_form(request)
+        form, place = await read_placed_form(request)
         scope = form.require("scope")
         if scope == "message":
             ids = [form.require("message")]
@@ -601,19 +577,19 @@ class WebChat:
 
     async def show_import(self, request: Request) -> Response:
         """Show where files can be dropped."""
-        place = self._find_place(request)
+        place = find_place(request)
         return self._render(request, "import.html", place)
 
     async def take_file(self, request: Request) -> Response:
         """Take in a file and begin to import it; its name and user stand in the address."""
-        place = self._find_place(request)
+        place = find_place(request)
         name = request.query_params.get("name", "")
         job = await self.imports.take(place.user_id, name, request.stream())
         return JSONResponse(job.encode())
 
     async def show_import_job(self, request: Request) -> Response:
         """Report how far an import is."""
-        place = self._find_place(request)
+        place = find_place(request)
         job = self.imports.find(place.user_id, request.query_params.get("job", ""))
         if job is None:
             raise ConfigError("this import is not known any more; import the file again")
@@ -621,7 +597,7 @@ class WebChat:
 
     async def export_lines(self, request: Request) -> Response:
         """Send a thread, or all of a user, as lines of JSON that `convmem import` reads."""
-        place = self._find_place(request)
+        place = find_place(request)
         rows = export_rows(self.memory.log, Owner(user_id=place.user_id), thread_id=place.thread_id)
         name = f"convmem-{place.thread_id or place.user_id}.jsonl"
         return StreamingResponse(
@@ -632,49 +608,13 @@ class WebChat:
 
     async def export_report(self, request: Request) -> Response:
         """Send a thread, or all of a user, as one page that can be read without a server."""
-        place = self._find_place(request)
+        place = find_place(request)
         redact = request.query_params.get("redact") == "1"
         pieces = stream_report(self.memory, place.user_id, thread_id=place.thread_id, redact=redact)
         first = await anext(pieces)  # what is missing is said before anything is sent
         name = "convmem-report" if redact else f"convmem-{place.thread_id or place.user_id}"
         headers = {"Content-Disposition": _name_attachment(f"{name}.html")}
         return StreamingResponse(_chain(first, pieces), media_type="text/html", headers=headers)
-
-
-# -- reading requests -----------------------------------------------------------------------------
-
-
-async def read_form(request: Request) -> _Form:
-    """Return the fields of a form.
-
-    Raises:
-        ConfigError: If it is larger than 4 MB, or not UTF-8 text.
-    """
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _MOST_FORM:
-            raise ConfigError("this is too long: a message may take 4 MB")
-    try:
-        text = body.decode("ascii")
-        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=50)
-    except ValueError as error:
-        raise ConfigError("the page sent a form that cannot be read") from error
-    return _Form(dict(pairs))
-
-
-def _read_number(request: Request, name: str) -> int | None:
-    text = request.query_params.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None  # noqa: PLR2004
-
-
-def _read_window(request: Request) -> int:
-    return min(max(_read_number(request, "window") or WINDOW, 1), _MOST_WINDOW)
-
-
-def _get_theme(request: Request) -> str:
-    theme = request.cookies.get("convmem_theme", "")
-    return theme if theme in {"dark", "light"} else "auto"
 
 
 # -- sending --------------------------------------------------------------------------------------
@@ -693,15 +633,8 @@ def _send_events(reply: LiveReply) -> StreamingResponse:
 async def _read_rows(rows: Iterable[str]) -> AsyncIterator[str]:
     """Yield lines, many at once; a worker reads them."""
     iterator = iter(rows)
-    while True:
-        page = await hop(partial(_take, iterator, 500))
-        if not page:
-            return
+    while page := await hop(lambda: list(islice(iterator, 500))):
         yield "".join(f"{row}\n" for row in page)
-
-
-def _take(rows: Any, most: int) -> list[str]:
-    return list(islice(rows, most))
 
 
 async def _chain(first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:

@@ -72,13 +72,12 @@ NOT_YET: dict[str, int] = {
     "room: text": 3_662,
     "room: integrations": 1_851,
     "room: transfer": 2_729,
-    "room: cli": 2_513,
+    "room: cli": 2_500,
     "room: offline": 845,
     "room: testing": 2_806,
     "package": 44_183,
     "files of the package": 193,
-    "code above 400 lines a class": 11,
-    "lines of tests": 85_400,
+    "lines of tests": 85_390,
     "lines of benchmarks": 16_150,
 }
 """What is still above its ceiling, and what it may have until it is within."""

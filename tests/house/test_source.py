@@ -32,7 +32,7 @@ FOREIGN_CODE_BORDERS = {
 
 LAST_HANDLERS = {
     "cli/app.py",  # Ctrl-C becomes an exit code
-    "cli/web.py",  # Ctrl-C is how the server is ended
+    "cli/servers.py",  # Ctrl-C is how the server is ended
     "conversation/turn.py",  # every exception is handed to the turn, which decides
     "background.py",  # what a thread raises is handed to whoever waits for it
 }
@@ -110,7 +110,7 @@ HOMES = {
     "sqlite3": ("logs/sqlite", "transfer/source.py"),
     "markdown_it": "web/display.py",
     "starlette": "web",
-    "uvicorn": "cli/web.py",
+    "uvicorn": "cli/servers.py",
     "pickle": "(nowhere)",
 }
 """How the names of the files begin that may import a thing."""

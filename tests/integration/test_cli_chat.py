@@ -446,11 +446,11 @@ def convmem(db, capsys):
     return run
 
 
-def test_search_finds_lines_that_hold_all_words(chat, model, convmem):
+def test_recall_finds_lines_that_hold_all_words(chat, model, convmem):
     model(["A ladder, fine."], ["Gone."], ["Two."])
     chat("Miguel has the long LADDER.", "/title Tools", "The ladder is gone", "/undo", thread="a")
     chat("My ladder", thread="b")
-    code, out = convmem("search", "ladder", "--json")
+    code, out = convmem("recall", "--words", "ladder", "--json")
     assert code == 0
     found = [(one["thread_id"], one["title"], one["text"]) for one in json.loads(out)]
     assert found == [
@@ -458,11 +458,13 @@ def test_search_finds_lines_that_hold_all_words(chat, model, convmem):
         ("a", "Tools", "A ladder, fine."),
         ("a", "Tools", "Miguel has the long LADDER."),
     ]
-    code, out = convmem("search", "ladder long")
+    code, out = convmem("recall", "--words", "ladder long")
     assert code == 0
     assert "  User: Miguel has the long LADDER." in out
     assert "a (Tools)" in out
-    assert convmem("search", "zebra") == (1, "no line holds all of these words\n")
+    code, out = convmem("recall", "--words", "ladder", "--thread", "a", "-k", "1", "--json")
+    assert [one["text"] for one in json.loads(out)] == ["A ladder, fine."]
+    assert convmem("recall", "--words", "zebra") == (1, "no line holds all of these words\n")
 
 
 def test_the_log_is_that_of_the_latest_thread(chat, model, convmem):

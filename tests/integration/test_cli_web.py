@@ -1,4 +1,4 @@
-"""`convmem web` as a process, and `convmem report` as a file."""
+"""`convmem web` as a process, and `convmem export --html` as a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.cli import main
-from langchain_convmem.cli.web import listen
+from langchain_convmem.cli.servers import listen
 from langchain_convmem.offline import OfflineChatModel
 
 PARKED = "I parked on level C, next to the <b>blue</b> pillar."
@@ -94,7 +94,7 @@ def test_what_cannot_be_served_is_said_before_a_database_is_made(
 
 
 def read_report(capsys, *words):
-    assert main(["report", "--user", "ana", "-o", "r.html", "--json", *words]) == 0
+    assert main(["export", "--html", "--user", "ana", "-o", "r.html", "--json", *words]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["bytes"] == Path("r.html").stat().st_size
     return Path("r.html").read_text("utf-8")
@@ -126,6 +126,12 @@ def test_a_report_of_one_thread_holds_that_thread(folder, capsys):
     assert page.count('class="report-thread"') == 1
 
 
+def test_a_report_goes_to_standard_output(folder, capsys):
+    page = read_report(capsys)
+    assert main(["export", "--html", "--user", "ana", "-o", "-"]) == 0
+    assert re.findall("<h2.*", capsys.readouterr().out) == re.findall("<h2.*", page)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -134,6 +140,6 @@ def test_a_report_of_one_thread_holds_that_thread(folder, capsys):
     ],
 )
 def test_a_report_of_nothing_is_refused_and_no_file_is_made(folder, capsys, words, message):
-    assert main(["report", "-o", "r.html", *words]) == 1
+    assert main(["export", "--html", "-o", "r.html", *words]) == 1
     assert message in capsys.readouterr().err
     assert not Path("r.html").exists()

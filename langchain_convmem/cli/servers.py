@@ -1,38 +1,41 @@
-"""`convmem web` and `convmem report`: the chat in a browser, and what is kept as one page."""
+"""`convmem web` and `convmem mcp`: a memory served to browsers, and to hosts of MCP."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from langchain_convmem.cli.data import write_rows
 from langchain_convmem.cli.models import choose_model
 from langchain_convmem.cli.options import (
     PROFILE_TOKENS,
     command,
     db_option,
-    find_thread,
     open_memory,
     read_signing_key,
+    require_web,
     user_option,
 )
 from langchain_convmem.cli.output import Terminal
-from langchain_convmem.errors import ConfigError, MissingExtraError
+from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.web.access import Access
 
 _OFFLINE = "offline"
+_TOKEN = "CONVMEM_MCP_TOKEN"  # noqa: S105 - the name of a variable
+"""In the environment alone: what stands on a command line, others can see."""
 _STOP_AFTER_S = 3
 """How long connections that are still open are waited for when the server ends."""
+
+
+# -- a chat in a browser ---------------------------------------------------------------------------
 
 
 @command(
@@ -104,7 +107,7 @@ def serve_web(
     Prints the address and serves until Ctrl-C. On 127.0.0.1 it needs no token; anywhere else it
     does. Nothing is loaded from other hosts. With --json, the address is printed as JSON.
     """
-    _require_extra("convmem web")
+    require_web("convmem web")
     from langchain_convmem.web.access import Access, read_user_tokens
 
     access = Access(
@@ -122,12 +125,6 @@ def serve_web(
         _print_address(terminal, host, listener.getsockname()[1], access)
         _serve(memory, chosen, access, name or _OFFLINE, listener)
     return 0
-
-
-def _require_extra(what: str) -> None:
-    for module in ("starlette", "uvicorn", "markdown_it"):
-        if find_spec(module) is None:
-            raise MissingExtraError.build(what, "web")
 
 
 def _open_memory(db: str, model: str | None, no_summaries: bool) -> ConversationMemory:
@@ -197,54 +194,85 @@ def _serve(
         return  # how a server is ended
 
 
-# -- report ---------------------------------------------------------------------------------------
+# -- tools for hosts of MCP ------------------------------------------------------------------------
 
 
 @command(
-    "report",
-    "convmem report -o report.html",
-    "convmem report --thread garden --redact -o bug.html",
+    "mcp",
+    "convmem mcp                                # over standard input, as desktop hosts start it",
+    "convmem mcp --http                         # http://127.0.0.1:8000/mcp",
+    "convmem mcp --http --tokens tokens.txt     # one memory for each token's user",
 )
 @db_option
 @user_option
-@click.option("--thread", metavar="ID", help="This thread only.")
-@click.option("--redact", is_flag=True, help="Leave out every text, name and id.")
+@click.option("--http", is_flag=True, help="Serve over streamable HTTP instead.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535))
 @click.option(
-    "-o", "--out", metavar="FILE", type=click.Path(), required=True, help="The page to write."
+    "--tokens",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="A token for each user: lines of a user, a blank and a token. For one token of --user: "
+    f"the environment variable {_TOKEN}.",
 )
-def report(
-    terminal: Terminal, *, db: str, user: str, thread: str | None, redact: bool, out: str
+def serve_mcp(
+    terminal: Terminal,
+    *,
+    db: str,
+    user: str,
+    http: bool,
+    host: str,
+    port: int,
+    tokens: str | None,
 ) -> int:
-    """Write what is kept of a user as one HTML page.
+    """Serve the memory to hosts of MCP.
 
-    It shows what was said, what was recalled for each reply and why, and the summaries. It needs no
-    server, no script and no network. The file is written whole or not at all, and only you may read
-    it.
+    Whose memory it is comes from --user or from the token of a request, never from what a model
+    asks for. Beyond this machine, a token is required.
     """
-    _require_extra("convmem report")
-    with open_memory(db) as memory:
-        if thread is not None:
-            find_thread(memory, user, thread)
-        write_rows(Path(out), _read_report(memory, user, thread, redact=redact))
-    size = Path(out).stat().st_size
-    if terminal.as_json:
-        terminal.print_json({"path": out, "bytes": size, "redacted": redact})
-    else:
-        terminal.print_line(f"{out}: {size / 1000:,.0f} kB")
+    from langchain_convmem.integrations.mcp_server import make_mcp_server
+    from langchain_convmem.web.access import is_loopback
+
+    known = read_tokens(tokens, os.environ.get(_TOKEN), user) if http else None
+    if http and known is None and not is_loopback(host):
+        msg = (
+            f"--host {host} can be reached from other machines, so a token is needed: "
+            f"set {_TOKEN}, or pass --tokens FILE"
+        )
+        raise ConfigError(msg)
+    with open_memory(db, create=True) as memory:
+        server = make_mcp_server(
+            memory,
+            user_id=None if known else user,
+            tokens=known,
+            address=f"http://{host}:{port}",
+        )
+        if http:
+            terminal.note(f"MCP server at http://{host}:{port}/mcp")
+            asyncio.run(server.run_streamable_http_async(host=host, port=port))
+        else:
+            asyncio.run(server.run_stdio_async())
     return 0
 
 
-def _read_report(
-    memory: ConversationMemory, user: str, thread: str | None, *, redact: bool
-) -> Iterator[str]:
-    """Yield the report piece by piece, so that no more than a thread of it is held."""
-    from langchain_convmem.web.report import stream_report
+def read_tokens(path: str | None, token: str | None, user: str) -> dict[str, str] | None:
+    """Return the user of each token; None where there are none.
 
-    pieces = stream_report(memory, user, thread_id=thread, redact=redact)
+    Args:
+        path: A file of tokens, as `convmem web` takes it.
+        token: The token of `user`.
+        user: Whose that is.
 
-    async def read_next() -> str | None:
-        return await anext(pieces, None)
+    Raises:
+        ConfigError: If the file is no such file, or others may read it; no token is quoted.
+    """
+    from langchain_convmem.web.access import read_user_tokens
 
-    with asyncio.Runner() as runner:
-        while (piece := runner.run(read_next())) is not None:
-            yield piece
+    if path is None:
+        return {token: user} if token else None
+    if token:
+        raise ConfigError(f"{_TOKEN} is set and --tokens is given; use one of the two")
+    tokens = read_user_tokens(path)
+    if os.name == "posix" and Path(path).stat().st_mode & 0o077:
+        raise ConfigError(f"{path} holds tokens and others may read it; run: chmod 600 {path}")
+    return {one: user for user, one in tokens.items()}

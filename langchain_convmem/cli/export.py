@@ -1,0 +1,160 @@
+"""`convmem export`: a user's conversations as lines for programs, or as one page for people."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from langchain_convmem.cli.options import (
+    command,
+    db_option,
+    find_thread,
+    open_existing_log,
+    open_memory,
+    refuse_usage,
+    require_web,
+    user_option,
+)
+from langchain_convmem.cli.output import Terminal, format_count
+from langchain_convmem.errors import ConfigError, ConvMemError
+
+if TYPE_CHECKING:
+    from langchain_convmem.memory import ConversationMemory
+
+_PRINTED = "-"
+
+
+@command(
+    "export",
+    "convmem export --user ana -o ana.jsonl",
+    "convmem export --thread garden -o - | wc -l",
+    "convmem export --html -o report.html",
+    "convmem export --html --redact --thread garden -o bug.html",
+)
+@db_option
+@user_option
+@click.option("--thread", metavar="ID", help="This thread only.")
+@click.option("--html", is_flag=True, help="Write one HTML page for people instead.")
+@click.option("--redact", is_flag=True, help="Leave out of the page every text, name and id.")
+@click.option(
+    "-o",
+    "--out",
+    metavar="FILE",
+    type=click.Path(),
+    required=True,
+    help="The file to write; - for standard output.",
+)
+def export(
+    terminal: Terminal,
+    *,
+    db: str,
+    user: str,
+    thread: str | None,
+    html: bool,
+    redact: bool,
+    out: str,
+) -> int:
+    """Write conversations as JSON lines or as one HTML page.
+
+    Takes all threads of a user, or one. Each line is one entry with its metadata; `convmem import`
+    reads the file back without loss. The page of --html shows what was said, what was recalled for
+    each reply and why, and the summaries; it needs no server, no script and no network. The file is
+    written whole or not at all, and only you may read it.
+    """
+    if redact and not html:
+        refuse_usage("--redact goes with --html")
+    if html:
+        return _export_page(terminal, db, user, thread, redact=redact, out=out)
+    return _export_lines(terminal, db, user, thread, out=out)
+
+
+def _export_lines(terminal: Terminal, db: str, user: str, thread: str | None, *, out: str) -> int:
+    from langchain_convmem.logs.addresses import log_name
+    from langchain_convmem.records import Owner
+    from langchain_convmem.transfer import export_rows
+
+    with closing(open_existing_log(db)) as log:
+        known = {info.key.thread_id for info in log.threads(user)}
+        if not known or thread not in (None, *known):
+            what = "nothing" if thread is None else f"no thread {thread!r}"
+            raise ConfigError(f"there is {what} of user {user!r} in {log_name(db)}")
+        rows = export_rows(log, Owner(user_id=user), thread_id=thread)
+        if out == _PRINTED:
+            terminal.print_rows(rows)  # lines of JSON, with --json and without
+            return 0
+        count = _write_rows(Path(out), rows)
+    counted = format_count(count, "entry", "entries")
+    terminal.print_result({"path": out, "entries": count}, [f"{out}: {counted}"])
+    return 0
+
+
+def _export_page(
+    terminal: Terminal, db: str, user: str, thread: str | None, *, redact: bool, out: str
+) -> int:
+    require_web("convmem export --html")
+    with open_memory(db) as memory:
+        if thread is not None:
+            find_thread(memory, user, thread)
+        pieces = _read_report(memory, user, thread, redact=redact)
+        if out == _PRINTED:
+            terminal.print_rows(line for piece in pieces for line in piece.splitlines())
+            return 0
+        _write_rows(Path(out), pieces)
+    size = Path(out).stat().st_size
+    encoded = {"path": out, "bytes": size, "redacted": redact}
+    terminal.print_result(encoded, [f"{out}: {size / 1000:,.0f} kB"])
+    return 0
+
+
+def _read_report(
+    memory: ConversationMemory, user: str, thread: str | None, *, redact: bool
+) -> Iterator[str]:
+    """Yield the report piece by piece, so that no more than a thread of it is held."""
+    from langchain_convmem.web.report import stream_report
+
+    pieces = stream_report(memory, user, thread_id=thread, redact=redact)
+
+    async def read_next() -> str | None:
+        return await anext(pieces, None)
+
+    with asyncio.Runner() as runner:
+        while (piece := runner.run(read_next())) is not None:
+            yield piece
+
+
+def _write_rows(path: Path, rows: Iterable[str]) -> int:
+    """Write the file whole or not at all; only its owner may read it.
+
+    Raises:
+        ConfigError: If it cannot be written.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise _describe_failure(path, error) from error
+    unfinished = Path(name)
+    try:
+        count = 0
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            for row in rows:
+                file.write(f"{row}\n")
+                count += 1
+        unfinished.replace(path)
+    except OSError as error:
+        if isinstance(error, ConvMemError):
+            raise
+        raise _describe_failure(path, error) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return count
+
+
+def _describe_failure(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{path} cannot be written: {error.strerror or error}")
