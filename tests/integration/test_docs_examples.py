@@ -36,7 +36,6 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/how_to/history.md",
         "docs/how_to/langgraph.md",
         "docs/how_to/mcp.md",
-        "docs/how_to/migration.md",
         "docs/how_to/before_langchain_2.md",
         "docs/how_to/full_transcript.md",
         "docs/how_to/transfer.md",
