@@ -116,8 +116,8 @@ docs: $(VENV)/.docs ## Run what the pages show, draw the pictures and build the 
 	@$(RUN) docs/generate/pictures.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"
 
-hosts: $(VENV)/.dev ## Write the tables of docs/get_started/hosts.md from the contract of the hosts
-	@$(RUN) tests/support/host_promises.py docs/get_started/hosts.md
+hosts: $(VENV)/.dev ## Write the tables of docs/reference/hosts.md from the contract of the hosts
+	@$(RUN) tests/support/host_promises.py docs/reference/hosts.md
 
 cookbook: $(VENV)/.docs ## Execute every notebook, offline, and compare what it shows with what is stored
 	@$(RUN) tests/support/notebooks.py check

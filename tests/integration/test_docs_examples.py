@@ -19,7 +19,7 @@ PAGES_RUN = pytest.mark.parametrize(
     [
         "README.md",
         "docs/get_started/quickstart.md",
-        "docs/get_started/which_door.md",
+        "docs/get_started/choose_integration.md",
         "docs/how_to/agents.md",
         "docs/how_to/chatgpt_history.md",
         "docs/how_to/deploy.md",
@@ -32,7 +32,6 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/concepts/chat_templates.md",
         "docs/how_to/conversation.md",
         "docs/how_to/embedder.md",
-        "docs/get_started/first_steps.md",
         "docs/how_to/history.md",
         "docs/how_to/langgraph.md",
         "docs/how_to/mcp.md",
