@@ -13,7 +13,6 @@ from pages import OURS, PageError, blocks_of, run_page
 
 ROOT = Path(__file__).parents[2]
 
-
 PAGES_RUN = pytest.mark.parametrize(
     "page",
     [
@@ -124,15 +123,6 @@ def test_what_the_page_on_security_claims_holds(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CONVMEM_EMBEDDER")  # a page runs as its reader runs it
     assert run_page(ROOT / "docs/project/security.md") == ""  # its claims are assertions
-
-
-def test_the_readme_remembers_where_ana_parked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CONVMEM_EMBEDDER")  # a page runs as its reader runs it
-    first = next(block for block in blocks_of(ROOT / "README.md") if block.language == OURS)
-    assert "level C, next to the blue pillar" in first.run({})
 
 
 def test_the_page_on_fastapi_quotes_the_example() -> None:

@@ -107,9 +107,7 @@ def test_no_link_and_no_anchor_of_the_site_is_broken(built: Path) -> None:
 
 
 def test_the_site_has_no_more_words_than_it_may(built: Path) -> None:
-    counts = count_words(built)
-    assert counts["get_started/quickstart.html"] > 100
-    assert sum(counts.values()) <= max(NOT_YET, MOST_WORDS)
+    assert 1_000 < sum(count_words(built).values()) <= max(NOT_YET, MOST_WORDS)
 
 
 def test_no_page_loads_anything_from_another_host(built: Path) -> None:
