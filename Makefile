@@ -38,7 +38,7 @@ $(VENV)/.docs: $(VENV)/.dev
 	@$(BIN)/pip install --quiet --disable-pip-version-check --group docs --group cookbook --group package --group web
 	@touch $@
 
-# The libraries that docs/how_to/migration.md moves away from: no test may find them installed.
+# The libraries that docs/how_to/before_langchain_2.md moves away from: no test may find them installed.
 $(OTHERS)/.ready: pyproject.toml $(VENV)/.base
 	@test -x $(OTHERS)/bin/python || $(BIN)/python -m venv $(OTHERS)
 	@$(OTHERS)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
@@ -87,9 +87,8 @@ browser: $(VENV)/.docs ## The site, and whatever else people see, in headless Ch
 	@if command -v npm >/dev/null; then npm install --silent --no-save --no-audit --no-fund --prefix build/node axe-core@4; fi
 	@$(RUN) -m pytest -q -p no:randomly -m browser tests/integration  # in order: one Chromium at a time
 
-MIGRATIONS := docs/how_to/migration.md docs/how_to/before_langchain_2.md
-migration: $(OTHERS)/.ready ## What pages show of other libraries, and of ours instead, run side by side
-	@$(OTHERS)/bin/python -X utf8 tests/support/other_libraries.py $(MIGRATIONS)
+migration: $(OTHERS)/.ready ## What a page shows of other libraries, and of ours instead, run side by side
+	@$(OTHERS)/bin/python -X utf8 tests/support/other_libraries.py docs/how_to/before_langchain_2.md
 
 postgres: $(VENV)/.dev ## PostgresLog on a real PostgreSQL
 	@$(RUN) -m pytest -q -m postgres tests/contract tests/integration
@@ -117,8 +116,8 @@ docs: $(VENV)/.docs ## Run what the pages show, draw the pictures and build the 
 	@$(RUN) docs/generate/pictures.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"
 
-hosts: $(VENV)/.dev ## Write the tables of docs/get_started/hosts.md from the contract of the hosts
-	@$(RUN) tests/support/host_promises.py docs/get_started/hosts.md
+hosts: $(VENV)/.dev ## Write the tables of docs/reference/hosts.md from the contract of the hosts
+	@$(RUN) tests/support/host_promises.py docs/reference/hosts.md
 
 cookbook: $(VENV)/.docs ## Execute every notebook, offline, and compare what it shows with what is stored
 	@$(RUN) tests/support/notebooks.py check

@@ -77,7 +77,7 @@ NOT_YET: dict[str, int] = {
     "room: testing": 2_806,
     "package": 44_183,
     "files of the package": 193,
-    "lines of tests": 85_390,
+    "lines of tests": 85_380,
     "lines of benchmarks": 16_150,
 }
 """What is still above its ceiling, and what it may have until it is within."""

@@ -13,13 +13,12 @@ from pages import OURS, PageError, blocks_of, run_page
 
 ROOT = Path(__file__).parents[2]
 
-
 PAGES_RUN = pytest.mark.parametrize(
     "page",
     [
         "README.md",
         "docs/get_started/quickstart.md",
-        "docs/get_started/which_door.md",
+        "docs/get_started/choose_integration.md",
         "docs/how_to/agents.md",
         "docs/how_to/chatgpt_history.md",
         "docs/how_to/deploy.md",
@@ -32,11 +31,9 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/concepts/chat_templates.md",
         "docs/how_to/conversation.md",
         "docs/how_to/embedder.md",
-        "docs/get_started/first_steps.md",
         "docs/how_to/history.md",
         "docs/how_to/langgraph.md",
         "docs/how_to/mcp.md",
-        "docs/how_to/migration.md",
         "docs/how_to/before_langchain_2.md",
         "docs/how_to/full_transcript.md",
         "docs/how_to/transfer.md",
@@ -126,15 +123,6 @@ def test_what_the_page_on_security_claims_holds(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CONVMEM_EMBEDDER")  # a page runs as its reader runs it
     assert run_page(ROOT / "docs/project/security.md") == ""  # its claims are assertions
-
-
-def test_the_readme_remembers_where_ana_parked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CONVMEM_EMBEDDER")  # a page runs as its reader runs it
-    first = next(block for block in blocks_of(ROOT / "README.md") if block.language == OURS)
-    assert "level C, next to the blue pillar" in first.run({})
 
 
 def test_the_page_on_fastapi_quotes_the_example() -> None:

@@ -1,7 +1,7 @@
 """What every host of a turn promises, and where a host differs, with the reason.
 
 The contract in `tests/contract/hosts` runs each promise at each host that keeps it, and each
-difference where it stands. `python tests/support/host_promises.py docs/get_started/hosts.md`
+difference where it stands. `python tests/support/host_promises.py docs/reference/hosts.md`
 writes the tables of that page (`make hosts`).
 """
 

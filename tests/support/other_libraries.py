@@ -1,7 +1,5 @@
 """Runs what pages show of other libraries: `make migration`, in an environment that has them.
 
-    python tests/support/other_libraries.py docs/how_to/before_langchain_2.md
-
 A Redis in this process stands for the server that the pages read, so nothing else is needed.
 """
 

@@ -10,7 +10,7 @@ from host_promises import HOST_NAMES, PROMISES, write_tables
 from turn_hosts import HOSTS
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[2] / "docs" / "get_started" / "hosts.md"
+PAGE = HERE.parents[2] / "docs" / "reference" / "hosts.md"
 
 
 def _decorators() -> Iterator[tuple[str, list[str]]]:
