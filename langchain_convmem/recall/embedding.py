@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +18,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_convmem.background import ask
 from langchain_convmem.causes import UnreadableError, describe_value, report_problem
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.recall.encoders import LatestVectors, LocalEmbeddings, replace_surrogates
+from langchain_convmem.forks import make_lock
+from langchain_convmem.recall.encoders import LocalEmbeddings, replace_surrogates
 from langchain_convmem.recall.vectors import round_vector
 
 if TYPE_CHECKING:
@@ -165,6 +168,7 @@ def find_traits(embeddings: Embeddings) -> EmbedderTraits:
 # -- the border to foreign embedders -----------------------------------------------------------
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 300.0
+_REMEMBERED = 128
 
 
 class SafeEmbedder:
@@ -181,8 +185,8 @@ class SafeEmbedder:
         """Create the border around `embeddings`; `clock` gives seconds and never steps back."""
         self._embeddings = embeddings
         self.is_alike, self._batch = find_traits(embeddings)
-        self._lines: LatestVectors[np.float16] = LatestVectors()
-        self._questions = self._lines if self.is_alike else LatestVectors[np.float16]()
+        self._lines = _LatestVectors()
+        self._questions = self._lines if self.is_alike else _LatestVectors()
         self._clock = clock
         self._pause_s = 0.0
         self._resume_at = 0.0
@@ -278,3 +282,35 @@ def _check_shape(answer: Any, shape: tuple[int, ...], dim: int | None) -> NDArra
         msg = "expected finite numbers, got nan or infinity"
         raise UnreadableError(msg)
     return vectors
+
+
+class _LatestVectors:
+    """The vectors of the latest texts. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Create an empty cache."""
+        self._lock = make_lock()
+        # By a digest: what is forgotten must not live on in a cache.
+        self._vectors: OrderedDict[bytes, NDArray[np.float16]] = OrderedDict()
+
+    def get(self, text: str) -> NDArray[np.float16] | None:
+        """Return the vector of a text, if it is among them; do not write."""
+        with self._lock:
+            return self._vectors.get(_digest(text))
+
+    def keep(self, made: Mapping[str, NDArray[np.float16]]) -> None:
+        """Take in the vectors of texts; the oldest leave."""
+        with self._lock:
+            for text, vector in made.items():
+                self._vectors[_digest(text)] = vector
+            while len(self._vectors) > _REMEMBERED:
+                self._vectors.popitem(last=False)
+
+    def clear(self) -> None:
+        """Drop them all."""
+        with self._lock:
+            self._vectors.clear()
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -29,11 +28,8 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[np.float32]
 
-_Number = TypeVar("_Number", bound="np.floating[Any]")
 _PASS_TOKENS = 256
 """About how many tokens go through a network at once; more are no faster."""
-_REMEMBERED = 128
-_FEW_TEXTS = 32
 _MARKS = 2
 """The tokens that begin and end every text."""
 
@@ -56,6 +52,8 @@ class Network(Protocol):
 class LocalEmbeddings(Embeddings):
     """Embeds in this process: no key, no network, no server. Thread-safe."""
 
+    embeds_alike: ClassVar[bool] = True
+    """A question has the vector of a line that says the same."""
     encoder: ClassVar[LocalEncoder]
     """What all instances of a class share."""
 
@@ -99,7 +97,7 @@ class LocalEmbeddings(Embeddings):
 
 
 class LocalEncoder:
-    """A network that is loaded at most once, and the vectors of the latest texts. Thread-safe."""
+    """A network that is loaded at most once. Thread-safe."""
 
     def __init__(self, load: Callable[[], Network]) -> None:
         """Prepare; nothing is read yet.
@@ -110,7 +108,6 @@ class LocalEncoder:
         self._load = load
         self._lock = make_lock()
         self._network: Network | None = None
-        self._latest: LatestVectors[np.float32] = LatestVectors()
 
     @property
     def network(self) -> Network:
@@ -124,46 +121,15 @@ class LocalEncoder:
         """Return the vectors of texts, shape (texts, dim)."""
         network = self.network
         texts = [replace_surrogates(text) for text in texts]
-        made = {text: vector for text in texts if (vector := self._latest.get(text)) is not None}
-        missing = dict.fromkeys(text for text in texts if text not in made)
-        ids = {text: network.tokenize(text) for text in missing}
+        ids = {text: network.tokenize(text) for text in dict.fromkeys(texts)}
+        made: dict[str, Array] = {}
         with _get_blas_controller().limit(limits=1):
             for some in _map_passes(partial(_run_pass, network), list(_plan_passes(ids))):
                 made.update(some)
-        if len(ids) <= _FEW_TEXTS:  # said just now, they may be asked for next
-            self._latest.keep({text: made[text] for text in ids})
         vectors = np.empty((len(texts), network.dim), dtype=np.float32)
         for number, text in enumerate(texts):
             vectors[number] = made[text]
         return vectors
-
-
-class LatestVectors(Generic[_Number]):
-    """The vectors of the latest texts. Thread-safe."""
-
-    def __init__(self) -> None:
-        """Create an empty cache."""
-        self._lock = make_lock()
-        # By a digest: what is forgotten must not live on in a cache.
-        self._vectors: OrderedDict[bytes, NDArray[_Number]] = OrderedDict()
-
-    def get(self, text: str) -> NDArray[_Number] | None:
-        """Return the vector of a text, if it is among them; do not write."""
-        with self._lock:
-            return self._vectors.get(_digest(text))
-
-    def keep(self, made: Mapping[str, NDArray[_Number]]) -> None:
-        """Take in the vectors of texts; the oldest leave."""
-        with self._lock:
-            for text, vector in made.items():
-                self._vectors[_digest(text)] = vector
-            while len(self._vectors) > _REMEMBERED:
-                self._vectors.popitem(last=False)
-
-    def clear(self) -> None:
-        """Drop them all."""
-        with self._lock:
-            self._vectors.clear()
 
 
 def replace_surrogates(text: str) -> str:
@@ -218,10 +184,6 @@ class WheelFiles(NamedTuple):
         raise MissingExtraError(msg)
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
 @cache
 def _get_blas_controller() -> ThreadpoolController:
     """Return what limits the threads of NumPy's products, to put them back afterwards.
@@ -259,8 +221,7 @@ def _run_pass(network: Network, ids: dict[str, list[int]]) -> dict[str, Array]:
     made = {text: np.zeros(network.dim, dtype=np.float32) for text in ids}
     if spoken:
         vectors = network.embed([ids[text] for text in spoken])
-        # Copies, so that one that is remembered does not hold all of them.
-        made.update((text, vector.copy()) for text, vector in zip(spoken, vectors, strict=True))
+        made.update(zip(spoken, vectors, strict=True))
     return made
 
 

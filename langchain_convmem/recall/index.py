@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, wait
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.background import BackgroundJobs
@@ -22,7 +21,6 @@ from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import SafeEmbedder, is_local
 from langchain_convmem.recall.options import Progress
-from langchain_convmem.recall.progress import show_progress
 from langchain_convmem.recall.segment_store import Derived, SegmentStore
 from langchain_convmem.recall.segments import SegmentTable, select_holding
 from langchain_convmem.recall.snapshots import IndexParts, SnapshotStore
@@ -46,8 +44,6 @@ _LOCAL_BATCH = 64
 _FEW = 16
 """So many lines are embedded here as fast as looked for in the log, and are stored together."""
 _CLOSING_S = 0.3
-_LOOK_S = 0.5
-"""How often is shown how far a service has come."""
 _NOTHING = Derived(None, None)
 
 
@@ -343,8 +339,7 @@ def embed_missing(
     Args:
         index: Whose lines; do not hold its lock.
         wait_s: Seconds at most; None for any number, and at once after a failure too.
-        progress: Called with (done, total) segments after each batch, in this thread; None shows
-            them in a terminal or a notebook.
+        progress: Called with (done, total) segments after each batch that this thread embeds.
         anew: See `OwnerIndex.embed_some`.
 
     Raises:
@@ -355,30 +350,22 @@ def embed_missing(
             index.border.resume()
             index.catch_up()
         total = len(index.vectors.missing)
-    with show_progress() if progress is None else nullcontext(progress) as note:
-        if wait_s is None or index.is_local:
-            _embed_here(index, wait_s, note, total, anew=anew)
-        else:
-            _await_embedding(index, wait_s, note, total)
+    if wait_s is None or index.is_local:
+        _embed_here(index, wait_s, progress, total, anew=anew)
+    else:
+        wait([embed_later(index)], wait_s)
 
 
 def _embed_here(
-    index: OwnerIndex, wait_s: float | None, note: Progress, total: int, *, anew: bool
+    index: OwnerIndex, wait_s: float | None, progress: Progress | None, total: int, *, anew: bool
 ) -> None:
     end = None if wait_s is None else time.monotonic() + wait_s
     left = total
     while left and (end is None or time.monotonic() < end):
         left = index.embed_some(anew=anew)
         total = max(total, left)
-        note(total - left, total)
-
-
-def _await_embedding(index: OwnerIndex, wait_s: float, note: Progress, total: int) -> None:
-    end, embedding = time.monotonic() + wait_s, embed_later(index)
-    while not embedding.done() and (left_s := end - time.monotonic()) > 0:
-        wait([embedding], min(left_s, _LOOK_S))
-        left = len(index.vectors.missing)
-        note(max(total - left, 0), total)
+        if progress is not None:
+            progress(total - left, total)
 
 
 def embed_later(index: OwnerIndex) -> Future[None]:

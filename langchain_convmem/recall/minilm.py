@@ -53,9 +53,8 @@ class MiniLMEmbeddings(LocalEmbeddings):
     tokens has the zero vector. Of a long text the first 256 tokens count. Queries and documents
     are embedded alike. What else is embedded at the same time changes a vector by rounding alone.
 
-    The weights are read on first use, once per process; every instance shares them, and the vectors
-    of the latest texts. Thread-safe; many texts at once use every processor. Pickles without the
-    weights.
+    The weights are read on first use, once per process; every instance shares them. Thread-safe;
+    many texts at once use every processor. Pickles without the weights.
     """
 
     fingerprint = _FILES.make_fingerprint("minilm")

@@ -26,7 +26,7 @@ from langchain_convmem.words.speech import (
     find_persons,
     find_questions,
     is_courtesy,
-    read_question,
+    is_follow_up,
 )
 
 if TYPE_CHECKING:
@@ -535,7 +535,7 @@ def is_borrowing(query: str, before: str | None) -> bool:
     """
     if before is None or not before.strip() or is_courtesy(query) or is_courtesy(before):
         return False
-    return read_question(query).is_follow_up and not read_question(before).is_follow_up
+    return is_follow_up(query) and not is_follow_up(before)
 
 
 def read_person(query: str, before: str | None = None) -> Persons:

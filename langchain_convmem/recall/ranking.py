@@ -31,7 +31,7 @@ from langchain_convmem.words.analysis import (
     select_telling_words,
 )
 from langchain_convmem.words.bm25 import LexicalIndex
-from langchain_convmem.words.speech import Mark, is_asking_advice
+from langchain_convmem.words.speech import Mark
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -431,8 +431,7 @@ def _compute_person_bonus(view: _RankingView) -> NDArray[np.float32] | None:
     about_user = view.is_about_asker
     if not about_user and not meant.listener:
         return None
-    both = about_user and (meant.listener or is_asking_advice(view.query.text))
-    share = np.float32(_SHARED if both else 1.0)
+    share = np.float32(_SHARED if about_user and meant.listener else 1.0)
     kinds = view.lexical.keep("kinds", None, lambda: _classify_segments(table, view.lexical))
     bonus = _compute_kind_bonus(
         settings.person_bonus, about_user=about_user, about_listener=meant.listener

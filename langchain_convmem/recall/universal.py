@@ -131,8 +131,7 @@ class UniversalSentenceEmbeddings(LocalEmbeddings):
     alike. What else is embedded at the same time changes a vector by rounding alone.
 
     The files come with the package and are read on first use, once per process; every instance
-    shares them, and the vectors of the latest texts. Thread-safe; many texts at once use every
-    processor. Pickles without the weights.
+    shares them. Thread-safe; many texts at once use every processor. Pickles without the weights.
     """
 
     fingerprint = FINGERPRINT

@@ -16,10 +16,9 @@ _FIRST_CAPACITY = 64
 class GrowableArray:
     """A NumPy array that grows at its end in amortised constant time. Not thread-safe."""
 
-    def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:
-        """Create an empty array of numbers, or of rows of `width` numbers."""
-        self._tail = () if width is None else (width,)
-        self._rows: NDArray[Any] = np.empty((0, *self._tail), dtype=dtype)
+    def __init__(self, dtype: DTypeLike) -> None:
+        """Create an empty array."""
+        self._rows: NDArray[Any] = np.empty(0, dtype=dtype)
         self._length = 0
         # Single numbers are gathered in a list, since NumPy takes as long for one as for a
         # hundred; whoever looks at the array finds them in it.
@@ -33,22 +32,18 @@ class GrowableArray:
         self._pending += values
 
     def extend(self, rows: ArrayLike) -> None:
-        """Append rows; a view taken before keeps showing the old ones alone."""
+        """Append numbers; a view taken before keeps showing the old ones alone."""
         if self._pending:
             self._settle()
-        added = np.asarray(rows, dtype=self._rows.dtype).reshape(-1, *self._tail)
+        added = np.asarray(rows, dtype=self._rows.dtype)
         needed = self._length + len(added)
-        self.reserve(needed)
-        self._rows[self._length : needed] = added
-        self._length = needed
-
-    def reserve(self, length: int) -> None:
-        """Make room for so many rows in all, which takes less time than growing to it in steps."""
-        if length > len(self._rows):
-            capacity = max(length, len(self._rows) * 3 // 2, _FIRST_CAPACITY)
-            grown = np.empty((capacity, *self._tail), dtype=self._rows.dtype)
+        if needed > len(self._rows):
+            capacity = max(needed, len(self._rows) * 3 // 2, _FIRST_CAPACITY)
+            grown = np.empty(capacity, dtype=self._rows.dtype)
             grown[: self._length] = self._rows[: self._length]
             self._rows = grown
+        self._rows[self._length : needed] = added
+        self._length = needed
 
     def _settle(self) -> None:
         pending, self._pending = self._pending, []
@@ -69,7 +64,7 @@ class GrowableArray:
 
     @property
     def view(self) -> NDArray[Any]:
-        """The rows so far, writable, without a copy."""
+        """The numbers so far, writable, without a copy."""
         if self._pending:
             self._settle()
         return self._rows[: self._length]

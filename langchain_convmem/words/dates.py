@@ -1,9 +1,9 @@
 """Which stretches of time a text names: dates in numbers and words, and times before and after now. Pure.
 
-Of a question, dates in numbers and names of months are read in a dozen languages, "yesterday" and
-its like in English, and what was before now is meant. Of a statement, "tomorrow", "in two weeks",
-"next Friday" and "the 14th" are read as well, in English, German, French, Spanish and Italian, as
-they were meant when it was said. All days are those of UTC, as in the headers of blocks.
+Dates in numbers and names of months are read in a dozen languages; "yesterday", "in two weeks",
+"next Friday" and "the 14th" in English, German, French, Spanish and Italian. A question means what
+was before now, a statement what was meant when it was said. All days are those of UTC, as in the
+headers of blocks.
 """
 
 # ruff: noqa: RUF001, E501 - names of months in the letters they are written in
@@ -19,7 +19,9 @@ from typing import Literal, TypeAlias
 Span: TypeAlias = tuple[int, int]
 """From when to before when, in milliseconds since the epoch."""
 _Days: TypeAlias = "tuple[date, date] | None"
-_Reader: TypeAlias = "Callable[[re.Match[str], date], Iterator[_Days]]"
+_Reader: TypeAlias = "Callable[[re.Match[str], date, Aim], Iterator[_Days]]"
+Aim: TypeAlias = Literal["future", "near", "past"]
+"""Which of the days of a name is meant: the next one, today included, the nearest or the last."""
 _MONTHS = """
 january jan januar janvier enero gennaio janeiro januari tammikuu ocak január ianuarie январь января
 february feb februar février febrero febbraio fevereiro februari helmikuu şubat február februarie февраль февраля
@@ -41,238 +43,21 @@ MONTH_OF = {
     for name in line.split()
 }
 """Names of months in a dozen languages, lowercase, and their numbers from 1."""
-_DAY_OF = {name: number for number, name in enumerate(_WEEKDAYS.split())}
-NAMES_OF_TIMES = frozenset(MONTH_OF) | frozenset(_DAY_OF)
+NAMES_OF_TIMES = frozenset([*MONTH_OF, *_WEEKDAYS.split()])
 """Names of months and weekdays: when something was is known of a line but seldom said in it."""
 _MONTH = "|".join(sorted(map(re.escape, MONTH_OF), key=len, reverse=True))
-_WEEKDAY = "|".join(_DAY_OF)
 _YEAR = r"(?:,?\s*(?:(?:of|de|del|do)\s+)?(?P<year>(?:19|20)\d\d))"
 _OF = r"(?:\s*(?:of|de|del|do|di|d')\s*|\s+)"
 _COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
 
 _COUNTS |= {"seven": 7, "eight": 8, "nine": 9, "ten": 10, "a couple of": 2, "a few": 3}
-
-
-_COUNT = "|".join(sorted(_COUNTS, key=len, reverse=True))
 _WORD = re.compile(r"[^\W\d_]+")
-_DATE_SIGN = re.compile(r"\d[-./]")
-_YEAR_SIGN = re.compile(r"(?:19|20)\d\d")
 _DAY_MS = 24 * 3_600_000
 _EPOCH = date(1970, 1, 1)
 
 
-def find_time_spans(text: str, now_ms: int) -> list[Span]:
-    """Return the stretches of time that a question names, in the order it names them.
-
-    A month or day without a year is the latest one that has begun. Of two numbers that may both be
-    the month, either is meant.
-
-    Args:
-        text: The question.
-        now_ms: When it is asked, milliseconds since the epoch.
-    """
-    return list(_find_time_spans(text.lower(), now_ms // _DAY_MS))
-
-
-@lru_cache(maxsize=16)
-def _find_time_spans(text: str, day: int) -> tuple[Span, ...]:
-    # Kept for a moment: one recall asks when it ranks and when it says why.
-    today = _EPOCH + timedelta(days=day)
-    signs = _find_signs(text) & _SIGNS
-    found: dict[Span, None] = {}
-
-    def take(read: _Reader, match: re.Match[str]) -> str:
-        found.update(dict.fromkeys(_make_span(*days) for days in _read_days(read, match, today)))
-        # What one pattern has read means nothing else.
-        return " ; "
-
-    for needed, patterns in _PATTERNS if signs else ():
-        for pattern, read in () if signs.isdisjoint(needed) else patterns:
-            text = pattern.sub(partial(take, read), text)
-    return tuple(found)
-
-
-def _find_signs(text: str) -> set[str]:
-    """Return the words of a text, and the patterns of digits that it shows."""
-    signs = set(_WORD.findall(text))
-    signs.update(sign.pattern for sign in (_DATE_SIGN, _YEAR_SIGN) if sign.search(text))
-    return signs
-
-
-def _make_span(first: date, last: date) -> Span:
-    return (first - _EPOCH).days * _DAY_MS, ((last - _EPOCH).days + 1) * _DAY_MS
-
-
-def _read_days(read: _Reader, match: re.Match[str], today: date) -> Iterator[tuple[date, date]]:
-    try:
-        yield from (days for days in read(match, today) if days is not None)
-    except (ValueError, OverflowError):
-        # There is no 31 June, and no year before the first.
-        return
-
-
-# -- dates -------------------------------------------------------------------------------------
-
-
-def _read_numeric_date(match: re.Match[str], _today: date) -> Iterator[_Days]:
-    year, month, day = (int(match[name]) for name in ("year", "month", "day"))
-    yield _make_day(date(year, month, day))
-
-
-def _read_ambiguous_date(match: re.Match[str], _today: date) -> Iterator[_Days]:
-    year, first, second = (int(match[name]) for name in ("year", "first", "second"))
-    for month, day in {(first, second), (second, first)}:
-        if month <= 12:  # noqa: PLR2004
-            yield _make_day(date(year, month, day))
-
-
-def _read_numeric_month(match: re.Match[str], _today: date) -> Iterator[_Days]:
-    yield _make_month(int(match["year"]), int(match["month"]))
-
-
-def _read_day_and_month(match: re.Match[str], today: date) -> Iterator[_Days]:
-    month, day = MONTH_OF[match["month"]], int(match["day"])
-    if match["year"]:
-        yield _make_day(date(int(match["year"]), month, day))
-    else:
-        said = date(today.year, month, day)
-        yield _make_day(said if said <= today else date(today.year - 1, month, day))
-
-
-def _read_month(match: re.Match[str], today: date) -> Iterator[_Days]:
-    month = MONTH_OF[match["month"]]
-    year = int(match["year"]) if match["year"] else today.year - (month > today.month)
-    yield _make_month(year, month)
-
-
-def _read_year(match: re.Match[str], _today: date) -> Iterator[_Days]:
-    year = int(match["year"])
-    yield date(year, 1, 1), date(year, 12, 31)
-
-
-def _make_day(day: date) -> _Days:
-    return day, day
-
-
-def _make_month(year: int, month: int) -> _Days:
-    following = date(year + month // 12, month % 12 + 1, 1)
-    return date(year, month, 1), following - timedelta(days=1)
-
-
-# -- before now --------------------------------------------------------------------------------
-
-
-def _read_ago(match: re.Match[str], today: date) -> Iterator[_Days]:
-    said = match["count"]
-    count = _COUNTS.get(said) or int(said)
-    days = {"day": 1, "week": 7, "month": 30, "year": 365}[match["unit"]]
-    middle = today - timedelta(days=count * days)
-    # "Three weeks ago" may well be four days more.
-    reach = timedelta(days=days // 2)
-    yield middle - reach, middle + reach
-
-
-def _read_relative_day(match: re.Match[str], today: date) -> Iterator[_Days]:
-    said = match[0]
-    back = 2 if said.startswith("the day") else 0 if said in ("today", "tonight") else 1
-    yield _make_day(today - timedelta(days=back))
-
-
-def _read_relative_unit(match: re.Match[str], today: date) -> Iterator[_Days]:
-    back = 0 if match["which"] == "this" else 1
-    monday = today - timedelta(days=today.weekday() + 7 * back)
-    unit = match["unit"]
-    if unit == "week":
-        yield monday, monday + timedelta(days=6)
-    elif unit == "weekend":
-        yield monday + timedelta(days=4), monday + timedelta(days=7)
-    elif unit == "month":
-        months = today.year * 12 + today.month - 1 - back
-        yield _make_month(months // 12, months % 12 + 1)
-    else:
-        yield date(today.year - back, 1, 1), date(today.year - back, 12, 31)
-
-
-def _read_weekday(match: re.Match[str], today: date) -> Iterator[_Days]:
-    back = (today.weekday() - _DAY_OF[match["weekday"]]) % 7
-    yield _make_day(today - timedelta(days=back or 7))
-
-
-def _compile_pattern(text: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){text}(?!\w)")
-
-
-_NUMBERS = (
-    (_compile_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"), _read_numeric_date),
-    (
-        _compile_pattern(r"(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>\d{4})"),
-        _read_numeric_date,
-    ),
-    (_compile_pattern(r"(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4})"), _read_ambiguous_date),
-    (_compile_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)"), _read_numeric_month),
-)
-_NAMES = (
-    (
-        _compile_pattern(rf"(?P<day>\d\d?)(?:st|nd|rd|th|\.|er)?{_OF}(?P<month>{_MONTH}){_YEAR}?"),
-        _read_day_and_month,
-    ),
-    (
-        _compile_pattern(rf"(?P<month>{_MONTH})\.?\s+(?P<day>\d\d?)(?:st|nd|rd|th)?{_YEAR}?"),
-        _read_day_and_month,
-    ),
-    (_compile_pattern(rf"(?P<month>{_MONTH})\.?{_YEAR}"), _read_month),
-    # Alone a month needs a word before it: "may", "mars" and "mart" are words of their own.
-    (
-        _compile_pattern(
-            rf"(?:in|im|en|em|since|during|last|of|i)\s+(?P<month>{_MONTH})(?P<year>)"
-        ),
-        _read_month,
-    ),
-)
-_YEARS = (
-    (
-        _compile_pattern(r"(?:in|during|since|of|im jahr|en|em|nel|i)\s+(?P<year>(?:19|20)\d\d)"),
-        _read_year,
-    ),
-)
-_AGO = (
-    (
-        _compile_pattern(rf"(?P<count>\d\d?|{_COUNT})\s+(?P<unit>day|week|month|year)s?\s+ago"),
-        _read_ago,
-    ),
-)
-_DAYS_BEFORE = (
-    (
-        _compile_pattern(r"(?:the day before yesterday|yesterday|last night|today|tonight)"),
-        _read_relative_day,
-    ),
-)
-_STRETCHES = (
-    (
-        _compile_pattern(r"(?P<which>this|last)\s+(?P<unit>weekend|week|month|year)"),
-        _read_relative_unit,
-    ),
-)
-_WEEKDAYS_BEFORE = ((_compile_pattern(rf"(?:on|last)\s+(?P<weekday>{_WEEKDAY})"), _read_weekday),)
-# Most questions name no time, and looking for one costs more than a recall: what to look for only
-# where one of these words, or of these patterns of digits, is there.
-_PATTERNS = (
-    ({_DATE_SIGN.pattern}, _NUMBERS),
-    (set(MONTH_OF), _NAMES),
-    ({_YEAR_SIGN.pattern}, _YEARS),
-    ({"ago"}, _AGO),
-    ({"yesterday", "night", "today", "tonight"}, _DAYS_BEFORE),
-    ({"weekend", "week", "month", "year"}, _STRETCHES),
-    (set(_DAY_OF), _WEEKDAYS_BEFORE),
-)
-_SIGNS = frozenset(sign for needed, _ in _PATTERNS for sign in needed)
-
-
-# -- the days that a statement names, as they were meant when it was said -------------------------
-
-Aim: TypeAlias = Literal["future", "near"]
-"""Which of the days of a name is meant: the next one, today included, or the nearest one."""
+# -- the words for days ---------------------------------------------------------------------------
 
 _NAMES_OF_DAYS = """
 monday mon montag lundi lunes lunedì lunedi montags mondays
@@ -436,6 +221,22 @@ _MANY_DAYS = "|".join(sorted(map(re.escape, _DAYS_AWAY), key=len, reverse=True))
 _A_MONTH_AWAY = 31
 
 
+# -- the days that a text names -------------------------------------------------------------------
+
+
+def find_time_spans(text: str, now_ms: int) -> list[Span]:
+    """Return the stretches of time that a question names, in the order it names them.
+
+    A month or day without a year is the latest one that has begun. Of two numbers that may both be
+    the month, either is meant.
+
+    Args:
+        text: The question.
+        now_ms: When it is asked, milliseconds since the epoch.
+    """
+    return find_named_days(text, now_ms, aim="past")
+
+
 def find_named_days(text: str, said_ms: int, *, aim: Aim = "future") -> list[Span]:
     """Return the days that a statement names, as stretches, in the order it names them.
 
@@ -446,21 +247,67 @@ def find_named_days(text: str, said_ms: int, *, aim: Aim = "future") -> list[Spa
         said_ms: When, milliseconds since the epoch.
         aim: Which day a name without a year stands for.
     """
-    lowered = text.lower()
-    signs = _find_signs(lowered)
-    if signs.isdisjoint(_NAMED_SIGNS) and not any(letter.isdigit() for letter in lowered):
-        return []
-    today = _EPOCH + timedelta(days=said_ms // _DAY_MS)
+    return list(_find_named_days(text.lower(), said_ms // _DAY_MS, aim))
+
+
+@lru_cache(maxsize=16)
+def _find_named_days(lowered: str, day: int, aim: Aim) -> tuple[Span, ...]:
+    # Kept for a moment: one recall asks when it ranks and when it says why.
+    if not _DIGIT.search(lowered) and _SIGNS.isdisjoint(_WORD.findall(lowered)):
+        return ()
+    today = _EPOCH + timedelta(days=day)
     found: list[tuple[int, Span]] = []
 
-    def take(read: _AimedReader, match: re.Match[str]) -> str:
-        read_days = _read_days(partial(read, aim=aim), match, today)
-        found.extend((match.start(), _make_span(*days)) for days in read_days)
+    def take(read: _Reader, match: re.Match[str]) -> str:
+        found.extend((match.start(), days) for days in _read_days(read, match, today, aim))
+        # What one pattern has read means nothing else.
         return " " * len(match[0])
 
-    for pattern, read in _NAMED:
+    for pattern, read in (*_ASKED, *_NAMED) if aim == "past" else _NAMED:
         lowered = pattern.sub(partial(take, read), lowered)
-    return [span for _, span in sorted(dict.fromkeys(found))]
+    return tuple(span for _, span in sorted(dict.fromkeys(found)))
+
+
+def _read_days(read: _Reader, match: re.Match[str], today: date, aim: Aim) -> Iterator[Span]:
+    try:
+        for first, last in filter(None, read(match, today, aim)):
+            since, until = (first - _EPOCH).days, (last - _EPOCH).days + 1
+            yield since * _DAY_MS, until * _DAY_MS
+    except (ValueError, OverflowError):
+        # There is no 31 June, and no year before the first.
+        return
+
+
+# -- dates -------------------------------------------------------------------------------------
+
+
+def _read_full_date(match: re.Match[str], _today: date, _aim: Aim) -> Iterator[_Days]:
+    yield _make_day(date(int(match["year"]), int(match["month"]), int(match["day"])))
+
+
+def _read_ambiguous_date(match: re.Match[str], _today: date, _aim: Aim) -> Iterator[_Days]:
+    year, first, second = (int(match[name]) for name in ("year", "first", "second"))
+    for month, day in {(first, second), (second, first)}:
+        if month <= 12:  # noqa: PLR2004
+            yield _make_day(date(year, month, day))
+
+
+def _read_numeric_month(match: re.Match[str], _today: date, _aim: Aim) -> Iterator[_Days]:
+    yield _make_month(int(match["year"]), int(match["month"]))
+
+
+def _read_year(match: re.Match[str], _today: date, _aim: Aim) -> Iterator[_Days]:
+    year = int(match["year"])
+    yield date(year, 1, 1), date(year, 12, 31)
+
+
+def _make_day(day: date) -> _Days:
+    return day, day
+
+
+def _make_month(year: int, month: int) -> _Days:
+    following = date(year + month // 12, month % 12 + 1, 1)
+    return date(year, month, 1), following - timedelta(days=1)
 
 
 def _choose_day(day: date, today: date, aim: Aim) -> date:
@@ -468,10 +315,12 @@ def _choose_day(day: date, today: date, aim: Aim) -> date:
     if aim == "near":
         around = [day.replace(year=today.year + step) for step in (-1, 0, 1)]
         return min(around, key=lambda one: abs((one - today).days))
+    if aim == "past":
+        return day if day <= today else day.replace(year=day.year - 1)
     return day if day >= today else day.replace(year=day.year + 1)
 
 
-def _read_named_date(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
+def _read_named_date(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
     month, day = MONTH_OF[match["month"]], int(match["day"])
     if match["year"]:
         yield _make_day(date(int(match["year"]), month, day))
@@ -479,30 +328,24 @@ def _read_named_date(match: re.Match[str], today: date, *, aim: Aim) -> Iterator
         yield _make_day(_choose_day(date(today.year, month, day), today, aim))
 
 
-def _read_full_date(match: re.Match[str], _today: date, *, aim: Aim) -> Iterator[_Days]:
-    del aim
-    yield _make_day(date(int(match["year"]), int(match["month"]), int(match["day"])))
-
-
-def _read_named_month(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
+def _read_named_month(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
     month = MONTH_OF[match["month"]]
     if match["year"]:
         yield _make_month(int(match["year"]), month)
         return
     year = today.year + (month < today.month)
-    if aim == "near" and (month - today.month) % 12 > 6:  # noqa: PLR2004 - half a year
+    is_past = aim == "past" and month != today.month
+    if is_past or (aim == "near" and (month - today.month) % 12 > 6):  # noqa: PLR2004 - half a year
         year -= 1
     yield _make_month(year, month)
 
 
-def _read_day_of_month(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
+def _read_day_of_month(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
     """Yield the day that "the 14th" means: of this month, or of one near it that has such a day."""
     day = int(match["day"])
+    found = filter(None, (_find_day_of_month(today, step, day) for step in range(-2, 3)))
     days = [
-        found
-        for step in range(-2, 3)
-        if (found := _find_day_of_month(today, step, day)) is not None
-        and (aim == "near" or found >= today)
+        one for one in found if aim == "near" or one == today or (one > today) == (aim == "future")
     ]
     yield _make_day(min(days, key=lambda one: abs((one - today).days)))
 
@@ -515,44 +358,52 @@ def _find_day_of_month(today: date, step: int, day: int) -> date | None:
         return None
 
 
-def _read_day_away(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
-    del aim
-    yield _make_day(today + timedelta(days=_DAYS_AWAY[match[0]]))
+# -- before and after now ----------------------------------------------------------------------
 
 
-def _read_units_away(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
-    del aim
+def _read_day_away(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
+    # In German "hier" is here, and a question says nothing of its language.
+    if aim != "past" or match[0] != "hier":
+        yield _make_day(today + timedelta(days=_DAYS_AWAY[match[0]]))
+
+
+def _read_units_away(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
     said = match["count"]
     count = _NUMBER_WORDS.get(said) or int(said)
-    away = count * _UNITS[match["unit"]] * (-1 if match["back"] else 1)
-    day = today + timedelta(days=away)
-    # "In two weeks" may well be a day or two later.
-    reach = timedelta(days=_UNITS[match["unit"]] // 7)
+    days = _UNITS[match["unit"]]
+    day = today + timedelta(days=count * days * (-1 if match["back"] else 1))
+    # "In two weeks" may well be a day or two later, "three weeks ago" three days.
+    reach = timedelta(days=days // (2 if aim == "past" else 7))
     yield day - reach, day + reach
 
 
-def _read_weekday_meant(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
+def _read_weekday(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
     away = (WEEKDAY_OF[match["weekday"]] - today.weekday()) % 7
+    is_next = match["next"] or match["after_next"]
     if match["last"] or match["after_last"]:
         yield _make_day(today + timedelta(days=away - 7))
-    elif (match["next"] or match["after_next"]) and aim == "future":
+    elif is_next and aim != "near":
         # What is next is not today, and seldom what is called "this Friday".
         yield _make_day(today + timedelta(days=away or 7))
+    elif aim == "past":
+        # "The Friday meeting" names no Friday that was.
+        yield _make_day(today + timedelta(days=away - 7)) if match["set"] else None
     elif aim == "near" and away > 3:  # noqa: PLR2004 - nearer behind than ahead
         yield _make_day(today + timedelta(days=away - 7))
     else:
         yield _make_day(today + timedelta(days=away))
 
 
-def _read_stretch_meant(match: re.Match[str], today: date, *, aim: Aim) -> Iterator[_Days]:
-    del aim
+def _read_stretch(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
     step = -1 if match["last"] or match["after_last"] else 1
     if match["this"]:
         step = 0
     unit = match["unit"]
     if unit in ("weekend", "wochenende"):
         saturday = today + timedelta(days=5 - today.weekday() + 7 * min(step, 0))
-        yield saturday, saturday + timedelta(days=1)
+        # What was on a weekend, is told on a Monday too.
+        reach = timedelta(days=aim == "past")
+        yield saturday - reach, saturday + timedelta(days=1) + reach
     elif _UNITS[unit] == 7:  # noqa: PLR2004 - a week
         monday = today - timedelta(days=today.weekday()) + timedelta(days=7 * step)
         yield monday, monday + timedelta(days=6)
@@ -563,8 +414,25 @@ def _read_stretch_meant(match: re.Match[str], today: date, *, aim: Aim) -> Itera
         yield date(today.year + step, 1, 1), date(today.year + step, 12, 31)
 
 
-_AimedReader: TypeAlias = "Callable[..., Iterator[_Days]]"
-_NAMED: tuple[tuple[re.Pattern[str], _AimedReader], ...] = (
+# -- the patterns ------------------------------------------------------------------------------
+
+
+def _compile_pattern(text: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){text}(?!\w)")
+
+
+# What a question alone is read for.
+_ASKED: tuple[tuple[re.Pattern[str], _Reader], ...] = (
+    (_compile_pattern(r"(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4})"), _read_ambiguous_date),
+    (_compile_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)(?!-)"), _read_numeric_month),
+    (
+        _compile_pattern(
+            r"(?:in|during|since|of|im jahr|en|em|nel|i)\s+(?P<year>(?:19|20)\d\d)(?!-)"
+        ),
+        _read_year,
+    ),
+)
+_NAMED: tuple[tuple[re.Pattern[str], _Reader], ...] = (
     (_compile_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"), _read_full_date),
     (
         _compile_pattern(r"(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>\d{4})"),
@@ -585,7 +453,8 @@ _NAMED: tuple[tuple[re.Pattern[str], _AimedReader], ...] = (
     (_compile_pattern(rf"(?P<month>{_MONTH})\.?{_YEAR}"), _read_named_month),
     (
         _compile_pattern(
-            rf"(?:in|im|en|em|a|à|ad|until|by|before|from|since|this|next|last|of|bis|ab|seit"
+            r"(?!(?:a|i|this)\s(?:mar(?:ch)?|may)\b)"  # "this may be"
+            rf"(?:in|im|en|em|i|during|a|à|ad|until|by|before|from|since|this|next|last|of|bis|ab|seit"
             rf"|desde|hasta|da|entro|fin|mid|late|early|anfang|mitte|ende|début|principios de"
             rf"|finales de|inizio|fine)[ -](?:the )?(?P<month>{_MONTH})(?P<year>)"
         ),
@@ -622,11 +491,11 @@ _NAMED: tuple[tuple[re.Pattern[str], _AimedReader], ...] = (
     (
         _compile_pattern(
             r"(?<!every )(?<!each )(?<!jeden )(?<!cada )(?<!chaque )(?<!ogni )(?<!todos los )"
-            rf"(?:(?:(?P<next>{_NEXT})|(?P<last>{_LAST})|this|on|am|le|el|il|by|until|bis|diese[nrs]?)\s+)?"
+            rf"(?P<set>(?:(?P<next>{_NEXT})|(?P<last>{_LAST})|this|on|am|le|el|il|by|until|bis|diese[nrs]?)\s+)?"
             rf"(?P<weekday>{_MANY_WEEKDAYS})(?!s\b)"
             rf"(?:\s+(?:(?P<after_next>{_NEXT}|prochaine)|(?P<after_last>{_LAST}|dernier|dernière)))?"
         ),
-        _read_weekday_meant,
+        _read_weekday,
     ),
     (
         _compile_pattern(
@@ -635,14 +504,14 @@ _NAMED: tuple[tuple[re.Pattern[str], _AimedReader], ...] = (
             r"(?:\s+(?:prochaine?|que viene|próxim[oa]|prossim[oa]|(?P<after_last>dernière|dernier"
             r"|pasad[oa]|scors[oa]|passat[oa])))(?P<rest>)"
         ),
-        _read_stretch_meant,
+        _read_stretch,
     ),
     (
         _compile_pattern(
             rf"(?:(?P<last>{_LAST})|(?P<this>this|diese[nrs]?|dieses)|{_NEXT})\s+"
             rf"(?P<unit>weekend|wochenende|{_MANY_UNITS})(?P<after_last>(?!))?"
         ),
-        _read_stretch_meant,
+        _read_stretch,
     ),
     (
         _compile_pattern(
@@ -658,12 +527,15 @@ _NAMED: tuple[tuple[re.Pattern[str], _AimedReader], ...] = (
         _read_day_of_month,
     ),
 )
-_NAMED_SIGNS = frozenset(
+# Most questions name no time, and looking for one costs more than a recall: it is looked for only
+# where there is a digit or one of these words.
+_SIGNS = frozenset(
     [
         *MONTH_OF,
         *WEEKDAY_OF,
         *_WEEK_WORDS.split(),
         *_UNITS,
-        *(word for name in _DAYS_AWAY for word in _WORD.findall(name)),
+        *(_WORD.findall(name)[-1] for name in _DAYS_AWAY),
     ]
 )
+_DIGIT = re.compile(r"\d")

@@ -24,26 +24,12 @@ Mark: TypeAlias = Literal["states", "asks", "ignorant", "courtesy"]
 
 
 class Persons(NamedTuple):
-    """Who a question is about when a user asks an assistant; see `QuestionIntent`."""
-
-    asker: bool = False
-    listener: bool = False
-    subject_open: bool = False
-
-
-class QuestionIntent(NamedTuple):
-    """Who a question is about when a user asks an assistant, and what kind of message it is."""
+    """Who a question is about when a user asks an assistant."""
 
     asker: bool = False
     """The user is meant: "Which pets do I have?", but not "Tell me about pets"."""
     listener: bool = False
     """What the assistant said earlier is meant: "What did you recommend?"."""
-    advice: bool = False
-    """It asks how to do something or what one should do."""
-    request: bool = False
-    """It is an imperative or a "can you" rather than a question."""
-    is_follow_up: bool = False
-    """It is too short to be understood alone: "and hers?"."""
     subject_open: bool = False
     """Nobody is named, in a language that usually leaves out the subject."""
 
@@ -63,31 +49,8 @@ _LONGEST_FOLLOW_UP = 6
 
 
 @lru_cache(maxsize=256)
-def read_question(text: str) -> QuestionIntent:
-    """Return who a question is about, and what kind of message it is.
-
-    Args:
-        text: What a user asks; quoted passages in it are about nobody.
-    """
-    asked, words, forms = _normalize_question(text)
-    if forms is None:
-        return QuestionIntent()
-    meant = find_persons(text)
-    return QuestionIntent(
-        asker=meant.asker,
-        listener=meant.listener,
-        advice=is_asking_advice(text),
-        request=any(
-            _is_request(asked[piece.start : piece.end], forms) for piece in split_pieces(asked)
-        ),
-        is_follow_up=_is_follow_up(asked, words, forms, means_asker=meant.asker),
-        subject_open=meant.subject_open,
-    )
-
-
-@lru_cache(maxsize=256)
 def find_persons(text: str) -> Persons:
-    """Return who a question is about, which takes a fraction of reading all of it.
+    """Return who a question is about.
 
     Args:
         text: What a user asks; quoted passages in it are about nobody.
@@ -104,12 +67,6 @@ def find_persons(text: str) -> Persons:
     return Persons(asker, listener, forms.drops_subject and not asker and not listener)
 
 
-def is_asking_advice(text: str) -> bool:
-    """Return whether a question is how to do something or what one should do."""
-    asked, _, forms = _normalize_question(text)
-    return forms is not None and forms.advice.search(asked) is not None
-
-
 @lru_cache(maxsize=16)
 def _normalize_question(text: str) -> tuple[str, list[str], Forms | None]:
     """Return a question in lowercase without what it quotes, its words, and its language."""
@@ -118,11 +75,12 @@ def _normalize_question(text: str) -> tuple[str, list[str], Forms | None]:
     return asked, words, get_forms(detect_spoken_language(asked, words))
 
 
-def _is_request(sentence: str, forms: Forms) -> bool:
-    return any(kind == "request" for kind, _ in _classify_clauses(sentence, forms))
-
-
-def _is_follow_up(asked: str, words: list[str], forms: Forms, *, means_asker: bool) -> bool:
+@lru_cache(maxsize=256)
+def is_follow_up(text: str) -> bool:
+    """Return whether a message is too short to be understood alone: "and hers?"."""
+    asked, words, forms = _normalize_question(text)
+    if forms is None:
+        return False
     message = asked.strip(" \t\r\n?!.,;:…？！。¿¡")
     if not message:
         return "?" in asked or "\uff1f" in asked
@@ -132,8 +90,8 @@ def _is_follow_up(asked: str, words: list[str], forms: Forms, *, means_asker: bo
     return (
         "\u2026" not in asked
         and 0 < len(words) <= _LONGEST_FOLLOW_UP
-        and not means_asker
         and all(word in known for word in words)
+        and not find_persons(text).asker
     )
 
 
@@ -162,6 +120,10 @@ def _is_question(sentence: str, forms: Forms | None) -> bool:
     return forms is not None and (
         _judge_sentence(sentence, forms) in ("asks", "mixed") or _is_request(sentence, forms)
     )
+
+
+def _is_request(sentence: str, forms: Forms) -> bool:
+    return any(kind == "request" for kind, _ in _classify_clauses(sentence, forms))
 
 
 # -- lines -------------------------------------------------------------------------------------
@@ -479,8 +441,6 @@ class Phrases(NamedTuple):
     """Anywhere: a sentence that a reply which knows nothing may add."""
     listener: Sequence[str]
     """Anywhere in a question: what the one who is asked said earlier."""
-    advice: Sequence[str]
-    """Anywhere in a question: how to do something, or what one should do."""
     unmeant: Sequence[str] = ()
     """Anywhere in a question: a first person that belongs to the form of the request alone."""
     favour: Sequence[str] = ()
@@ -516,7 +476,6 @@ class Forms(NamedTuple):
     ignorant: re.Pattern[str]
     offer: re.Pattern[str]
     listener: re.Pattern[str]
-    advice: re.Pattern[str]
     unmeant: re.Pattern[str]
     favour: re.Pattern[str]
     follow_up: re.Pattern[str]
@@ -527,35 +486,10 @@ class Forms(NamedTuple):
 
 _NEVER = "(?!)"
 _ENDINGS = " \t\r\n.!\u2026\u3002\uff01\"'\u201d\u300d)"
-# Of an expression: an escaped sign, a set of signs, or what stands between alternatives.
-_SIGN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]")
 
 
 def _join_alternatives(lines: Sequence[str]) -> str:
     return f"(?:{'|'.join(lines) if lines else _NEVER})"
-
-
-def _compile_anywhere(lines: Sequence[str]) -> re.Pattern[str]:
-    """Return the pattern of what is looked for anywhere, not of where it ends.
-
-    What begins at the border of a word stands together, so that few places need be tried.
-    """
-    parts = [part for line in lines or [_NEVER] for part in _split(line)]
-    at_border = "|".join(part[len(r"\b") :] for part in parts if part.startswith(r"\b"))
-    others = "|".join(part for part in parts if not part.startswith(r"\b"))
-    both = (rf"\b(?:{at_border})" if at_border else "", others)
-    return re.compile("|".join(filter(None, both)))
-
-
-def _split(line: str) -> list[str]:
-    """Return the alternatives of an expression, those inside of brackets left together."""
-    parts, depth, start = [], 0, 0
-    for sign in _SIGN.finditer(line):
-        depth += {"(": 1, ")": -1}.get(sign[0], 0)
-        if sign[0] == "|" and not depth:
-            parts.append(line[start : sign.start()])
-            start = sign.end()
-    return [*parts, line[start:]]
 
 
 @cache
@@ -582,16 +516,15 @@ def _compile_forms(language: str, phrases: Phrases) -> Forms:
             ("own", compile_lines(phrases.own_clause)),
         ),
         own_clause=compile_lines(phrases.own_clause),
-        first_person=_compile_anywhere(phrases.first_person),
-        finite=_compile_anywhere(phrases.finite),
+        first_person=compile_lines(phrases.first_person),
+        finite=compile_lines(phrases.finite),
         says_early=re.compile(rf"(?:[^\s]+ ){{0,4}}?{finite}"),
         run_on=compile_lines(phrases.run_on),
         ignorant=compile_lines(phrases.ignorant),
-        offer=_compile_anywhere(phrases.offer),
-        listener=_compile_anywhere(phrases.listener),
-        advice=_compile_anywhere(phrases.advice),
+        offer=compile_lines(phrases.offer),
+        listener=compile_lines(phrases.listener),
         unmeant=compile_lines(phrases.unmeant),
-        favour=_compile_anywhere(phrases.favour),
+        favour=compile_lines(phrases.favour),
         follow_up=compile_lines(phrases.follow_up),
         drops_subject=phrases.drops_subject,
         endings=_ENDINGS + "?\uff1f" if phrases.drops_subject else _ENDINGS,

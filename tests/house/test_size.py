@@ -64,8 +64,8 @@ CEILINGS = {
 NOT_YET: dict[str, int] = {
     "room: views": 4_211,
     "room: turns": 5_536,
-    "room: recall": 4_207,
-    "room: words": 2_033,
+    "room: recall": 4_165,
+    "room: words": 1_876,
     "room: profile": 1_529,
     "room: prompts": 1_341,
     "room: conversation": 3_149,
@@ -75,9 +75,9 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_500,
     "room: offline": 845,
     "room: testing": 2_806,
-    "package": 44_183,
-    "files of the package": 193,
-    "lines of tests": 85_380,
+    "package": 43_984,
+    "files of the package": 192,
+    "lines of tests": 85_225,
     "lines of benchmarks": 16_150,
 }
 """What is still above its ceiling, and what it may have until it is within."""

@@ -111,18 +111,6 @@ def test_neighbouring_segments_are_joined_verbatim(line):
 # -- a budget ----------------------------------------------------------------------------------
 
 
-@given(worlds(), st.integers(1, 400), st.integers(0, 3), st.none() | st.integers(1, 3))
-def test_a_budget_is_never_exceeded_and_no_line_stands_twice(line, world, tokens, window, most):
-    layout, random, cross = world
-    table, ranked = build(line, layout, random)
-    groups = fill_budget(
-        ranked, table, tokens, window=window, cross_sessions=cross, max_blocks=most
-    )
-    assert sum(count_text_tokens(render(group, table)) for group in groups) <= tokens
-    assert most is None or len(groups) <= most
-    check_groups(groups, table, ranked, cross_sessions=cross)
-
-
 @given(worlds())
 def test_with_room_enough_everything_comes_back_verbatim(line, world):
     layout, random, _ = world

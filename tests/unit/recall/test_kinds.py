@@ -41,7 +41,3 @@ def test_the_kind_is_a_reason(chat):
     found = recall_of(chat).recall(ANA, QUESTION)
     assert "kind" in found.matches[0].why
     assert not any("kind" in match.why for match in found.matches[1:])
-
-
-def test_plain_memory_knows_no_kinds():
-    assert RecallSettings.spec().kind_weight == 0

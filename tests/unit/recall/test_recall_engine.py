@@ -183,15 +183,6 @@ def test_an_owner_without_lines_gets_nothing(log, embedder):
 # -- scope -------------------------------------------------------------------------------------
 
 
-def test_another_owners_lines_change_nothing(log, say, embedder):
-    say(log, TEXTS)
-    before = value(LineRecall(log, embedder).recall(ANA, "car floor", k=2))
-    recall = LineRecall(log, embedder)
-    say(log, ["car floor three"] * 20, user="bo")
-    say(log, ["car floor three"] * 20, user=None)
-    assert value(recall.recall(ANA, "car floor", k=2)) == before
-
-
 def test_a_users_threads_are_searched_together_and_never_beside_a_lone_one(log, say, embedder):
     say(log, ["my car"], thread="a")
     say(log, ["your car"], thread="b")
@@ -200,11 +191,6 @@ def test_a_users_threads_are_searched_together_and_never_beside_a_lone_one(log, 
     assert set(texts(recall.recall(ANA, "car"))) == {"my car", "your car"}
     assert texts(recall.recall(Owner(thread_id="a"), "car")) == ["lone car"]
     assert texts(recall.recall(ANA, "car", within=ThreadKey("ana", "b"))) == ["your car"]
-
-
-def test_a_thread_of_somebody_else_is_refused(log, embedder):
-    with pytest.raises(ConfigError, match="within"):
-        LineRecall(log, embedder).recall(ANA, "car", within=ThreadKey("bo", "t"))
 
 
 @settings(max_examples=30, deadline=None)

@@ -3,12 +3,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from langchain_core.messages import HumanMessage
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import RecallSettings
-from langchain_convmem.testing import HashEmbeddings
 
 
 def test_spec_settings_are_those_of_plain_dialog_line_memory():
@@ -16,23 +13,8 @@ def test_spec_settings_are_those_of_plain_dialog_line_memory():
     assert (spec.lexical_weight, spec.kernel, spec.speaker_bonus) == (0.0, (1.0,), 0.0)
     assert (spec.k, spec.max_tokens, spec.threshold, spec.window) == (3, None, 0.8, 3)
     assert (spec.refill, spec.buffer_size) == (False, 10)
-    assert (spec.person_bonus, spec.session_prior) == (0.0, 0.0)
+    assert (spec.person_bonus, spec.session_prior, spec.kind_weight) == (0.0, 0.0, 0.0)
     assert (spec.latest_first, spec.skip_repeats) == (False, False)
-
-
-def test_a_threshold_that_no_line_surpasses_is_named_with_the_best_cosine():
-    with ConversationMemory.open(
-        ":memory:", embeddings=HashEmbeddings(), settings=RecallSettings.spec()
-    ) as memory:
-        memory.add_messages(
-            [HumanMessage("I parked on the third floor.")], user_id="ana", thread_id="monday"
-        )
-        missed = memory.recall("Where did I leave the umbrella?", user_id="ana")
-        assert missed.blocks == ()
-        assert "threshold of 0.8: the best cosine is 0." in missed.problems[0]
-        found = memory.recall("I parked on the third floor.", user_id="ana")
-        assert found.blocks
-        assert found.problems == ()
 
 
 def test_settings_cannot_be_changed_in_place():

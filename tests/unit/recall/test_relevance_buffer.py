@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -262,11 +261,6 @@ def test_a_recall_that_names_no_thread_touches_no_buffer(recall, log):
     assert log.get_state(NOW, BUFFER_DOCUMENT) is None
 
 
-def test_a_buffer_of_another_user_is_refused_before_anything_is_read(recall):
-    with pytest.raises(ConfigError, match="buffer must be a thread of the owner"):
-        recall.recall(ANA, BOAT, buffer=ThreadKey("bo", "now"))
-
-
 def test_another_handle_sees_the_buffer(tmp_path, embedder, say):
     with SQLiteLog(tmp_path / "m.db") as one, SQLiteLog(tmp_path / "m.db") as two:
         say(one, TALK)
@@ -314,14 +308,6 @@ def test_many_turns_at_once_lose_nothing(log, embedder, say):
         found = [one.result().blocks for one in asks]
     kept = LineRecall(log, embedder, wide).recall(ANA, NOTHING, buffer=NOW).buffer
     assert {block.text for block in kept} == {block.text for blocks in found for block in blocks}
-
-
-def test_asynchronous_recalls_keep_the_same_buffer(recall):
-    async def both():
-        await recall.arecall(ANA, BOAT, buffer=NOW)
-        return await recall.arecall(ANA, DOG, buffer=NOW)
-
-    assert numbers(asyncio.run(both()).buffer) == [[4, 5, 6], [0, 1, 2]]
 
 
 # -- logs that cannot ---------------------------------------------------------------------------

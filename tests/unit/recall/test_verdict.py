@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from langchain_convmem.recall import LineRecall
@@ -70,9 +68,3 @@ def test_an_earlier_asking_answers_nothing(recall, log, say):
 def test_thanks_are_answered_by_nothing(recall):
     assert recall.recall(ANA, "What a fine name, thanks!", k=2).blocks
     assert recall.recall(ANA, "Thanks!", k=2).verdict == "related"
-
-
-def test_async_answers_say_the_same(recall):
-    for question in ("What is my cat called?", "What is the cat's age?", "Thanks!"):
-        found = asyncio.run(recall.arecall(ANA, question))
-        assert found.verdict == recall.recall(ANA, question).verdict

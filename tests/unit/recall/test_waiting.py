@@ -207,18 +207,6 @@ def test_a_log_that_is_closed_first_ends_it_quietly(path, say, encoder, caplog):
     assert [one for one in caplog.records if one.levelname == "ERROR"] == []
 
 
-def test_a_failing_encoder_is_named_and_left_alone_for_a_while(log, say, encoder):
-    say(log, ["the car"])
-    encoder.failing = RuntimeError("no room")
-    recall = LineRecall(log, encoder)
-    found = recall.recall(ANA, "car", k=1, wait_s=60)
-    assert found.matches[0].line.text == "the car"
-    assert any("RuntimeError" in problem for problem in found.problems)
-    encoder.failing = None
-    assert recall.refresh(ANA) == ()
-    assert recall.recall(ANA, "the car", k=1).matches[0].similarity > 0.9
-
-
 def test_owners_take_turns(log, say, encoder):
     for user in ("ana", "ben"):
         say(log, [f"{user} {text}" for text in MANY], user=user)

@@ -57,6 +57,13 @@ def days(text):
         ("last year", "2022-01-01", "2022-12-31"),
         ("on Friday", "2023-11-17", "2023-11-17"),
         ("last Monday", "2023-11-13", "2023-11-13"),
+        ("letzten Freitag", "2023-11-17", "2023-11-17"),
+        ("hier, avant-hier", "2023-11-18", "2023-11-18"),
+        ("vor zwei Tagen", "2023-11-18", "2023-11-18"),
+        ("i maj", "2023-05-01", "2023-05-31"),
+        ("on the 14th", "2023-11-14", "2023-11-14"),
+        ("on the 24th", "2023-10-24", "2023-10-24"),
+        ("last weekend", "2023-11-17", "2023-11-20"),
     ],
 )
 def test_a_question_names_a_stretch_of_days(text, first, last):
@@ -76,6 +83,9 @@ def test_several_dates_are_several_stretches():
     "text",
     [
         "May I ask?",
+        "Do you think this may be wrong?",
+        "What is the Friday meeting about?",
+        "Was gibt es hier?",
         "on 31 June 2023",
         "99 weeks, 2000 words",
         "2023-13-40",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from langchain_convmem.words.dates import find_named_days
-from langchain_convmem.words.speech import find_questions, find_statements, read_question
+from langchain_convmem.words.speech import find_persons, find_questions, find_statements
 
 DAY_MS = 24 * 3_600_000
 
@@ -13,7 +13,7 @@ DAY_MS = 24 * 3_600_000
 @pytest.mark.parametrize("sign", ["\u201e", "\u201c", "\u00ab", "\u300c", " 'a"])
 def test_what_is_asked_after_signs_that_nothing_closes_is_found(sign):
     text = f"{sign * 5_000} x.\nWhere do I live?"
-    assert read_question(text).asker
+    assert find_persons(text).asker
     assert text[slice(*find_questions(text)[-1])].endswith("Where do I live?")
 
 
@@ -21,7 +21,7 @@ def test_what_is_asked_after_signs_that_nothing_closes_is_found(sign):
     "quoted", ["\u201eI am late\u201c", "\u201eI am late\u201d", "\u201cI am late\u201d"]
 )
 def test_what_is_quoted_is_about_nobody(quoted):
-    assert not read_question(f"What does {quoted} mean?").asker
+    assert not find_persons(f"What does {quoted} mean?").asker
 
 
 def test_a_long_quotation_inside_another_sign_is_pasted():
