@@ -75,12 +75,11 @@ NOT_YET: dict[str, int] = {
     "room: transfer": 2_728,
     "room: cli": 2_514,
     "room: offline": 845,
-    "room: testing": 2_806,
-    "package": 45_186,
-    "files of the package": 189,
+    "package": 44_080,
+    "files of the package": 188,
     "code above 700 lines a file": 309,
     "code above 400 lines a class": 115,
-    "lines of tests": 86_126,
+    "lines of tests": 85_714,
     "lines of benchmarks": 16_152,
 }
 """What is still above its ceiling, and what it may have until it is within."""
