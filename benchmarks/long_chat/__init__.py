@@ -1,7 +1,6 @@
 """A chat of 2,000 turns with tools: is everything said still within the model's reach?
 
     python -m benchmarks.long_chat [--turns 2000] [--facts 200] [--style quoting retelling] [--json]
-    python -m benchmarks.long_chat --compactions 500 [--embedder minilm] [--style ...] [--json]
 
 The chat is seeded: small talk, some of it full of other names and numbers, and tool calls, one or
 two at once, in a quarter of the turns. In between, 200 facts are said once each, at random turns,
@@ -46,15 +45,4 @@ Bars, which decide the exit code: nothing invalid, too large, uncovered or not f
 prefix; tokens of the last hundred turns at most 1.1 times those of the second (in the first the
 budget is filled); 95 % of the facts, and more than by either peer; at most 1.2 summariser tokens
 for each token of the chat.
-
-With `--compactions` another chat is taken, of short messages and marks of 400 and 150 tokens, until
-it was compacted so often. 240 facts of six kinds (prices, codes, names, promises, preferences,
-dates) are said once each, evenly spread. At ten checkpoints some of them are asked for through
-`memory.wrap(chain, remember=False)`, which leaves no trace, all of them at the last:
-    in view       the answer stands there whatever is asked: in the summary or the latest turns
-    own words     it stands in the context of a question with the words it was said in
-    other words   it stands in the context of a question that shares no word of weight with it:
-                  "the code for the bike shed" is "which digits open the hut for our two-wheelers"
-Bars: nine facts of ten in other words at every checkpoint and at the end, no more than 0.05 less at
-the end than at the first, and eight of ten of each kind.
 """

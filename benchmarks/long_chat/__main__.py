@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import benchmarks.long_chat
-from benchmarks.long_chat import reach, reach_report, report, running
+from benchmarks.long_chat import report, running
 from benchmarks.long_chat.summarisers import STYLES, Style
 from benchmarks.terminal import make_parser
 
@@ -23,24 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--style", nargs="+", choices=STYLES, default=list(STYLES), help="how summaries are written"
     )
-    parser.add_argument(
-        "--compactions",
-        type=int,
-        help="measure instead what is within reach over so many compactions",
-    )
-    parser.add_argument(
-        "--embedder",
-        choices=reach.EMBEDDERS,
-        default="default",
-        help="with --compactions: what recall compares texts with",
-    )
     options = parser.parse_args(arguments)
     if options.facts < 1 or options.turns < 5 * options.facts:
         parser.error("--turns must be at least five times --facts, and --facts at least 1")
-    if options.compactions is not None and options.compactions < reach.CHECKPOINTS:
-        parser.error(f"--compactions must be at least {reach.CHECKPOINTS}")
-    take = _chat if options.compactions is None else _reach
-    taken = {style: take(style, options) for style in options.style}
+    taken = {style: _chat(style, options) for style in options.style}
     if sys.stderr.isatty():
         print(file=sys.stderr)
     reports = {style: found for style, (found, _) in taken.items()}
@@ -54,13 +40,6 @@ def _chat(style: Style, options: argparse.Namespace) -> tuple[dict[str, Any], st
     found = running.measured(options.turns, options.facts, options.sample, style)
     made = report.reported(found)
     return made, report.table(made)
-
-
-def _reach(style: Style, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Return the report of what is within reach, for machines and for people."""
-    found = reach.measured(options.compactions, style=style, embedder=options.embedder)
-    made = reach_report.reported(found)
-    return made, reach_report.table(made)
 
 
 if __name__ == "__main__":

@@ -74,13 +74,12 @@ NOT_YET: dict[str, int] = {
     "room: integrations": 1_850,
     "room: transfer": 2_728,
     "room: cli": 2_514,
-    "room: offline": 845,
-    "package": 44_080,
+    "package": 43_635,
     "files of the package": 188,
     "code above 700 lines a file": 309,
     "code above 400 lines a class": 115,
-    "lines of tests": 85_714,
-    "lines of benchmarks": 16_152,
+    "lines of tests": 85_250,
+    "lines of benchmarks": 13_723,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 
