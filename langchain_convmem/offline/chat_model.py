@@ -66,7 +66,7 @@ class OfflineChatModel(BaseChatModel):
         message = AIMessage(
             text,
             usage_metadata=_build_usage(count_tokens(messages), count_text_tokens(text)),
-            response_metadata={"model_name": MODEL_NAME, "finish_reason": "stop"},
+            response_metadata={"finish_reason": "stop", "model_name": MODEL_NAME},
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 

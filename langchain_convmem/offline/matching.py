@@ -56,14 +56,15 @@ def find_matches(question: str, lines: Sequence[ContextLine]) -> list[Match]:
 
     Lines that repeat the question are passed over. The list is empty when nothing fits.
     """
-    asked = _simplify(question)
+    # What is told beside a question says little about it.
+    asking = " ".join(filter(is_question, split_sentences(question))) or question
     pieces = [
         (line, text)
         for line in lines
-        if _simplify(line.text) != asked
+        if _simplify(line.text) != _simplify(question)
         for text in _cut_line(line.text)
     ]
-    scores = _score(question, pieces)
+    scores = _score(asking, pieces)
     ranked = sorted(range(len(pieces)), key=lambda number: (-scores[number], -number))
     best: list[Match] = []
     seen: set[str] = set()
@@ -77,9 +78,9 @@ def find_matches(question: str, lines: Sequence[ContextLine]) -> list[Match]:
     return best
 
 
-def is_question(sentence: str) -> bool:
-    """Return whether a sentence ends in a question mark."""
-    return sentence.rstrip(" \"'\u201d\u2019)]!").endswith(("?", "\uff1f"))
+def is_question(text: str) -> bool:
+    """Return whether a text asks something."""
+    return "?" in text or "\uff1f" in text
 
 
 def _simplify(text: str) -> str:

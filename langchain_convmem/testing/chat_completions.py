@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from langchain_convmem.ids import make_ulid
 from langchain_convmem.testing.loopback_server import Headers, LoopbackServer
 from langchain_convmem.testing.scripted_replies import (
     RecordedRequest,
@@ -82,7 +81,7 @@ class ChatCompletionsServer(LoopbackServer):
         """Return an answer that is not streamed."""
         read = sum(map(count_text_tokens, _list_texts(request.body)))
         return {
-            "id": f"chatcmpl-{make_ulid()}",
+            "id": f"chatcmpl-{len(self._recorded)}",
             "object": "chat.completion",
             "created": int(time.time()),
             "model": request.body["model"],

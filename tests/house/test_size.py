@@ -74,11 +74,11 @@ NOT_YET: dict[str, int] = {
     "room: integrations": 1_850,
     "room: transfer": 2_728,
     "room: cli": 2_514,
-    "package": 43_635,
+    "package": 43_634,
     "files of the package": 188,
     "code above 700 lines a file": 309,
     "code above 400 lines a class": 115,
-    "lines of tests": 85_250,
+    "lines of tests": 83_235,
     "lines of benchmarks": 13_723,
 }
 """What is still above its ceiling, and what it may have until it is within."""

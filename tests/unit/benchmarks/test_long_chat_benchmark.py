@@ -8,22 +8,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Importing Send:DeprecationWarnin
 SHORT = ["--turns", "40", "--facts", "2", "--sample", "10"]
 
 
-def test_two_hundred_facts_differ_in_subject_answer_and_words():
-    from benchmarks.long_chat.facts import facts
-
-    found = facts(200)
-    assert found == facts(200)
-    assert len({one.question for one in found}) == len({one.answer for one in found}) == 200
-    assert len({one.kind for one in found}) >= 12
-    assert sum(len(one.said) > 1 for one in found) >= 10, "some are corrected"
-    assert 0 < sum(not one.by_user for one in found) < 60, "some are said by the assistant"
-    assert all(
-        one.answer in one.said[-1] or one.answer.lower() in one.said[-1].lower() for one in found
-    )
-    with pytest.raises(ValueError, match="not 5000"):
-        facts(5000)
-
-
 def test_the_chat_says_every_fact_once_and_asks_for_it_later():
     from benchmarks.long_chat.chat import chat
     from benchmarks.long_chat.facts import facts

@@ -22,50 +22,6 @@ def _room():
 # -- what a scripted summariser is asked ----------------------------------------------------------
 
 
-def test_a_request_of_ours_is_read_with_all_its_parts():
-    from benchmarks.long_chat.summarisers import read_request
-    from langchain_convmem.summarizing.summarizers import SummaryRequest, build_messages
-
-    asked = SummaryRequest(
-        transcript="User: <b> 1 & 2\nAssistant: no",
-        previous="before",
-        max_tokens=80,
-    )
-    read = read_request(build_messages(asked), 600)
-    assert read.transcript == asked.transcript
-    assert read.previous == "before"
-    assert 60 <= read.max_tokens <= 80
-
-
-def test_a_request_of_the_middleware_is_read_with_the_summary_before():
-    from langchain.agents.middleware.summarization import DEFAULT_SUMMARY_PROMPT
-    from langchain_core.messages import get_buffer_string
-
-    from benchmarks.long_chat.summarisers import read_request
-
-    before = HumanMessage("Here is a summary of the conversation to date:\n\nUser: it was 5 < 6")
-    call = {"name": "look", "args": {"topic": "x"}, "id": "a"}
-    loop = [AIMessage("", tool_calls=[call]), ToolMessage("found 12 & 13", tool_call_id="a")]
-    text = get_buffer_string([before, *SAID, *loop], format="xml")
-    read = read_request([HumanMessage(DEFAULT_SUMMARY_PROMPT.format(messages=text))], 100)
-    assert read.previous == "User: it was 5 < 6"
-    assert read.transcript.splitlines() == [
-        f"User: {SAID[0].text}",
-        f"Assistant: {SAID[1].text}",
-        f"User: {SAID[2].text}",
-        "Tool: found 12 & 13",
-    ]
-
-
-def test_a_request_of_langmem_is_read_with_the_summary_before():
-    from benchmarks.long_chat.summarisers import read_request
-
-    told = "This is summary of the conversation so far: User: it was 5\n\nExtend this summary by"
-    read = read_request([*SAID, HumanMessage(told)], 100)
-    assert read.previous == "User: it was 5"
-    assert read.transcript.startswith(f"User: {SAID[0].text}\nAssistant: ")
-
-
 # -- what it writes -------------------------------------------------------------------------------
 
 
