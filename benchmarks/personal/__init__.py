@@ -1,13 +1,12 @@
 """Whether an assistant's memory finds what its user told it, among months of other messages.
 
-    python -m benchmarks.personal [--size 125 500 2000] [--fill DIR]
-        [--embedder default|minilm|both] [--ablation] [--json] [--table]
+    python -m benchmarks.personal [--size 125] [--embedder default|minilm|both]
+        [--ablation] [--json]
 
 The data are `benchmarks/data/personal`: what five people told an assistant over five months, and
 what they ask later; its README describes them. The memory of a person holds all own exchanges at
 their times, filled up to `--size` user messages with other people's exchanges: those of
-`ordinary.json`, and beyond these those of the dialogues in `--fill DIR`, which are by role as
-`benchmarks.recall` describes. A size that the exchanges at hand do not reach is skipped.
+`ordinary.json`. A size that the exchanges at hand do not reach is skipped.
 
 Messages are stored as an application does: `memory.add_messages` for each thread, a HumanMessage
 and an AIMessage without names, with their times. Each question is asked a day after the last line,
@@ -37,10 +36,8 @@ Figures, of all people together:
     verdicts         how often a recall that judges itself said what, by kind of question
     interval_95      by bootstrap over the questions: 2,000 seeded draws
 
-Two tables beside these. Earlier askings: 15 questions, each asked before in threads of its own and
-answered by replies that know nothing. Languages: one memory for each file in `languages`, its
+Languages: one memory for each file in `languages`, its
 exchanges and 60 of `ordinary.json`.
 
 --ablation: the default way with each part of the settings switched off, at the first size.
---table: Markdown tables.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from benchmarks.recall.data import BadDataError, Dialogue, Line, Role, load_dialogues, read_json
+from benchmarks.recall.data import BadDataError, Role, read_json
 from langchain_convmem.transfer.source import parse_time
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Piece",
     "Question",
     "Thread",
-    "load_fill",
     "load_languages",
     "load_ordinary",
     "load_people",
@@ -51,15 +50,6 @@ class Thread(NamedTuple):
     @property
     def exchanges(self) -> int:
         return sum(message.role == "user" for message in self.messages)
-
-    def shortened(self, exchanges: int) -> Thread:
-        """Return the thread's first exchanges."""
-        seen = 0
-        for number, message in enumerate(self.messages):
-            seen += message.role == "user"
-            if seen > exchanges:
-                return self._replace(messages=self.messages[:number])
-        return self
 
 
 class Piece(NamedTuple):
@@ -141,21 +131,6 @@ def load_requests(folder: Path = FOLDER) -> tuple[Question, ...]:
     return _read(folder / "requests.json", _requests)
 
 
-def load_fill(folder: Path) -> list[Thread]:
-    """Return the threads of dialogues by role, one for each session.
-
-    Raises:
-        BadDataError: If a dialogue is of named people.
-    """
-    threads: list[Thread] = []
-    for dialogue in load_dialogues(folder):
-        if not dialogue.is_by_role:
-            msg = f"{dialogue.name} in {folder} has speakers other than User and Assistant"
-            raise BadDataError(msg)
-        threads += _sessions(dialogue)
-    return threads
-
-
 def _read(file: Path, convert: Callable[[Any], _T]) -> _T:
     value = read_json(file)
     try:
@@ -184,17 +159,6 @@ def _threads(exchanges: Iterable[dict[str, str]]) -> tuple[Thread, ...]:
             Message("assistant", item["assistant"], time_ms + 1000),
         ]
     return tuple(Thread(name, tuple(messages)) for name, messages in by_name.items())
-
-
-def _sessions(dialogue: Dialogue) -> list[Thread]:
-    by_name: dict[str, list[Message]] = defaultdict(list)
-    for line in dialogue.lines.values():
-        by_name[f"{line.thread}-{line.session}"].append(_message(line))
-    return [Thread(name, tuple(messages)) for name, messages in by_name.items()]
-
-
-def _message(line: Line) -> Message:
-    return Message(line.role or "user", line.text, _time_ms(line.time))
 
 
 # -- questions -------------------------------------------------------------------------------

@@ -61,37 +61,27 @@ Way: TypeAlias = Callable[[str], Answer]
 # -- what it holds ---------------------------------------------------------------------------
 
 
-def fill_threads(
-    own: Person, size: int, ordinary: Sequence[Thread], fill: Sequence[Thread] = ()
-) -> list[Thread] | None:
+def fill_threads(own: Person, size: int, ordinary: Sequence[Thread]) -> list[Thread] | None:
     """Return a person's threads and others', with about `size` user messages in all.
 
     Args:
         own: Whose threads come first.
-        size: Ordinary threads are taken whole, so that a few more messages may stand there; the
-            last thread of `fill` is shortened.
+        size: Ordinary threads are taken whole, so that a few more messages may stand there.
         ordinary: Shuffled by the person's name, the same every time.
-        fill: What is taken beyond these, shuffled likewise.
 
     Returns:
         None where all of them together have fewer, or the person alone has more.
     """
     missing = size - own.exchanges
-    if missing < 0 or missing > sum(thread.exchanges for thread in (*ordinary, *fill)):
+    if missing < 0 or missing > sum(thread.exchanges for thread in ordinary):
         return None
     shuffle = random.Random(own.name)
     taken = list(own.threads)
     for thread in shuffle.sample(ordinary, len(ordinary)):
         if missing <= 0:
-            return taken
+            break
         taken.append(thread)
         missing -= thread.exchanges
-    for thread in shuffle.sample(fill, len(fill)):
-        if missing <= 0:
-            return taken
-        part = thread.shortened(missing)
-        taken.append(part)
-        missing -= part.exchanges
     return taken
 
 

@@ -1,4 +1,4 @@
-"""A report as tables, for a terminal or for a page in Markdown."""
+"""A report as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.recall.report import cell, span
 
-__all__ = ["markdown", "table"]
+__all__ = ["table"]
 
 _FOUND = ("word", "other", "replies")
 _UPDATES = ("new_present", "new_first", "new_leads")
@@ -39,17 +39,6 @@ def table(report: dict[str, Any]) -> str:
     return "\n".join([*lines, *_skipped(report)])
 
 
-def markdown(report: dict[str, Any]) -> str:
-    """Return the report as Markdown."""
-    lines: list[str] = []
-    for part in _tables(report):
-        rule = ["---"] + ["---:"] * (len(part.head) - 1)
-        lines += [part.title, ""]
-        lines += [f"| {' | '.join(row)} |" for row in (part.head, rule, *part.rows)]
-        lines.append("")
-    return "\n".join([*lines, *_skipped(report)])
-
-
 def _skipped(report: dict[str, Any]) -> list[str]:
     return [f"{name}: skipped, {reason}" for name, reason in report["skipped"].items()]
 
@@ -61,8 +50,6 @@ def _tables(report: dict[str, Any]) -> Iterator[_Table]:
             yield _intervals(f"{name}, {size} user messages, 95 % intervals", ways)
             if any(row["verdicts"] for row in ways.values()):
                 yield _verdicts(f"{name}, {size} user messages, verdicts", ways)
-        if "earlier_askings" in found:
-            yield _askings(name, found["earlier_askings"])
         if found["languages"]:
             yield _languages(name, found["languages"])
         if "ablation" in found:
@@ -96,13 +83,6 @@ def _verdicts(title: str, ways: dict[str, Any]) -> _Table:
         for kind, counts in row["verdicts"].items()
     ]
     return _Table(title, ["", "verdicts"], [*rows])
-
-
-def _askings(name: str, found: dict[str, Any]) -> _Table:
-    title = f"{name}, {found['questions']} questions asked before without an answer: facts found"
-    by_times = found["found"]
-    head = ["asked before", *next(iter(by_times.values()))]
-    return _Table(title, head, [[times, *map(str, by_times[times].values())] for times in by_times])
 
 
 def _languages(name: str, found: dict[str, Any]) -> _Table:

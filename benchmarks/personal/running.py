@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 from langchain_core.embeddings import Embeddings
 
 import benchmarks.personal
-from benchmarks.personal.askings import earlier_askings
 from benchmarks.personal.data import (
     FOLDER,
     Person,
     Question,
     Thread,
-    load_fill,
     load_languages,
     load_ordinary,
     load_people,
@@ -32,7 +30,7 @@ from benchmarks.personal.memories import (
     ways_to_ask,
     ways_within,
 )
-from benchmarks.personal.report import markdown, table
+from benchmarks.personal.report import table
 from benchmarks.recall.data import BadDataError
 from benchmarks.recall.embedders import EMBEDDERS, load_embedders
 from benchmarks.recall.parts import PARTS, settings_without
@@ -52,13 +50,12 @@ class Data(NamedTuple):
     languages: Sequence[Person]
     requests: Sequence[Question]
     ordinary: Sequence[Thread]
-    fill: Sequence[Thread]
 
     def memories(self, size: int) -> list[tuple[Person, list[Thread]]] | None:
         """Return each person with the threads of a memory; None where they do not reach a size."""
         filled = []
         for person in self.people:
-            threads = fill_threads(person, size, self.ordinary, self.fill)
+            threads = fill_threads(person, size, self.ordinary)
             if threads is None:
                 return None
             filled.append((person, threads))
@@ -69,7 +66,7 @@ class Data(NamedTuple):
         return fill_threads(person, person.exchanges + _LANGUAGE_ORDINARY, self.ordinary)
 
 
-def load_data(folder: Path, fill: Path | None) -> Data:
+def load_data(folder: Path) -> Data:
     """Return the data of a folder.
 
     Raises:
@@ -80,7 +77,6 @@ def load_data(folder: Path, fill: Path | None) -> Data:
         load_languages(folder),
         load_requests(folder),
         load_ordinary(folder),
-        () if fill is None else load_fill(fill),
     )
 
 
@@ -119,11 +115,10 @@ def run(
 
 
 def _reason(data: Data) -> str:
-    others = sum(thread.exchanges for thread in (*data.ordinary, *data.fill))
+    others = sum(thread.exchanges for thread in data.ordinary)
     least = max(person.exchanges for person in data.people)
     most = min(person.exchanges for person in data.people) + others
-    more = "" if data.fill else "; --fill adds more"
-    return f"memories can hold {least} to {most} user messages{more}"
+    return f"memories can hold {least} to {most} user messages"
 
 
 def _measure(
@@ -141,10 +136,8 @@ def _measure(
         }
     }
     first = next(iter(reached.values()), None)
-    if first is not None:
-        report["earlier_askings"] = earlier_askings(first, embeddings, show_progress)
-        if ablates:
-            report["ablation"] = _ablate(data, first, embeddings)
+    if first is not None and ablates:
+        report["ablation"] = _ablate(data, first, embeddings)
     languages = [(one, data.memory_in_language(one)) for one in data.languages]
     report["languages"] = {
         person.language: _measure_language(person, threads, embeddings)
@@ -217,13 +210,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="N",
         help=f"user messages in a memory (default {_SIZE})",
     )
-    parser.add_argument("--fill", type=Path, metavar="DIR", help="folder of dialogues by role")
     parser.add_argument("--embedder", choices=EMBEDDERS, default="default", help="default: default")
     parser.add_argument("--ablation", action="store_true", help="each part of the settings off")
-    parser.add_argument("--table", action="store_true", help="print Markdown tables")
     options = parser.parse_args(arguments)
     try:
-        data = load_data(FOLDER, options.fill)
+        data = load_data(FOLDER)
     except BadDataError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -231,8 +222,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = run(data, options.size, embedders.loaded, ablates=options.ablation)
     report["skipped"] |= embedders.skipped
     print(file=sys.stderr)
-    if options.json:
-        print(json.dumps(report))
-    else:
-        print(markdown(report) if options.table else table(report))
+    print(json.dumps(report) if options.json else table(report))
     return 0

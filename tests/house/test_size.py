@@ -78,8 +78,8 @@ NOT_YET: dict[str, int] = {
     "files of the package": 188,
     "code above 700 lines a file": 309,
     "code above 400 lines a class": 115,
-    "lines of tests": 83_235,
-    "lines of benchmarks": 13_723,
+    "lines of tests": 83_138,
+    "lines of benchmarks": 13_551,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 

@@ -1,9 +1,10 @@
-"""What Converse refuses, in its words: the kit's service, as strict as the real one."""
+"""What Converse refuses, in its words: order, pairs, blanks, tools and reasoning.
+
+What it refuses of media is with the validators of the fuzz tests.
+"""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -16,7 +17,6 @@ __all__ = ["StrictConverse", "find_converse_fault"]
 
 _ROLES = ("user", "assistant")
 _IDENTIFIER = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_MOST = {"image": 20, "document": 5, "video": 1}
 _Messages: TypeAlias = Sequence[Mapping[str, Any]]
 
 
@@ -48,7 +48,6 @@ def _find_faults(request: Mapping[str, Any]) -> Iterator[str]:
     yield from _find_order_faults(messages)
     yield from _find_pairing_faults(messages)
     yield from _find_missing_tools(messages, request.get("toolConfig"))
-    yield from _find_count_faults(messages)
 
 
 def _find_system_faults(system: object) -> Iterator[str]:
@@ -213,24 +212,6 @@ def _find_missing_tools(messages: _Messages, config: object) -> Iterator[str]:
         )
 
 
-def _find_count_faults(messages: _Messages) -> Iterator[str]:
-    flat = [block for message in messages for block in _walk_blocks(message["content"])]
-    for kind, most in _MOST.items():
-        count = sum(kind in block for block in flat)
-        if count > most:
-            yield f"The request has {count} blocks of kind {kind}; the most allowed is {most}."
-    names = [block["document"]["name"] for block in flat if "document" in block]
-    if len(set(names)) < len(names):
-        yield f"The request has duplicate document names: {', '.join(names)}"
-
-
-def _walk_blocks(content: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for block in content:
-        yield block
-        if "toolResult" in block:
-            yield from block["toolResult"]["content"]
-
-
 # -- Which content blocks are refused wherever they stand -----------------------------------------
 
 _KNOWN = frozenset(
@@ -252,15 +233,6 @@ _ONLY_FROM = {
 }
 
 _IN_RESULTS = frozenset({"document", "image", "json", "searchResult", "text", "video"})
-
-_FORMATS = {
-    "document": frozenset({"csv", "doc", "docx", "html", "md", "pdf", "txt", "xls", "xlsx"}),
-    "image": frozenset({"gif", "jpeg", "png", "webp"}),
-    "video": frozenset({"flv", "mkv", "mov", "mp4", "mpeg", "mpg", "three_gp", "webm", "wmv"}),
-}
-
-_MOST_BYTES = {"document": 4_500_000, "image": 3_750_000, "video": 25_000_000}
-_DOCUMENT_NAME = re.compile(r"(?!.{201})[a-zA-Z0-9()\[\]-]+(?:\s[a-zA-Z0-9()\[\]-]+)*")
 
 
 def _find_block_faults(block: object, role: str, at: str) -> Iterator[str]:
@@ -301,8 +273,6 @@ def _find_inner_faults(kind: str, value: Any, at: str) -> Iterator[str]:
         yield from _find_result_faults(value, at)
     elif kind == "reasoningContent":
         yield from _find_reasoning_faults(value, at)
-    elif kind in _FORMATS:
-        yield from _find_media_faults(kind, value, at)
 
 
 def _find_call_faults(call: object, at: str) -> Iterator[str]:
@@ -371,51 +341,6 @@ def _find_reasoning_faults(value: object, at: str) -> Iterator[str]:
             "The model returned the following errors: "
             f"{at}: Invalid `signature` in `thinking` block"
         )
-
-
-def _find_media_faults(kind: str, value: object, at: str) -> Iterator[str]:
-    if not isinstance(value, Mapping):
-        yield f"The value at {at}.{kind} is not a valid {kind}."
-        return
-    if value.get("format") not in _FORMATS[kind]:
-        yield _describe_breach(
-            value.get("format"),
-            f"{at}.{kind}.format",
-            f"satisfy enum value set: {sorted(_FORMATS[kind])}",
-        )
-    yield from _find_source_faults(kind, value.get("source"), at)
-    name = value.get("name")
-    if kind == "document" and not (isinstance(name, str) and _DOCUMENT_NAME.fullmatch(name)):
-        yield (
-            "The document file name can only contain alphanumeric characters, whitespace "
-            "characters, hyphens, parentheses, and square brackets. The name can't contain more "
-            f"than one consecutive whitespace character: {name!r:.80} at {at}"
-        )
-
-
-def _find_source_faults(kind: str, source: object, at: str) -> Iterator[str]:
-    form = _get_kind(source, frozenset({"bytes", "content", "s3Location", "text"}))
-    if form is None or not isinstance(source, Mapping):
-        yield f"The source field at {at}.{kind} must set exactly one known field."
-        return
-    if form != "bytes":
-        return
-    data = _decode(source["bytes"])
-    if not data:
-        yield f"The bytes field at {at}.{kind}.source is empty or not base64."
-    elif len(data) > _MOST_BYTES[kind]:
-        yield (
-            f"The {kind} at {at} has {len(data)} bytes; the most allowed is {_MOST_BYTES[kind]}."
-        )
-
-
-def _decode(data: object) -> bytes:
-    if not isinstance(data, str):
-        return b""
-    try:
-        return base64.b64decode(data, validate=True)
-    except binascii.Error:
-        return b""
 
 
 def _check(request: RecordedRequest) -> ScriptedError | None:

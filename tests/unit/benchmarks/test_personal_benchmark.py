@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from benchmarks.personal.askings import sample_questions, with_askings
 from benchmarks.personal.data import (
     Message,
     Person,
@@ -14,7 +13,7 @@ from benchmarks.personal.data import (
 )
 from benchmarks.personal.measuring import ask_all, figures, judge
 from benchmarks.personal.memories import Answer, PersonalMemory, fill_threads, ways_to_ask
-from benchmarks.personal.report import markdown, table
+from benchmarks.personal.report import table
 from benchmarks.personal.running import Data, run
 from langchain_convmem.testing import HashEmbeddings
 
@@ -108,14 +107,13 @@ def test_tokens_are_kept_apart_by_kind_and_verdicts_are_counted():
 # -- memories -------------------------------------------------------------------------------------
 
 
-def test_a_memory_is_filled_with_whole_ordinary_threads_and_then_from_elsewhere():
-    fill = [thread("f", 0, "a", "b", "c", "d", "e", "f")]
-    filled = fill_threads(ANA, 12, ORDINARY, fill)
-    assert sum(one.exchanges for one in filled) == 12
+def test_a_memory_is_filled_with_whole_ordinary_threads():
+    filled = fill_threads(ANA, 7, ORDINARY)
+    assert sum(one.exchanges for one in filled) == 7
     assert filled[:3] == list(ANA.threads)
-    assert {one.name for one in filled[3:]} == {*(one.name for one in ORDINARY), "f"}
-    assert [one.text for one in filled[-1].messages] == ["a", "b", "c", "d"]
-    assert fill_threads(ANA, 6, ORDINARY) == fill_threads(ANA, 6, ORDINARY)
+    assert {one.name for one in filled[3:]} <= {one.name for one in ORDINARY}
+    assert fill_threads(ANA, 7, ORDINARY) == filled
+    assert fill_threads(ANA, 99, ORDINARY) is None
 
 
 def test_every_way_asks_the_same_memory_by_role_a_day_after_the_last_line():
@@ -131,36 +129,17 @@ def test_every_way_asks_the_same_memory_by_role_a_day_after_the_last_line():
     assert len(answers["k3"].blocks) == 3
 
 
-def test_earlier_askings_stand_in_threads_of_their_own_after_all_else():
-    person = Person("ana", "en", ANA.threads, (ANA.questions[0],) * 13)
-    questions = sample_questions(person)
-    assert len(questions) == 2
-    threads = with_askings(ANA.threads, questions, 10)
-    asked = threads[len(ANA.threads) :]
-    assert len({one.name for one in asked}) == len(asked) == 20
-    last_ms = ANA.threads[-1].messages[-1].time_ms
-    assert all(message.time_ms > last_ms for one in asked for message in one.messages)
-    assert {one.messages[0].text for one in asked} == {questions[0].text}
-    assert len({one.messages[1].text for one in asked}) == 10
-    assert with_askings(ANA.threads, questions, 0) == list(ANA.threads)
-
-
 # -- the run --------------------------------------------------------------------------------------
 
 
 def test_a_report_holds_every_table_and_says_which_sizes_were_skipped():
-    data = Data([ANA], [ANA], REQUESTS, ORDINARY * 10, ())
+    data = Data([ANA], [ANA], REQUESTS, ORDINARY * 10)
     report = run(data, [8, 500], {"static": HashEmbeddings()}, ablates=True)
     static = report["embedders"]["static"]
     assert static["sizes"]["8"]["default"]["word"] == 1.0
-    assert static["earlier_askings"]["questions"] == 1
-    assert list(static["earlier_askings"]["found"]) == ["0", "3", "10", "30"]
     assert static["languages"]["en"]["bm25_lines 300"]["word"] == 1.0
     assert "without smoothing" in static["ablation"]
-    assert report["skipped"] == {
-        "size 500": "memories can hold 4 to 64 user messages; --fill adds more"
-    }
+    assert report["skipped"] == {"size 500": "memories can hold 4 to 64 user messages"}
     assert json.loads(json.dumps(report)) == report
     assert "static, 8 user messages" in table(report)
-    assert "| asked before | 300 tokens | 1000 tokens | k=3 |" in markdown(report)
     assert "size 500: skipped" in table(report)

@@ -114,7 +114,6 @@ def test_a_sound_conversation_is_taken(request_body):
             ),
             "signature field.*missing",
         ),
-        (converse(user({"image": {"format": "tiff", "source": {}}})), "image.format"),
     ],
 )
 def test_a_conversation_out_of_order_is_refused_with_the_reason(request_body, reason):
