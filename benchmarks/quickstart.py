@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     script = _REPLIES * 2
     with (
         tempfile.TemporaryDirectory() as directory,
-        ChatCompletionsServer(script, models=("gpt-5-mini",)) as server,
+        ChatCompletionsServer(script) as server,
     ):
         found = walk(Path(directory), server.url)
         asked = ["level C" in json.dumps(one.body) for one in server.requests]

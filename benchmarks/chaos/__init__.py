@@ -14,12 +14,6 @@ Drills:
     alterations    one character of a stored entry is another; rows are deleted
     flips          a bit flips in a file
     tears          a file loses its end, or a part of it is zeros
-    cancellations  tasks are cancelled in the midst of turns and writes
-    locks          another program holds the file locked
-    clocks         the clock jumps, back and forth, between writes
-    disks          the disk is full; needs Linux, where people may mount disks of their own
-    services       DynamoDB throttles, times out, cuts answers, and answers after the write was done
-    evictions      users of hostile names share an index cache that is far too small
 
 `benchmarks.chaos.files` says what the words of alterations, flips and tears mean.
 Acknowledged is what a call returned from. Lost: acknowledged, and not there. Doubled: there more

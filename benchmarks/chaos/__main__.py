@@ -11,15 +11,11 @@ from dataclasses import fields
 from typing import Any
 
 import benchmarks.chaos
-from benchmarks.chaos.disks import run_disks
 from benchmarks.chaos.drill import Drill, DrillReport
-from benchmarks.chaos.evictions import run_evictions
 from benchmarks.chaos.files import run_alterations, run_flips, run_tears
 from benchmarks.chaos.forks import run_forks
 from benchmarks.chaos.kills import run_kills
-from benchmarks.chaos.moments import run_cancellations, run_clocks, run_locks
 from benchmarks.chaos.paths import run_paths
-from benchmarks.chaos.services import run_services
 from benchmarks.terminal import make_parser, parse_positive
 
 DRILLS: dict[str, Drill] = {
@@ -29,12 +25,6 @@ DRILLS: dict[str, Drill] = {
     "alterations": run_alterations,
     "flips": run_flips,
     "tears": run_tears,
-    "cancellations": run_cancellations,
-    "locks": run_locks,
-    "clocks": run_clocks,
-    "disks": run_disks,
-    "services": run_services,
-    "evictions": run_evictions,
 }
 """By name, in the order in which they run."""
 
@@ -60,9 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def print_report(report: DrillReport) -> None:
     """Print what a drill did and found."""
-    if report.skipped:
-        print(f"{report.name}: skipped: {report.skipped}")
-        return
     did = ", ".join(f"{kind} {count}" for kind, count in report.did.items())
     print(f"{report.name}: {report.runs} runs in {report.seconds:.0f} s ({did})")
     print(f"  {len(report.findings) or 'no'} findings")

@@ -33,7 +33,6 @@ class DrillReport:
         runs: How often it was tried.
         did: What was done in these runs, by kind.
         findings: Promises that did not hold, one sentence each, with the seed of the run.
-        skipped: Why it could not be tried here; empty where it was.
         seconds: How long it took.
     """
 
@@ -41,7 +40,6 @@ class DrillReport:
     runs: int = 0
     did: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
-    skipped: str = ""
     seconds: float = 0.0
 
     def note(self, kind: str, seed: object, found: list[str]) -> None:

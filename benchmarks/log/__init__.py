@@ -18,8 +18,7 @@ Systems:
     langgraph      `SqliteSaver` of LangGraph: a checkpoint of a `messages` channel per message, put
                    directly (a graph puts more), so that all have the same number of commits.
                    Long threads are one checkpoint with the whole state, since each put stores the
-                   whole again: 100,000 messages grown turn by turn would fill a disk. How the file
-                   grows is measured on a shorter thread.
+                   whole again: 100,000 messages grown turn by turn would fill a disk.
 
 All four keep SQLite's default of `synchronous=FULL` in WAL mode: an acknowledged write survives a
 power loss.
@@ -28,12 +27,8 @@ Figures:
     append   one turn: the user's message is committed, then the reply (with ids and token usage)
     load     what the next turn begins with, right after a turn was written; `cold` opens the file
              anew each time (the operating system's cache stays warm)
-               live summary   a thread compacted every 40 messages, 40 messages live
                2,000 tokens   a thread without a summary, cut to a budget
-               first          the first such load after an import, which nothing has prepared
                last 40, all   what the floor and the peers offer
-               one compaction `summary_window` and `add_summary` of 40 messages at the end of such
-                              a thread, taken once
     bytes    the file after its write-ahead log was folded in, per entry; `payload` is what was
              handed over as compact UTF-8 JSON: type, content and whatever else of the message
              differs from its default, and the reply's timing. It is the least that gives them back;

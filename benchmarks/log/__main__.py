@@ -36,8 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--rounds must be at least 2, got {rounds}")
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="benchmark-log-") as folder:
-        seconds, grown = (1.5, 200) if options.quick else (5.0, 1000)
-        plan = Plan(sizes, rounds, seconds, min(grown, sizes[-1]))
+        plan = Plan(sizes, rounds, 1.5 if options.quick else 5.0)
         report = reported(measured(plan, Path(folder)))
     progress(f"done in {time.perf_counter() - start:.0f} s")
     print(file=sys.stderr)

@@ -7,7 +7,6 @@ from typing import Any
 
 from benchmarks.log.measuring import Case, quotient
 from benchmarks.log.running import SYSTEMS, Run, Sizes
-from benchmarks.log.stores import LIVE_SUMMARY
 
 __all__ = ["reported", "table"]
 
@@ -30,15 +29,12 @@ def reported(run: Run) -> dict[str, Any]:
         "append_ms": [_append_row(run, name, size) for name, size in run.appends],
         "load_ms": [
             {"system": key[0], "load": key[1], "state": state, "entries": key[2], **_times(case)}
-            for state, cases in {**run.loads, "first": run.first_loads}.items()
+            for state, cases in run.loads.items()
             for key, case in cases.items()
         ],
-        "compaction_ms": {str(size): round(ms, 2) for size, ms in run.compactions.items()},
         "bytes": {
             "payload_per_entry": round(run.payload, 1),
-            "vectors_per_entry": round(run.vectors, 1),
             "files": [_bytes_row(run, name, sizes) for (name, _), sizes in run.sizes.items()],
-            "grown_turn_by_turn": [_bytes_row(run, *grown) for grown in run.grown.items()],
         },
         "bars": _bars(run),
     }
@@ -88,9 +84,8 @@ def _bars(run: Run) -> list[dict[str, Any]]:
     flat = quotient(appends["convmem", long], appends["convmem", short])
     bars.append(_bar(f"append, {long:,} : {short:,}", flat, _FLAT))
     for state, cases in run.loads.items():
-        for what in (LIVE_SUMMARY, _BUDGET):
-            value = quotient(cases["convmem", what, long], cases["convmem", what, middle])
-            bars.append(_bar(f"load {state}, {what}, {long:,} : {middle:,}", value, _FLAT))
+        value = quotient(cases["convmem", _BUDGET, long], cases["convmem", _BUDGET, middle])
+        bars.append(_bar(f"load {state}, {_BUDGET}, {long:,} : {middle:,}", value, _FLAT))
     sizes = run.sizes["convmem", long]
     beyond = sizes.whole / sizes.messages - run.payload
     bars.append(_bar(f"bytes beyond payload per entry at {long:,}", beyond, _OVERHEAD_BYTES))
@@ -145,13 +140,11 @@ def _loads(report: dict[str, Any], sizes: list[int]) -> list[str]:
         found = {line: cells for line, cells in lines.items() if line[0] == name}
         for (_, what, state), cells in found.items() or [((name, "", ""), ["not installed"])]:
             rows.append(_line(f"  {name} {what}, {state}".rstrip(", "), cells))
-    cells = [f"{ms:.2f}" for ms in report["compaction_ms"].values()]
-    rows.append(_line("  convmem one compaction", cells))
     return rows
 
 
 def _bytes(report: dict[str, Any], sizes: list[int]) -> list[str]:
-    payload, vectors = (report["bytes"][f"{name}_per_entry"] for name in ("payload", "vectors"))
+    payload = report["bytes"]["payload_per_entry"]
     rows = [
         _header("bytes per entry (ten times the turns)", sizes),
         _line("  payload", [f"{payload:.0f}"] * len(sizes)),
@@ -163,10 +156,4 @@ def _bytes(report: dict[str, Any], sizes: list[int]) -> list[str]:
             if row["system"] == name
         ]
         rows.append(_line(f"  {name}", cells or ["not installed"]))
-    rows += [
-        f"  {row['system']}, grown turn by turn to {row['entries']:,}: "
-        f"{row['per_entry']:,.0f} (x{row['tenfold']:.1f})"
-        for row in report["bytes"]["grown_turn_by_turn"]
-    ]
-    rows.append(f"  convmem, terms and vectors of recall: {vectors:.0f} more per entry")
     return rows

@@ -6,7 +6,6 @@ import platform
 import sqlite3
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from benchmarks.log.dialogue import PERIOD, Exchange, exchange, payload_bytes
 from benchmarks.log.measuring import Case, interleaved, progress
 from benchmarks.log.peers import PEERS, is_installed
-from benchmarks.log.stores import LIVE_SUMMARY, ConvMemStore, FloorStore, Store, Thunk, file_bytes
+from benchmarks.log.stores import ConvMemStore, FloorStore, Store, Thunk, file_bytes
 
 __all__ = ["SYSTEMS", "LoadKey", "Plan", "Run", "Sizes", "measured"]
 
@@ -44,13 +43,11 @@ class Plan:
         sizes: Messages in the thread, ascending.
         rounds: Rounds of appends; loads take a third of them.
         seconds: After so much time a case sits out the rounds that are left.
-        grown: Messages in a thread that is grown turn by turn where bulk makes another file.
     """
 
     sizes: tuple[int, ...]
     rounds: int
     seconds: float
-    grown: int
 
 
 @dataclass(slots=True)
@@ -85,25 +82,17 @@ class Run:
         plan: What was asked for.
         appends: Turns, by system and length of the thread.
         loads: By `warm` or `cold`.
-        first_loads: Loads that nothing had prepared; one each.
-        compactions: Milliseconds of one compaction, by length of the thread.
         sizes: By system and length of the thread.
-        grown: By system; for those that keep every state, grown turn by turn.
         missing: Systems that are not installed.
         payload: Mean size of a message, with its timing, as compact JSON.
-        vectors: Bytes per entry that recall adds to the file.
     """
 
     plan: Plan
     appends: dict[tuple[str, int], Case] = field(default_factory=dict)
     loads: dict[str, dict[LoadKey, Case]] = field(default_factory=lambda: {"warm": {}, "cold": {}})
-    first_loads: dict[LoadKey, Case] = field(default_factory=dict)
-    compactions: dict[int, float] = field(default_factory=dict)
     sizes: dict[tuple[str, int], Sizes] = field(default_factory=dict)
-    grown: dict[str, Sizes] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     payload: float = 0.0
-    vectors: float = 0.0
 
     @property
     def machine(self) -> dict[str, Any]:
@@ -127,10 +116,8 @@ def measured(plan: Plan, folder: Path) -> Run:
     files = _Files(run, makers, folder)
     try:
         files.build()
-        files.grow()
         files.append()
         files.load()
-        files.embed()
     finally:
         files.close()
     return run
@@ -143,21 +130,20 @@ def _mean_payload(turns: int) -> float:
 
 
 class _Files:
-    """One file per system and length of thread, and one more of ours with summaries."""
+    """One file per system and length of thread."""
 
     def __init__(self, run: Run, makers: _Makers, folder: Path) -> None:
         self._run = run
         self._makers = makers
         self._folder = folder
         self._plain: dict[tuple[str, int], Store] = {}
-        self._compacted: dict[int, ConvMemStore] = {}
         self._cold: list[_ColdLoad] = []
         self._said: dict[Store, int] = {}
 
     def close(self) -> None:
         for cold in self._cold:
             cold.close()
-        for store in (*self._plain.values(), *self._compacted.values()):
+        for store in self._plain.values():
             store.close()
 
     def _path(self, name: str, size: int) -> Path:
@@ -171,10 +157,6 @@ class _Files:
                 progress(f"building {name} with {size:,} messages")
                 self._plain[name, size] = make(self._path(name, size))
                 self._run.sizes[name, size] = self._filled(name, size)
-            progress(f"building convmem with {size:,} messages and summaries")
-            compacted = self._compacted[size] = ConvMemStore(self._path("compacted", size))
-            compacted.fill_compacted(_MAIN, size // 2)
-            self._run.compactions[size] = compacted.compaction_ms
 
     def _filled(self, name: str, size: int) -> Sizes:
         store, path, turns = self._plain[name, size], self._path(name, size), size // 2
@@ -187,23 +169,6 @@ class _Files:
         tenth = file_bytes(path) if first else None
         fill(_MAIN, first, turns - first)
         return Sizes(empty, tenth, file_bytes(path), size)
-
-    def grow(self) -> None:
-        size = self._run.plan.grown
-        for name, make in self._makers.items():
-            progress(f"growing {name} to {size:,} messages")
-            path = self._path(name, 0)
-            with closing(make(path)) as store:
-                if store.keeps_states:
-                    self._run.grown[name] = self._grown(store, path, size)
-
-    def _grown(self, store: Store, path: Path, size: int) -> Sizes:
-        found = [file_bytes(path)]
-        for numbers in (range(size // 20), range(size // 20, size // 2)):
-            for number in numbers:
-                store.turn(_MAIN, exchange(number))()
-            found.append(file_bytes(path))
-        return Sizes(found[0], found[1], found[2], size)
 
     # -- appending ----------------------------------------------------------------------------
 
@@ -245,14 +210,7 @@ class _Files:
         run = self._run
         for (name, size), store in self._plain.items():
             for what in store.loads(_MAIN):
-                if (name, what) != ("convmem", LIVE_SUMMARY):
-                    self._add_loads((name, what, size), store, self._path(name, size))
-        for size, compacted in self._compacted.items():
-            key = ("convmem", LIVE_SUMMARY, size)
-            self._add_loads(key, compacted, self._path("compacted", size))
-        for key, case in run.first_loads.items():
-            progress(f"first load of {key[0]} with {key[2]:,} messages")
-            case.run(0)
+                self._add_loads((name, what, size), store, self._path(name, size))
         cases = {
             (key, state): case for state in run.loads for key, case in run.loads[state].items()
         }
@@ -265,21 +223,11 @@ class _Files:
         self._cold.append(cold)
         self._run.loads["warm"][key] = Case(partial(self._after_a_turn, store, size, what))
         self._run.loads["cold"][key] = Case(cold.ready)
-        if name == "convmem":
-            self._run.first_loads[key] = Case(cold.ready)
 
     def _after_a_turn(self, store: Store, size: int, what: str, number: int) -> list[Thunk]:
         thread = self._thread(store, size, what, number)
         store.turn(thread, exchange(self._next(store, 1)))()
         return [store.loads(thread)[what]]
-
-    # -- recall -------------------------------------------------------------------------------
-
-    def embed(self) -> None:
-        size = self._run.plan.sizes[-2]
-        progress(f"embedding {size:,} messages")
-        store = self._compacted[size]
-        self._run.vectors = store.vector_bytes() / store.entries()
 
 
 class _ColdLoad:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -12,19 +11,17 @@ from benchmarks.log.dialogue import Exchange, exchange
 from langchain_convmem import ConversationMemory
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import hash_message_id
-from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.records import Draft, Metadata, ThreadKey
 from langchain_convmem.views.codec import encode_body, encode_metadata, make_draft
-from langchain_convmem.views.summaries import draft_summary, find_summary_window
 
-__all__ = ["LIVE", "LIVE_SUMMARY", "ConvMemStore", "FloorStore", "Store", "Thunk", "file_bytes"]
+__all__ = ["LIVE", "ConvMemStore", "FloorStore", "Store", "Thunk", "file_bytes"]
 
 Thunk = Callable[[], object]
 
 USER_ID = "ana"
 LIVE = 40
-"""Messages that a compacted thread keeps live, and that the peers are asked for."""
+"""Messages that the floor and the peers are asked for."""
 TOKENS = 2000
-LIVE_SUMMARY = "live summary"
 _BATCH = 1000
 _PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")
 
@@ -73,8 +70,6 @@ class ConvMemStore:
     """`SQLiteLog` behind a `ConversationMemory`."""
 
     keeps_states = False
-    compaction_ms = 0.0
-    """What the latest compaction of `fill_compacted` took."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -105,54 +100,8 @@ class ConvMemStore:
     def loads(self, thread: str) -> Mapping[str, Thunk]:
         history = self.memory.history(thread, user_id=USER_ID)
         return {
-            LIVE_SUMMARY: lambda: len(history.context().messages),
             "2,000 tokens": lambda: len(history.context(max_tokens=TOKENS).messages),
         }
-
-    # -- compaction ---------------------------------------------------------------------------
-
-    def fill_compacted(self, thread: str, turns: int) -> None:
-        """Fill a thread that was summarised every `LIVE` messages, the latest `LIVE` excepted.
-
-        The archive is summarised by the views, from the entries just written: what is stored is
-        what `ConversationHistory.add_summary` stores, without reading the thread each time.
-        """
-        key, step = ThreadKey(USER_ID, thread), LIVE // 2
-        old = max(turns - step, 0)
-        archived = max(old // step - 1, 0) * step
-        previous: list[Entry] = []
-        for first in range(0, archived, step):
-            said = map(exchange, range(first, first + step))
-            drafts = [draft for one in said for draft in _drafts(one)]
-            entries = previous + self.memory.log.append(key, drafts, durable=False)
-            summary = draft_summary(_summary(first), find_summary_window(key, entries), entries)
-            previous = self.memory.log.append(key, [summary], durable=False)
-        self.fill(thread, archived, old - archived)
-        begun = time.perf_counter()
-        self.compact(thread)
-        self.compaction_ms = (time.perf_counter() - begun) * 1000
-        self.fill(thread, old, turns - old)
-
-    def compact(self, thread: str) -> None:
-        """Summarise all that no summary covers yet, as an application does."""
-        history = self.memory.history(thread, user_id=USER_ID)
-        window = history.summary_window()
-        if not window.is_empty:
-            history.add_summary(_summary(len(window.turns)), window)
-
-    def vector_bytes(self) -> int:
-        """Embed every line and return by how much the file grew."""
-        before = file_bytes(self.path)
-        self.memory.refresh(user_id=USER_ID)
-        return file_bytes(self.path) - before
-
-    def entries(self) -> int:
-        """Return how many entries the file holds."""
-        return sum(thread.entries for thread in self.memory.threads(USER_ID))
-
-
-def _summary(number: int) -> str:
-    return f"Up to turn {number} they spoke about trains, an invoice, lost keys and tea. " * 6
 
 
 # -- the floor -------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """How long a recall takes, beside other ways to search the same lines by the same vectors.
 
-    python -m benchmarks.recall_speed [--sizes 1000 10000 100000] [--million]
+    python -m benchmarks.recall_speed [--sizes 1000 10000 100000]
                                       [--peers NAME ...] [--json]
 
 One user has said so many lines, in threads of 40 (benchmarks/synthetic_dialogue.py). Every system

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import benchmarks.recall_speed
@@ -17,13 +16,10 @@ from benchmarks.log.measuring import progress
 from benchmarks.recall_speed.report import reported, table
 from benchmarks.recall_speed.running import ADDED, Plan, measured, opened
 from benchmarks.recall_speed.systems import PEERS
-from benchmarks.recall_speed.users import users_measured, users_opened, users_table
 from benchmarks.terminal import make_parser
 from langchain_convmem import UniversalSentenceEmbeddings
 
 _SIZES = (1_000, 10_000, 100_000)
-_MILLION = 1_000_000
-_LINES_OF_USER = 1_000
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
@@ -31,45 +27,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar fails."""
     parser = make_parser("benchmarks.recall_speed", benchmarks.recall_speed.__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(_SIZES), metavar="N")
-    parser.add_argument("--million", action="store_true", help="1,000,000 lines too, without peers")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="NAME")
     parser.add_argument("--rounds", type=int, default=30, help="rounds of three questions")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each system and size")
     parser.add_argument("--processes", type=int, default=3, help="new processes to measure")
-    parser.add_argument(
-        "--users", type=int, metavar="N", help="N users with 1,000 lines each in one file, alone"
-    )
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.open is not None and options.users:
-        print(json.dumps(users_opened(options.open, options.users, _LINES_OF_USER)))
-        return 0
     if options.open is not None:
         print(json.dumps(opened(options.open)))
         return 0
     if min(options.sizes) < 2 * ADDED or min(options.rounds, options.processes) < 1:
         parser.error(f"--sizes must be at least {2 * ADDED}, --rounds and --processes at least 1")
-    if options.users:
-        return _measure_users(options.users, as_json=options.json)
     plan = Plan(options.rounds, options.seconds, options.processes, tuple(options.peers))
     UniversalSentenceEmbeddings().embed_query("loads the model")
     with tempfile.TemporaryDirectory(prefix="benchmark-recall-") as folder:
         results = [measured(lines, plan, Path(folder)) for lines in options.sizes]
-        if options.million:
-            results.append(measured(_MILLION, replace(plan, peers=()), Path(folder)))
     progress("done")
     print(file=sys.stderr)
     report = reported(results)
     print(json.dumps(report, indent=2) if options.json else table(report))
     return 0 if all(bar["ok"] for bar in report["bars"]) else 1
-
-
-def _measure_users(users: int, *, as_json: bool) -> int:
-    with tempfile.TemporaryDirectory(prefix="benchmark-users-") as folder:
-        found = users_measured(Path(folder) / "users.db", users, _LINES_OF_USER)
-    print(file=sys.stderr)
-    print(json.dumps(found, indent=2) if as_json else users_table(found))
-    return 0 if found["p50_ms"] <= found["bound_ms"] else 1
 
 
 if __name__ == "__main__":

@@ -151,22 +151,6 @@ def _tell_long_chat(one: dict[str, Any]) -> str:
     )
 
 
-def _write_long_reach(results: dict[str, Any]) -> Iterator[str]:
-    styles = results["long_reach"]["figures"]
-    yield f"| of what was asked for after so many compactions | {' | '.join(styles)} |"
-    yield "| --- |" + " --- |" * len(styles)
-    rows = zip(*(one["checkpoints"] for one in styles.values()), strict=True)
-    for row in rows:
-        shares = " | ".join(f"{one['in_other_words']:.3f}" for one in row)
-        yield f"| {row[0]['compactions']}, {row[0]['asked']} facts | {shares} |"
-    kinds = next(iter(styles.values()))["kinds"]
-    for kind in kinds:
-        shares = " | ".join(
-            f"{one['kinds'][kind]['in_other_words']:.3f}" for one in styles.values()
-        )
-        yield f"| at the end: {kind} | {shares} |"
-
-
 def _write_summary_latency(results: dict[str, Any]) -> Iterator[str]:
     figures = results["summary_latency"]["figures"]
     yield "| | turns | p50, ms | p95, ms | slowest, ms | turns with a summary in the making | summaries |"
@@ -187,21 +171,6 @@ def _write_summary_latency(results: dict[str, Any]) -> Iterator[str]:
     yield f"{bar['what'].capitalize()}: {bar['value']:.2f}, to be at most {bar['bound']} ({verdict})."
 
 
-_UNITS = ("requests", "read_units", "write_units", "stored_bytes")
-
-
-def _write_capacity(results: dict[str, Any]) -> Iterator[str]:
-    figures = results["capacity"]["figures"]
-    yield "| predicted of a turn | requests | read units | write units | bytes stored | furthest off | $ a million turns |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for one in figures["kinds"]:
-        rows = {row["what"]: row for row in one["rows"]}
-        cells = [f"{rows[name]['predicted']:,.2f}" for name in _UNITS[:-1]]
-        cells.append(f"{rows['stored_bytes']['predicted']:,.0f}")
-        off = max((row["off"] for row in rows.values()), key=abs)
-        yield f"| {one['traffic']['name']} | {' | '.join(cells)} | {off:.3f} | {one['dollars']:.2f} |"
-
-
 def _write_runs(results: dict[str, Any]) -> Iterator[str]:
     yield "| benchmark | command | figures of | date |"
     yield "| --- | --- | --- | --- |"
@@ -219,9 +188,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "install": _write_install,
     "quickstart": _write_quickstart,
     "long_chat": _write_long_chat,
-    "long_reach": _write_long_reach,
     "summary_latency": _write_summary_latency,
-    "capacity": _write_capacity,
     "runs": _write_runs,
 }
 """What writes a marked part, by the name in its mark."""

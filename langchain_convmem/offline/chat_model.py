@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.tools import BaseTool
-from pydantic import Field
 
-from langchain_convmem.background import hop
 from langchain_convmem.offline.context import ContextLine, read_context
-from langchain_convmem.offline.matching import (
-    Match,
-    find_matches,
-    fold,
-    is_question,
-    split_sentences,
-)
+from langchain_convmem.offline.matching import Match, find_matches, is_question
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.tokens import count_text_tokens
+from langchain_convmem.words.speech import find_questions
 
 MODEL_NAME = "convmem-offline (quotes its context; not a language model)"
 
@@ -56,90 +43,32 @@ class OfflineChatModel(BaseChatModel):
         ```
     """
 
-    stop: list[str] | None = None
-    """The answer ends before the first of these texts; those of a call come in addition."""
-
-    max_tokens: int | None = Field(default=None, ge=1)
-    """The answer ends before the word that would exceed so many tokens; None: no limit."""
-
     @property
     def _llm_type(self) -> str:
         return "convmem-offline"
 
-    @property
-    def _identifying_params(self) -> Mapping[str, Any]:
-        return {"model_name": MODEL_NAME, "stop": self.stop, "max_tokens": self.max_tokens}
-
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        params = LangSmithParams(
-            ls_provider="convmem-offline",
-            # Traces name the model a caller asked for; the response says which one answered.
-            ls_model_name=str(kwargs.get("model", MODEL_NAME)),
-            ls_model_type="chat",
-        )
-        stops = self._list_stops(stop)
-        if stops:
-            params["ls_stop"] = stops
-        max_tokens = kwargs.get("max_tokens", self.max_tokens)
-        if max_tokens is not None:
-            params["ls_max_tokens"] = max_tokens
-        return params
-
-    # -- counting -----------------------------------------------------------------------------
+        told = super()._get_ls_params(stop, **kwargs)
+        return LangSmithParams(**{"ls_model_name": MODEL_NAME, **told})
 
     def get_token_ids(self, text: str) -> list[int]:
-        """Return one number for each approximate token of `text`, in order.
-
-        There is no vocabulary behind them: equal pieces have equal numbers, nothing more.
-        """
-        if self.custom_get_token_ids is not None:
-            return self.custom_get_token_ids(text)
-        total = count_text_tokens(text)
-        cuts = [number * len(text) // total for number in range(total)] + [len(text)]
-        return [
-            zlib.crc32(text[start:end].encode("utf-8", "surrogatepass"))
-            for start, end in pairwise(cuts)
-        ]
-
-    def get_num_tokens_from_messages(
-        self,
-        messages: list[BaseMessage],
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool] | None = None,  # noqa: ARG002 - tools are never sent anywhere
-    ) -> int:
-        """Return the approximate size of `messages` in tokens; `tools` count nothing."""
-        return count_tokens(messages)
-
-    # -- answering ----------------------------------------------------------------------------
-
-    def _list_stops(self, stop: Sequence[str] | None) -> list[str]:
-        return [*(self.stop or ()), *(stop or ())]
-
-    def _write_reply(
-        self,
-        messages: Sequence[BaseMessage],
-        stop: Sequence[str] | None,
-        options: Mapping[str, Any],
-    ) -> _QuotingReply:
-        text = _cut_at_stop(answer(messages), self._list_stops(stop))
-        max_tokens = options.get("max_tokens", self.max_tokens)
-        kept = text if max_tokens is None else _cut_to_tokens(text, max_tokens)
-        return _QuotingReply(kept, "stop" if kept == text else "length", count_tokens(messages))
+        """Return one number for each approximate token of `text`; no vocabulary is behind them."""
+        return list(range(count_text_tokens(text)))
 
     def _generate(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's hook
-        **kwargs: Any,
+        **kwargs: Any,  # noqa: ARG002 - options of a call, which are none of this model's
     ) -> ChatResult:
-        reply = self._write_reply(messages, stop, kwargs)
+        text = _cut_at_stop(answer(messages), stop or ())
         message = AIMessage(
-            reply.text,
-            usage_metadata=_build_usage(reply.input_tokens, reply.output_tokens),
-            response_metadata=reply.metadata,
+            text,
+            usage_metadata=_build_usage(count_tokens(messages), count_text_tokens(text)),
+            response_metadata={"finish_reason": "stop", "model_name": MODEL_NAME},
         )
-        info = {"finish_reason": reply.finish_reason}
-        return ChatResult(generations=[ChatGeneration(message=message, generation_info=info)])
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _stream(
         self,
@@ -148,85 +77,28 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        for chunk in _stream_chunks(self._write_reply(messages, stop, kwargs)):
+        """Yield the reply word by word; a last chunk without text has the usage."""
+        [reply] = self._generate(messages, stop, **kwargs).generations
+        for word in re.findall(r"\s*\S+", reply.text):
+            chunk = ChatGenerationChunk(message=AIMessageChunk(content=word))
             if run_manager is not None:
-                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+                run_manager.on_llm_new_token(word, chunk=chunk)
             yield chunk
-
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        reply = await hop(partial(self._write_reply, messages, stop, kwargs))
-        for chunk in _stream_chunks(reply):
-            if run_manager is not None:
-                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
-            # Nothing else here waits, and a reader must be able to cancel between two words.
-            await asyncio.sleep(0)
-
-
-@dataclass(frozen=True, slots=True)
-class _QuotingReply:
-    text: str
-    finish_reason: str
-    input_tokens: int
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        return {"model_name": MODEL_NAME, "finish_reason": self.finish_reason}
-
-    @property
-    def output_tokens(self) -> int:
-        return count_text_tokens(self.text)
-
-
-_WORD = re.compile(r"\s*\S+\s*\Z|\s*\S+|\s+\Z")
+        last = AIMessageChunk(
+            content="",
+            usage_metadata=_build_usage(count_tokens(messages), count_text_tokens(reply.text)),
+            response_metadata=reply.message.response_metadata,
+            chunk_position="last",
+        )
+        yield ChatGenerationChunk(message=last)
 
 
 def _cut_at_stop(text: str, stop: Sequence[str]) -> str:
-    places = [text.find(word) for word in stop if word]
-    return text[: min((at for at in places if at >= 0), default=len(text))]
+    return text[: min((text.find(word) for word in stop if word and word in text), default=None)]
 
 
-def _cut_to_tokens(text: str, max_tokens: int) -> str:
-    """Return as many whole words from the start of `text` as fit into `max_tokens`."""
-    words = _WORD.findall(text)
-    while words and count_text_tokens("".join(words)) > max_tokens:
-        words.pop()
-    return "".join(words)
-
-
-def _build_usage(input_tokens: int, output_tokens: int) -> UsageMetadata:
-    return UsageMetadata(
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        total_tokens=input_tokens + output_tokens,
-    )
-
-
-def _stream_chunks(reply: _QuotingReply) -> Iterator[ChatGenerationChunk]:
-    """Yield the reply word by word; a last chunk without text closes it.
-
-    The first chunk carries the input tokens and the last the output tokens, so that the sum of
-    all chunks is the usage of the whole reply.
-    """
-    for number, word in enumerate(_WORD.findall(reply.text)):
-        usage = _build_usage(reply.input_tokens, 0) if number == 0 else None
-        yield ChatGenerationChunk(message=AIMessageChunk(content=word, usage_metadata=usage))
-    input_tokens = 0 if reply.text else reply.input_tokens
-    yield ChatGenerationChunk(
-        message=AIMessageChunk(
-            content="",
-            usage_metadata=_build_usage(input_tokens, reply.output_tokens),
-            response_metadata=reply.metadata,
-            chunk_position="last",
-        ),
-        generation_info={"finish_reason": reply.finish_reason},
-    )
+def _build_usage(read: int, wrote: int) -> UsageMetadata:
+    return UsageMetadata(input_tokens=read, output_tokens=wrote, total_tokens=read + wrote)
 
 
 # -- What it answers ------------------------------------------------------------------------------
@@ -240,19 +112,14 @@ IDENTITY = (
 NOTHING_ANSWERS = "I found nothing in what I was given that answers this."
 NOTHING_FITS = "I can only quote, and I found nothing else in what I was given that fits this."
 
-_WHO_ARE_YOU = re.compile(
-    r"\b(?:who|what)(?: exactly| on earth| kind of \w+| sort of \w+)? are you(?: really| exactly)?$"
-    r"|\b(?:what|which) (?:\w+ ){0,2}model (?:are you|is this)\b"
-    r"|\b(?:who|what) (?:am i|are we) (?:talking|speaking|chatting) (?:to|with)\b"
-    r"|\bare you (?:an? |the )?(?:real |actual |large )*(?:ai|llm|bot|chatbot|robot|human|person|"
-    r"machine|model|language model|chatgpt|gpt|claude|gemini|assistant)\b"
-    r"|\b(?:what is|what's) your name$|\b(?:introduce|describe) yourself\b"
-    r"|\btell me about yourself\b|^who (?:is|am) (?:this|speaking)$"
-)
-
-_GREETING = re.compile(
-    r"(?:(?:hello|hi|hey|greetings|good (?:morning|afternoon|evening|day))"
-    r"(?: there| again)?[\s,]*)+"
+_ABOUT_ITSELF = re.compile(
+    r"(?:hello|hi|hey|good (?:morning|afternoon|evening))(?: there)?[\s,.!]*"
+    r"|.*\b(?:who|what) (?:exactly )?are you[\s.?!]*"
+    r"|.*\b(?:what|which) (?:\w+ )?model are you\b.*"
+    r"|.*\bare you (?:an? |the )?(?:real )?(?:ai|llm|bot|human|person|machine|language model"
+    r"|chatgpt|claude|gemini)\b.*"
+    r"|.*\b(?:what is|what's) your name\b.*|.*\bintroduce yourself\b.*",
+    re.IGNORECASE | re.DOTALL,
 )
 
 _QUOTING = re.compile(
@@ -268,39 +135,24 @@ def answer(messages: Sequence[BaseMessage]) -> str:
     what this model is, when that is asked; or a sentence saying that nothing fits.
     """
     given = read_context(messages)
-    about_me = _describe_itself(given.question)
-    if about_me is not None:
-        return about_me
-    lines = [
-        line
-        for line in given.lines
-        if not (line.speaker == "Assistant" and is_own_answer(line.text))
-    ]
-    matches = find_matches(given.question, lines)
+    if _ABOUT_ITSELF.fullmatch(given.question.replace("\u2019", "'")):
+        return IDENTITY
+    matches = find_matches(given.question, [line for line in given.lines if not _is_own(line)])
     if matches:
-        return "\n".join(_quote(match) for match in matches)
-    return NOTHING_ANSWERS if _is_asking(given.question) or not given.question else NOTHING_FITS
+        return "\n".join(map(_quote, matches))
+    asks = is_question(given.question) or bool(find_questions(given.question))
+    return NOTHING_ANSWERS if asks or not given.question else NOTHING_FITS
 
 
-def is_own_answer(text: str) -> bool:
-    """Tell whether `text` reads like an answer of this model, which must not be quoted again."""
-    plain = text.strip()
-    openings = (IDENTITY, NOTHING_ANSWERS, NOTHING_FITS, "Hello. " + IDENTITY)
-    return plain.startswith(openings) or bool(_QUOTING.match(plain))
-
-
-def _describe_itself(question: str) -> str | None:
-    plain = " ".join(fold(question).split()).strip(" .,!?")
-    if plain and _GREETING.fullmatch(plain):
-        return "Hello. " + IDENTITY
-    return IDENTITY if _WHO_ARE_YOU.search(plain) else None
+def _is_own(line: ContextLine) -> bool:
+    """Return whether a line reads like an answer of this model, which is not quoted again."""
+    openings = (IDENTITY, NOTHING_ANSWERS, NOTHING_FITS)
+    is_own = line.text.startswith(openings) or _QUOTING.match(line.text) is not None
+    return line.speaker == "Assistant" and is_own
 
 
 def _quote(match: Match) -> str:
-    return f'{_name_source(match.line)}: "{match.text}"'
-
-
-def _name_source(line: ContextLine) -> str:
+    line = match.line
     match line.source:
         case "summary":
             said = "The summary says"
@@ -309,10 +161,5 @@ def _name_source(line: ContextLine) -> str:
         case "tool":
             said = f"The tool {line.speaker} returned" if line.speaker else "A tool returned"
         case _:
-            said = f"{line.speaker} said"
-    return f"{said} on {line.date}" if line.date and line.source == "dialogue" else said
-
-
-def _is_asking(message: str) -> bool:
-    pieces = [message[span.start : span.end] for span in split_sentences(message)]
-    return any(is_question(piece, requests=True) for piece in pieces)
+            said = f"{line.speaker} said" + (f" on {line.date}" if line.date else "")
+    return f'{said}: "{match.text}"'

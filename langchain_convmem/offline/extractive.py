@@ -20,12 +20,10 @@ _WEIGHTS: Mapping[Kind, float] = {
     "preference": 2.0,
     "id": 2.0,
     "link": 2.0,
-    "amount": 1.5,
-    "number": 1.5,
-    "date": 1.5,
-    "time": 1.5,
     "name": 1.0,
 }
+_USUAL_WEIGHT = 1.5
+"""Of amounts, numbers, dates and times."""
 
 _QUESTION_WEIGHT = 0.5
 """What a question tells is worth less: its answer tells it again, or nobody does."""
@@ -45,10 +43,7 @@ class ExtractiveSummarizer:
         """Return the sentences that tell most of what was said before and now, as they fit."""
         found = _list_candidates(request)
         room, chosen, known = request.max_tokens, set[int](), set[str]()
-        while True:
-            number = _find_best(found, chosen, known, room)
-            if number is None:
-                break
+        while (number := _find_best(found, chosen, known, room)) is not None:
             chosen.add(number)
             known.update(found[number].worth)
             room -= found[number].tokens
@@ -58,9 +53,6 @@ class ExtractiveSummarizer:
     async def asummarize(self, request: SummaryRequest) -> str:
         """Return what `summarize` does; it takes milliseconds."""
         return self.summarize(request)
-
-    def __repr__(self) -> str:
-        return "ExtractiveSummarizer()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +100,7 @@ def _list_candidates(request: SummaryRequest) -> list[_Candidate]:
     worth: list[dict[str, float]] = [{} for _ in pieces]
     for point in list_points(pieces):
         share = _QUESTION_WEIGHT if is_asking(point.sentence) else 1.0
-        worth[point.said.position][point.key] = share * _WEIGHTS[point.kind]
+        worth[point.said.position][point.key] = share * _WEIGHTS.get(point.kind, _USUAL_WEIGHT)
     return [
         _Candidate(one.speaker, one.text, count_text_tokens(f"{one.speaker}: {one.text}\n"), told)
         for one, told in zip(pieces, worth, strict=True)
@@ -137,8 +129,6 @@ def _join_lines(chosen: Iterable[_Candidate]) -> str:
         if sentence.speaker == last and lines:
             lines[-1] += f" {sentence.text}"
         else:
-            lines.append(
-                f"{sentence.speaker}: {sentence.text}" if sentence.speaker else sentence.text
-            )
+            lines.append(f"{sentence.speaker}: {sentence.text}".removeprefix(": "))
         last = sentence.speaker
     return "\n".join(lines)

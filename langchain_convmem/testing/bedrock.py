@@ -1,32 +1,22 @@
-"""Bedrock on loopback for tests: real HTTP, scripted answers, strict input.
+"""Bedrock on loopback for tests: real HTTP, scripted answers.
 
 Speaks `POST /model/{modelId}/converse` (JSON), `POST /model/{modelId}/converse-stream` (the binary
-event stream) and, for the embedding models of Titan and Cohere, `POST /model/{modelId}/invoke`, and
-refuses what the real service refuses, in its words.
+event stream) and, for the embedding models of Titan and Cohere, `POST /model/{modelId}/invoke`.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import re
 import struct
-import urllib.parse
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.testing.embeddings import (
-    BedrockEmbedder,
-    EmbeddedRequest,
-    VectorMaker,
-    find_bedrock_embedder,
-)
-from langchain_convmem.testing.loopback_server import LoopbackConnection, LoopbackServer
+from langchain_convmem.testing.loopback_server import Headers, LoopbackServer
 from langchain_convmem.testing.scripted_replies import (
     RecordedRequest,
     ScriptedError,
@@ -37,13 +27,19 @@ from langchain_convmem.testing.scripted_replies import (
 )
 from langchain_convmem.views.tokens import count_text_tokens
 
-_ADDRESS = re.compile(r"POST /model/([^/]+)/(converse|converse-stream|invoke)")
-_UNKNOWN_MODEL = ScriptedError(
-    status=400,
-    message="The provided model identifier is invalid.",
-    code="ValidationException",
-)
+_ADDRESS = re.compile(r"/model/([^/]+)/(converse|converse-stream|invoke)")
 _SIGNED = ("AWS4-HMAC-SHA256 ", "Bearer ")
+
+_EXCEPTIONS = {
+    400: "ValidationException",
+    403: "AccessDeniedException",
+    404: "ResourceNotFoundException",
+    408: "ModelTimeoutException",
+    424: "ModelErrorException",
+    429: "ThrottlingException",
+    500: "InternalServerException",
+    503: "ServiceUnavailableException",
+}
 
 
 class BedrockConverseServer(LoopbackServer):
@@ -69,571 +65,136 @@ class BedrockConverseServer(LoopbackServer):
         ```
     """
 
+    stream_type = "application/vnd.amazon.eventstream"
+
     @property
     def url(self) -> str:
         """What to pass as `endpoint_url`."""
         return self.origin
 
-    @property
-    def connection(self) -> type[LoopbackConnection]:
-        """What serves the requests of one connection."""
-        return _ConverseConnection
-
-
-class _ConverseConnection(LoopbackConnection):
-    def find_wrong_address(self) -> ScriptedError | None:
-        if _ADDRESS.fullmatch(f"{self.command} {self.bare_path}") is not None:
-            return None
-        message = f"Unknown operation: {self.command} {self.path}"
-        return ScriptedError(status=404, message=message, code="UnknownOperationException")
-
     def find_fault(self, request: RecordedRequest) -> ScriptedError | None:
+        """Return the error for an unknown address or a request that nobody signed."""
+        if _ADDRESS.fullmatch(request.path) is None:
+            message = f"Unknown operation: {request.path}"
+            return ScriptedError(status=404, message=message, code="UnknownOperationException")
         if not request.headers.get("authorization", "").startswith(_SIGNED):
-            return ScriptedError(
-                status=403,
-                message="Missing Authentication Token",
-                code="MissingAuthenticationTokenException",
-            )
-        if not self.is_for_embeddings():
-            return find_converse_fault(request.body)
-        embedder = self._find_embedder()
-        return _UNKNOWN_MODEL if embedder is None else embedder.find_fault(request.body)
-
-    def is_for_embeddings(self) -> bool:
-        return self.bare_path.endswith("/invoke")
-
-    def _find_embedder(self) -> BedrockEmbedder | None:
-        model_id = self.bare_path.split("/")[2]
-        return find_bedrock_embedder(urllib.parse.unquote(model_id))
-
-    def write_embeddings(self, request: dict[str, Any], maker: VectorMaker) -> EmbeddedRequest:
-        embedder = self._find_embedder()
-        if embedder is None:
-            raise ConfigError(f"no embedding model of the kit has the address {self.path}")
-        return embedder.write(request, maker)
-
-    def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
-        if not self.bare_path.endswith("-stream"):
-            self.send_whole(write_converse_body(request, reply), reply)
-            return
-        events = [encode_event(event) for event in stream_events(request, reply)]
-        self.send_stream("application/vnd.amazon.eventstream", events, reply, encode_exception)
-
-    def send_fault(self, error: ScriptedError) -> None:
-        self.send_json(
-            error.status,
-            {"message": error.message},
-            headers={"x-amzn-ErrorType": _name_exception(error)},
-            retry_after_s=error.retry_after_s,
-        )
-
-
-# -- Which requests Converse and ConverseStream refuse, and with which exception ------------------
-
-_ROLES = ("user", "assistant")
-_IDENTIFIER = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_MOST = {"image": 20, "document": 5, "video": 1}
-_Messages: TypeAlias = Sequence[Mapping[str, Any]]
-
-
-def find_converse_fault(request: object) -> ScriptedError | None:
-    """Return the first reason to refuse the parsed body of a request, or None.
-
-    Its message names the place as `messages.0.content.1`.
-    """
-    code = "ValidationException"
-    if isinstance(request, Mapping):
-        message = next(_find_faults(request), None)
-    else:
-        message, code = "The body of the request must be a JSON object.", "SerializationException"
-    return None if message is None else ScriptedError(status=400, message=message, code=code)
-
-
-def _find_faults(request: Mapping[str, Any]) -> Iterator[str]:
-    messages = request.get("messages")
-    if not isinstance(messages, list) or not messages:
-        yield (
-            "The messages field is empty. A conversation must start with a user message. Try "
-            "again with a conversation that starts with a user message."
-        )
-        return
-    yield from _find_system_faults(request.get("system"))
-    yield from _find_tool_config_faults(request.get("toolConfig"))
-    for number, message in enumerate(messages):
-        yield from _find_message_faults(message, f"messages.{number}")
-    yield from _find_order_faults(messages)
-    yield from _find_pairing_faults(messages)
-    yield from _find_missing_tools(messages, request.get("toolConfig"))
-    yield from _find_count_faults(messages)
-
-
-def _find_system_faults(system: object) -> Iterator[str]:
-    if system is None:
-        return
-    if not isinstance(system, list):
-        yield "The value at system is not a list of content blocks."
-        return
-    for number, block in enumerate(system):
-        kinds = set(block) if isinstance(block, Mapping) else set()
-        if len(kinds & {"text", "guardContent", "cachePoint"}) != 1:
-            yield f"The content block at system.{number} must have exactly one known member."
-        elif "text" in kinds and _is_blank(block["text"]):
-            yield _describe_blank("SystemContentBlock", f"system.{number}")
-
-
-def _is_blank(text: object) -> bool:
-    return not isinstance(text, str) or not text.strip()
-
-
-def _describe_blank(kind: str, at: str) -> str:
-    return (
-        f"The text field in the {kind} object at {at} is blank. Add text to the text field, and "
-        "try again."
-    )
-
-
-def _describe_empty(kind: str, block: str, at: str) -> str:
-    return (
-        f"The content field in the {kind} object at {at} is empty. Add a {block} object to the "
-        "content field and try again."
-    )
-
-
-def _find_tool_config_faults(config: object) -> Iterator[str]:
-    if config is None:
-        return
-    tools = config.get("tools") if isinstance(config, Mapping) else None
-    if not isinstance(tools, list) or not tools:
-        yield "1 validation error detected: the list at toolConfig.tools must have 1 member or more"
-        return
-    specs = [t["toolSpec"] for t in tools if isinstance(t, Mapping) and "toolSpec" in t]
-    for number, spec in enumerate(specs):
-        yield from _find_tool_spec_faults(spec, f"toolConfig.tools.{number}.toolSpec")
-    names = [spec.get("name") for spec in specs if isinstance(spec, Mapping)]
-    if len(set(map(str, names))) < len(names):
-        yield f"The names of tools in toolConfig.tools must be unique, got {names}."
-
-
-def _find_tool_spec_faults(spec: object, at: str) -> Iterator[str]:
-    if not isinstance(spec, Mapping):
-        yield f"The value at {at} is invalid. Provide a tool specification and try again."
-        return
-    name = spec.get("name")
-    if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
-        yield _describe_breach(
-            name, f"{at}.name", "satisfy regular expression pattern: [a-zA-Z0-9_-]+"
-        )
-    if spec.get("description") == "":
-        yield _describe_breach("", f"{at}.description", "have length greater than or equal to 1")
-    schema = spec.get("inputSchema")
-    inner = schema.get("json") if isinstance(schema, Mapping) else None
-    if not isinstance(inner, Mapping) or inner.get("type") != "object":
-        yield (f"The value at {at}.inputSchema.json.type must be one of the following: object.")
-
-
-def _find_message_faults(message: object, at: str) -> Iterator[str]:
-    if not isinstance(message, Mapping):
-        yield f"The value at {at} is not a message."
-        return
-    role = message.get("role")
-    if role not in _ROLES:
-        yield _describe_breach(role, f"{at}.role", "satisfy enum value set: [user, assistant]")
-        return
-    content = message.get("content")
-    if not isinstance(content, list) or not content:
-        yield _describe_empty("Message", "ContentBlock", at)
-        return
-    for number, block in enumerate(content):
-        yield from _find_block_faults(block, role, f"{at}.content.{number}")
-    yield from _find_content_faults(content, role, at)
-
-
-def _find_content_faults(content: Sequence[Mapping[str, Any]], role: str, at: str) -> Iterator[str]:
-    kinds = [kind for block in content for kind in block]
-    if "document" in kinds and "text" not in kinds:
-        yield (
-            f"The content field at {at} has a document and no text. Add a text block beside the "
-            "document, and try again."
-        )
-    if role == "assistant" and kinds[-1] == "reasoningContent":
-        yield (
-            "The model returned the following errors: "
-            f"{at}: The final block in an assistant message cannot be `thinking`."
-        )
-    results = [place for place, kind in enumerate(kinds) if kind == "toolResult"]
-    if results and set(kinds[: results[-1]]) - {"toolResult", "cachePoint"}:
-        yield (
-            "The model returned the following errors: "
-            f"{at}: `tool_result` blocks must come before all other content."
-        )
-
-
-def _find_order_faults(messages: _Messages) -> Iterator[str]:
-    roles = [message["role"] for message in messages]
-    if roles[0] != "user":
-        yield (
-            "A conversation must start with a user message. Try again with a conversation that "
-            "starts with a user message."
-        )
-    for number in range(1, len(roles)):
-        if roles[number] == roles[number - 1]:
-            yield (
-                "A conversation must alternate between user and assistant roles. Make sure the "
-                "conversation alternates between user and assistant roles and try again: "
-                f"messages.{number} repeats {roles[number]!r}."
-            )
-    if roles[-1] != "user" and not _list_ids(messages[-1], "toolUse"):
-        yield (
-            "This model does not support assistant message prefill. The conversation must end "
-            "with a user message."
-        )
-
-
-def _list_ids(message: Mapping[str, Any], kind: str) -> list[str]:
-    return [block[kind]["toolUseId"] for block in message["content"] if kind in block]
-
-
-def _find_pairing_faults(messages: _Messages) -> Iterator[str]:
-    """Yield breaches of the pairing: the next message answers each call, and nothing else."""
-    used: set[str] = set()
-    owed: list[str] = []
-    for number, message in enumerate(messages):
-        at = f"messages.{number}.content"
-        found = _list_ids(message, "toolResult")
-        missing = [call_id for call_id in owed if call_id not in found]
-        if missing:
-            yield f"Expected toolResult blocks at {at} for the following Ids: {', '.join(missing)}"
-        if len(set(found)) < len(found):
-            yield f"The toolResult blocks at {at} contain duplicate Ids: {', '.join(found)}"
-        if len(found) > len(owed) or not set(found) <= set(owed):
-            yield (
-                f"The number of toolResult blocks at {at} exceeds the number of toolUse blocks of "
-                f"previous turn: {', '.join(found)}"
-            )
-        owed = _list_ids(message, "toolUse")
-        if len(set(owed)) < len(owed) or used & set(owed):
-            yield f"The toolUse blocks at {at} contain duplicate Ids: {', '.join(owed)}"
-        used |= set(owed)
-    if owed:
-        yield (
-            f"Expected toolResult blocks at messages.{len(messages)}.content for the following "
-            f"Ids: {', '.join(owed)}"
-        )
-
-
-def _find_missing_tools(messages: _Messages, config: object) -> Iterator[str]:
-    kinds = {kind for message in messages for block in message["content"] for kind in block}
-    if config is None and kinds & {"toolUse", "toolResult"}:
-        yield (
-            "The toolConfig field must be defined when using toolUse and toolResult content blocks."
-        )
-
-
-def _find_count_faults(messages: _Messages) -> Iterator[str]:
-    flat = [block for message in messages for block in _walk_blocks(message["content"])]
-    for kind, most in _MOST.items():
-        count = sum(kind in block for block in flat)
-        if count > most:
-            yield f"The request has {count} blocks of kind {kind}; the most allowed is {most}."
-    names = [block["document"]["name"] for block in flat if "document" in block]
-    if len(set(names)) < len(names):
-        yield f"The request has duplicate document names: {', '.join(names)}"
-
-
-def _walk_blocks(content: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for block in content:
-        yield block
-        if "toolResult" in block:
-            yield from block["toolResult"]["content"]
-
-
-# -- Which content blocks are refused wherever they stand -----------------------------------------
-
-_KNOWN = frozenset(
-    {
-        *("audio", "cachePoint", "citationsContent", "document", "guardContent", "image"),
-        *("reasoningContent", "searchResult", "text", "toolResult", "toolUse", "video"),
-    }
-)
-
-_ONLY_FROM = {
-    "audio": "user",
-    "document": "user",
-    "image": "user",
-    "reasoningContent": "assistant",
-    "searchResult": "user",
-    "toolResult": "user",
-    "toolUse": "assistant",
-    "video": "user",
-}
-
-_IN_RESULTS = frozenset({"document", "image", "json", "searchResult", "text", "video"})
-
-_FORMATS = {
-    "document": frozenset({"csv", "doc", "docx", "html", "md", "pdf", "txt", "xls", "xlsx"}),
-    "image": frozenset({"gif", "jpeg", "png", "webp"}),
-    "video": frozenset({"flv", "mkv", "mov", "mp4", "mpeg", "mpg", "three_gp", "webm", "wmv"}),
-}
-
-_MOST_BYTES = {"document": 4_500_000, "image": 3_750_000, "video": 25_000_000}
-_DOCUMENT_NAME = re.compile(r"(?!.{201})[a-zA-Z0-9()\[\]-]+(?:\s[a-zA-Z0-9()\[\]-]+)*")
-
-
-def _find_block_faults(block: object, role: str, at: str) -> Iterator[str]:
-    """Yield what is wrong with one block of a message.
-
-    Args:
-        block: The block.
-        role: Whose message it stands in.
-        at: Its place, such as `messages.0.content.1`.
-    """
-    kind = _get_kind(block, _KNOWN)
-    if kind is None or not isinstance(block, Mapping):
-        yield f"The ContentBlock object at {at} must set exactly one known field, got {block!r:.60}"
-        return
-    if _ONLY_FROM.get(kind, role) != role:
-        yield (
-            f"The {kind} field at {at} is only allowed in messages of the role "
-            f"{_ONLY_FROM[kind]}, not of {role}."
-        )
-        return
-    yield from _find_inner_faults(kind, block[kind], at)
-
-
-def _get_kind(block: object, known: frozenset[str]) -> str | None:
-    """Return the one member that a union has; None where it has none, another, or more."""
-    if not isinstance(block, Mapping) or len(block) != 1:
+            return ScriptedError(status=403, message="Missing Authentication Token")
         return None
-    [kind] = block
-    return kind if kind in known else None
+
+    def list_inputs(self, request: RecordedRequest) -> Sequence[Any] | None:
+        """Return the text of a request to Titan, or the texts of one to Cohere."""
+        if not request.path.endswith("/invoke"):
+            return None
+        body = request.body
+        return [body["inputText"]] if "inputText" in body else body["texts"]
+
+    def write_vectors(self, request: RecordedRequest, vectors: list[list[float]]) -> dict[str, Any]:
+        """Return vectors as Titan or Cohere does."""
+        if "inputText" in request.body:
+            tokens = count_text_tokens(request.body["inputText"])
+            return {"embedding": vectors[0], "inputTextTokenCount": tokens}
+        is_typed = bool(request.body.get("embedding_types"))
+        return {
+            "texts": request.body["texts"],
+            "embeddings": {"float": vectors} if is_typed else vectors,
+            "response_type": "embeddings_by_type" if is_typed else "embeddings_floats",
+        }
+
+    def asks_for_stream(self, request: RecordedRequest) -> bool:
+        """Return whether a conversation is to be streamed."""
+        return request.path.endswith("-stream")
+
+    def write(self, request: RecordedRequest, reply: ScriptedReply) -> dict[str, Any]:
+        """Return an answer that is not streamed.
+
+        Raises:
+            ConfigError: If the arguments of a call are not JSON.
+        """
+        content: list[dict[str, Any]] = []
+        if reply.reasoning:
+            told = {"text": reply.reasoning, "signature": sign(reply.reasoning)}
+            content.append({"reasoningContent": {"reasoningText": told}})
+        if reply.text:
+            content.append({"text": reply.text})
+        for call in reply.tool_calls:
+            given = {"toolUseId": call.call_id, "name": call.name, "input": _parse_input(call)}
+            content.append({"toolUse": given})
+        return {
+            "output": {"message": {"role": "assistant", "content": content}},
+            "stopReason": _get_stop_reason(reply),
+            **_build_metadata(request.body, reply),
+        }
+
+    def stream(self, request: RecordedRequest, reply: ScriptedReply) -> Iterator[bytes]:
+        """Yield the frames of a streamed answer.
+
+        Text comes word by word and arguments in pieces; only calls have a `contentBlockStart`.
+        """
+        yield _encode("event", "messageStart", {"role": "assistant"})
+        for number, block in enumerate(_stream_blocks(reply)):
+            for kind, body in block:
+                yield _encode("event", kind, {**body, "contentBlockIndex": number})
+            yield _encode("event", "contentBlockStop", {"contentBlockIndex": number})
+        yield _encode("event", "messageStop", {"stopReason": _get_stop_reason(reply)})
+        yield _encode("event", "metadata", _build_metadata(request.body, reply))
+
+    def write_error(self, error: ScriptedError) -> tuple[dict[str, Any], Headers]:
+        """Return an error as Bedrock says it: the exception's name stands in a header."""
+        return {"message": error.message}, {"x-amzn-ErrorType": _name_exception(error)}
+
+    def write_last_event(self, error: ScriptedError) -> bytes:
+        """Return the frame with which a stream fails after it has begun."""
+        name = _name_exception(error).replace("ModelErrorE", "ModelStreamErrorE")
+        return _encode("exception", name[:1].lower() + name[1:], {"message": error.message})
 
 
-def _find_inner_faults(kind: str, value: Any, at: str) -> Iterator[str]:
-    if kind == "text" and _is_blank(value):
-        yield _describe_blank("ContentBlock", at)
-    elif kind == "toolUse":
-        yield from _find_call_faults(value, at)
-    elif kind == "toolResult":
-        yield from _find_result_faults(value, at)
-    elif kind == "reasoningContent":
-        yield from _find_reasoning_faults(value, at)
-    elif kind in _FORMATS:
-        yield from _find_media_faults(kind, value, at)
+def sign(reasoning: str) -> str:
+    """Return how scripted reasoning is signed; another text has another signature."""
+    return "scripted:" + base64.b64encode(hashlib.sha256(reasoning.encode()).digest()).decode()
 
 
-def _find_call_faults(call: object, at: str) -> Iterator[str]:
-    if not isinstance(call, Mapping):
-        yield f"The value at {at}.toolUse is not a tool use."
-        return
-    yield from _find_pattern_faults(call.get("toolUseId"), _IDENTIFIER, f"{at}.toolUse.toolUseId")
-    yield from _find_pattern_faults(call.get("name"), _IDENTIFIER, f"{at}.toolUse.name")
-    if not isinstance(call.get("input"), Mapping):
-        yield (
-            f"The format of the value at {at}.toolUse.input is invalid. Provide a json object for "
-            "the field and try again."
-        )
-
-
-def _find_pattern_faults(value: object, pattern: re.Pattern[str], at: str) -> Iterator[str]:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        yield _describe_breach(value, at, f"satisfy regular expression pattern: {pattern.pattern}")
-
-
-def _describe_breach(value: object, at: str, wanted: str) -> str:
-    """Return how the service says that the value at a place breaks a rule of its schema."""
-    return (
-        f"1 validation error detected: Value {value!r} at '{at}' failed to satisfy constraint: "
-        f"Member must {wanted}"
-    )
-
-
-def _find_result_faults(result: object, at: str) -> Iterator[str]:
-    if not isinstance(result, Mapping):
-        yield f"The value at {at}.toolResult is not a tool result."
-        return
-    yield from _find_pattern_faults(
-        result.get("toolUseId"), _IDENTIFIER, f"{at}.toolResult.toolUseId"
-    )
-    if result.get("status", "success") not in ("success", "error"):
-        yield _describe_breach(
-            result["status"], f"{at}.toolResult.status", "satisfy enum value set: [success, error]"
-        )
-    content = result.get("content")
-    if not isinstance(content, list) or not content:
-        yield _describe_empty("ToolResultBlock", "ToolResultContentBlock", at)
-        return
-    for number, block in enumerate(content):
-        inside = f"{at}.toolResult.content.{number}"
-        kind = _get_kind(block, _IN_RESULTS)
-        if kind is None:
-            yield f"The ToolResultContentBlock object at {inside} must set exactly one known field."
-        elif kind != "json":
-            yield from _find_inner_faults(kind, block[kind], inside)
-
-
-def _find_reasoning_faults(value: object, at: str) -> Iterator[str]:
-    told = value.get("reasoningText") if isinstance(value, Mapping) else None
-    if not isinstance(told, Mapping):
-        if not (isinstance(value, Mapping) and value.get("redactedContent")):
-            yield f"The value at {at}.reasoningContent is not reasoning."
-        return
-    text, signature = told.get("text"), told.get("signature")
-    if not isinstance(text, str):
-        yield f"The text field at {at}.reasoningContent.reasoningText must be text."
-    elif not isinstance(signature, str) or not signature:
-        yield f"The signature field at {at}.reasoningContent.reasoningText is missing."
-    elif signature.startswith(_OWN_SIGNATURE) and signature != sign(text):
-        yield (
-            "The model returned the following errors: "
-            f"{at}: Invalid `signature` in `thinking` block"
-        )
-
-
-def _find_media_faults(kind: str, value: object, at: str) -> Iterator[str]:
-    if not isinstance(value, Mapping):
-        yield f"The value at {at}.{kind} is not a valid {kind}."
-        return
-    if value.get("format") not in _FORMATS[kind]:
-        yield _describe_breach(
-            value.get("format"),
-            f"{at}.{kind}.format",
-            f"satisfy enum value set: {sorted(_FORMATS[kind])}",
-        )
-    yield from _find_source_faults(kind, value.get("source"), at)
-    name = value.get("name")
-    if kind == "document" and not (isinstance(name, str) and _DOCUMENT_NAME.fullmatch(name)):
-        yield (
-            "The document file name can only contain alphanumeric characters, whitespace "
-            "characters, hyphens, parentheses, and square brackets. The name can't contain more "
-            f"than one consecutive whitespace character: {name!r:.80} at {at}"
-        )
-
-
-def _find_source_faults(kind: str, source: object, at: str) -> Iterator[str]:
-    form = _get_kind(source, frozenset({"bytes", "content", "s3Location", "text"}))
-    if form is None or not isinstance(source, Mapping):
-        yield f"The source field at {at}.{kind} must set exactly one known field."
-        return
-    if form != "bytes":
-        return
-    data = _decode(source["bytes"])
-    if not data:
-        yield f"The bytes field at {at}.{kind}.source is empty or not base64."
-    elif len(data) > _MOST_BYTES[kind]:
-        yield (
-            f"The {kind} at {at} has {len(data)} bytes; the most allowed is {_MOST_BYTES[kind]}."
-        )
-
-
-def _decode(data: object) -> bytes:
-    if not isinstance(data, str):
-        return b""
+def _parse_input(call: ScriptedToolCall) -> Any:
     try:
-        return base64.b64decode(data, validate=True)
-    except binascii.Error:
-        return b""
-
-
-# -- Scripted replies as Bedrock says them --------------------------------------------------------
-
-_OWN_SIGNATURE = "scripted:"
-"""How the signatures of scripted reasoning begin: those can be checked when they come back."""
-
-
-def write_converse_body(request: Mapping[str, Any], reply: ScriptedReply) -> dict[str, Any]:
-    """Return the body of a response that is not streamed.
-
-    Raises:
-        ConfigError: If the arguments of a call are not a JSON object.
-    """
-    content: list[dict[str, Any]] = []
-    if reply.reasoning:
-        told = {"text": reply.reasoning, "signature": sign(reply.reasoning)}
-        content.append({"reasoningContent": {"reasoningText": told}})
-    if reply.text:
-        content.append({"text": reply.text})
-    content.extend(
-        {"toolUse": {"toolUseId": call.call_id, "name": call.name, "input": _parse_input(call)}}
-        for call in reply.tool_calls
-    )
-    return {
-        "output": {"message": {"role": "assistant", "content": content}},
-        "stopReason": _get_stop_reason(reply),
-        **_build_metadata(request, reply),
-    }
-
-
-def _parse_input(call: ScriptedToolCall) -> dict[str, Any]:
-    try:
-        given = json.loads(call.arguments_text)
+        return json.loads(call.arguments_text)
     except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        msg = (
-            f"the arguments of {call.name!r} are not a JSON object: {call.arguments_text!r:.80}; "
-            "Converse can only stream such a call"
-        )
-        raise ConfigError(msg)
-    return given
+        msg = f"arguments of {call.name!r} that are not JSON can only be streamed"
+        raise ConfigError(msg) from None
 
 
 def _get_stop_reason(reply: ScriptedReply) -> str:
     return "tool_use" if reply.tool_calls else "end_turn"
 
 
-def _build_metadata(request: Mapping[str, Any], reply: ScriptedReply) -> dict[str, Any]:
-    blocks = [block for message in request["messages"] for block in message["content"]]
-    asked = sum(_count_block_tokens(block) for block in [*(request.get("system") or ()), *blocks])
+def _build_metadata(body: Mapping[str, Any], reply: ScriptedReply) -> dict[str, Any]:
+    blocks = [block for message in body["messages"] for block in message["content"]]
+    read = sum(map(_count_block_tokens, [*(body.get("system") or ()), *blocks]))
     usage = {
-        "inputTokens": asked,
+        "inputTokens": read,
         "outputTokens": reply.tokens,
-        "totalTokens": asked + reply.tokens,
+        "totalTokens": read + reply.tokens,
     }
     return {"usage": usage, "metrics": {"latencyMs": 1}}
 
 
 def _count_block_tokens(block: Mapping[str, Any]) -> int:
     text = block.get("text")
-    told = text if isinstance(text, str) else json.dumps(block, ensure_ascii=False)
-    return count_text_tokens(told)
+    return count_text_tokens(text if isinstance(text, str) else json.dumps(block))
 
 
-def sign(reasoning: str) -> str:
-    """Return how scripted reasoning is signed; another text has another signature."""
-    digest = hashlib.sha256(reasoning.encode()).digest()
-    return _OWN_SIGNATURE + base64.b64encode(digest).decode()
+def _name_exception(error: ScriptedError) -> str:
+    """Return the name of the exception that an error is at Bedrock."""
+    usual = "ValidationException" if error.status < 500 else "InternalServerException"
+    return error.code or _EXCEPTIONS.get(error.status, usual)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEvent:
-    """One event of ConverseStream.
-
-    Attributes:
-        kind: Such as `contentBlockDelta`.
-        body: What it says.
-    """
-
-    kind: str
-    body: Mapping[str, Any]
-
-
-def stream_events(request: Mapping[str, Any], reply: ScriptedReply) -> Iterator[StreamEvent]:
-    """Yield the events of a streamed response in order.
-
-    Text comes word by word and arguments in pieces; only calls have a `contentBlockStart`.
-    """
-    yield StreamEvent("messageStart", {"role": "assistant"})
-    for number, block in enumerate(_stream_blocks(reply)):
-        for kind, body in block:
-            yield StreamEvent(kind, {**body, "contentBlockIndex": number})
-        yield StreamEvent("contentBlockStop", {"contentBlockIndex": number})
-    yield StreamEvent("messageStop", {"stopReason": _get_stop_reason(reply)})
-    yield StreamEvent("metadata", _build_metadata(request, reply))
+# -- streams --------------------------------------------------------------------------------------
 
 
 def _stream_blocks(reply: ScriptedReply) -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
     if reply.reasoning:
-        yield _stream_deltas(*_stream_reasoning(reply.reasoning))
+        thoughts = [{"text": word} for word in split_words(reply.reasoning)]
+        thoughts.append({"signature": sign(reply.reasoning)})
+        yield _stream_deltas(*({"reasoningContent": thought} for thought in thoughts))
     if reply.text:
         yield _stream_deltas(*({"text": word} for word in split_words(reply.text)))
     for call in reply.tool_calls:
@@ -645,90 +206,29 @@ def _stream_deltas(*deltas: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any
         yield "contentBlockDelta", {"delta": delta}
 
 
-def _stream_reasoning(reasoning: str) -> Iterator[dict[str, Any]]:
-    for word in split_words(reasoning):
-        yield {"reasoningContent": {"text": word}}
-    yield {"reasoningContent": {"signature": sign(reasoning)}}
-
-
 def _stream_call(call: ScriptedToolCall) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield (
-        "contentBlockStart",
-        {"start": {"toolUse": {"toolUseId": call.call_id, "name": call.name}}},
-    )
-    yield from _stream_deltas(
-        *({"toolUse": {"input": piece}} for piece in split_pieces(call.arguments_text))
-    )
+    start = {"toolUse": {"toolUseId": call.call_id, "name": call.name}}
+    yield "contentBlockStart", {"start": start}
+    pieces = split_pieces(call.arguments_text)
+    yield from _stream_deltas(*({"toolUse": {"input": piece}} for piece in pieces))
 
 
-# -- The binary event stream ----------------------------------------------------------------------
-
-_EXCEPTIONS = {
-    400: "ValidationException",
-    403: "AccessDeniedException",
-    404: "ResourceNotFoundException",
-    408: "ModelTimeoutException",
-    424: "ModelErrorException",
-    429: "ThrottlingException",
-    500: "InternalServerException",
-    503: "ServiceUnavailableException",
-}
-
-_STREAM_EXCEPTIONS = {**_EXCEPTIONS, 424: "ModelStreamErrorException"}
-_PRELUDE = struct.Struct(">II")
-_CHECKSUM = struct.Struct(">I")
-_PRELUDE_BYTES = _PRELUDE.size + _CHECKSUM.size
-
-_STRING = 7
-"""The header type whose value is UTF-8 text."""
-
-
-def encode_event(event: StreamEvent) -> bytes:
-    """Return the encode_frame of an event."""
-    return _encode_json("event", event.kind, event.body)
-
-
-def encode_exception(error: ScriptedError) -> bytes:
-    """Return the encode_frame with which a stream fails after it has begun."""
-    name = _name_exception(error, _STREAM_EXCEPTIONS)
-    return _encode_json("exception", name[:1].lower() + name[1:], {"message": error.message})
-
-
-def _name_exception(error: ScriptedError, names: Mapping[int, str] = _EXCEPTIONS) -> str:
-    """Return the name of the exception that an error is at Bedrock."""
-    usual = "ValidationException" if error.status < 500 else "InternalServerException"
-    return error.code or names.get(error.status, usual)
-
-
-def _encode_json(message_type: str, kind: str, body: Mapping[str, Any]) -> bytes:
+def _encode(message_type: str, kind: str, body: Mapping[str, Any]) -> bytes:
+    """Return one frame of the binary event stream, which has three headers of text."""
     headers = {
         f":{message_type}-type": kind,
         ":content-type": "application/json",
         ":message-type": message_type,
     }
-    return encode_frame(headers, json.dumps(body, ensure_ascii=False).encode())
-
-
-def encode_frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """Return one message of an event stream.
-
-    Args:
-        headers: By name, in order; sent as text.
-        payload: What follows them.
-    """
     head = b"".join(_encode_header(name, value) for name, value in headers.items())
-    total = _PRELUDE_BYTES + len(head) + len(payload) + _CHECKSUM.size
-    lengths = _PRELUDE.pack(total, len(head))
-    prelude = lengths + _CHECKSUM.pack(zlib.crc32(lengths))
-    body = prelude + head + payload
-    return body + _CHECKSUM.pack(zlib.crc32(body))
+    payload = json.dumps(body, ensure_ascii=False).encode()
+    lengths = struct.pack(">II", 16 + len(head) + len(payload), len(head))
+    frame = lengths + struct.pack(">I", zlib.crc32(lengths)) + head + payload
+    return frame + struct.pack(">I", zlib.crc32(frame))
 
 
 def _encode_header(name: str, value: str) -> bytes:
+    text = 7  # the type of a value that is UTF-8
     raw_name, raw_value = name.encode(), value.encode()
-    return (
-        struct.pack(">B", len(raw_name))
-        + raw_name
-        + struct.pack(">BH", _STRING, len(raw_value))
-        + raw_value
-    )
+    head = struct.pack(">B", len(raw_name)) + raw_name
+    return head + struct.pack(">BH", text, len(raw_value)) + raw_value

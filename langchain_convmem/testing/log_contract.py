@@ -92,19 +92,14 @@ Ask: TypeAlias = Callable[[MessageLog], object]
 
 
 class Handles:
-    """A log whose calls go to handles in turn; to their async methods where there is a runner."""
+    """A log whose calls go to handles on one storage in turn."""
 
-    def __init__(self, handles: Sequence[MessageLog], runner: asyncio.Runner | None) -> None:
+    def __init__(self, *handles: MessageLog) -> None:
         self.log = handles[0]
         self._handles = cycle(handles)
-        self._runner = runner
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        log, runner = next(self._handles), self._runner
-        if runner is None:
-            return getattr(log, name)  # type: ignore[no-any-return]  # a method
-        form = getattr(log, f"a{name}")
-        return lambda *args, **kwargs: runner.run(form(*args, **kwargs))
+    def __getattr__(self, name: str) -> Any:
+        return getattr(next(self._handles), name)
 
 
 # -- tables: what goes in, what comes out ---------------------------------------------------------
@@ -264,12 +259,10 @@ class MessageLogContract(ABC):
         """Return a log that holds nothing."""
         return open_log()
 
-    @pytest.fixture(params=["sync", "async"])
-    def either(self, open_log: OpenLog, request: pytest.FixtureRequest) -> Iterator[Any]:
-        """Give two handles that are asked in turn, by their methods or their async ones."""
-        with asyncio.Runner() as runner:
-            is_async = request.param == "async"
-            yield Handles([open_log(), open_log()], runner if is_async else None)
+    @pytest.fixture
+    def either(self, open_log: OpenLog) -> Any:
+        """Return two handles that are asked in turn."""
+        return Handles(open_log(), open_log())
 
     # -- appending, and what comes back -----------------------------------------------------------
 
@@ -502,6 +495,23 @@ class MessageLogContract(ABC):
         assert either.changes(ANA.owner, seen.cursor).entries == later
         assert either.changes(NOBODY.owner).entries == ()
 
+    def test_the_asynchronous_methods_do_the_same(self, log: MessageLog) -> None:
+        async def use() -> None:
+            [entry] = await log.aappend(ANA, [make_draft(human("Hi", "m1"))])
+            noted = await log.aannotate(ANA, entry.id, attributes=["seen"])
+            assert await log.aentries(ANA) == await log.afind(ANA, ["m1"]) == [noted]
+            assert (await log.achanges(ANA.owner)).entries == (noted,)
+            document = await log.aset_state(ANA, "buffer", 1, expected=None)
+            assert (await log.aget_state(ANA, "buffer"), await log.aowners()) == (
+                document,
+                [ANA.owner],
+            )
+            await log.adelete_state(ANA, "buffer")
+            assert [_count(await log.aforget(ANA)), await log.athreads("ana")] == [(1, 1, 0), []]
+            await log.aclose()
+
+        asyncio.run(use())
+
     # -- annotating -------------------------------------------------------------------------------
 
     def test_annotations_add_to_what_is_there(self, either: MessageLog) -> None:
@@ -526,7 +536,7 @@ class MessageLogContract(ABC):
 
     # -- checksums --------------------------------------------------------------------------------
 
-    def test_what_a_log_writes_itself_is_sound(self, either: MessageLog) -> None:
+    def test_what_a_log_writes_itself_is_sound(self, either: Any) -> None:
         for key in (ANA, ANAS_OTHER, BO, LONE):
             retract(either, key, say_all(either, key, talk("no#m1 yes#m2 hi#m1 no"))[-1].id)
         first, *_ = before = either.entries(ANA)
@@ -539,7 +549,7 @@ class MessageLogContract(ABC):
         assert all(len(one) == 20 and int(one, 16) for one in checksums)
         for scope, ids in ((ANA, [before[1].id]), (BO, None)):
             either.forget(scope, ids)
-        report = verify_log(get_log(either))
+        report = verify_log(either.log)
         assert (report, report.ok) == (VerifyReport(2, 3, 17, 0, (), ()), True)
 
     def test_an_altered_entry_is_named_and_nothing_else_is_touched(self, log: MessageLog) -> None:
@@ -869,11 +879,6 @@ def check_writers(entries: Sequence[Entry], *, writers: int = WRITERS, times: in
     check_places(entries)
     for first, second in zip(said[::2], said[1::2], strict=True):
         assert first[:-1] == second[:-1], "another writer came between the messages of a batch"
-
-
-def get_log(either: Any) -> Any:
-    """Return the log itself."""
-    return either.log if isinstance(either, Handles) else either
 
 
 def _make_batches(writer: int) -> list[tuple[ThreadKey, list[Draft]]]:

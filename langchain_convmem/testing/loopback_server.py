@@ -5,53 +5,80 @@ Nothing but the standard library; what is said over the connections is for each 
 
 from __future__ import annotations
 
+import copy
 import json
 import socket
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from types import NoneType, TracebackType
+from typing import Any, ClassVar, Self, TypeAlias
+
+from langchain_core.embeddings import Embeddings
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.testing.embeddings import (
-    EmbeddedRequest,
-    EmbeddingScript,
-    EmbeddingSource,
-    Input,
-    VectorMaker,
-)
+from langchain_convmem.recall.hashed import HashEmbeddings
 from langchain_convmem.testing.scripted_replies import (
     RecordedRequest,
+    Reply,
+    ReplyQueue,
     ReplySource,
-    Script,
     ScriptedError,
     ScriptedReply,
 )
 
-_IDLE_TIMEOUT_S = 60
+EmbeddingReply: TypeAlias = Embeddings | ScriptedError | None
+EmbeddingSource: TypeAlias = (
+    EmbeddingReply | Sequence[EmbeddingReply] | Callable[[dict[str, Any]], EmbeddingReply]
+)
+"""One reply for all requests, a list of one each, or a callable that gets the body."""
+
+Check: TypeAlias = Callable[[RecordedRequest], ScriptedError | None]
+"""Looks at a request before it is answered, and may refuse it."""
+
+Headers: TypeAlias = Mapping[str, str]
 
 
 class LoopbackServer(ABC):
-    """A service on 127.0.0.1, for the time of a `with` block. Safe to use from several threads."""
+    """A service on 127.0.0.1, for the time of a `with` block. Safe to use from several threads.
 
-    def __init__(self, reply: ReplySource = (), *, embeddings: EmbeddingSource = None) -> None:
+    Attributes:
+        stream_type: Media type of a streamed answer.
+    """
+
+    stream_type: ClassVar[str] = "text/event-stream; charset=utf-8"
+
+    def __init__(
+        self,
+        reply: ReplySource = (),
+        *,
+        embeddings: EmbeddingSource = None,
+        check: Check | None = None,
+    ) -> None:
         """Create the server; it listens from `__enter__` on.
 
         Args:
             reply: What to answer: a text, a `ScriptedReply`, a `ScriptedError`; a list of them,
-                one for each valid request in order, one request too many being an error; or a
-                callable that gets each valid request's body and returns one of them. It runs in
+                one for each request in order, one request too many being an error; or a
+                callable that gets each request's body and returns one of them. It runs in
                 the thread of its connection.
-            embeddings: What embeds: any LangChain `Embeddings`; None, whose vectors are as similar
-                as texts share words; or a `ScriptedError`. A list of them, one for each valid
-                request for embeddings in order; or a callable that gets each such request's body
-                and returns one of them.
+            embeddings: What embeds: any LangChain `Embeddings`; None, which is `HashEmbeddings`; or
+                a `ScriptedError`. A list of them, one for each request for embeddings in order; or
+                a callable that gets each such request's body and returns one of them.
+            check: Called with each request before it is answered. An error that it returns is sent
+                in place of the reply, and takes nothing from the script.
         """
-        self.script = Script(reply)
-        self.embedding_script = EmbeddingScript(embeddings)
+        self._replies: ReplyQueue[Reply | Callable[[dict[str, Any]], Reply]] = ReplyQueue(
+            reply, str | ScriptedReply | ScriptedError, "request"
+        )
+        self._embedders: ReplyQueue[Any] = ReplyQueue(
+            embeddings, Embeddings | ScriptedError | NoneType, "request for embeddings"
+        )
+        self._recorded: list[RecordedRequest] = []
+        self._embedded: list[Any] = []
+        self._check = check
         self._listener: LoopbackListener | None = None
         self._thread: threading.Thread | None = None
 
@@ -86,20 +113,17 @@ class LoopbackServer(ABC):
         if listener.errors and error is not None:
             error.add_note(f"the server's reply raised first: {listener.errors[0]!r}")
 
-    @property
-    @abstractmethod
-    def connection(self) -> type[LoopbackConnection]:
-        """What serves the requests of one connection."""
+    # -- what came ----------------------------------------------------------------------------
 
     @property
     def requests(self) -> list[RecordedRequest]:
         """Copies of the requests so far, in the order of their arrival."""
-        return self.script.list_recorded()
+        return copy.deepcopy(self._recorded)
 
     @property
-    def embedded(self) -> list[Input]:
-        """What was embedded so far, input by input: what the service would charge for."""
-        return self.embedding_script.list_embedded()
+    def embedded(self) -> list[Any]:
+        """What was embedded so far, text by text: what the service would charge for."""
+        return list(self._embedded)
 
     @property
     def origin(self) -> str:
@@ -107,6 +131,73 @@ class LoopbackServer(ABC):
         if self._listener is None:
             raise ConfigError("the server is not running; use it inside its `with` block")
         return f"http://127.0.0.1:{self._listener.server_address[1]}"
+
+    # -- what each service says in its own way ------------------------------------------------
+
+    @abstractmethod
+    def find_fault(self, request: RecordedRequest) -> ScriptedError | None:
+        """Return the error for an address or credentials that the service does not take."""
+
+    def list_inputs(self, request: RecordedRequest) -> Sequence[Any] | None:
+        """Return what a request wants embedded; None where it wants a reply."""
+        del request
+        return None
+
+    def write_vectors(self, request: RecordedRequest, vectors: list[list[float]]) -> dict[str, Any]:
+        """Return the body of an answer with embeddings."""
+        raise NotImplementedError
+
+    def asks_for_stream(self, request: RecordedRequest) -> bool:
+        """Return whether the answer is to be streamed."""
+        return bool(request.body.get("stream"))
+
+    @abstractmethod
+    def write(self, request: RecordedRequest, reply: ScriptedReply) -> dict[str, Any]:
+        """Return the body of an answer that is not streamed."""
+
+    @abstractmethod
+    def stream(self, request: RecordedRequest, reply: ScriptedReply) -> Iterator[bytes]:
+        """Yield the events of a streamed answer."""
+
+    @abstractmethod
+    def write_error(self, error: ScriptedError) -> tuple[dict[str, Any], Headers]:
+        """Return the body of an error, and what is said beside it."""
+
+    @abstractmethod
+    def write_last_event(self, error: ScriptedError) -> bytes:
+        """Return the event with which a stream fails after it has begun."""
+
+    # -- answering ----------------------------------------------------------------------------
+
+    def answer(self, request: RecordedRequest) -> ScriptedReply | ScriptedError | dict[str, Any]:
+        """Record a request; return a reply, an error, or the body of an answer with embeddings.
+
+        Raises:
+            ConfigError: If a list of replies has been played to its end.
+        """
+        self._recorded.append(request)
+        if self._check is not None and (fault := self._check(request)) is not None:
+            return fault
+        inputs = self.list_inputs(request)
+        if inputs is None:
+            reply = self._replies.take()
+            reply = reply(copy.deepcopy(request.body)) if callable(reply) else reply
+            return ScriptedReply(text=reply) if isinstance(reply, str) else reply
+        embedder = self._embedders.take()
+        if callable(embedder) and not isinstance(embedder, Embeddings):
+            embedder = embedder(request.body)
+        if isinstance(embedder, ScriptedError):
+            return embedder
+        self._embedded += inputs
+        # Of tokens, their numbers are the words.
+        texts = [one if isinstance(one, str) else " ".join(map(str, one)) for one in inputs]
+        embedder = embedder or HashEmbeddings()
+        if request.body.get("input_type") == "search_query":
+            vectors = [embedder.embed_query(text) for text in texts]
+        else:
+            vectors = embedder.embed_documents(texts)
+        asked = request.body.get("dimensions") or request.body.get("output_dimension")
+        return self.write_vectors(request, [list(map(float, one))[:asked] for one in vectors])
 
 
 class LoopbackListener(ThreadingHTTPServer):
@@ -119,19 +210,22 @@ class LoopbackListener(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, service: LoopbackServer) -> None:
+        """Listen for a service."""
         self.service = service
         self.errors: list[BaseException] = []
         self._open: set[socket.socket] = set()
         self._open_lock = threading.Lock()
-        super().__init__(("127.0.0.1", 0), service.connection)
+        super().__init__(("127.0.0.1", 0), LoopbackConnection)
 
     def get_request(self) -> tuple[socket.socket, Any]:
+        """Remember a connection that opens."""
         connection, address = super().get_request()
         with self._open_lock:
             self._open.add(connection)
         return connection, address
 
     def close_request(self, request: Any) -> None:
+        """Close a connection."""
         # Under the lock: `close_connections` must not meet a socket whose number is already reused.
         with self._open_lock:
             self._open.discard(request)
@@ -147,18 +241,19 @@ class LoopbackListener(ThreadingHTTPServer):
                     continue  # the other side was faster
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - socketserver's hook
+        """Keep what a handler raised."""
         error = sys.exception()
         # A client that leaves in the middle of a stream is not a fault of the server.
         if error is not None and not isinstance(error, ConnectionError):
             self.errors.append(error)
 
 
-class LoopbackConnection(BaseHTTPRequestHandler, ABC):
+class LoopbackConnection(BaseHTTPRequestHandler):
     """Serves the requests of one connection, one after the other."""
 
     protocol_version = "HTTP/1.1"
     server_version = "LoopbackServer"
-    timeout = _IDLE_TIMEOUT_S
+    timeout = 60
     # Else each small event of a stream waits for the acknowledgement of the one before.
     disable_nagle_algorithm = True
     server: LoopbackListener
@@ -166,167 +261,91 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Stay silent: the output of tests is theirs."""
 
-    # -- reading ------------------------------------------------------------------------------
-
     def do_GET(self) -> None:
-        """Answer a request without a body."""
-        page = self.find_page()
-        if page is None:
-            self._serve(b"")
-        else:
-            self.send_json(200, page)
+        """No service of the kit has pages."""
+        self._send_error(ScriptedError(status=404, message=f"no {self.command} {self.path}"))
 
     def do_POST(self) -> None:
-        """Answer a request with a body."""
-        self._serve(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-
-    def _serve(self, raw: bytes) -> None:
-        fault = self.find_wrong_address()
-        if fault is None:
-            request = self._record(raw)
-            fault = self.find_fault(request)
-        if fault is None:
-            self._answer(request.body)
-        else:
-            self.send_fault(fault)
-
-    def _record(self, raw: bytes) -> RecordedRequest:
+        """Answer a request."""
+        service = self.server.service
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
+        request = RecordedRequest(headers, _parse(raw), self.path)
+        fault = service.find_fault(request)
+        if fault is None and not isinstance(request.body, dict):
+            fault = ScriptedError(status=400, message="the body must be a JSON object")
+        if fault is not None:
+            self._send_error(fault)
+            return
+        answer: Any = None
         try:
-            body = json.loads(raw)
-        except ValueError:
-            body = None
-        request = RecordedRequest(headers, body, self.path)
-        self.server.service.script.record(request)
-        return request
-
-    @property
-    def bare_path(self) -> str:
-        """The path alone, without a slash at its end."""
-        return self.path.partition("?")[0].rstrip("/")
-
-    # -- what each service says in its own way ------------------------------------------------
-
-    def find_page(self) -> dict[str, Any] | None:
-        """Return what a GET of this path shows, or None."""
-        return None
-
-    @abstractmethod
-    def find_wrong_address(self) -> ScriptedError | None:
-        """Return the error for a method and path that the service does not have, or None."""
-
-    @abstractmethod
-    def find_fault(self, request: RecordedRequest) -> ScriptedError | None:
-        """Return the first reason to refuse a request, or None."""
-
-    @abstractmethod
-    def is_for_embeddings(self) -> bool:
-        """Return whether the request's address is one that embeds."""
-
-    @abstractmethod
-    def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
-        """Send a reply, streamed if the request asks for that."""
-
-    @abstractmethod
-    def write_embeddings(self, request: dict[str, Any], maker: VectorMaker) -> EmbeddedRequest:
-        """Return the answer to a valid request for embeddings."""
-
-    @abstractmethod
-    def send_fault(self, error: ScriptedError) -> None:
-        """Send an error."""
-
-    # -- answering ----------------------------------------------------------------------------
-
-    def _answer(self, request: dict[str, Any]) -> None:
-        """Send what the script has for a valid request."""
-        reply: ScriptedReply | EmbeddedRequest | ScriptedError | None = None
-        try:
-            reply = self._choose_reply(request)
+            answer = service.answer(request)
         finally:
             # The client must not wait for a retry; the exception itself goes to `handle_error`.
-            if reply is None:
-                self.send_fault(ScriptedError(status=500, message="the test's reply() raised"))
-        if isinstance(reply, ScriptedError):
-            self.send_fault(reply)
-        elif isinstance(reply, EmbeddedRequest):
-            self.server.service.embedding_script.note(reply.inputs)
-            self.send_json(200, reply.body, headers=reply.headers)
+            if answer is None:
+                self._send_error(ScriptedError(status=500, message="the test's reply() raised"))
+        if isinstance(answer, ScriptedError):
+            self._send_error(answer)
+        elif isinstance(answer, dict):
+            self._send_json(200, answer)
+        elif service.asks_for_stream(request):
+            self._send_stream(service.stream(request, answer), answer)
+        elif answer.cut_with is not None:
+            self._send_error(answer.cut_with)
         else:
-            self.send_reply(request, reply)
+            whole = service.write(request, answer)
+            self._send_json(200, whole, is_cut=answer.cut_after_chunks is not None)
 
-    def _choose_reply(
-        self, request: dict[str, Any]
-    ) -> ScriptedReply | EmbeddedRequest | ScriptedError:
-        service = self.server.service
-        if not self.is_for_embeddings():
-            return service.script.answer_to(request)
-        maker = service.embedding_script.answer_to(request)
-        if isinstance(maker, ScriptedError):
-            return maker
-        return self.write_embeddings(request, maker)
+    def _send_error(self, error: ScriptedError) -> None:
+        body, headers = self.server.service.write_error(error)
+        if error.retry_after_s is not None:
+            headers = {**headers, "Retry-After": f"{error.retry_after_s:g}"}
+        self._send_json(error.status, body, headers)
 
-    def send_json(
+    def _send_json(
         self,
         status: int,
         body: Mapping[str, Any],
+        headers: Headers | None = None,
         *,
-        headers: Mapping[str, str] | None = None,
-        retry_after_s: float | None = None,
-        cut: bool = False,
+        is_cut: bool = False,
     ) -> None:
-        """Send a body; `cut` breaks the connection in its middle."""
+        """Send a body; one that is cut breaks the connection in its middle."""
         payload = json.dumps(body, ensure_ascii=False).encode()
+        length = {"Content-Type": "application/json", "Content-Length": str(len(payload))}
+        self._send_head(status, {**length, **(headers or {})})
+        self.wfile.write(payload[: len(payload) // 2] if is_cut else payload)
+        self.close_connection = self.close_connection or is_cut
+
+    def _send_head(self, status: int, headers: Headers) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(payload)))
-        for name, value in (headers or {}).items():
+        for name, value in headers.items():
             self.send_header(name, value)
-        if retry_after_s is not None:
-            self.send_header("Retry-After", f"{retry_after_s:g}")
         self.end_headers()
-        self.wfile.write(payload[: len(payload) // 2] if cut else payload)
-        self.close_connection = self.close_connection or cut
 
-    def send_whole(self, body: Mapping[str, Any], reply: ScriptedReply) -> None:
-        """Send a reply that is not streamed."""
-        if reply.cut_with is not None:
-            self.send_fault(reply.cut_with)
-        else:
-            self.send_json(200, body, cut=reply.cut_after_chunks is not None)
-
-    def send_stream(
-        self,
-        content_type: str,
-        events: Iterable[bytes],
-        reply: ScriptedReply,
-        encode_cut: Callable[[ScriptedError], bytes],
-    ) -> None:
-        """Send events one by one, as far as the reply says.
-
-        Args:
-            content_type: Media type of the stream.
-            events: What to send, in order.
-            reply: Says where the stream is cut, and is told of each event before it goes.
-            encode_cut: Makes an event of the error that a cut reply ends with. A reply that is cut
-                without one breaks the connection.
-        """
-        self.send_response(200)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
+    def _send_stream(self, events: Iterator[bytes], reply: ScriptedReply) -> None:
+        """Send events one by one, as far as the reply says."""
+        service = self.server.service
+        self._send_head(200, {"Content-Type": service.stream_type, "Transfer-Encoding": "chunked"})
         for number, event in enumerate(events):
-            if reply.cut_after_chunks is not None and number >= reply.cut_after_chunks:
+            if number == reply.cut_after_chunks:
                 if reply.cut_with is None:
-                    # Without the closing chunk of the transfer encoding the client sees a broken
-                    # line.
+                    # Without the closing chunk the client sees a broken line.
                     self.close_connection = True
                     return
-                self._send_chunk(encode_cut(reply.cut_with))
+                self._send_chunk(service.write_last_event(reply.cut_with))
                 break
             if reply.before_chunk is not None:
                 reply.before_chunk(number)
             self._send_chunk(event)
-        self.wfile.write(b"0\r\n\r\n")
+        self._send_chunk(b"")
 
     def _send_chunk(self, payload: bytes) -> None:
         self.wfile.write(b"%X\r\n%b\r\n" % (len(payload), payload))
+
+
+def _parse(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return None

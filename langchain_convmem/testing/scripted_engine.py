@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
-from langchain_convmem.errors import ConfigError, ConversationError
+from langchain_convmem.errors import ConversationError
 from langchain_convmem.testing.scripted_replies import ReplyQueue, split_words
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.sessions import Media, Part
@@ -23,8 +23,6 @@ Action: TypeAlias = Literal[
 
 SessionReply: TypeAlias = str | BaseException | Callable[[str], str]
 """What a session writes: a text, an error, or what a callable makes of all that it holds."""
-
-Chunking: TypeAlias = Literal["words", "characters", "whole"] | Callable[[str], Sequence[str]]
 
 
 class ScriptedEngine:
@@ -48,7 +46,7 @@ class ScriptedEngine:
         reply_format: str | None = None,
         stop: Sequence[str] = (),
         end_text: str = "",
-        chunking: Chunking = "words",
+        chunking: Callable[[str], Sequence[str]] = split_words,
         rewindable: bool = True,
         clonable: bool = True,
         counting: bool = True,
@@ -70,7 +68,7 @@ class ScriptedEngine:
             stop: What the engine says of itself; a decode stops only at what it is given.
             end_text: How the model ends a reply of its own accord: the `stop_text` of a decode that
                 met no other, never yielded.
-            chunking: How replies are cut. A chunk counts as a token.
+            chunking: Cuts a reply into chunks, by default into words. A chunk counts as a token.
             rewindable: Whether sessions have `checkpoint` and `rewind`.
             clonable: Whether sessions have `clone`.
             counting: Whether sessions have `token_count`.
@@ -83,9 +81,6 @@ class ScriptedEngine:
                 can be.
             before_chunk: The same with the number of each chunk, from 0, before it is yielded.
             media_mark: What stands for media in the text of a session.
-
-        Raises:
-            ConfigError: If there is no such chunking.
         """
         self.template = template
         self.reply_format = reply_format
@@ -102,7 +97,7 @@ class ScriptedEngine:
         """All sessions that were made, clones included, in order."""
         self.misuses: list[str] = []
         """What `SessionMisuseError`s said, in case that somebody caught them."""
-        self.chunks = build_chunker(chunking)
+        self.chunks = chunking
         """Cuts a text into tokens."""
         self._kind = _build_session_class(
             rewindable=rewindable, clonable=clonable, counting=counting, scoring=bool(scorer)
@@ -119,12 +114,10 @@ class ScriptedEngine:
         if self.closed:
             raise ConversationError("the scripted engine is closed")
         fault = self.script.take_fault("create")
-        if fault is not None and not fault.after:
+        if fault is not None:
             raise fault.error
         session = self.admit([], [])
         self.record(SessionEvent("create", session.number))
-        if fault is not None:
-            raise fault.error
         return session
 
     def close(self) -> None:
@@ -152,7 +145,7 @@ class ScriptedEngine:
     # -- for its sessions ---------------------------------------------------------------------
 
     def admit(self, parts: Sequence[Part], marks: Sequence[_Mark]) -> ScriptedSession:
-        """Return a new session that holds `parts` and knows `find_marks`."""
+        """Return a new session that holds `parts` and knows `marks`."""
         with self._lock:
             session = self._kind(self, len(self.sessions) + 1, parts, marks)
             self.sessions.append(session)
@@ -248,19 +241,9 @@ class ScriptedSession:
         return self._engine.holds_stop
 
     @property
-    def parts(self) -> list[Part]:
-        """All that it holds, in the pieces in which it came."""
-        return list(self._parts)
-
-    @property
     def text(self) -> str:
         """All that it holds; media as marks."""
         return self._engine.show(self._parts)
-
-    @property
-    def events(self) -> list[SessionEvent]:
-        """What it did."""
-        return [event for event in self._engine.events if event.session == self.number]
 
     # -- the protocol -------------------------------------------------------------------------
 
@@ -372,7 +355,7 @@ class ScriptedSession:
                 self._parts.append(self.stop_text)
             self.finish_reason = "length" if is_cut else "stop"
 
-    def _cut_reply(self, stop: Sequence[str]) -> tuple[list[str], str]:
+    def _cut_reply(self, stop: Sequence[str]) -> tuple[Sequence[str], str]:
         """Return the chunks of the next reply, and the text that ends it."""
         reply = self._engine.script.take_reply(self.text)
         found = [(place, text) for text in stop if text and (place := reply.find(text)) >= 0]
@@ -505,29 +488,3 @@ class _SessionScript:
                 if fault.at == action and fault.nth == self._counts[action]:
                     return fault
         return None
-
-
-_CHUNKINGS: Mapping[str, Callable[[str], Sequence[str]]] = {
-    "words": split_words,
-    "characters": list,
-    "whole": lambda text: [text] if text else [],
-}
-
-
-def build_chunker(chunking: Chunking) -> Callable[[str], list[str]]:
-    """Return the function that cuts a text into tokens, and loses nothing of it.
-
-    Raises:
-        ConfigError: If there is no such chunking; by the function: if it loses something.
-    """
-    if isinstance(chunking, str) and chunking not in _CHUNKINGS:
-        raise ConfigError(f"chunking {chunking!r}: there are {sorted(_CHUNKINGS)}, or a callable")
-    cut = _CHUNKINGS[chunking] if isinstance(chunking, str) else chunking
-
-    def cut_text(text: str) -> list[str]:
-        found = list(cut(text))
-        if "".join(found) != text:
-            raise ConfigError(f"the chunking lost something: {found!r:.80} is not {text!r:.80}")
-        return found
-
-    return cut_text

@@ -1,9 +1,7 @@
-"""What scripted services answer, and the script they play: shared by every server of the kit."""
+"""What scripted services answer: shared by every server of the kit, and by its engine."""
 
 from __future__ import annotations
 
-import copy
-import itertools
 import json
 import re
 import threading
@@ -153,42 +151,6 @@ class ReplyQueue(Generic[T]):
                 msg = f"the script has {self._length} replies, and one more {self._asking} came"
                 raise ConfigError(msg)
             return cast("T", self._left.popleft())
-
-
-class Script:
-    """What a server answers, and the record of what it was asked. Thread-safe."""
-
-    def __init__(self, reply: ReplySource) -> None:
-        """Take one reply for all requests, a list of replies in order, or a callable."""
-        self._replies: ReplyQueue[Reply | Callable[[dict[str, Any]], Reply]] = ReplyQueue(
-            reply, str | ScriptedReply | ScriptedError, "request"
-        )
-        self._lock = threading.Lock()
-        self._recorded: list[RecordedRequest] = []
-        self._numbers = itertools.count(1)
-
-    def record(self, request: RecordedRequest) -> None:
-        with self._lock:
-            self._recorded.append(request)
-
-    def list_recorded(self) -> list[RecordedRequest]:
-        with self._lock:
-            return copy.deepcopy(self._recorded)
-
-    def take_number(self) -> int:
-        """Return 1, 2, ... for the ids of responses."""
-        return next(self._numbers)
-
-    def answer_to(self, request: dict[str, Any]) -> ScriptedReply | ScriptedError:
-        """Return the reply to a valid request.
-
-        Raises:
-            ConfigError: If a list of replies has been played to its end.
-        """
-        reply = self._replies.take()
-        if callable(reply):
-            reply = reply(copy.deepcopy(request))
-        return ScriptedReply(text=reply) if isinstance(reply, str) else reply
 
 
 def split_words(text: str) -> list[str]:

@@ -197,16 +197,6 @@ def test_a_question_of_another_dimension_is_an_error_of_ours(recall, embeddings)
         recall.recall(ANA, "anything")
 
 
-async def test_the_asynchronous_twin_finds_the_same(recall):
-    query = "what did ana say?"
-    twin = (await recall.arecall(ANA, query, k=9)).matches
-    matches = recall.recall(ANA, query, k=9).matches
-    assert [match.line for match in twin] == [match.line for match in matches]
-    assert [match.similarity for match in twin] == pytest.approx(
-        [match.similarity for match in matches], abs=CLOSE
-    )
-
-
 def test_text_that_a_store_cannot_keep_is_found_and_shown_as_it_was_said(recall, log):
     odd = "a NUL \x00, a lone \ud800 and a fox 🦊"
     log.append(ThreadKey("ana", "odd\x00 'thread'; --"), [said(odd, "odd")])

@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langchain_convmem.testing.chat_completions import find_fault
+from tests.support.strict_chats import find_chat_fault
 
 __all__ = ["ORACLES", "Oracle"]
 
@@ -258,7 +258,7 @@ class OpenAIOracle(Oracle):
     def _faults(self, messages: list[BaseMessage]) -> Iterator[str]:
         turns = [self._convert(message) for message in messages]
         json.dumps(turns, allow_nan=False, ensure_ascii=False).encode()
-        fault = find_fault({"model": "m", "messages": turns})
+        fault = find_chat_fault({"model": "m", "messages": turns})
         if fault is not None:
             yield fault.message
         for turn in turns:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langchain_convmem.testing import ChatCompletionsServer
+from tests.support.strict_chats import StrictChatCompletions
 
 __all__ = ["Service"]
 
@@ -27,7 +27,7 @@ class Service:
             ImportError: If `langchain-openai` is not installed.
         """
         self._model_class = import_module("langchain_openai").ChatOpenAI
-        self._server = ChatCompletionsServer(reply="Yes.")
+        self._server = StrictChatCompletions(reply="Yes.")
         self._model: Any = None
 
     def __enter__(self) -> Self:

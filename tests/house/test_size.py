@@ -73,12 +73,10 @@ NOT_YET: dict[str, int] = {
     "room: integrations": 1_851,
     "room: transfer": 2_729,
     "room: cli": 2_500,
-    "room: offline": 845,
-    "room: testing": 2_806,
-    "package": 43_984,
-    "files of the package": 192,
-    "lines of tests": 85_225,
-    "lines of benchmarks": 16_150,
+    "package": 42_432,
+    "files of the package": 191,
+    "lines of tests": 82_473,
+    "lines of benchmarks": 15_000,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 

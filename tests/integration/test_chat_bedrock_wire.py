@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from scripted_chat import at
+from strict_chats import StrictChatCompletions
+from strict_converse import StrictConverse
 from wire_models import chat_bedrock, chat_openai, lines_of_converse
 from wire_promises import CALL, STREAMED, WAYS, WirePromises, look, stored, tool_loop
 
-from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer, ScriptedReply
+from langchain_convmem.testing import ScriptedReply
 from langchain_convmem.testing.bedrock import sign
 
 botocore = pytest.importorskip("botocore.exceptions", reason="boto3 is not installed")
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 
 
 class TestChatBedrockConverse(WirePromises):
-    server_class = BedrockConverseServer
+    server_class = StrictConverse
     errors = (botocore.ClientError, urllib3.ProtocolError)
 
     @pytest.fixture(autouse=True)
@@ -59,7 +61,7 @@ class TestChatBedrockConverse(WirePromises):
     @pytest.mark.parametrize("way", WAYS)
     async def test_reasoning_comes_back_whole_and_signed(self, memory, way):
         thought = ScriptedReply(reasoning="The car was  white.", text="On level 3.")
-        with BedrockConverseServer([thought, "Yes."]) as server:
+        with StrictConverse([thought, "Yes."]) as server:
             async with chat_bedrock(server) as model:
                 chain = memory.wrap(model, recall=False)
                 await WAYS[way](chain, "Where did I park?", at())
@@ -87,7 +89,7 @@ class TestChatBedrockConverse(WirePromises):
             return [answer, *(look.invoke(call) for call in answer.tool_calls)]
 
         thought = ScriptedReply(reasoning="I must look.", tool_calls=[CALL])
-        with BedrockConverseServer([thought, "On level 3."]) as server:
+        with StrictConverse([thought, "On level 3."]) as server:
             async with chat_bedrock(server) as model:
                 chain = memory.wrap(model.bind_tools([look]) | with_results, recall=False)
                 await WAYS[way](chain, "Where did I park?", at())
@@ -104,7 +106,7 @@ class TestChatBedrockConverse(WirePromises):
     async def test_a_thread_begun_elsewhere_goes_on_here_and_back_again(self, memory, way):
         looked = ScriptedReply(text="Let me look.", tool_calls=[CALL])
         thought = ScriptedReply(reasoning="It has no lock.", text="No.")
-        with ChatCompletionsServer([looked, "On level 3.", "Bye."]) as one:
+        with StrictChatCompletions([looked, "On level 3.", "Bye."]) as one:
             async with chat_openai(one) as first, self._opened([thought]) as (second, requests):
                 begun = memory.wrap(tool_loop(first), recall=False)
                 await WAYS[way](begun, "Where did I park?", at())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 from scripted_chat import at
+from strict_chats import StrictChatCompletions
 from wire_models import chat_openai, lines_of_chat
 from wire_promises import (
     CALL,
@@ -25,7 +26,6 @@ from wire_promises import (
 )
 
 from langchain_convmem.testing import ChatCompletionsServer, ScriptedReply
-from langchain_convmem.testing import chat_completions as chat_completions_server
 
 openai = pytest.importorskip("openai", reason="openai is not installed")
 
@@ -35,20 +35,18 @@ pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 @pytest.fixture
 def ending_early(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Make the service end its streams as a proxy does that gives up: no reason, no `[DONE]`."""
-    services = chat_completions_server.SERVICES
-    [(path, chats)] = [(path, one) for path, one in services.items() if "chat" in path]
-    whole = chats.events
+    whole = ChatCompletionsServer.stream
 
-    def begun(*args: Any) -> Iterator[dict[str, Any]]:
-        yield from takewhile(lambda event: not event["choices"][0]["finish_reason"], whole(*args))
+    def begun(*args: Any) -> Iterator[bytes]:
+        yield from takewhile(lambda event: b'"finish_reason": null' in event, whole(*args))
+        yield b": bye\n\n"
 
-    monkeypatch.setitem(services, path, chats._replace(events=begun))
-    monkeypatch.setattr(chat_completions_server, "STREAM_END", b": bye\n\n")
+    monkeypatch.setattr(ChatCompletionsServer, "stream", begun)
     return monkeypatch
 
 
 class TestChatOpenAI(WirePromises):
-    server_class = ChatCompletionsServer
+    server_class = StrictChatCompletions
     errors = (openai.APIError,)
 
     def open_model(self, server: Any, *, tries: int = 1) -> AbstractAsyncContextManager[Any]:
@@ -59,7 +57,7 @@ class TestChatOpenAI(WirePromises):
 
     @pytest.mark.parametrize("way", WAYS)
     async def test_people_keep_their_names_beside_what_they_say(self, memory, way):
-        with ChatCompletionsServer(["Hello Ana.", "Hello Ben."]) as server:
+        with StrictChatCompletions(["Hello Ana.", "Hello Ben."]) as server:
             async with chat_openai(server) as model:
                 chain = memory.wrap(model, recall=False)
                 await WAYS[way](chain, HumanMessage("Hi!", name="ana"), at())
@@ -74,7 +72,7 @@ class TestChatOpenAI(WirePromises):
 
     @pytest.mark.parametrize("way", WAYS)
     async def test_a_name_that_the_service_refuses_is_told_in_the_text(self, memory, way):
-        with ChatCompletionsServer(["Hello."]) as server:
+        with StrictChatCompletions(["Hello."]) as server:
             async with chat_openai(server) as model:
                 chain = memory.wrap(model, recall=False)
                 await WAYS[way](chain, HumanMessage("Hi!", name="Ana Lee"), at())
@@ -87,7 +85,7 @@ class TestChatOpenAI(WirePromises):
     async def test_a_stream_that_never_says_why_it_ended_is_stored_as_interrupted(
         self, memory, way, ending_early
     ):
-        with ChatCompletionsServer(["On level 3.", "On level 3."]) as server:
+        with StrictChatCompletions(["On level 3.", "On level 3."]) as server:
             async with chat_openai(server) as model:
                 chain = memory.wrap(model, recall=False)
                 shown = await STREAMED[way](chain, HumanMessage("Where?", id="q1"), at())
@@ -102,7 +100,7 @@ class TestChatOpenAI(WirePromises):
         self, memory, way, ending_early
     ):
         looked = ScriptedReply(text="Let me look.", tool_calls=[CALL])
-        with ChatCompletionsServer([looked, "Sorry."]) as server:
+        with StrictChatCompletions([looked, "Sorry."]) as server:
             async with chat_openai(server) as model:
                 chain = memory.wrap(model.bind_tools([look]), recall=False)
                 await STREAMED[way](chain, "Where?", at())
@@ -118,7 +116,7 @@ class TestChatOpenAI(WirePromises):
     async def test_a_stream_of_nothing_but_calls_that_ended_too_soon_can_be_answered(
         self, memory, way, ending_early
     ):
-        with ChatCompletionsServer([ScriptedReply(tool_calls=[CALL]), "On level 3."]) as server:
+        with StrictChatCompletions([ScriptedReply(tool_calls=[CALL]), "On level 3."]) as server:
             async with chat_openai(server) as model:
                 chain = memory.wrap(model.bind_tools([look]), recall=False)
                 reply = await STREAMED[way](chain, "Where?", at())
@@ -134,7 +132,7 @@ class TestChatOpenAI(WirePromises):
 
     @pytest.mark.parametrize("way", ONCE)
     async def test_a_response_format_is_returned_and_stored(self, memory, way):
-        with ChatCompletionsServer('{"place": "level 3"}') as server:
+        with StrictChatCompletions('{"place": "level 3"}') as server:
             async with chat_openai(server) as model:
                 spot = model.with_structured_output(Spot, method="json_schema", strict=True)
                 found = await ONCE[way](memory.wrap(spot, recall=False), "Where?", at())
@@ -152,7 +150,7 @@ class TestChatOpenAI(WirePromises):
     async def test_a_model_that_streams_within_one_call_is_watched_as_well(
         self, memory, way, ending_early
     ):
-        with ChatCompletionsServer("On level 3.") as server:
+        with StrictChatCompletions("On level 3.") as server:
             async with chat_openai(server) as model:
                 chain = memory.wrap(model.model_copy(update={"streaming": True}), recall=False)
                 await ONCE[way](chain, "Where?", at())
@@ -162,7 +160,7 @@ class TestChatOpenAI(WirePromises):
 
     @pytest.mark.parametrize("way", WAYS)
     async def test_streams_are_asked_for_with_their_usage(self, memory, way):
-        with ChatCompletionsServer("Yes.") as server:
+        with StrictChatCompletions("Yes.") as server:
             async with chat_openai(server) as model:
                 await WAYS[way](memory.wrap(model, recall=False), "Really?", at())
             body = server.requests[0].body

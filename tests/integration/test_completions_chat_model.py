@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from completions_server import CompletionsServer
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 
-from langchain_convmem.testing import ChatCompletionsServer
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.template_chat_model import TemplateChatModel
 
@@ -28,7 +28,7 @@ def look(level: int) -> str:
 
 async def test_a_completion_service_calls_tools_as_a_chat_model():
     with (
-        ChatCompletionsServer(REPLY) as server,
+        CompletionsServer(REPLY) as server,
         openai.DefaultHttpxClient(verify=False) as client,
     ):
         async with openai.DefaultAsyncHttpxClient(verify=False) as async_client:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from completions_server import CompletionsServer
 
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import (
@@ -17,7 +18,7 @@ from langchain_convmem.errors import (
     ConversationError,
     MissingExtraError,
 )
-from langchain_convmem.testing import ChatCompletionsServer, ScriptedError, ScriptedReply
+from langchain_convmem.testing import ScriptedError, ScriptedReply
 from langchain_convmem.text.completions import CompletionsEngine
 from langchain_convmem.text.sessions import (
     ClonableSession,
@@ -45,7 +46,7 @@ def connect() -> Iterator[Callable[..., CompletionsEngine]]:
     # Without certificates: loading them takes longer than a test, and loopback needs none.
     with openai.DefaultHttpxClient(verify=False) as http_client:
 
-        def make(server: ChatCompletionsServer, **options: Any) -> CompletionsEngine:
+        def make(server: CompletionsServer, **options: Any) -> CompletionsEngine:
             client = openai.OpenAI(
                 base_url=server.url, api_key="test", max_retries=0, http_client=http_client
             )
@@ -55,8 +56,8 @@ def connect() -> Iterator[Callable[..., CompletionsEngine]]:
 
 
 @pytest.fixture
-def server() -> Iterator[ChatCompletionsServer]:
-    with ChatCompletionsServer(reply="Level 3, near the lift.<|im_end|>\nAnd then?") as running:
+def server() -> Iterator[CompletionsServer]:
+    with CompletionsServer(reply="Level 3, near the lift.<|im_end|>\nAnd then?") as running:
         yield running
 
 
@@ -146,7 +147,7 @@ def test_a_decode_that_is_left_ends_its_request_and_holds_what_was_yielded(conne
             assert left.wait(10)
 
     reply = ScriptedReply(text="one two three", before_chunk=wait)
-    with ChatCompletionsServer(reply) as server:
+    with CompletionsServer(reply) as server:
         session = connect(server).create_session()
         writing = session.decode()
         assert next(writing) + next(writing) == "one two"
@@ -164,7 +165,7 @@ async def test_a_task_is_cancelled_in_the_middle_of_a_reply():
             loop.call_soon_threadsafe(reached.set)
             assert go.wait(10)
 
-    with ChatCompletionsServer(ScriptedReply(text="one two", before_chunk=wait)) as server:
+    with CompletionsServer(ScriptedReply(text="one two", before_chunk=wait)) as server:
         engine = CompletionsEngine("test-model", base_url=server.url, api_key="test")
         session = engine.create_session()
 
@@ -186,7 +187,7 @@ async def test_a_task_is_cancelled_in_the_middle_of_a_reply():
 
 
 def test_each_prompt_of_a_conversation_goes_on_from_the_one_before(connect):
-    with ChatCompletionsServer(["From platform 9.<|im_end|>", "At noon.<|im_end|>"]) as server:
+    with CompletionsServer(["From platform 9.<|im_end|>", "At noon.<|im_end|>"]) as server:
         talk = Conversation(connect(server, template="qwen"))
         assert talk.send_message("Which platform?").content == "From platform 9."
         assert talk.send_message("When?").content == "At noon."
@@ -209,9 +210,7 @@ def test_texts_are_scored_in_one_request_which_leaves_the_state_as_it_is(server,
 
 
 def test_a_service_that_tells_no_probabilities_cannot_score(connect):
-    with ChatCompletionsServer(
-        ScriptedError(status=400, message="echo is not supported")
-    ) as server:
+    with CompletionsServer(ScriptedError(status=400, message="echo is not supported")) as server:
         session = connect(server, scoring=True).create_session()
         with pytest.raises(openai.BadRequestError, match="echo"):
             session.score(["a"])
@@ -221,14 +220,14 @@ def test_a_service_that_tells_no_probabilities_cannot_score(connect):
 
 
 def test_a_prompt_that_is_too_long_is_an_error_of_its_own(connect):
-    with ChatCompletionsServer(TOO_LONG) as server:
+    with CompletionsServer(TOO_LONG) as server:
         session = connect(server).create_session()
         with pytest.raises(BudgetError, match=r"'test-model'.*16 tokens"):
             list(session.decode())
 
 
 async def test_a_prompt_that_is_too_long_is_so_asynchronously_too():
-    with ChatCompletionsServer(TOO_LONG) as server:
+    with CompletionsServer(TOO_LONG) as server:
         engine = CompletionsEngine("test-model", base_url=server.url, api_key="test")
         with pytest.raises(BudgetError):
             await anext(engine.create_session().adecode())
@@ -236,7 +235,7 @@ async def test_a_prompt_that_is_too_long_is_so_asynchronously_too():
 
 
 def test_other_errors_are_those_of_the_client(connect):
-    with ChatCompletionsServer(ScriptedError(status=429, message="slow down")) as server:
+    with CompletionsServer(ScriptedError(status=429, message="slow down")) as server:
         with pytest.raises(openai.RateLimitError, match="slow down"):
             list(connect(server).create_session().decode())
         with pytest.raises(openai.BadRequestError, match=r"Unrecognized.*top_k"):
@@ -245,7 +244,7 @@ def test_other_errors_are_those_of_the_client(connect):
 
 def test_a_stream_that_breaks_is_no_reply(connect):
     cut = ScriptedReply(text="one two three", cut_after_chunks=2)
-    with ChatCompletionsServer(cut) as server:
+    with CompletionsServer(cut) as server:
         session = connect(server).create_session()
         with pytest.raises(Exception, match=r"peer closed|incomplete|Connection"):
             list(session.decode())
@@ -253,9 +252,11 @@ def test_a_stream_that_breaks_is_no_reply(connect):
 
 
 def test_a_stream_that_ends_without_a_reason_is_no_reply(server, monkeypatch, connect):
+    whole = CompletionsServer.stream
     monkeypatch.setattr(
-        "langchain_convmem.testing.chat_completions.build_choice",
-        lambda index, text, _reason: {"index": index, "text": text, "finish_reason": None},
+        CompletionsServer,
+        "stream",
+        lambda *args: (one for one in whole(*args) if b'"finish_reason": "stop"' not in one),
     )
     with pytest.raises(ConversationError, match="finish reason"):
         list(connect(server).create_session().decode())

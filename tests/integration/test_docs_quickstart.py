@@ -63,7 +63,7 @@ Asked = tuple[dict[str, str], list[dict[str, Any]]]
 @contextlib.contextmanager
 def openai() -> Iterator[Asked]:
     asked: list[dict[str, Any]] = []
-    with ChatCompletionsServer(SCRIPT, models=("gpt-5-mini", "llama3.2")) as server:
+    with ChatCompletionsServer(SCRIPT) as server:
         yield {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}, asked
         asked += [request.body for request in server.requests]
 

@@ -24,6 +24,7 @@ from langchain_convmem.recall.embedding import compute_fingerprint, find_traits
 from langchain_convmem.testing import (
     BedrockConverseServer,
     ChatCompletionsServer,
+    HashEmbeddings,
     ScriptedError,
     ScriptedReply,
     ScriptedToolCall,
@@ -233,7 +234,14 @@ async def test_dimensions_among_a_models_arguments_make_it_another_embedder():
 
 
 async def test_lines_and_questions_are_alike_where_the_provider_embeds_them_so():
-    with ChatCompletionsServer() as openai, BedrockConverseServer() as bedrock:
+    class ByPurpose(HashEmbeddings):
+        def embed_query(self, text: str) -> list[float]:
+            return super().embed_query(f"asked: {text}")
+
+    with (
+        ChatCompletionsServer() as openai,
+        BedrockConverseServer(embeddings=ByPurpose()) as bedrock,
+    ):
         async with (
             embed_openai(openai) as plain,
             embed_bedrock(bedrock) as titan,

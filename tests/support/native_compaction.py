@@ -10,11 +10,11 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar
 
 import pytest
 
-from langchain_convmem.testing.loopback_server import LoopbackConnection, LoopbackServer
+from langchain_convmem.testing.loopback_server import Headers, LoopbackServer
 from langchain_convmem.testing.scripted_replies import RecordedRequest, ScriptedError, ScriptedReply
 
 __all__ = ["CompactingReply", "MessagesServer", "ResponsesServer", "chat_anthropic", "chat_openai"]
@@ -32,14 +32,13 @@ def _refuse(message: str) -> ScriptedError:
 
 
 class _CompactingServer(LoopbackServer):
-    """A service that remembers its items.
+    """A service that remembers its items, as they must come back."""
 
-    Attributes:
-        items: What it handed out, as it must come back.
-    """
+    stream_type = "text/event-stream"
+    path: ClassVar[str]
 
     def __init__(self, reply: Any) -> None:
-        super().__init__(reply)
+        super().__init__(reply, check=lambda request: next(self.find_faults(request.body), None))
         self.items: list[dict[str, Any]] = []
 
     @property
@@ -52,26 +51,9 @@ class _CompactingServer(LoopbackServer):
         self.items.append(item)
         return item
 
-
-class _CompactingConnection(LoopbackConnection):
-    path_of_service = ""
-
-    @property
-    def service(self) -> _CompactingServer:
-        return cast("_CompactingServer", self.server.service)
-
-    def find_wrong_address(self) -> ScriptedError | None:
-        is_known = self.command == "POST" and self.bare_path == self.path_of_service
-        return None if is_known else ScriptedError(status=404, message=f"no {self.path}")
-
     def find_fault(self, request: RecordedRequest) -> ScriptedError | None:
-        return next(self.find_faults(request.body), None)
-
-    def is_for_embeddings(self) -> bool:
-        return False
-
-    def write_embeddings(self, request: dict[str, Any], maker: Any) -> Any:
-        raise NotImplementedError
+        is_known = request.path.partition("?")[0] == self.path
+        return None if is_known else ScriptedError(status=404, message=f"no {request.path}")
 
     def find_faults(self, body: dict[str, Any]) -> Iterator[ScriptedError]:
         """Yield what is wrong with a request."""
@@ -79,17 +61,24 @@ class _CompactingConnection(LoopbackConnection):
 
     def refuse_item(self, item: dict[str, Any]) -> Iterator[ScriptedError]:
         """Refuse an item that was not handed out as it is."""
-        if item not in self.service.items:
+        if item not in self.items:
             yield _refuse(f"no such compaction: {json.dumps(item)}")
 
-    def send_fault(self, error: ScriptedError) -> None:
-        told = {"type": error.kind, "message": error.message}
-        self.send_json(error.status, {"type": "error", "error": told})
+    def stream(self, request: RecordedRequest, reply: ScriptedReply) -> Iterator[bytes]:
+        """Yield server-sent events that bear the name of their type."""
+        for event in self.stream_events(self.write(request, reply)):
+            yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
-    def send_events(self, events: Iterator[dict[str, Any]], reply: ScriptedReply) -> None:
-        """Send server-sent events that bear the name of their type."""
-        encoded = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events]
-        self.send_stream("text/event-stream", encoded, reply, lambda _: b"")
+    def stream_events(self, whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the events of an answer."""
+        raise NotImplementedError
+
+    def write_error(self, error: ScriptedError) -> tuple[dict[str, Any], Headers]:
+        return {"type": "error", "error": {"type": error.kind, "message": error.message}}, {}
+
+    def write_last_event(self, error: ScriptedError) -> bytes:
+        del error
+        return b""
 
 
 # -- Anthropic Messages ---------------------------------------------------------------------------
@@ -98,15 +87,12 @@ class _CompactingConnection(LoopbackConnection):
 class MessagesServer(_CompactingServer):
     """Answers like Anthropic's Messages."""
 
+    path = "/v1/messages"
+
     @property
     def url(self) -> str:
         """The base address for a client."""
         return self.origin
-
-    @property
-    def connection(self) -> type[LoopbackConnection]:
-        """What serves a connection."""
-        return _MessagesConnection
 
     def read_compacted(self, body: dict[str, Any]) -> list[str]:
         """Return the texts that a model would read: all before the last item is ignored."""
@@ -122,10 +108,6 @@ class MessagesServer(_CompactingServer):
                     read.append(block["text"])
         return read
 
-
-class _MessagesConnection(_CompactingConnection):
-    path_of_service = "/v1/messages"
-
     def find_faults(self, body: dict[str, Any]) -> Iterator[ScriptedError]:
         roles = [message["role"] for message in body["messages"]]
         if not roles or roles[0] != "user" or any(a == b for a, b in zip(roles, roles[1:])):  # noqa: B905, RUF007
@@ -137,29 +119,28 @@ class _MessagesConnection(_CompactingConnection):
                 elif block["type"] != "text" or block.keys() - {"type", "text"}:
                     yield _refuse(f"unexpected block: {json.dumps(block)}")
 
-    def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
+    def write(self, request: RecordedRequest, reply: ScriptedReply) -> dict[str, Any]:
         blocks: list[dict[str, Any]] = []
         if isinstance(reply, CompactingReply):
-            number = len(self.service.items)
+            number = len(self.items)
             item = {"type": "compaction", "content": reply.compaction, "signature": f"sig{number}"}
-            blocks.append(self.service.hand_out(item))
+            blocks.append(self.hand_out(item))
         if reply.text:
             blocks.append({"type": "text", "text": reply.text})
-        number = self.service.script.take_number()
-        whole = {
+        number = len(self.requests)
+        return {
             "id": f"msg_{number}",
             "type": "message",
             "role": "assistant",
-            "model": request["model"],
+            "model": request.body["model"],
             "content": blocks,
             "stop_reason": "end_turn",
             "stop_sequence": None,
             "usage": {"input_tokens": 1, "output_tokens": 1},
         }
-        if request.get("stream"):
-            self.send_events(_stream_message(whole, blocks), reply)
-        else:
-            self.send_whole(whole, reply)
+
+    def stream_events(self, whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        return _stream_message(whole, whole["content"])
 
 
 def _stream_message(
@@ -206,30 +187,16 @@ async def chat_anthropic(server: MessagesServer, **options: Any) -> AsyncIterato
 class ResponsesServer(_CompactingServer):
     """Answers like OpenAI's Responses."""
 
+    path = "/v1/responses"
+
     @property
     def url(self) -> str:
         """The base address for a client."""
         return f"{self.origin}/v1"
 
-    @property
-    def connection(self) -> type[LoopbackConnection]:
-        """What serves a connection."""
-        return _ResponsesConnection
-
     def read_compacted(self, body: dict[str, Any]) -> list[str]:
         """Return what came, item by item: a client leaves out itself what an item stands for."""
         return [text for item in body["input"] for text in _read_item(item)]
-
-
-def _read_item(item: dict[str, Any]) -> list[str]:
-    if item["type"] == "compaction":
-        return [f"compacted: {item['encrypted_content']}"]
-    content = item["content"]
-    return [content] if isinstance(content, str) else [part["text"] for part in content]
-
-
-class _ResponsesConnection(_CompactingConnection):
-    path_of_service = "/v1/responses"
 
     def find_faults(self, body: dict[str, Any]) -> Iterator[ScriptedError]:
         for item in body["input"]:
@@ -238,22 +205,22 @@ class _ResponsesConnection(_CompactingConnection):
             elif item["type"] != "message":
                 yield _refuse(f"unexpected item: {json.dumps(item)}")
 
-    def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
-        number = self.service.script.take_number()
+    def write(self, request: RecordedRequest, reply: ScriptedReply) -> dict[str, Any]:
+        number = len(self.requests)
         output: list[dict[str, Any]] = []
         if isinstance(reply, CompactingReply):
             cipher = f"cipher of {len(reply.compaction)}"
             item = {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": cipher}
-            output.append(self.service.hand_out(item))
+            output.append(self.hand_out(item))
         if reply.text:
             said = {"type": "output_text", "text": reply.text, "annotations": []}
             message = {"type": "message", "id": f"msg_{number}", "role": "assistant"}
             output.append({**message, "status": "completed", "content": [said]})
-        whole = {
+        return {
             "id": f"resp_{number}",
             "object": "response",
             "created_at": 0,
-            "model": request["model"],
+            "model": request.body["model"],
             "status": "completed",
             "output": output,
             "parallel_tool_calls": True,
@@ -267,10 +234,16 @@ class _ResponsesConnection(_CompactingConnection):
                 "output_tokens_details": {"reasoning_tokens": 0},
             },
         }
-        if request.get("stream"):
-            self.send_events(_stream_response(whole, output), reply)
-        else:
-            self.send_whole(whole, reply)
+
+    def stream_events(self, whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        return _stream_response(whole, whole["output"])
+
+
+def _read_item(item: dict[str, Any]) -> list[str]:
+    if item["type"] == "compaction":
+        return [f"compacted: {item['encrypted_content']}"]
+    content = item["content"]
+    return [content] if isinstance(content, str) else [part["text"] for part in content]
 
 
 def _stream_response(

@@ -7,10 +7,9 @@ The servers are strict: a request out of order is answered with 400, which raise
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, ClassVar
 
 import pytest
@@ -230,38 +229,6 @@ class WirePromises(ABC):
                 "user: Sure?",
             ]
 
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_the_question_is_stored_before_the_service_is_asked(self, memory, way):
-        found: list[str] = []
-
-        def look_into_the_log(request: dict[str, Any]) -> str:
-            found.extend(texts(stored(memory)))
-            return "On level 3."
-
-        async with self._opened(look_into_the_log) as (model, _):
-            await WAYS[way](memory.wrap(model, recall=False), "Where did I park?", at())
-        assert found == ["human: Where did I park?"]
-
-    async def test_two_turns_at_once_reach_the_service_one_after_the_other(self, memory):
-        async with self._opened(["One.", "Two."]) as (model, requests):
-            chain = memory.wrap(model, recall=False)
-            await asyncio.gather(chain.ainvoke("First?", at()), chain.ainvoke("Second?", at()))
-            assert requests() == [
-                ["user: First?"],
-                ["user: First?", "assistant: One.", "user: Second?"],
-            ]
-
-    async def test_threads_of_one_batch_are_told_apart(self, memory):
-        async with self._opened("Yes.") as (model, requests):
-            chain = memory.wrap(model, recall=False)
-            chain.batch(["A?", "B?", "C?"], [at("a"), at("b"), at("c")])
-            assert sorted(requests()) == [["user: A?"], ["user: B?"], ["user: C?"]]
-        assert [texts(stored(memory, name))[0] for name in "abc"] == [
-            "human: A?",
-            "human: B?",
-            "human: C?",
-        ]
-
     # -- tools ----------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("way", WAYS)
@@ -349,21 +316,6 @@ class WirePromises(ABC):
         assert texts(stored(memory)) == ["human: Where?", 'ai: {"place": "level 3"}']
 
     @pytest.mark.parametrize("way", WAYS)
-    async def test_a_caller_that_sends_the_whole_chat_doubles_nothing(self, memory, way):
-        async with self._opened(["On level 3.", "In your coat."]) as (model, requests):
-            chain = memory.wrap(model, recall=False)
-            shown: list[BaseMessage] = [HumanMessage("Where did I park?")]
-            shown.append(await WAYS[way](chain, shown, at()))
-            shown.append(HumanMessage("And the key?"))
-            await WAYS[way](chain, {"messages": shown}, at())
-            assert requests()[1] == [
-                "user: Where did I park?",
-                "assistant: On level 3.",
-                "user: And the key?",
-            ]
-        assert len(stored(memory)) == 4
-
-    @pytest.mark.parametrize("way", WAYS)
     async def test_a_call_that_nobody_answered_does_not_break_the_next_request(self, memory, way):
         script = [ScriptedReply(text="Let me look.", tool_calls=[CALL]), "Sorry."]
         async with self._opened(script) as (model, requests):
@@ -381,28 +333,6 @@ class WirePromises(ABC):
 
     # -- failures -------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("way", ONCE)
-    async def test_a_turn_tried_again_asks_once_and_answers_once(self, memory, way):
-        async with self._opened([ScriptedError(status=500), "On level 3."]) as (model, requests):
-            chain = memory.wrap(model, recall=False).with_retry(
-                stop_after_attempt=2, wait_exponential_jitter=False
-            )
-            await ONCE[way](chain, "Where did I park?", at())
-            assert requests() == [["user: Where did I park?"]] * 2
-        assert texts(stored(memory)) == ["human: Where did I park?", "ai: On level 3."]
-
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_a_message_sent_again_after_a_failure_is_stored_once(self, memory, way):
-        asked = HumanMessage("Where did I park?", id="m1")
-        async with self._opened([ScriptedError(status=500), "On level 3."]) as (model, requests):
-            chain = memory.wrap(model, recall=False)
-            with pytest.raises(self.errors):
-                await WAYS[way](chain, asked, at())
-            assert texts(stored(memory)) == ["human: Where did I park?"]
-            await WAYS[way](chain, asked, at())
-            assert requests() == [["user: Where did I park?"]] * 2
-        assert texts(stored(memory)) == ["human: Where did I park?", "ai: On level 3."]
-
     @pytest.mark.parametrize("way", WAYS)
     async def test_a_client_that_waits_and_tries_again_makes_one_turn(self, memory, way):
         busy = ScriptedError(status=429, retry_after_s=0.001)
@@ -410,16 +340,6 @@ class WirePromises(ABC):
             await WAYS[way](memory.wrap(model, recall=False), "Really?", at())
             assert requests() == [["user: Really?"]] * 3
         assert texts(stored(memory)) == ["human: Really?", "ai: Yes."]
-
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_what_failed_is_asked_together_with_what_follows(self, memory, way):
-        refused = ScriptedError(status=400, message="no")
-        async with self._opened([refused, "On level 3."]) as (model, requests):
-            chain = memory.wrap(model, recall=False)
-            with pytest.raises(self.errors):
-                await WAYS[way](chain, "Where did I park?", at())
-            await WAYS[way](chain, "Hello?", at())
-            assert requests()[1] == ["user: Where did I park?\nHello?"]
 
     @pytest.mark.parametrize("way", STREAMED)
     @pytest.mark.parametrize(
@@ -453,75 +373,6 @@ class WirePromises(ABC):
                 "user: Well?",
             ]
 
-    @pytest.mark.parametrize("way", STREAMED)
-    async def test_a_stream_that_breaks_before_its_first_word_stores_no_reply(self, memory, way):
-        cut = ScriptedReply(text="one two", cut_after_chunks=0)
-        async with self._opened([cut, "Yes."]) as (model, requests):
-            chain = memory.wrap(model, recall=False)
-            with pytest.raises(self.errors):
-                await STREAMED[way](chain, "Count!", at())
-            assert texts(stored(memory)) == ["human: Count!"]
-            await STREAMED[way](chain, HumanMessage("Hello?"), at())
-            assert len(requests()) == 2
-
-    async def test_a_reader_who_leaves_a_stream_keeps_what_was_read(self, memory):
-        async with self._opened(["one two three four", "five"]) as (model, requests):
-            chain = memory.wrap(model, recall=False)
-            with closing(chain.stream("Count!", at())) as stream:
-                _read_until(stream, "two")
-            assert texts(stored(memory)) == ["human: Count!", "ai: one two"]
-            assert last_attributes(memory) == ("interrupted",)
-            async with aclosing(chain.astream("Go on.", at())) as stream:
-                assert [chunk.text async for chunk in stream if chunk.text] == ["five"]
-            assert requests()[1] == ["user: Count!", "assistant: one two", "user: Go on."]
-
-    async def test_an_asynchronous_reader_who_leaves_keeps_what_was_read(self, memory):
-        async with self._opened("one two three four") as (model, _):
-            chain = memory.wrap(model, recall=False)
-            async with aclosing(chain.astream("Count!", at())) as stream:
-                async for chunk in stream:
-                    if "two" in chunk.text:
-                        break
-            assert texts(stored(memory)) == ["human: Count!", "ai: one two"]
-            assert last_attributes(memory) == ("interrupted",)
-
-    async def test_a_cancelled_task_keeps_what_it_had_read(self, memory):
-        held, has_two = threading.Event(), asyncio.Event()
-
-        def hold_before_three(number: int) -> None:
-            if number == 3:
-                assert held.wait(30)
-
-        async def read(chain: Runnable[Any, Any]) -> None:
-            async for chunk in chain.astream("Count!", at()):
-                if "two" in chunk.text:
-                    has_two.set()
-
-        reply = ScriptedReply(text="one two three", before_chunk=hold_before_three)
-        async with self._opened([reply, "four"]) as (model, requests):
-            chain = memory.wrap(model, recall=False)
-            task = asyncio.create_task(read(chain))
-            await has_two.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            held.set()
-            assert texts(stored(memory)) == ["human: Count!", "ai: one two"]
-            assert last_attributes(memory) == ("interrupted",)
-            await chain.ainvoke("Go on.", at())
-            assert requests()[1] == ["user: Count!", "assistant: one two", "user: Go on."]
-
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_a_fallback_model_answers_a_turn_whose_first_model_failed(self, memory, way):
-        async with (
-            self._opened(ScriptedError(status=500)) as (broken, asked_first),
-            self._opened("On level 3.") as (working, asked_second),
-        ):
-            chain = memory.wrap(broken.with_fallbacks([working]), recall=False)
-            await WAYS[way](chain, "Where did I park?", at())
-            assert asked_first() == asked_second() == [["user: Where did I park?"]]
-        assert texts(stored(memory)) == ["human: Where did I park?", "ai: On level 3."]
-
     # -- recall and people ------------------------------------------------------------------------
 
     @pytest.mark.parametrize("way", WAYS)
@@ -542,21 +393,6 @@ class WirePromises(ABC):
             "human: Where did I park the car?",
             "ai: On level 3.",
         ]
-
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_recalled_lines_do_not_come_back_with_the_next_question(self, memory, way):
-        memory.add_messages(
-            [HumanMessage("I parked the car on level 3.")], user_id="ana", thread_id="earlier"
-        )
-        async with self._opened(["On level 3.", "You're welcome."]) as (model, requests):
-            chain = memory.wrap(model, recall_k=1)
-            await WAYS[way](chain, "Where did I park the car?", at("now"))
-            await WAYS[way](chain, "Thanks!", at("now", recall=False))
-            assert requests()[1] == [
-                "user: Where did I park the car?",
-                "assistant: On level 3.",
-                "user: Thanks!",
-            ]
 
     @pytest.mark.parametrize("way", WAYS)
     async def test_a_summary_stands_before_what_it_does_not_cover(self, memory, way):

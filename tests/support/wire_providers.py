@@ -7,9 +7,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from strict_chats import StrictChatCompletions
+from strict_converse import StrictConverse
 from wire_models import chat_bedrock, chat_openai, lines_of_chat, lines_of_converse
 
-from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer
 from langchain_convmem.testing.scripted_replies import ReplySource
 
 __all__ = ["PROVIDERS", "Provider", "Service"]
@@ -53,6 +54,6 @@ class Provider:
 
 
 PROVIDERS = {
-    "openai": Provider("openai", ChatCompletionsServer, chat_openai, lines_of_chat),
-    "bedrock": Provider("bedrock", BedrockConverseServer, chat_bedrock, lines_of_converse),
+    "openai": Provider("openai", StrictChatCompletions, chat_openai, lines_of_chat),
+    "bedrock": Provider("bedrock", StrictConverse, chat_bedrock, lines_of_converse),
 }

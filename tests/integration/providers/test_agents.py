@@ -7,14 +7,12 @@ import json
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
 from scripted_chat import at
-from wire_promises import Spot, last_attributes, look, stored, texts
+from wire_promises import Spot, look, stored
 
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 from langchain_convmem.testing import ScriptedReply, ScriptedToolCall
@@ -52,11 +50,6 @@ async def _stream(agent, value, config):
 
 async def _astream(agent, value, config):
     return [state async for state in agent.astream(value, config, stream_mode="values")][-1]
-
-
-async def _astream_messages(agent, value, config):
-    async for _ in agent.astream(value, config, stream_mode="messages"):
-        pass
 
 
 RUNS = {"invoke": _invoke, "ainvoke": _ainvoke, "stream": _stream, "astream": _astream}
@@ -175,72 +168,7 @@ async def test_an_object_in_the_providers_own_form_is_returned_and_kept_as_its_t
 # -- people ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("decision", ["approve", "reject"])
-async def test_a_call_that_waits_for_a_person_is_in_the_log_and_goes_on_in_its_turn(
-    memory, provider, decision
-):
-    async with provider.answer([*ROUNDS[1:3], "Bye."]) as (model, service):
-        agent = agent_with(
-            memory,
-            model,
-            before=[HumanInTheLoopMiddleware(interrupt_on={"look": True})],
-            checkpointer=InMemorySaver(),
-        )
-        await agent.ainvoke(says("Where did I park?"), at())
-        assert roles(memory) == ["user", "assistant"]
-        assert stored(memory)[1].tool_calls[0]["id"] == "call_3"
-        resumed = Command(resume={"decisions": [{"type": decision}]})
-        await agent.ainvoke(resumed, at())
-        await agent.ainvoke(says("Thanks!"), at())
-    assert roles(memory)[:4] == ["user", "assistant", "tool", "assistant"]
-    assert len({entry.turn_id for entry in entries(memory)[:4]}) == 1
-    assert service.requests[1][:2] == ["user: Where did I park?", "call call_3 look on level 3"]
-    assert len(service.requests[1]) == 3
-    is_run = service.requests[1][2] == "result call_3: the car, on level 3"
-    assert is_run is (decision == "approve")
-    assert service.requests[2] == [
-        *service.requests[1],
-        "assistant: On level 3.",
-        "user: Thanks!",
-    ]
-
-
 # -- failures -------------------------------------------------------------------------------------
 
 
-async def test_the_words_of_a_stream_that_broke_are_kept_and_sent_again(memory, provider):
-    cut = ScriptedReply(text="one two three four", cut_after_chunks=3)
-    async with provider.answer([ROUNDS[1], cut, "five"]) as (model, service):
-        agent = agent_with(memory, model)
-        with pytest.raises(Exception):  # noqa: B017, PT011 - each client has its own
-            await _astream_messages(agent, says("Count!"), at())
-        assert roles(memory) == ["user", "assistant", "tool", "assistant"]
-        assert last_attributes(memory) == ("interrupted",)
-        await _astream_messages(agent, says("Go on."), at())
-    assert service.requests[2] == [
-        "user: Count!",
-        "call call_3 look on level 3",
-        "result call_3: the car, on level 3",
-        "assistant: one two",
-        "user: Go on.",
-    ]
-
-
 # -- several agents -------------------------------------------------------------------------------
-
-
-async def test_an_agent_goes_on_in_a_thread_that_a_chain_began(memory, provider):
-    async with provider.answer([ROUNDS[1], "On level 3.", "Yes."]) as (model, service):
-        chain = memory.wrap(model.bind_tools([look]), recall=False)
-        asked = await chain.ainvoke("Where did I park?", at())
-        await chain.ainvoke([look.invoke(one) for one in asked.tool_calls], at())
-        await agent_with(memory, model).ainvoke(says("Sure?"), at())
-    assert service.requests[2] == [
-        "user: Where did I park?",
-        "call call_3 look on level 3",
-        "result call_3: the car, on level 3",
-        "assistant: On level 3.",
-        "user: Sure?",
-    ]
-    assert texts(stored(memory))[-2:] == ["human: Sure?", "ai: Yes."]
-    assert isinstance(stored(memory)[-1], AIMessage)

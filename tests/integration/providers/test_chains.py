@@ -6,7 +6,7 @@ import json
 
 import pytest
 from langchain_core.exceptions import OutputParserException
-from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import ConfigurableField
 from scripted_chat import at
 from wire_promises import ONCE, WAYS, Spot, look, stored, texts
@@ -43,37 +43,6 @@ LOOP = [
     "call call_3 look on level 3",
     "result call_3: the car, on level 3",
 ]
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_loop_of_parallel_calls_and_errors_goes_on_for_as_many_rounds_as_it_takes(
-    memory, provider, way
-):
-    async with provider.answer(ROUNDS) as (model, service):
-        chain = memory.wrap(model.bind_tools([look]), recall=False)
-        asked = await WAYS[way](chain, "Where did I park?", at())
-        first, second = asked.tool_calls
-        broken = ToolMessage("the hall is closed", tool_call_id=second["id"], status="error")
-        asked = await WAYS[way](chain, [look.invoke(first), broken], at())
-        found = await WAYS[way](chain, [look.invoke(one) for one in asked.tool_calls], at())
-        await WAYS[way](chain, "Thanks!", at())
-    assert found.text == "On level 3."
-    assert service.requests == [
-        LOOP[:1],
-        LOOP[:6],
-        LOOP,
-        [*LOOP, "assistant: On level 3.", "user: Thanks!"],
-    ]
-    if provider.name == "bedrock":
-        results = [block["toolResult"] for block in service.bodies[1]["messages"][2]["content"]]
-        assert [one.get("status", "success") for one in results] == ["success", "error"]
-    entries = memory.history("t", user_id="ana").entries
-    assert roles(memory) == [
-        *("user", "assistant", "tool", "tool", "assistant", "tool", "assistant"),
-        *("user", "assistant"),
-    ]
-    assert len({entry.turn_id for entry in entries[:7]}) == 1
-    assert stored(memory)[3].status == "error"
 
 
 # -- events and batches ---------------------------------------------------------------------------
@@ -168,36 +137,5 @@ async def test_an_object_in_the_providers_own_form_is_returned_and_kept_as_its_t
     assert stored(memory)[1].usage_metadata["output_tokens"] > 0
 
 
-@pytest.mark.parametrize("way", ["stream", "astream"])
-async def test_an_object_is_streamed_in_parts_and_kept_whole(memory, provider, way):
-    made = ScriptedReply(tool_calls=[ScriptedToolCall("Spot", {"place": "level 3"}, "c1")])
-    async with provider.answer([made, "Bye."]) as (model, service):
-        spot = model.with_structured_output(Spot.model_json_schema(), **_by_calls(provider))
-        chain = memory.wrap(spot, recall=False)
-        if way == "stream":
-            parts = list(chain.stream("Where did I park?", at()))
-        else:
-            parts = [part async for part in chain.astream("Where did I park?", at())]
-        await memory.wrap(model, recall=False).ainvoke("Thanks.", at())
-    assert parts[-1] == {"place": "level 3"}
-    assert service.requests[1][1] == 'assistant: {"place": "level 3"}'
-
-
 def _by_calls(provider):
     return {"method": "function_calling"} if provider.name == "openai" else {}
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_the_system_message_of_a_call_is_sent_once_and_not_stored(memory, provider, way):
-    async with provider.answer(["Yes.", "No."]) as (model, service):
-        chain = memory.wrap(model, recall=False)
-        for day, said in (("Monday", "Really?"), ("Tuesday", "Sure?")):
-            system = SystemMessage(f"It is {day}.")
-            await WAYS[way](chain, [system, HumanMessage(said)], at())
-    assert service.requests[1] == [
-        "system: It is Tuesday.",
-        "user: Really?",
-        "assistant: Yes.",
-        "user: Sure?",
-    ]
-    assert len(stored(memory)) == 4

@@ -69,14 +69,6 @@ def test_a_summary_that_is_written_while_something_is_forgotten_is_erased_with_i
     telling.check()
 
 
-async def test_the_asynchronous_twin_erases_what_is_written_meanwhile_too(telling):
-    log = LetsIn(telling.log, "forget", lambda: telling.summarize(force=True))
-    memory = ConversationMemory(log)
-    await memory.aforget(user_id="ana", thread_id="t", entry_ids=named(telling))
-    assert len(telling.summarizer.requests) == 1
-    assert "marzipan" not in str(telling.history.entries)
-
-
 def test_a_summary_that_other_things_were_made_of_outlives_what_is_forgotten(telling):
     telling.say(SECRET, "Again.")
     entry = telling.history.entries[-2]

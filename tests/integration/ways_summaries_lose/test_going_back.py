@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from scripted_chat import ScriptedChatModel
 from summaries import ScriptedSummarizer
 
 from langchain_convmem.errors import StaleWindowError
-from langchain_convmem.summarizing import aresummarize, resummarize
+from langchain_convmem.summarizing import resummarize
 
 CHANGES = {
     "forgotten": lambda thread: thread.memory.forget(
@@ -155,14 +154,3 @@ def test_a_window_taken_by_hand_is_stale_once_the_memory_has_summarised(thread):
     assert thread.summarize(force=True)
     with pytest.raises(StaleWindowError):
         thread.history.add_summary("By hand.", window)
-
-
-async def test_the_asynchronous_twins_compact_alike(thread):
-    thread.talk(4)
-    model = ScriptedChatModel(replies=["They talked of food."])
-    memory = thread.with_summarizer(model)
-    report = await memory.asummarize("t", user_id="ana")
-    assert report
-    assert (await memory.asummarize("t", user_id="ana")).outcome == "not_due"
-    assert await aresummarize(memory, "t", user_id="ana")
-    thread.check()

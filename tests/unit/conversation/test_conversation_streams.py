@@ -189,9 +189,7 @@ def test_an_object_comes_with_the_reply_that_stands_for_it(way, is_with_message)
 
 
 def test_tool_rounds_are_streamed_one_after_the_other_with_one_end():
-    engine = ScriptedEngine(
-        ["Wait.\n" + CALL, "Seen."], template=QWEN, end_text="<|im_end|>", chunking="words"
-    )
+    engine = ScriptedEngine(["Wait.\n" + CALL, "Seen."], template=QWEN, end_text="<|im_end|>")
     talk = Conversation(engine, preface={"tools": [look]})
     chunks = list(talk.stream("Go"))
     assert [chunk.chunk_position for chunk in chunks].count("last") == 1

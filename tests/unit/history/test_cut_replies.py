@@ -125,12 +125,6 @@ def test_the_write_hook_is_asked_about_what_is_left():
     assert [message.text for message in history.messages] == ["When?"]
 
 
-async def test_the_asynchronous_twin_cuts_alike(asked):
-    turn = await asked.acut_reply("From platform")
-    assert (turn.contents, turn.metadata.attributes) == (("From platform",), ("interrupted",))
-    assert await asked.acut_reply(0) is None
-
-
 # -- replace ------------------------------------------------------------------------------------
 
 

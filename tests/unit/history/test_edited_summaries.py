@@ -121,12 +121,6 @@ def test_what_is_forgotten_while_it_is_edited_stays_forgotten():
         assert "whispered" not in str(history.entries)
 
 
-async def test_the_asynchronous_twin_edits_alike(told):
-    turn = await told.aedit_summary("Second.", summary_id=told.last_summary.id)
-    assert shown(told)[0] == "Second."
-    assert told.last_summary.id == turn.id
-
-
 def test_parents_fall_with_an_edited_leaf_and_are_made_anew_of_it():
     settings = SummarySettings(
         trigger=("messages", 4),

@@ -283,15 +283,3 @@ def test_what_is_not_shown_cannot_be_replaced(history, say):
 
 
 # -- asynchronous twins -------------------------------------------------------------------------
-
-
-async def test_the_asynchronous_twins_edit_alike(history, say, shape):
-    say("a", "b", "c", "d")
-    assert texts(await history.aundo()) == ["c", "d"]
-    assert await history.aredo()
-    assert not await history.aredo()
-    edited = await history.areplace(history.turns[2].id, "C", keep_later=True)
-    assert edited.contents == ("C",)
-    assert shape() == ["a", "b", "C", "d"]
-    await history.areplace(edited.id, "CC")
-    assert shape() == ["a", "b", "CC"]

@@ -198,15 +198,6 @@ def test_forgetting_the_thread_forgets_its_cursors(history, say):
     assert texts(history.to_maps(exclude_last=False)) == ["c"]
 
 
-async def test_the_asynchronous_twin_exports_alike(history, say):
-    say("a", "b")
-    history.add_messages([AIMessage("c")])
-    assert texts(await history.ato_maps()) == ["a"]
-    assert texts(await history.ato_maps(exclude_last=False)) == ["b c"]
-    everything = await history.ato_maps(incremental=False, exclude_last=False)
-    assert everything == history.to_maps(incremental=False, exclude_last=False)
-
-
 def test_pictures_calls_and_results_are_in_the_maps_and_come_back(history, tmp_path):
     picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
     call = {"name": "look", "args": {"at": "roof"}, "id": "c1", "type": "tool_call"}

@@ -154,14 +154,6 @@ def test_a_fork_of_a_fork_names_the_nearer_origin(memory, history, say):
     assert origin == {"thread_id": "t2", "entry_id": once.entries[0].id}
 
 
-async def test_the_asynchronous_twin_forks_alike(memory, history, say):
-    say("a", "b", "c")
-    history.add_summary("S", history.summary_window())
-    fork = await memory.afork("t1", new_thread_id="t2", user_id="ana")
-    assert texts(fork) == ["a", "b", "S", "c"]
-    assert fork.thread_id == "t2"
-
-
 def test_what_an_undone_summary_showed_again_stays_shown_in_a_fork():
     settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
     with ConversationMemory.open(

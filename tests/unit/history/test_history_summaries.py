@@ -424,16 +424,3 @@ def test_a_summary_can_be_added_again_after_it_was_undone(history, say, read):
 
 
 # -- asynchronous twins -------------------------------------------------------------------------
-
-
-async def test_the_asynchronous_twins_summarise_alike(history, say):
-    say("a", "b", "c")
-    window = await history.asummary_window()
-    assert window == history.summary_window()
-    turn = await history.aadd_summary("S", window, model="m", prompt_version="v")
-    assert await history.alast_summary() == history.last_summary
-    assert history.last_summary.id == turn.id
-    assert (await history.aundo_summary()).contents == ("S",)
-    assert await history.alast_summary() is None
-    with pytest.raises(InvalidMessageError):
-        await history.aadd_summary("", window)

@@ -130,14 +130,6 @@ def test_forgetting_a_system_message_is_seen(history):
     assert [m.type for m in history.context(max_tokens=50).messages].count("system") == 0
 
 
-async def test_the_asynchronous_view_reads_as_little(log, history):
-    talk(history, 1000)
-    first = await history.acontext(max_tokens=100)
-    before = log.read
-    assert (await history.acontext(max_tokens=100)).messages == first.messages
-    assert log.read - before <= 150
-
-
 def test_adding_reads_a_page_however_long_the_thread_is(log, history):
     talk(history, 1000)
     assert reads_of(log, lambda: history.add("user", "one more")) <= 64

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import count
 
 import pytest
@@ -16,7 +15,7 @@ from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.integrations import aimport_checkpoints, import_checkpoints
+from langchain_convmem.integrations import import_checkpoints
 from langchain_convmem.testing import HashEmbeddings
 
 
@@ -105,13 +104,6 @@ def test_threads_can_be_named(memory, saver):
     talk(saver, thread_id="t2")
     [report] = import_checkpoints(memory, saver, user_id="ana", thread_ids=["t2", "nowhere"])
     assert report.thread_ids == ("t2",)
-
-
-def test_the_async_twin_does_the_same(memory):
-    saver = InMemorySaver()
-    said = talk(saver)
-    [report] = asyncio.run(aimport_checkpoints(memory, saver, user_id="ana"))
-    assert (report.thread_ids, report.added) == (("t1",), len(said))
 
 
 def test_a_write_hook_reaches_what_is_imported():

@@ -82,18 +82,6 @@ def test_retriever_tool_and_agent_recall_from_the_store(memory):
     assert KEY in str(model.seen[0][-1].content)
 
 
-@pytest.mark.parametrize("way", ["forget", "aforget"])
-async def test_what_is_forgotten_leaves_the_store_with_it(memory, store, way):
-    told(memory)
-    for user in ("ana", "ben"):
-        memory.refresh(user_id=user)
-    if way == "forget":
-        memory.forget(user_id="ana")
-    else:
-        await memory.aforget(user_id="ana")
-    assert [row["text"] for row in store.store.values()] == ["The spare key is under the mat."]
-
-
 def test_forgetting_holds_though_the_store_is_away(memory, store, monkeypatch, caplog):
     told(memory)
     memory.refresh(user_id="ana")

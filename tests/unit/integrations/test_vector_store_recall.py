@@ -244,24 +244,6 @@ def test_a_store_that_does_not_filter_is_refused_before_anything_is_shown(log, s
         careless.recall(ANA, "one")
 
 
-def test_users_whose_ids_look_alike_never_meet(log, recall):
-    owners = [Owner(user_id="t"), Owner(thread_id="t"), Owner(user_id="T"), Owner(user_id="t\x00")]
-    for number, owner in enumerate(owners):
-        key = ThreadKey(owner.user_id, owner.thread_id or "a")
-        log.append(key, [said(f"said by {number}")])
-    for number, owner in enumerate(owners):
-        texts = [match.line.text for match in recall.recall(owner, "said").matches]
-        assert texts == [f"said by {number}"]
-
-
-def test_a_thread_of_nobody_is_not_found_through_another_one(log, recall):
-    say(log, "mine", key=ThreadKey(None, "mine"))
-    say(log, "of a stranger", key=ThreadKey(None, "theirs"))
-    recall.refresh([Owner(thread_id="mine"), Owner(thread_id="theirs")])
-    answer = recall.recall(Owner(thread_id="mine"), "said", filter={"thread_id": ["theirs"]})
-    assert answer.matches == ()
-
-
 # -- answers ---------------------------------------------------------------------------------
 
 

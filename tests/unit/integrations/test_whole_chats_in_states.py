@@ -53,15 +53,6 @@ def app(request, quick, model):
     return HOSTS[request.param](quick, model)
 
 
-def test_each_said_thing_is_stored_and_seen_once(quick, model, app):
-    shown = []
-    for text in ("Where is the bike?", "yes", "yes"):
-        _say(app, shown, text)
-    assert _view(quick) == [one["content"] for one in shown]
-    assert len(quick.history("t", user_id="ana").entries) == 6
-    assert [one.text for one in model.seen[2]] == [one["content"] for one in shown[:-1]]
-
-
 def test_the_last_messages_are_enough(quick, model, app):
     shown = []
     for text in ("Where is the bike?", "In which town?", "When?"):
@@ -268,25 +259,6 @@ def test_a_graph_of_ones_own_stores_and_shows_each_said_thing_once(quick, model,
     assert _view(quick) == [one["content"] for one in shown]
     assert len(quick.history("t", user_id="ana").entries) == 6
     assert [one.text for one in model.seen[2]] == [one["content"] for one in shown[:-1]]
-
-
-def test_a_graph_of_ones_own_takes_the_last_messages(quick, model, own):
-    shown = []
-    for text in ("Where is the bike?", "In which town?", "When?"):
-        _say(own, shown, text)
-        shown = shown[-2:]
-    assert len(quick.history("t", user_id="ana").entries) == 6
-    assert len(model.seen[2]) == 5
-
-
-def test_a_graph_of_ones_own_asks_once_more_after_a_failure(quick, model, own):
-    model.replies = ["There.", ProviderError(), "Then."]
-    _say(own, [], "Where is the bike?")
-    with pytest.raises(ProviderError):
-        _say(own, [], "When?")
-    _say(own, [], "When?")
-    assert _view(quick) == ["Where is the bike?", "There.", "When?", "Then."]
-    assert len(quick.history("t", user_id="ana").entries) == 4
 
 
 def test_a_graph_of_ones_own_goes_on_with_results_of_its_caller(quick):

@@ -127,17 +127,6 @@ def test_a_plan_is_not_over_before_its_day_was(memory):
     assert then.profile("ana").items == ()
 
 
-async def test_the_async_twins_see_the_same_past(memory):
-    past = memory.as_of(say(memory, "I live in Lisbon.").id)
-    say(memory, "I live in Porto.", thread_id="t2")
-    assert await past.athreads("ana") == past.threads("ana")
-    assert await past.aprofile("ana") == past.profile("ana")
-    assert (await past.log.achanges(ANA)).entries == past.log.changes(ANA).entries
-    assert await past.log.aowners() == past.log.owners() == [ANA]
-    again = await past.arecall("Where?", user_id="ana", k=2)
-    assert again.blocks == past.recall("Where?", user_id="ana", k=2).blocks
-
-
 def test_a_memory_with_a_recall_of_its_own_has_no_past():
     log = InMemoryLog()
     with (

@@ -43,12 +43,6 @@ def test_a_thread_moves_whole_and_is_signed(tmp_path, before):
         assert memory.log.verify().ok
 
 
-async def test_the_asynchronous_call_does_the_same(memory):
-    fill(memory)
-    assert (await memory.aassign_user("visit", "ana")).user_id == "ana"
-    assert memory.threads() == []
-
-
 def test_a_move_that_is_refused_changes_nothing(memory):
     fill(memory)
     fill(memory, user_id="ana")

@@ -7,12 +7,11 @@ import asyncio
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings, SQLiteLog
 from langchain_convmem.errors import (
     ConfigError,
-    InvalidMessageError,
     LogClosedError,
     LogError,
 )
@@ -176,28 +175,6 @@ def test_messages_are_stored_verbatim_and_in_order(memory):
     assert [entry.message for entry in memory.history("t", user_id="ana").entries] == said
 
 
-def test_messages_are_stored_all_or_none(memory):
-    for wrong in (
-        RemoveMessage(id="x"),
-        7,
-        {"content": "no role"},
-    ):
-        with pytest.raises(InvalidMessageError):
-            memory.add_messages([*TALK, wrong], thread_id="t", user_id="ana")
-        with pytest.raises(InvalidMessageError):
-            asyncio.run(memory.aadd_messages([*TALK, wrong], thread_id="t", user_id="ana"))
-    assert memory.history("t", user_id="ana").entries == []
-    assert memory.threads("ana") == []
-
-
-def test_a_message_that_the_thread_has_is_not_stored_again(memory):
-    said = [HumanMessage("Hi", id="q1"), AIMessage("Yes", id="a1")]
-    first = memory.add_messages(said, thread_id="t", user_id="ana")
-    again = memory.add_messages(said, thread_id="t", user_id="ana", durable=False)
-    assert [entry.id for entry in again] == [entry.id for entry in first]
-    assert len(memory.history("t", user_id="ana").entries) == 2
-
-
 @pytest.mark.parametrize("ids", [{"thread_id": ""}, {"thread_id": "t", "user_id": ""}])
 def test_messages_need_a_thread_with_a_name(memory, ids):
     with pytest.raises(ConfigError, match="not blank"):
@@ -246,13 +223,6 @@ def test_a_call_that_names_nobody_is_refused(memory, call):
     arguments = ["bicycle"] if call == "recall" else []
     with pytest.raises(ConfigError, match="user_id, or thread_id"):
         getattr(memory, call)(*arguments)
-
-
-@pytest.mark.parametrize("call", ["arecall", "aforget", "arefresh"])
-async def test_an_async_call_that_names_nobody_is_refused(memory, call):
-    arguments = ["bicycle"] if call == "arecall" else []
-    with pytest.raises(ConfigError, match="user_id, or thread_id"):
-        await getattr(memory, call)(*arguments)
 
 
 @pytest.mark.parametrize("call", ["recall", "retriever", "forget"])
@@ -366,35 +336,12 @@ def test_forgetting_a_thread_leaves_the_users_others(memory):
     assert len(_texts(memory, "t1", "ben")) == 2
 
 
-def test_forgetting_a_thread_of_no_user_touches_no_users_thread_of_that_name(memory):
-    _three_threads(memory)
-    assert memory.forget(thread_id="t1").entries == 2
-    assert len(_texts(memory, "t1", "ana")) == len(_texts(memory, "t1", "ben")) == 2
-    assert _texts(memory, "t1", None) == []
-
-
 def test_entries_are_forgotten_by_their_own_id_or_their_messages(memory):
     said = [HumanMessage("a", id="q1"), AIMessage("b"), HumanMessage("c")]
     entries = memory.add_messages(said, thread_id="t", user_id="ana")
     receipt = memory.forget(user_id="ana", thread_id="t", entry_ids=("q1", entries[1].id, "none"))
     assert (receipt.entries, receipt.threads) == (2, 0)
     assert _texts(memory) == ["c"]
-
-
-def test_forgetting_no_entries_forgets_nothing(memory):
-    memory.add_messages(TALK, thread_id="t", user_id="ana")
-    assert memory.forget(user_id="ana", thread_id="t", entry_ids=iter([])).entries == 0
-    assert len(_texts(memory)) == 2
-
-
-def test_forgetting_what_is_not_there_is_no_error(memory):
-    assert memory.forget(user_id="nobody").entries == 0
-    assert memory.forget(thread_id="nowhere").threads == 0
-
-
-def test_forgetting_works_in_tasks_as_well(memory):
-    _three_threads(memory)
-    assert asyncio.run(memory.aforget(user_id="ana")).entries == 4
 
 
 def test_entries_without_their_thread_cannot_be_forgotten(memory):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from langchain_core.language_models import FakeListChatModel
 
@@ -45,16 +43,3 @@ def test_the_next_question_is_stored_as_ever(memory):
     chain.invoke("Good morning.", CONFIG)
     texts = [message.content for message in memory.history("b", user_id="ana").messages]
     assert texts == ["Good morning.", "Hello again."]
-
-
-def test_async_turns_keep_to_it_as_well(memory):
-    async def talk():
-        chain = memory.wrap(FakeListChatModel(responses=["The code is 4711."]))
-        stream = chain.astream("What is the code?", CONFIG)
-        await anext(stream)
-        await memory.aforget(user_id="ana")
-        async for _ in stream:
-            pass
-
-    asyncio.run(talk())
-    assert memory.threads("ana") == []

@@ -33,14 +33,6 @@ def test_a_title_is_listed_and_taken_away(memory):
     assert list_titles(memory) == {"t1": "", "t2": ""}
 
 
-async def test_the_asynchronous_calls_do_the_same(memory):
-    await memory.aset_title("t1", "Lyon", user_id="ana")
-    await memory.aarchive("t1", user_id="ana")
-    found = {one.key.thread_id: (one.title, one.archived) for one in await memory.athreads("ana")}
-    assert found == {"t1": ("Lyon", True), "t2": ("", False)}
-    assert await memory.aget_title("t1", user_id="ana") == "Lyon"
-
-
 def test_archiving_keeps_the_title_and_is_taken_back(memory):
     memory.set_title("t1", "Lyon", user_id="ana")
     memory.archive("t1", user_id="ana")

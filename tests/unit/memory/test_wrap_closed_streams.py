@@ -24,18 +24,6 @@ def test_a_write_that_fails_while_a_stream_is_closed_is_raised():
     chain.invoke("Again.", at())
 
 
-async def test_a_write_that_fails_while_an_async_stream_is_closed_is_raised():
-    log = FailingLog(InMemoryLog(), 2)
-    chain = ConversationMemory(log).wrap(
-        ScriptedChatModel(replies=["One two"]), recall=False, queue_timeout_s=2
-    )
-    stream = chain.astream("Count.", at())
-    await anext(stream)
-    with pytest.raises(LogError, match="disk is full"):
-        await stream.aclose()
-    await chain.ainvoke("Again.", at())
-
-
 def test_a_write_that_fails_after_the_model_broke_is_raised_with_both_causes():
     log = FailingLog(InMemoryLog(), 2)
     model = ScriptedChatModel(replies=["One two"], breaks_after=1)

@@ -160,23 +160,6 @@ def test_a_stream_that_is_left_behind_a_parser_keeps_what_came(memory, chain, le
     chain.invoke("Again.", at())
 
 
-@pytest.mark.parametrize("leave", [_aclose, _abreak, _acancel_reader])
-async def test_an_async_stream_that_is_left_behind_a_parser_keeps_what_came(memory, chain, leave):
-    async def left():
-        await leave((chain | StrOutputParser()).astream("Count.", at()))
-
-    await left()
-    gc.collect()
-    await _settled(lambda: len(_entries(memory)) == 2)
-    assert _talk(memory) == [("user", "Count."), ("assistant", "One two ", "interrupted")]
-    await chain.ainvoke("Again.", at())
-
-
-async def test_closing_an_async_stream_returns_when_all_is_stored(memory, chain):
-    await _aclose(chain.astream("Count.", at()))
-    assert _talk(memory)[-1] == ("assistant", "One two ", "interrupted")
-
-
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_task_cancelled_while_it_waits_for_the_model_keeps_what_came(memory, times):
     model = ScriptedChatModel(replies=["One two"], turnstile=asyncio.Event())
@@ -235,43 +218,7 @@ async def _collected(chain):
     return [chunk async for chunk in chain.astream("Count.", at())]
 
 
-async def test_a_call_cancelled_while_it_waits_for_the_model_keeps_the_question(memory):
-    started = asyncio.Event()
-
-    async def never(inputs):
-        async for _ in inputs:
-            started.set()
-            await asyncio.sleep(60)
-            yield "late"
-
-    chain = memory.wrap(RunnableGenerator(never), recall=False)
-    task = asyncio.create_task(chain.ainvoke("Count.", at()))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert _talk(memory) == [("user", "Count.")]
-
-
 # -- going on -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("leave", [_close, _break, _forget, _raise])
-def test_after_a_stream_was_left_the_next_turn_works(memory, chain, model, leave):
-    leave(chain.stream("Count.", at()))
-    gc.collect()
-    chain.invoke("Again.", at())
-    assert _talk(memory)[2:] == [("user", "Again."), ("assistant", "One two three four")]
-    assert [message.text for message in model.seen[1]] == ["Count.", "One two ", "Again."]
-
-
-async def test_after_an_async_stream_was_left_the_next_turn_works(memory, chain):
-    async def left():
-        await _abreak(chain.astream("Count.", at()))
-
-    await left()
-    await chain.ainvoke("Again.", at())
-    assert _talk(memory)[2:] == [("user", "Again."), ("assistant", "One two three four")]
 
 
 def test_a_stream_that_nobody_began_to_read_is_no_turn(memory, chain):
@@ -279,21 +226,7 @@ def test_a_stream_that_nobody_began_to_read_is_no_turn(memory, chain):
     assert _entries(memory) == []
 
 
-def test_a_stream_left_before_the_first_word_keeps_the_question(memory):
-    model = ScriptedChatModel(replies=["One two"], breaks_after=0)
-    with pytest.raises(ProviderError):
-        next(memory.wrap(model, recall=False).stream("Count.", at()))
-    assert _talk(memory) == [("user", "Count.")]
-
-
 # -- breaking -----------------------------------------------------------------------------------
-
-
-def test_a_cut_message_that_is_nothing_but_a_tool_call_is_not_stored(memory):
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[CALL])], breaks_after=1)
-    with pytest.raises(ProviderError):
-        list(memory.wrap(model, recall=False).stream("Clean up.", at()))
-    assert _talk(memory) == [("user", "Clean up.")]
 
 
 def test_a_message_that_was_whole_before_the_cut_keeps_its_tool_call(memory):

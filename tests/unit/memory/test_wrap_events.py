@@ -63,12 +63,6 @@ def test_the_inner_chain_runs_beside_recall_and_not_under_it(told, way):
     assert watcher.parent(inner) == watcher.parent(recall)
 
 
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_there_is_no_run_where_nothing_is_recalled(told, way):
-    watcher = _watched(way, told.wrap(ScriptedChatModel(replies=["Hm."])), recall=False)
-    assert watcher.from_chain("retriever") == []
-
-
 class _UnreadableLog(InMemoryLog):
     """Fails where recall reads it."""
 
@@ -101,17 +95,6 @@ async def test_an_event_stream_shows_recall_and_the_models_tokens_under_the_chai
     tokens = [event for event in events if event["event"] == "on_chat_model_stream"]
     assert "".join(event["data"]["chunk"].text for event in tokens) == "On level 3."
     assert {event["parent_ids"][0] for event in tokens} == {chain}
-
-
-async def test_a_log_stream_shows_recall_too(told):
-    chain = told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."]))
-    with pytest.warns(DeprecationWarning, match="astream_log"):
-        patches = [patch async for patch in chain.astream_log("Where is the car?", at())]
-    total = patches[0]
-    for patch in patches[1:]:
-        total = total + patch
-    assert total.state["logs"]["recall"]["type"] == "retriever"
-    assert total.state["final_output"].text == "On level 3."
 
 
 # -- the memory's own models --------------------------------------------------------------------
@@ -193,13 +176,6 @@ async def test_a_recall_that_is_cancelled_ends_its_run_too():
 
 
 # -- custom events ------------------------------------------------------------------------------
-
-
-async def test_custom_events_show_in_event_streams(told):
-    events = await _events(told.wrap(ScriptedChatModel(replies=["On level 3."])))
-    custom = [event for event in events if event["event"] == "on_custom_event"]
-    assert [event["name"] for event in custom] == ["convmem.context", "convmem.stored"]
-    assert {event["run_id"] for event in custom} == {events[0]["run_id"]}
 
 
 def test_nothing_is_told_of_what_could_not_be_stored():

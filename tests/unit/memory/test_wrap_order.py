@@ -10,7 +10,7 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
 from langchain_convmem.errors import ThreadBusyError
@@ -107,49 +107,7 @@ def test_a_turn_that_waits_too_long_is_refused_and_the_line_goes_on(memory):
     assert _talk(memory) == ["a", "One ", "c", "Three"]
 
 
-async def test_an_async_turn_that_waits_too_long_is_refused_and_the_line_goes_on(memory):
-    model = ScriptedChatModel(replies=["One two", "Three"])
-    chain = memory.wrap(model, recall=False, queue_timeout_s=0.02)
-    stream = chain.astream("a", at())
-    await anext(stream)
-    with pytest.raises(ThreadBusyError, match="still busy"):
-        await chain.ainvoke("b", at())
-    await stream.aclose()
-    await chain.ainvoke("c", at())
-    assert _talk(memory) == ["a", "One ", "c", "Three"]
-
-
-async def test_a_turn_cancelled_while_it_waits_does_not_hold_up_the_others(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["One two", _echo]), recall=False)
-    stream = chain.astream("a", at())
-    await anext(stream)
-    waiting = [asyncio.create_task(chain.ainvoke(text, at())) for text in ("b", "c", "d")]
-    await asyncio.sleep(0)
-    waiting[1].cancel()
-    _ = [chunk async for chunk in stream]
-    results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert isinstance(results[1], asyncio.CancelledError)
-    assert _talk(memory) == ["a", "One two", "b", "re: b", "d", "re: d"]
-
-
-def test_a_failing_turn_does_not_hold_up_the_next(memory):
-    chain = memory.wrap(
-        ScriptedChatModel(replies=[ProviderError(), "Yes."]), recall=False, queue_timeout_s=2
-    )
-    with pytest.raises(ProviderError):
-        chain.invoke("a", at())
-    chain.invoke("b", at())
-    assert _talk(memory) == ["a", "b", "Yes."]
-
-
 # -- within a turn ------------------------------------------------------------------------------
-
-
-def test_a_stream_within_a_turn_of_the_same_thread_is_refused_at_once(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False)
-    step = RunnableLambda(lambda _, config: list(chain.stream("b", config)))
-    with pytest.raises(ThreadBusyError, match="another thread_id"):
-        list(memory.wrap(step, recall=False).stream("a", at()))
 
 
 def test_a_turn_within_a_turn_may_speak_in_another_thread(memory):

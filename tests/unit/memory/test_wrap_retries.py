@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableGenerator, RunnableLambda
-from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+from langchain_core.runnables import RunnableLambda
+from scripted_chat import ProviderError, ScriptedChatModel, at
 
 CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 
@@ -47,16 +45,6 @@ def test_a_reply_whose_id_is_the_same_in_both_tries_is_there_once(memory):
 
 
 # -- the same parent run ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_chain_that_falls_back_stores_one_turn(memory, way):
-    broken = ScriptedChatModel(replies=[ProviderError()])
-    chain = memory.wrap(broken, recall=False).with_fallbacks(
-        [memory.wrap(ScriptedChatModel(replies=["From the other."]), recall=False)]
-    )
-    WAYS[way](chain, "Where?", at())
-    assert [entry.contents for entry in _entries(memory)] == [("Where?",), ("From the other.",)]
 
 
 def test_a_retry_within_the_memory_stores_one_turn_as_well(memory):
@@ -121,14 +109,4 @@ def test_another_text_under_the_same_run_is_another_turn(memory):
 def test_equal_texts_of_one_batch_are_turns_of_their_own(memory):
     model = ScriptedChatModel(replies=[lambda _: "Yes."])
     memory.wrap(model, recall=False).batch(["And?"] * 3, at())
-    assert _view(memory) == ["And?", "Yes."] * 3
-
-
-async def test_equal_texts_of_one_async_batch_are_turns_of_their_own(memory):
-    async def words(inputs):
-        async for _ in inputs:
-            await asyncio.sleep(0)
-            yield "Yes."
-
-    await memory.wrap(RunnableGenerator(words), recall=False).abatch(["And?"] * 3, at())
     assert _view(memory) == ["And?", "Yes."] * 3

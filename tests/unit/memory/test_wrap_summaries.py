@@ -10,7 +10,6 @@ from functools import partial
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
 from summaries import ScriptedSummarizer, bare
 
@@ -252,31 +251,6 @@ def test_a_memory_without_a_summariser_compacts_nothing():
         assert last(memory) is None
         with pytest.raises(ConfigError, match="no summarizer"):
             memory.summarize("t", user_id="ana")
-
-
-def test_what_is_not_remembered_is_not_compacted():
-    with summarising("foreground") as memory:
-        chat(memory, "one")
-        chain = memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False)
-        for _ in range(3):
-            chain.invoke("two", at(remember=False))
-        assert last(memory) is None
-
-
-def test_a_tool_loop_of_a_wrapped_chain_is_covered_whole():
-    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
-
-    def loop(value):
-        messages = value["messages"]
-        number = len(memory.history("t", user_id="ana").entries)
-        asked = AIMessage("", tool_calls=[{**call, "id": f"c{number}"}])
-        return [*messages, asked, ToolMessage("seen", tool_call_id=f"c{number}"), AIMessage("Ok.")]
-
-    summarizer = ScriptedSummarizer()
-    with summarising("foreground", summarizer) as memory:
-        for text in ("one", "two", "three"):
-            memory.wrap(RunnableLambda(loop), recall=False).invoke(text, at())
-    assert summarizer.asked.count("(calls look") == summarizer.asked.count("Tool: seen") > 0
 
 
 def test_the_write_hook_stands_before_summaries_too():

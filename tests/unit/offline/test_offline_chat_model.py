@@ -15,9 +15,7 @@ from langchain_core.messages import (
     HumanMessage,
     SystemMessage,
     ToolMessage,
-    message_chunk_to_message,
 )
-from pydantic import ValidationError
 
 from langchain_convmem.offline import OfflineChatModel
 from langchain_convmem.offline.chat_model import MODEL_NAME
@@ -76,28 +74,11 @@ def test_it_streams_word_by_word_and_closes_with_the_last_chunk():
     assert [chunk.chunk_position for chunk in chunks] == [None] * (len(chunks) - 1) + ["last"]
 
 
-def test_only_the_first_chunk_counts_input_and_only_the_last_output():
-    usages = [chunk.usage_metadata for chunk in OfflineChatModel().stream(HISTORY)]
-    assert usages[0] is not None
-    assert usages[-1] is not None
-    assert usages[0]["input_tokens"] == count_tokens(HISTORY)
-    assert usages[0]["output_tokens"] == usages[-1]["input_tokens"] == 0
-    assert usages[-1]["output_tokens"] == count_text_tokens(ANSWER)
-    assert set(map(bool, usages[1:-1])) == {False}
-
-
 def test_callbacks_hear_every_word_and_add_up_the_usage():
     tokens, usage = _Tokens(), UsageMetadataCallbackHandler()
     list(OfflineChatModel().stream(HISTORY, config={"callbacks": [tokens, usage]}))
     assert "".join(tokens.seen) == ANSWER
     assert usage.usage_metadata[MODEL_NAME]["output_tokens"] == count_text_tokens(ANSWER)
-
-
-async def test_callbacks_hear_every_word_of_an_async_stream():
-    tokens = _Tokens()
-    stream = OfflineChatModel().astream(HISTORY, config={"callbacks": [tokens]})
-    assert "".join([chunk.text async for chunk in stream]) == ANSWER
-    assert "".join(tokens.seen) == ANSWER
 
 
 @pytest.mark.parametrize(
@@ -123,14 +104,6 @@ def test_asked_what_it_is_it_says_so(question):
 @pytest.mark.parametrize("question", ["What are you cooking tonight?", "Who are your friends?"])
 def test_other_questions_to_you_are_not_mistaken_for_that(question):
     assert "langchain-convmem" not in OfflineChatModel().invoke(question).text
-
-
-def test_it_identifies_itself_as_no_language_model_in_its_metadata():
-    model = OfflineChatModel()
-    assert model._llm_type == "convmem-offline"
-    assert model.invoke("hi").response_metadata["model_name"] == (
-        "convmem-offline (quotes its context; not a language model)"
-    )
 
 
 def test_its_own_earlier_answers_are_not_quoted_again():
@@ -179,36 +152,22 @@ def test_a_summary_of_a_memory_is_quoted_without_its_notice():
     assert "instructions" not in OfflineChatModel().invoke([messages[0], asked]).text
 
 
-def test_the_answer_ends_before_a_stop_text_of_the_call_or_of_the_model():
+def test_the_answer_ends_before_a_stop_text():
     assert OfflineChatModel().invoke(HISTORY, stop=["level", " on"]).text == 'You said: "I parked'
-    assert OfflineChatModel(stop=[" said"]).invoke(HISTORY).text == "You"
-    streamed = _merged(list(OfflineChatModel(stop=[" Elm"]).stream(HISTORY, stop=[" of"])))
-    assert streamed.text == 'You said: "I parked on level 3'
-
-
-def test_an_answer_stopped_at_once_is_empty_and_still_reports_usage():
+    assert OfflineChatModel().bind(stop=[" said"]).invoke(HISTORY).text == "You"
     whole = _merged(list(OfflineChatModel().stream(HISTORY, stop=["You"])))
-    assert (whole.text, whole.usage_metadata) == (
-        "",
-        {
-            "input_tokens": count_tokens(HISTORY),
-            "output_tokens": 0,
-            "total_tokens": count_tokens(HISTORY),
-        },
-    )
+    read = count_tokens(HISTORY)
+    usage = {"input_tokens": read, "output_tokens": 0, "total_tokens": read}
+    assert (whole.text, whole.usage_metadata) == ("", usage)
 
 
-def test_max_tokens_cuts_between_words_and_says_so():
-    said = OfflineChatModel(max_tokens=4).invoke(HISTORY)
-    assert ANSWER.startswith(said.text)
-    assert 0 < count_text_tokens(said.text) <= 4
-    assert said.response_metadata["finish_reason"] == "length"
-    assert OfflineChatModel().invoke(HISTORY).response_metadata["finish_reason"] == "stop"
+def test_it_counts_tokens_and_answers_while_no_socket_can_be_opened(monkeypatch):
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("a socket was opened")
 
-
-def test_max_tokens_below_one_is_refused():
-    with pytest.raises(ValidationError, match="max_tokens"):
-        OfflineChatModel(max_tokens=0)
+    monkeypatch.setattr(socket, "socket", refuse)
+    assert OfflineChatModel().invoke(HISTORY).text == ANSWER
+    assert OfflineChatModel().get_num_tokens(ANSWER) == count_text_tokens(ANSWER)
 
 
 def test_tools_and_structured_output_are_refused():
@@ -216,34 +175,6 @@ def test_tools_and_structured_output_are_refused():
         OfflineChatModel().bind_tools([])
     with pytest.raises(NotImplementedError):
         OfflineChatModel().with_structured_output({"title": "x", "type": "object"})
-
-
-@given(st.text(alphabet=st.characters(codec="utf-8")))
-def test_counting_tokens_needs_no_network_and_agrees_with_their_ids(text):
-    model = OfflineChatModel()
-    assert model.get_num_tokens(text) == len(model.get_token_ids(text)) == count_text_tokens(text)
-
-
-def test_everything_works_while_no_socket_can_be_opened(monkeypatch):
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise AssertionError("a socket was opened")
-
-    monkeypatch.setattr(socket, "socket", refuse)
-    model = OfflineChatModel()
-    assert model.invoke(HISTORY).text == ANSWER
-    assert model.get_num_tokens_from_messages(HISTORY) == count_tokens(HISTORY)
-
-
-def test_a_streamed_answer_becomes_an_ordinary_message():
-    message = message_chunk_to_message(_merged(list(OfflineChatModel().stream(HISTORY))))
-    assert type(message) is AIMessage
-    assert message.text == ANSWER
-
-
-def test_copies_with_other_settings_work():
-    model = OfflineChatModel().configurable_fields()
-    assert model.invoke(HISTORY).text == ANSWER
-    assert OfflineChatModel().bind(stop=[" said"]).invoke(HISTORY).text == "You"
 
 
 @given(

@@ -1,4 +1,4 @@
-"""What scripted services answer: replies, and the script that plays them."""
+"""What scripted services answer, and how it is cut for a stream."""
 
 from __future__ import annotations
 
@@ -6,50 +6,7 @@ import pytest
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.testing import ScriptedError, ScriptedReply, ScriptedToolCall
-from langchain_convmem.testing.scripted_replies import (
-    RecordedRequest,
-    Script,
-    split_pieces,
-    split_words,
-)
-
-
-def test_one_reply_answers_every_request():
-    script = Script("Yes.")
-    assert [script.answer_to({}) for _ in range(3)] == [ScriptedReply(text="Yes.")] * 3
-
-
-def test_a_list_answers_one_request_each_in_order():
-    error = ScriptedError(status=429)
-    script = Script(["One.", error, ScriptedReply(text="Two.")])
-    answers = [script.answer_to({}) for _ in range(3)]
-    assert answers == [ScriptedReply(text="One."), error, ScriptedReply(text="Two.")]
-
-
-def test_a_request_behind_the_end_of_the_list_is_an_error_that_says_so():
-    script = Script(["One."])
-    script.answer_to({})
-    with pytest.raises(ConfigError, match="1 replies, and one more"):
-        script.answer_to({})
-
-
-def test_a_callable_gets_a_copy_of_the_request():
-    request = {"messages": ["hi"]}
-    script = Script(lambda body: body["messages"].pop())
-    assert script.answer_to(request) == ScriptedReply(text="hi")
-    assert request == {"messages": ["hi"]}
-
-
-def test_records_are_handed_out_as_copies():
-    script = Script("Yes.")
-    script.record(RecordedRequest({"a": "b"}, {"messages": []}, "/path"))
-    script.list_recorded()[0].body.clear()
-    assert script.list_recorded() == [RecordedRequest({"a": "b"}, {"messages": []}, "/path")]
-
-
-def test_numbers_count_from_one():
-    script = Script("Yes.")
-    assert [script.take_number() for _ in range(3)] == [1, 2, 3]
+from langchain_convmem.testing.scripted_replies import split_pieces, split_words
 
 
 def test_two_calls_of_a_reply_need_different_ids():

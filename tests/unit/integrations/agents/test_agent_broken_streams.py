@@ -10,7 +10,7 @@ from langchain.agents.middleware import (
 )
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from scripted_agents import RUNS, agent_with, calls, entries, says, shape, view
+from scripted_agents import RUNS, agent_with, calls, entries, says, view
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
@@ -35,31 +35,11 @@ def run_broken(agent, way="stream", says_=None, config=None):
         RUNS[way](agent, says_ or says("Count.", "q1"), config or at())
 
 
-@STREAMS
-@pytest.mark.parametrize("saver", [None, InMemorySaver], ids=["no saver", "a saver"])
-def test_a_whole_reply_takes_the_place_of_the_broken_one(memory, way, saver):
-    options = {"checkpointer": saver()} if saver else {}
-    run_broken(agent_with(memory, breaking(), **options), way)
-    model = ScriptedChatModel(replies=["One two three."])
-    RUNS[way](agent_with(memory, model, **options), says("Count.", "q1"), at())
-    assert view(memory) == ["human: Count.", "ai: One two three."]
-    assert shape(model.seen[0]) == ["human: Count."], "a new attempt does not see the old one"
-
-
 def test_a_run_that_is_resumed_answers_in_the_place_of_the_broken_reply(memory):
     saver = InMemorySaver()
     run_broken(agent_with(memory, breaking(), checkpointer=saver))
     agent_with(memory, ScriptedChatModel(replies=["Three."]), checkpointer=saver).invoke(None, at())
     assert view(memory) == ["human: Count.", "ai: Three."]
-
-
-@pytest.mark.parametrize("saver", [None, InMemorySaver], ids=["no saver", "a saver"])
-def test_the_next_turn_sees_the_broken_words(memory, saver):
-    options = {"checkpointer": saver()} if saver else {}
-    run_broken(agent_with(memory, breaking(), **options))
-    model = ScriptedChatModel(replies=["Three."])
-    agent_with(memory, model, **options).invoke(says("Go on."), at())
-    assert shape(model.seen[0]) == ["human: Count.", "ai: One two ", "human: Go on."]
 
 
 def test_words_behind_a_tool_are_kept_behind_its_result(memory):

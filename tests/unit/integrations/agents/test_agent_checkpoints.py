@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from langchain_core.messages import HumanMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from scripted_agents import agent_with, calls, entries, says, shape, spoken, view
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
@@ -247,24 +245,6 @@ def test_an_agent_made_anew_goes_on_with_the_same_files(tmp_path: Path, keep_sta
             assert len(model.seen[1]) == 4 * number + 3
             assert spoken(memory) == view(memory)
             assert len(entries(memory)) == 4 * (number + 1)
-
-
-def test_an_asynchronous_agent_goes_on_with_the_same_files(tmp_path: Path):
-    async def chat(text, reply, first):
-        async with (
-            ConversationMemory.open(tmp_path / "memory.db") as memory,
-            AsyncSqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver,
-        ):
-            options = {"keep_state": "turn"}
-            model = _loops(reply, first=first)
-            agent = agent_with(memory, model, options=options, checkpointer=saver)
-            await agent.ainvoke(says(text), at())
-            return view(memory)
-
-    asyncio.run(chat("Where?", "In the yard.", 0))
-    seen = asyncio.run(chat("And now?", "Still there.", 1))
-    assert seen[:4] == LOOP
-    assert len(seen) == 8
 
 
 _DYING = """

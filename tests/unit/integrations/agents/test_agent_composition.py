@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from langchain.agents.middleware import (
     ClearToolUsesEdit,
@@ -22,7 +20,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
-from scripted_agents import RUNS, agent_with, calls, entries, look, says, shape, spoken, view
+from scripted_agents import RUNS, agent_with, calls, entries, says, shape, spoken, view
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
@@ -279,41 +277,4 @@ def test_an_agent_that_a_tool_calls_may_have_a_thread_of_its_own(memory):
         "ai -> c0",
         "tool c0: In the yard.",
         "ai: It is there.",
-    ]
-
-
-def test_two_turns_of_one_thread_at_once_are_stored_whole_and_apart(memory):
-    gate = asyncio.Event()
-    model = ScriptedChatModel(replies=["To the first.", "To the second."], turnstile=gate)
-    agent = agent_with(memory, model)
-
-    async def read(text, started):
-        async for _ in agent.astream(says(text), at(), stream_mode="messages"):
-            started.set()
-
-    async def chat():
-        tasks = []
-        for text in ("First?", "Second?"):
-            started = asyncio.Event()
-            tasks.append(asyncio.create_task(read(text, started)))
-            await started.wait()
-        gate.set()
-        await asyncio.gather(*tasks)
-
-    asyncio.run(chat())
-    assert spoken(memory)[:2] == ["human: First?", "human: Second?"]
-    assert view(memory) == [
-        "human: First?",
-        "ai: To the first.",
-        "human: Second?",
-        "ai: To the second.",
-    ]
-
-
-def test_several_threads_of_one_agent_stay_apart(memory):
-    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), tools=[look])
-    configs = [at(f"t{number}") for number in range(6)]
-    agent.batch([says(f"Question {number}?") for number in range(6)], configs)
-    assert [view(memory, f"t{n}") for n in range(6)] == [
-        [f"human: Question {n}?", "ai: Yes."] for n in range(6)
     ]

@@ -6,11 +6,10 @@ import asyncio
 import threading
 
 import pytest
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.types import Command
-from scripted_agents import RUNS, agent_with, calls, entries, look, says, shape, spoken, view
+from scripted_agents import RUNS, agent_with, calls, entries, says, shape, spoken, view
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
@@ -83,16 +82,6 @@ def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(memor
     ]
 
 
-def test_a_result_that_reports_an_error_is_stored_as_one(memory):
-    wrong = AIMessage(
-        "", tool_calls=[{"name": "look", "args": {}, "id": "c0", "type": "tool_call"}]
-    )
-    model = ScriptedChatModel(replies=[wrong, "I asked wrongly."])
-    agent_with(memory, model).invoke(says("Where?"), at())
-    result = entries(memory)[2].message
-    assert (result.status, result.tool_call_id) == ("error", "c0")
-
-
 @pytest.mark.parametrize("way", RUNS)
 def test_a_cancelled_or_failed_model_leaves_the_loop_so_far(memory, way):
     model = ScriptedChatModel(replies=[calls("yard"), ProviderError(), "Again."])
@@ -162,53 +151,6 @@ def test_a_tool_whose_result_is_the_answer_is_stored(memory):
 
 class _Point:
     """What JSON has no form for."""
-
-
-@pytest.mark.parametrize(
-    ("artifact", "kept"),
-    [
-        (
-            [Document("A line.", metadata={"page": 1})],
-            [{"id": None, "metadata": {"page": 1}, "page_content": "A line.", "type": "Document"}],
-        ),
-        ({"at": _Point()}, {"at": "[_Point]"}),
-        ({"at": (1, 2)}, {"at": (1, 2)}),
-    ],
-    ids=["documents", "objects", "plain values"],
-)
-def test_an_artifact_of_any_kind_is_kept_as_plain_values(memory, artifact, kept):
-    @tool(response_format="content_and_artifact")
-    def find(place: str) -> tuple[str, object]:
-        """Find something."""
-        return place, artifact
-
-    model = ScriptedChatModel(replies=[calls("yard", tool_name="find"), "Found."])
-    returned = agent_with(memory, model, tools=[find]).invoke(says("Where?"), at())
-    assert entries(memory)[2].message.artifact == kept
-    assert returned["messages"][2].artifact is artifact
-    assert len(entries(memory)) == 4
-
-
-def test_structured_answers_are_stored_with_their_results(memory):
-    from pydantic import BaseModel
-
-    class Place(BaseModel):
-        """A place."""
-
-        name: str
-
-    answer = AIMessage(
-        "",
-        tool_calls=[{"name": "Place", "args": {"name": "yard"}, "id": "c0", "type": "tool_call"}],
-    )
-    agent = agent_with(
-        memory, ScriptedChatModel(replies=[answer]), tools=[look], response_format=Place
-    )
-    returned = agent.invoke(says("Where?"), at())
-    assert returned["structured_response"] == Place(name="yard")
-    assert [entry.message.id for entry in entries(memory)] == [
-        message.id for message in returned["messages"]
-    ]
 
 
 def test_what_is_said_in_the_middle_of_a_loop_belongs_to_the_turn(memory):

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 from langchain_core.messages import HumanMessage
-from scripted_agents import agent_with, calls, says, shape, view
+from scripted_agents import agent_with, says, shape, view
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem.errors import ConfigError
@@ -32,18 +32,6 @@ def test_an_argument_goes_before_the_options_as_one_value(memory):
     agent.invoke(says("First."), at())
     agent.invoke(says("Second."), at())
     assert shape(model.seen[-1]) == ["human: First.", "ai: One.", "human: Second."]
-
-
-@pytest.mark.parametrize("keep_state", ["all", "turn"])
-def test_a_turn_not_to_be_remembered_is_not_stored_by_later_ones(memory, saver, keep_state):
-    replies = ["Hello.", calls("yard"), "Noted.", "Fine."]
-    model = ScriptedChatModel(replies=replies)
-    agent = agent_with(memory, model, options={"keep_state": keep_state}, checkpointer=saver)
-    agent.invoke(says("Hi."), at())
-    agent.invoke(says(CODE), at(remember=False))
-    assert shape(model.seen[1]) == ["human: Hi.", "ai: Hello.", f"human: {CODE}"]
-    agent.invoke(says("How are you?"), at())
-    assert view(memory) == ["human: Hi.", "ai: Hello.", "human: How are you?", "ai: Fine."]
 
 
 def test_what_the_caller_passed_is_not_changed_where_nothing_is_remembered(memory):

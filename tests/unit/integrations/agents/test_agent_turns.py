@@ -44,26 +44,6 @@ def test_a_history_that_comes_with_the_first_run_is_stored_turn_by_turn(memory):
 # -- what the model sees ------------------------------------------------------------------------
 
 
-def test_a_thread_that_began_in_a_chain_goes_on_in_an_agent(memory):
-    memory.wrap(ScriptedChatModel(replies=["Noted."]), recall=False).invoke("I am Ana.", at())
-    model = ScriptedChatModel(replies=["Ana."])
-    agent_with(memory, model).invoke(says("Who am I?"), at())
-    assert shape(model.seen[0]) == ["human: I am Ana.", "ai: Noted.", "human: Who am I?"]
-
-
-def test_lines_of_other_threads_stand_fenced_in_the_question_in_every_call_of_the_loop(memory):
-    memory.add_messages([HumanMessage("My bicycle is red.")], user_id="ana", thread_id="old")
-    model = ScriptedChatModel(replies=[calls("yard"), "Red."])
-    agent = agent_with(memory, model, options={"recall": True})
-    agent.invoke(says("Which colour is my bicycle?"), at())
-    first, second = (messages[0] for messages in model.seen)
-    assert first.content[0]["text"].startswith("<recalled>")
-    assert "My bicycle is red." in first.content[0]["text"]
-    assert first.content[1]["text"] == "Which colour is my bicycle?"
-    assert second.content == first.content
-    assert view(memory)[0] == "human: Which colour is my bicycle?", "recalled text is not stored"
-
-
 def test_the_state_never_holds_recalled_text(memory):
     memory.add_messages([HumanMessage("My bicycle is red.")], user_id="ana", thread_id="old")
     agent = agent_with(memory, ScriptedChatModel(replies=["Red."]), options={"recall": True})
@@ -72,43 +52,11 @@ def test_the_state_never_holds_recalled_text(memory):
     assert set(returned) == {"messages"}
 
 
-def test_a_budget_leaves_out_old_exchanges_and_nothing_of_the_loop(memory):
-    model = ScriptedChatModel(replies=["One.", "Two.", calls("yard"), "Three."])
-    agent = agent_with(memory, model, options={"history_tokens": 17})
-    for text in ("First?", "Second?", "Third?"):
-        agent.invoke(says(text), at())
-    assert shape(model.seen[3]) == [
-        "human: Second?",
-        "ai: Two.",
-        "human: Third?",
-        "ai -> c0",
-        "tool c0: yard: a bicycle",
-    ]
-
-
 def test_what_frames_the_thread_joins_the_prompt_of_the_agent(memory):
     memory.add_messages([SystemMessage("Ana is a client.")], user_id="ana", thread_id="t")
     model = ScriptedChatModel(replies=["Yes."])
     agent_with(memory, model, system_prompt="Be brief.").invoke(says("Well?"), at())
     assert shape(model.seen[0]) == ["system: Be brief.\n\nAna is a client.", "human: Well?"]
-
-
-def test_a_long_thread_is_read_from_its_live_part(memory):
-    history = memory.history("t", user_id="ana")
-    for number in range(120):
-        history.add_messages([HumanMessage(f"Question {number}?"), AIMessage(f"Answer {number}.")])
-    model = ScriptedChatModel(replies=[calls("yard"), "Yes.", "No."])
-    agent = agent_with(memory, model, options={"history_tokens": 150})
-    for text in ("One?", "Two?"):
-        agent.invoke(says(text), at())
-    assert shape(model.seen[2])[-5:] == [
-        "human: One?",
-        "ai -> c0",
-        "tool c0: yard: a bicycle",
-        "ai: Yes.",
-        "human: Two?",
-    ]
-    assert all(len(messages) < 16 for messages in model.seen)
 
 
 # -- whose thread it is -------------------------------------------------------------------------

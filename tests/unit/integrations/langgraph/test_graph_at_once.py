@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import operator
 import threading
 from typing import Annotated, TypedDict
@@ -50,15 +49,6 @@ def test_turns_at_once_on_one_thread_are_all_stored_and_shown(filed, saver):
     texts = [text for text in spoken(filed) if text.startswith("question")]
     assert sorted(texts) == [f"question {number}" for number in range(4)]
     assert len([text for text in spoken(filed) if text.startswith("re: ")]) == 4
-
-
-async def test_tasks_at_once_on_one_thread_are_all_stored(memory, saver):
-    model = ScriptedChatModel(replies=[echo])
-    graph = create_memory_graph(memory, model, checkpointer=saver)
-    await asyncio.gather(*(graph.ainvoke(says(f"question {number}"), at()) for number in range(8)))
-    await graph.ainvoke(says("All there?"), at())
-    assert len([text for text in shown(memory) if text.startswith("question")]) == 8
-    assert len([text for text in shown(memory) if text.startswith("re: ")]) == 9
 
 
 # -- Send -----------------------------------------------------------------------------------------

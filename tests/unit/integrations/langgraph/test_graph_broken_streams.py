@@ -27,17 +27,6 @@ def run_broken(graph):
         list(graph.stream(says("Count.", "q1"), at(), stream_mode="messages"))
 
 
-@pytest.mark.parametrize("goes_on", [True, False], ids=["the run goes on", "it is asked again"])
-def test_a_whole_reply_takes_the_place_of_the_broken_one(memory, saver, goes_on):
-    saver = saver if goes_on else None
-    run_broken(a_graph(memory, breaking(), saver))
-    model = ScriptedChatModel(replies=["One two three."])
-    value = None if goes_on else says("Count.", "q1")
-    a_graph(memory, model, saver).invoke(value, at())
-    assert shown(memory) == ["Count.", "One two three."]
-    assert [one.text for one in model.seen[0]] == ["Count."], "an attempt does not see the other"
-
-
 def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, saver):
     run_broken(a_graph(memory, breaking(), saver))
     model = ScriptedChatModel(replies=["Three.", "Four."])

@@ -18,17 +18,6 @@ from langchain_convmem.integrations.langgraph import (
 )
 
 
-@pytest.mark.parametrize("node", ["recall", "model", "record"])
-@pytest.mark.parametrize("when", ["interrupt_before", "interrupt_after"])
-def test_a_graph_that_is_interrupted_around_a_node_goes_on_where_it_was(memory, saver, node, when):
-    model = ScriptedChatModel(replies=["On level C."])
-    graph = create_memory_graph(memory, model, checkpointer=saver)
-    graph.invoke(says("Where?"), at(), **{when: [node]})
-    graph.invoke(None, at())
-    assert spoken(memory) == ["Where?", "On level C."]
-    assert len(model.seen) == 1
-
-
 def test_a_node_that_asks_a_human_runs_again_from_its_start_and_doubles_nothing(memory, saver):
     model = ScriptedChatModel(replies=["On level C."])
 

@@ -6,14 +6,12 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import tool
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.langgraph import (
-    amodel_messages,
     create_memory_graph,
     model_messages,
     model_node,
@@ -59,14 +57,6 @@ def test_a_stream_of_messages_holds_the_answer_and_nothing_else(memory, saver):
         assert "".join(part.text for part, _ in parts) == "On level C."
         assert {about["langgraph_node"] for _, about in parts} == {"model"}
     assert shown(memory) == [GARAGE, "On level C.", GARAGE, "On level C."]
-
-
-async def test_an_asynchronous_stream_holds_the_answer_and_nothing_else(memory, saver):
-    graph = create_memory_graph(memory, a_model("On level C."), checkpointer=saver)
-    stream = graph.astream(says(GARAGE), at(), stream_mode="messages")
-    parts = [part async for part in stream]
-    assert "".join(part.text for part, _ in parts) == "On level C."
-    assert shown(memory) == [GARAGE, "On level C."]
 
 
 def test_a_stream_holds_nothing_of_a_model_that_the_memory_calls(memory, saver):
@@ -119,73 +109,10 @@ def test_a_model_node_of_ones_own_gets_its_messages_from_the_log(memory, saver):
     assert [one.text for one in seen[1]] == ["One", "You said: One", "Two"]
 
 
-async def test_an_asynchronous_model_node_of_ones_own_gets_its_messages_from_the_log(memory):
-    async def answering(state, config):
-        found = await amodel_messages(memory, state, config)
-        return {"messages": [AIMessage(f"You said: {found[-1].text}")]}
-
-    builder = StateGraph(MessagesState)
-    builder.add_node("recall", recall_node(memory))
-    builder.add_node("answering", answering)
-    builder.add_node("record", record_node(memory))
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "answering")
-    builder.add_edge("answering", "record")
-    await builder.compile().ainvoke(says("One"), at())
-    assert shown(memory) == ["One", "You said: One"]
-
-
 @tool
 def level_of(colour: str) -> str:
     """Return the level with a pillar of this colour."""
     return f"The {colour} pillar is on level C."
-
-
-def test_a_tool_loop_is_stored_whole_and_each_result_before_the_model_is_called(memory, saver):
-    call = {"name": "level_of", "args": {"colour": "blue"}, "id": "c1"}
-    model = a_model(AIMessage("", tool_calls=[call]), "On level C.", "You are welcome.")
-    builder = StateGraph(MessagesState)
-    builder.add_node("recall", recall_node(memory))
-    builder.add_node("model", model_node(memory, model))
-    builder.add_node("tools", ToolNode([level_of]))
-    builder.add_node("record", record_node(memory))
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "model")
-    builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "record"})
-    builder.add_edge("tools", "model")
-    graph = builder.compile(checkpointer=saver)
-
-    graph.invoke(says("Where is the blue pillar?"), at())
-    graph.invoke(says("Thanks."), at())
-
-    assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
-    assert [one.type for one in model.seen[2]] == ["human", "ai", "tool", "ai", "human"]
-    entries = memory.history("t", user_id="ana").entries
-    assert [entry.role for entry in entries] == [
-        *("user", "assistant", "tool", "assistant"),
-        *("user", "assistant"),
-    ]
-    assert len({entry.turn_id for entry in entries}) == 2
-
-
-def test_a_chain_gets_what_a_wrapped_chain_gets(memory):
-    model = a_model()
-    prompt = ChatPromptTemplate(
-        [
-            SystemMessage("Be brief."),
-            MessagesPlaceholder("history"),
-            MessagesPlaceholder("recalled"),
-            MessagesPlaceholder("input"),
-        ]
-    )
-    graph = create_memory_graph(memory, prompt | model)
-    graph.invoke(says(GARAGE), at("monday"))
-    graph.invoke(says("Hi."), at("tuesday"))
-    graph.invoke(says("Where did I park?"), at("tuesday"))
-    texts = [one.text for one in model.seen[2]]
-    assert texts[:3] == ["Be brief.", "Hi.", "Noted."]
-    assert GARAGE in texts[3]
-    assert texts[4] == "Where did I park?"
 
 
 def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory, saver):

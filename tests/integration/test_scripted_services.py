@@ -1,0 +1,326 @@
+"""The kit's scripted services, over real loopback sockets."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import threading
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.embeddings import Embeddings
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.testing import (
+    BedrockConverseServer,
+    ChatCompletionsServer,
+    ScriptedError,
+    ScriptedReply,
+    ScriptedToolCall,
+)
+
+pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
+
+HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello there"}]}
+CONVERSE = {"messages": [{"role": "user", "content": [{"text": "Hello there"}]}]}
+CHATS, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
+MODEL = "/model/m/converse"
+
+
+def post(
+    server: Any, path: str, body: object, key: str = "Bearer test"
+) -> tuple[int, dict[str, str], bytes]:
+    url = urllib.parse.urlsplit(server.origin)
+    connection = http.client.HTTPConnection(str(url.hostname), url.port, timeout=10)
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    try:
+        connection.request("POST", path, raw, {"Authorization": key})
+        response = connection.getresponse()
+        return response.status, dict(response.getheaders()), response.read()
+    finally:
+        connection.close()
+
+
+def list_events(raw: bytes) -> list[Any]:
+    *lines, last, rest = raw.decode().split("\n\n")
+    assert (last, rest) == ("data: [DONE]", "")
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def list_frames(raw: bytes) -> list[tuple[str, Any]]:
+    """Return the kinds and bodies of a binary stream, by the client's own decoder."""
+    eventstream = pytest.importorskip("botocore.eventstream", reason="boto3 is not installed")
+    buffer = eventstream.EventStreamBuffer()
+    buffer.add_data(raw)
+    return [
+        (one.headers.get(":event-type") or one.headers[":exception-type"], json.loads(one.payload))
+        for one in buffer
+    ]
+
+
+# -- Chat Completions -----------------------------------------------------------------------------
+
+
+def test_a_chat_is_answered_whole_and_word_by_word():
+    call = ScriptedToolCall("look", {"where": "here"})
+    with ChatCompletionsServer(ScriptedReply(text="Level 3, grün.", tool_calls=[call])) as server:
+        whole = json.loads(post(server, CHATS, HELLO)[2])
+        streamed = {**HELLO, "stream": True, "stream_options": {"include_usage": True}}
+        *events, ending, last = list_events(post(server, CHATS, streamed)[2])
+    message = whole["choices"][0]["message"]
+    assert message["content"] == "Level 3, grün."
+    assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == {"where": "here"}
+    assert whole["choices"][0]["finish_reason"] == "tool_calls"
+    deltas = [event["choices"][0]["delta"] for event in events]
+    words = [delta["content"] for delta in deltas if delta.get("content")]
+    pieces = [one["tool_calls"][0]["function"] for one in deltas if "tool_calls" in one]
+    assert words == ["Level", " 3,", " grün."]
+    assert "".join(piece["arguments"] for piece in pieces) == '{"where": "here"}'
+    assert ending["choices"][0]["finish_reason"] == "tool_calls"
+    assert (last["choices"], last["usage"]) == ([], whole["usage"])
+
+
+def test_texts_are_embedded_by_their_words_or_by_an_embedder():
+    class Triangle(Embeddings):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            return [[3.0, 4.0, 12.0] for _ in texts]
+
+        def embed_query(self, text: str) -> list[float]:
+            return [5.0, 12.0]
+
+    texts = ["Where is the red car?", "The red car is here.", "A boat."]
+    with ChatCompletionsServer(embeddings=[None, Triangle()]) as server:
+        made = json.loads(post(server, EMBEDDINGS, {"model": "e", "input": texts})[2])
+        asked = {"model": "e", "input": [7, 8], "dimensions": 2}
+        cut = json.loads(post(server, EMBEDDINGS, asked)[2])
+        assert server.embedded == [*texts, [7, 8]]
+    one, near, far = (item["embedding"] for item in made["data"])
+    product = [sum(a * b for a, b in zip(one, other, strict=True)) for other in (near, far)]
+    assert product[0] > product[1] + 0.3
+    assert cut["data"][0]["embedding"] == [3.0, 4.0]
+
+
+# -- Bedrock --------------------------------------------------------------------------------------
+
+
+def test_a_conversation_is_answered_whole_and_in_frames():
+    call = ScriptedToolCall("look", {"where": "here"}, "c1")
+    reply = ScriptedReply(reasoning="Let me see.", text="Level 3.", tool_calls=[call])
+    with BedrockConverseServer(reply) as server:
+        whole = json.loads(post(server, MODEL, CONVERSE)[2])
+        frames = list_frames(post(server, f"{MODEL}-stream", CONVERSE)[2])
+    thought, said, called = whole["output"]["message"]["content"]
+    signature = thought["reasoningContent"]["reasoningText"]["signature"]
+    assert said == {"text": "Level 3."}
+    assert called["toolUse"] == {"toolUseId": "c1", "name": "look", "input": {"where": "here"}}
+    assert whole["stopReason"] == "tool_use"
+    deltas = [body["delta"] for kind, body in frames if kind == "contentBlockDelta"]
+    thoughts = [delta["reasoningContent"] for delta in deltas if "reasoningContent" in delta]
+    assert thoughts[-1] == {"signature": signature}
+    assert "".join(delta.get("text", "") for delta in deltas) == "Level 3."
+    pieces = [delta["toolUse"]["input"] for delta in deltas if "toolUse" in delta]
+    assert "".join(pieces) == '{"where": "here"}'
+    assert frames[0] == ("messageStart", {"role": "assistant"})
+    assert frames[-1][1]["usage"] == whole["usage"]
+
+
+@pytest.mark.parametrize(
+    ("body", "read"),
+    [
+        ({"inputText": "red car"}, lambda answer: answer["embedding"]),
+        ({"texts": ["red car"], "input_type": "x"}, lambda answer: answer["embeddings"][0]),
+        (
+            {"texts": ["red car"], "input_type": "search_query", "embedding_types": ["float"]},
+            lambda answer: answer["embeddings"]["float"][0],
+        ),
+    ],
+)
+def test_titan_and_cohere_embed(body, read):
+    with BedrockConverseServer() as server:
+        vector = read(json.loads(post(server, "/model/m/invoke", body)[2]))
+        assert server.embedded == ["red car"]
+    assert sum(value * value for value in vector) == pytest.approx(1, abs=0.01)
+
+
+# -- failures on purpose --------------------------------------------------------------------------
+
+STREAMED = (
+    (ChatCompletionsServer, CHATS, {**HELLO, "stream": True}),
+    (BedrockConverseServer, f"{MODEL}-stream", CONVERSE),
+)
+
+
+def test_an_error_has_its_status_its_body_and_when_to_retry():
+    error = ScriptedError(status=429, message="slow down", kind="requests", retry_after_s=1.5)
+    with ChatCompletionsServer(error) as server:
+        status, headers, raw = post(server, CHATS, HELLO)
+    told = {"message": "slow down", "type": "requests", "param": None, "code": None}
+    assert (status, headers["Retry-After"], json.loads(raw)) == (429, "1.5", {"error": told})
+    with BedrockConverseServer(embeddings=error) as server:
+        status, headers, raw = post(server, "/model/m/invoke", {"inputText": "x"})
+    assert (status, headers["x-amzn-ErrorType"]) == (429, "ThrottlingException")
+    assert json.loads(raw) == {"message": "slow down"}
+
+
+@pytest.mark.parametrize(("kind", "path", "body"), STREAMED)
+def test_a_stream_breaks_after_the_given_number_of_events_or_says_why_it_ends(kind, path, body):
+    why = ScriptedError(status=500, message="out of memory")
+    cut = ScriptedReply(text="one two three four", cut_after_chunks=3)
+    told = ScriptedReply(text="one two three four", cut_after_chunks=3, cut_with=why)
+    with kind([cut, told]) as server:
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            post(server, path, body)
+        assert b" two" in caught.value.partial
+        assert b" three" not in caught.value.partial
+        assert b"out of memory" in post(server, path, body)[2]
+
+
+def test_an_answer_that_is_not_streamed_is_cut_in_its_middle_or_is_the_error():
+    cut = ScriptedReply(text="one two", cut_after_chunks=1)
+    told = ScriptedReply(text="x", cut_after_chunks=0, cut_with=ScriptedError(status=503))
+    with ChatCompletionsServer([cut, told]) as server:
+        with pytest.raises(http.client.IncompleteRead):
+            post(server, CHATS, HELLO)
+        assert post(server, CHATS, HELLO)[0] == 503
+
+
+def test_what_the_reply_raises_is_answered_with_500_and_raised_at_the_end_of_the_block():
+    def fail(_: dict[str, Any]) -> str:
+        raise KeyError("my own mistake")
+
+    statuses = []
+    with pytest.raises(KeyError, match="my own mistake"), ChatCompletionsServer(fail) as server:
+        statuses.append(post(server, CHATS, HELLO)[0])
+    with pytest.raises(ConfigError, match="1 replies, and one more request"):  # noqa: SIM117
+        with BedrockConverseServer(["once"]) as server:
+            statuses += [post(server, MODEL, CONVERSE)[0] for _ in range(2)]
+    assert statuses == [500, 200, 500]
+
+
+def test_a_failure_of_the_block_is_raised_with_a_note_of_what_the_reply_raised():
+    def fail(_: dict[str, Any]) -> str:
+        raise KeyError("my own mistake")
+
+    def use(server: ChatCompletionsServer) -> None:
+        with server:
+            post(server, CHATS, HELLO)
+            raise ValueError("of the block")
+
+    with pytest.raises(ValueError, match="of the block") as caught:
+        use(ChatCompletionsServer(fail))
+    assert "my own mistake" in caught.value.__notes__[0]
+
+
+def test_arguments_that_are_not_json_can_only_be_streamed_by_bedrock():
+    reply = ScriptedReply(tool_calls=[ScriptedToolCall("look", '{"where": ')])
+    with BedrockConverseServer(reply) as server:
+        frames = list_frames(post(server, f"{MODEL}-stream", CONVERSE)[2])
+        assert {"toolUse": {"input": '{"where": '}} in [body.get("delta") for _, body in frames]
+    with (
+        pytest.raises(ConfigError, match="'look'"),
+        BedrockConverseServer(reply) as server,
+        pytest.raises(http.client.RemoteDisconnected),
+    ):
+        post(server, MODEL, CONVERSE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "body", "key", "status"),
+    [
+        (ChatCompletionsServer, CHATS, HELLO, "", 401),
+        (ChatCompletionsServer, "/v1/files", HELLO, "Bearer test", 404),
+        (ChatCompletionsServer, CHATS, b"{no json", "Bearer test", 400),
+        (BedrockConverseServer, MODEL, CONVERSE, "", 403),
+        (BedrockConverseServer, "/model/m/other", CONVERSE, "Bearer test", 404),
+    ],
+)
+def test_what_no_service_takes_is_refused_and_takes_nothing(kind, path, body, key, status):
+    with kind([]) as server:
+        assert post(server, path, body, key)[0] == status
+        assert server.requests == []
+
+
+def test_a_check_refuses_requests_of_its_choice():
+    error = ScriptedError(status=400, message="too polite")
+
+    def check(request):
+        return error if "please" in str(request.body) else None
+
+    polite = {**HELLO, "messages": [{"role": "user", "content": "please"}]}
+    with ChatCompletionsServer(["Yes."], check=check) as server:
+        assert post(server, CHATS, polite)[0] == 400
+        assert post(server, CHATS, HELLO)[0] == 200
+        assert [request.body for request in server.requests] == [polite, HELLO]
+
+
+# -- life -----------------------------------------------------------------------------------------
+
+
+def test_many_clients_at_once_are_all_answered_and_recorded():
+    answers: list[bytes] = []
+
+    def work(number: int) -> None:
+        body = {**HELLO, "messages": [{"role": "user", "content": f"-{number}-"}]}
+        answers.append(post(server, CHATS, body)[2])
+
+    with ChatCompletionsServer(lambda body: body["messages"][0]["content"]) as server:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(40)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(server.requests) == 40
+    for number in range(40):
+        assert sum(f"-{number}-".encode() in answer for answer in answers) == 1
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_stream_is_no_error():
+    gone = threading.Event()
+
+    def wait_until_gone(number: int) -> None:
+        assert number != 1 or gone.wait(10)
+
+    reply = ScriptedReply(text="word " * 20_000, before_chunk=wait_until_gone)
+    with ChatCompletionsServer(reply) as server:
+        url = urllib.parse.urlsplit(server.url)
+        client = socket.create_connection((str(url.hostname), int(url.port or 0)), timeout=10)
+        body = json.dumps({**HELLO, "stream": True}).encode()
+        head = f"POST {CHATS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\n"
+        client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        client.recv(16)
+        client.close()
+        gone.set()
+
+
+def test_leaving_the_block_ends_idle_connections_and_every_thread():
+    before = set(threading.enumerate())
+    with ChatCompletionsServer("x") as server:
+        url = urllib.parse.urlsplit(server.url)
+        address = (str(url.hostname), int(url.port or 0))
+        idle = http.client.HTTPConnection(*address, timeout=10)
+        idle.request("POST", "/v1/files", b"{}")
+        idle.getresponse().read()
+    idle.close()
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(address, timeout=1)
+    with pytest.raises(ConfigError, match="not running"):
+        _ = server.url
+
+
+def test_the_kit_needs_no_client_of_a_provider():
+    code = (
+        "import sys\n"
+        "from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer\n"
+        "assert not {'openai', 'boto3', 'botocore', 'httpx'} & sys.modules.keys(), 'loaded'\n"
+    )
+    root = Path(__file__).parents[2]
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
