@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, wait
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.background import BackgroundJobs
@@ -21,6 +22,7 @@ from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import SafeEmbedder, is_local
 from langchain_convmem.recall.options import Progress
+from langchain_convmem.recall.progress import show_progress
 from langchain_convmem.recall.segment_store import Derived, SegmentStore
 from langchain_convmem.recall.segments import SegmentTable, select_holding
 from langchain_convmem.recall.snapshots import IndexParts, SnapshotStore
@@ -339,7 +341,8 @@ def embed_missing(
     Args:
         index: Whose lines; do not hold its lock.
         wait_s: Seconds at most; None for any number, and at once after a failure too.
-        progress: Called with (done, total) segments after each batch that this thread embeds.
+        progress: Called with (done, total) segments after each batch that this thread embeds; None
+            shows them in a terminal or a notebook.
         anew: See `OwnerIndex.embed_some`.
 
     Raises:
@@ -350,22 +353,22 @@ def embed_missing(
             index.border.resume()
             index.catch_up()
         total = len(index.vectors.missing)
-    if wait_s is None or index.is_local:
-        _embed_here(index, wait_s, progress, total, anew=anew)
-    else:
+    if wait_s is not None and not index.is_local:
         wait([embed_later(index)], wait_s)
+        return
+    with show_progress() if progress is None else nullcontext(progress) as note:
+        _embed_here(index, wait_s, note, total, anew=anew)
 
 
 def _embed_here(
-    index: OwnerIndex, wait_s: float | None, progress: Progress | None, total: int, *, anew: bool
+    index: OwnerIndex, wait_s: float | None, note: Progress, total: int, *, anew: bool
 ) -> None:
     end = None if wait_s is None else time.monotonic() + wait_s
     left = total
     while left and (end is None or time.monotonic() < end):
         left = index.embed_some(anew=anew)
         total = max(total, left)
-        if progress is not None:
-            progress(total - left, total)
+        note(total - left, total)
 
 
 def embed_later(index: OwnerIndex) -> Future[None]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
 from summaries import ScriptedSummarizer, bare
 
