@@ -372,6 +372,7 @@ class ConversationMemory:
         recall_place: RecallPlace | None = None,
         provider: Provider | None = None,
         config: ConversationConfig | None = None,
+        system_prompt: str | None = None,
         preface: Preface | Mapping[str, Any] | None = None,
         stop: Sequence[str] | None = None,
         auto_tools: bool | None = None,
@@ -410,6 +411,7 @@ class ConversationMemory:
             config: Settings of the conversation; None uses the engine's defaults. Each argument
                 that follows goes before it unless it is None; `ConversationConfig` says what they
                 mean, and has more.
+            system_prompt: What the model is told first; the first message of the preface.
             preface: What stands before the first message.
             stop: Texts that end a reply of a text engine.
             auto_tools: Call tools until the model replies without calls.
@@ -435,7 +437,7 @@ class ConversationMemory:
         self._turn_memory.check_options(chosen)
         self._turn_memory.use_model(shape.model)
         thread = MemoryThread(self._turn_memory, ThreadKey(user_id, thread_id), chosen, shape)
-        named = given.keys() & ConversationConfig.model_fields.keys()
+        named = given.keys() & {*ConversationConfig.model_fields, "system_prompt"}
         settings = {name: given[name] for name in named if given[name] is not None}
         return Conversation(engine, config, history=thread, **settings)
 

@@ -31,6 +31,7 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
+    SystemMessage,
 )
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -43,7 +44,7 @@ from langchain_convmem.conversation.chat_backend import (
     ChatModelBackend,
     bind_tools,
 )
-from langchain_convmem.conversation.config import ConversationConfig
+from langchain_convmem.conversation.config import ConversationConfig, Preface
 from langchain_convmem.conversation.inputs import (
     ConversationInput,
     SendOptions,
@@ -113,6 +114,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             config: Its settings; None takes the engine's defaults.
             history: What was said before, or where the history is kept.
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
+                `system_prompt` is the first message of the preface.
         """
         engine = model if isinstance(model, Engine) else Engine(model)
         self._runner = engine.open(config, history, settings)
@@ -700,6 +702,7 @@ class Engine:
             history: What was said before: messages; or where the history is kept: any chat
                 history of LangChain, or a thread of a memory.
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
+                `system_prompt` is the first message of the preface.
 
         Raises:
             ConfigError: If a setting is unknown, or does not fit the model.
@@ -773,17 +776,35 @@ class Engine:
 
 
 def _apply_settings(config: ConversationConfig, settings: dict[str, Any]) -> ConversationConfig:
+    settings = _read_preface(config, settings)
     unknown = sorted(set(settings) - set(ConversationConfig.model_fields))
     if unknown:
-        known = sorted(ConversationConfig.model_fields)
+        known = sorted([*ConversationConfig.model_fields, "system_prompt"])
         way = suggest_name(unknown[0], known)
         if "system" in unknown[0]:
-            way = '; what the model is told first is preface={"messages": [("system", "...")]}'
+            way = "; what the model is told first is system_prompt='...'"
         raise ConfigError(f"there is no setting {unknown[0]!r}; there are {', '.join(known)}{way}")
     if not settings:
         return config
     given = {name: getattr(config, name) for name in config.model_fields_set}
     return ConversationConfig(**{**given, **settings})
+
+
+def _read_preface(config: ConversationConfig, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with what `system_prompt` says as the first message of the preface."""
+    preface = settings.get("preface", config.preface)
+    if not isinstance(preface, Preface | Mapping):
+        way = "for what the model is told first, pass system_prompt='...'"
+        raise ConfigError(f"preface must be a Preface, got {describe_value(preface)}; {way}")
+    given = {name: value for name, value in settings.items() if name != "system_prompt"}
+    said = settings.get("system_prompt")
+    if said is None:
+        return given
+    if not isinstance(said, str):
+        raise ConfigError(f"system_prompt must be text, got {describe_value(said)}")
+    preface = Preface.model_validate(preface)
+    messages = (SystemMessage(said), *preface.messages)
+    return {**given, "preface": preface.model_copy(update={"messages": messages})}
 
 
 def _open_thread(history: MessageStore | Sequence[Any] | ThreadMemory | None) -> ThreadMemory:

@@ -249,6 +249,13 @@ def test_tokens_are_those_of_the_session(counting):
         assert talk.token_count == model.open_sessions[0].token_count
 
 
+def test_a_system_prompt_is_the_first_message_of_the_preface():
+    model = ScriptedChatModel(replies=["One"])
+    preface = {"messages": [("user", "Hello."), ("assistant", "Hi.")]}
+    Conversation(model, preface=preface, system_prompt="Be brief.").send_message("a")
+    assert [message.text for message in model.seen[0]] == ["Be brief.", "Hello.", "Hi.", "a"]
+
+
 def test_tokens_of_a_chat_model_are_those_it_would_be_sent():
     talk = Conversation(ScriptedChatModel(replies=["One"]), preface={"messages": "Be brief."})
     preface = talk.token_count

@@ -72,7 +72,8 @@ def test_times_have_known_names_or_a_prefix(memory):
         (lambda: ConversationMemory.open("sqlite:///x.db"), r"open\('x\.db'\)"),
         (lambda: SummarySettings(trigger=4000), r'trigger must look like \("tokens", 4000\)'),
         (lambda: SummarySettings(keep=900), r'keep must look like \("tokens", 900\)'),
-        (lambda: Conversation(ScriptedChatModel(replies=[]), system_prompt="Be brief."), "preface"),
+        (lambda: Conversation(ScriptedChatModel(replies=[]), system="Be brief."), "system_prompt="),
+        (lambda: Conversation(ScriptedChatModel(replies=[]), preface="Brief."), "system_prompt="),
         (lambda: Conversation(ScriptedChatModel(replies=[]), on_cancl="keep"), "'on_cancel'"),
     ],
 )
