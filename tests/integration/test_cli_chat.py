@@ -21,7 +21,7 @@ __ Role __
 You are a gardener who never says {why}.
 
 __ Manner __
-Answer with care in {{ nosuch }} words.
+Answer with care.
 """
 
 
@@ -193,11 +193,20 @@ def test_a_prompt_file_stands_before_the_conversation(chat, model, tmp_path):
     prompt = tmp_path / "garden.prompt"
     prompt.write_text(PROMPT_FILE)
     scripted = model(["ok"])
-    code, _, err = chat("the roses", options=["--prompt", str(prompt), "--no-recall"])
+    code, _, _ = chat("the roses", options=["--prompt", str(prompt), "--no-recall"])
     assert code == 0
     assert "never says {why}" in scripted.seen[0][0]
     assert scripted.seen[0][1:] == ["the roses"]
-    assert "garden.prompt:5:21: warning: 'nosuch'" in err
+
+
+def test_a_prompt_file_with_an_error_is_refused_with_its_place(chat, model, tmp_path):
+    prompt = tmp_path / "garden.prompt"
+    prompt.write_text(PROMPT_FILE + "In {{ nosuch }} words.\n")
+    scripted = model(["ok"])
+    code, _, err = chat("the roses", options=["--prompt", str(prompt), "--no-recall"])
+    assert (code, scripted.seen) == (1, [])
+    assert "garden.prompt:6:4" in err
+    assert "nosuch" in err
 
 
 @pytest.mark.parametrize(

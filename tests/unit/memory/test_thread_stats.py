@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.output_parsers import JsonOutputParser
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
@@ -140,11 +141,16 @@ def test_what_an_application_keeps_under_our_key_breaks_nothing(memory):
     assert _stats(memory).own_calls == 0
 
 
+class StructuredModel(ScriptedChatModel):
+    def with_structured_output(self, schema, **_):
+        return self | JsonOutputParser()
+
+
 @pytest.mark.parametrize("way", ["sync", "async"])
 async def test_what_a_summariser_and_a_profiler_take_is_counted(way):
     usage = {"input_tokens": 90, "output_tokens": 10, "total_tokens": 100}
-    replies = [AIMessage(text, usage_metadata=usage) for text in ("They live in Porto.", "[]")]
-    model = ScriptedChatModel(replies=replies)
+    replies = [AIMessage(text, usage_metadata=usage) for text in ("They live.", '{"items": []}')]
+    model = StructuredModel(replies=replies)
     with ConversationMemory(InMemoryLog(), summarizer=model, profiler=model) as memory:
         memory.history("t").add("user", "I live in Porto, near the river.")
         memory.history("t").add("assistant", "Noted.")
