@@ -48,7 +48,6 @@ RUNS: dict[str, Run] = {
     "injections": Run(("benchmarks.injections",)),
     "profiles": Run(("benchmarks.profiles",), prints_json=False),
     "long_chat": Run(("benchmarks.long_chat",)),
-    "long_reach": Run(("benchmarks.long_chat", "--compactions", "500")),
     "install": Run(("benchmarks.install_size",)),
     "quickstart": Run(("benchmarks.quickstart",)),
     "import_time": Run(("benchmarks.import_time",)),

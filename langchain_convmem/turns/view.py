@@ -274,15 +274,15 @@ class TurnView:
     ) -> Recall:
         """Return a recall with what the folded summaries of the thread add to it."""
         found = find()
-        is_answered = found.verdict == "answered"
-        if is_answered or not any(map(get_level, seen.thread.entries)):
+        if not any(map(get_level, seen.thread.entries)):
             return found
         blocks, _ = self._select_visible(found)
-        yields_room = blocks is found.blocks and self.options.recall_k is None
+        is_answered = found.verdict == "answered"
+        yields_room = not is_answered and blocks is found.blocks and self.options.recall_k is None
         total = self._wished if room is None else room
         best = take_blocks(blocks, int(total * _LINES_SHARE), self._count_text) or blocks[:1]
         kept = best if yields_room else blocks
-        opened = self._open(seen, query, kept, total)
+        opened = self._open(seen, query, kept, total, is_answered=is_answered)
         if not yields_room:
             return replace(found, opened=opened)
         # What the sentences leave goes to the lines again.
@@ -297,6 +297,8 @@ class TurnView:
         query: str,
         lines: Sequence[RecalledBlock],
         room: int,
+        *,
+        is_answered: bool,
     ) -> tuple[OpenedSummary, ...]:
         """Return what folded summaries say, in the room that recalled lines leave."""
         from langchain_convmem.recall.embedding import choose_embedder
@@ -313,15 +315,20 @@ class TurnView:
         shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
         shown += [format_summary_text(entries), *(block.text for block in lines)]
         folded = fold_text("\n".join(shown))
+        own = [line for block in lines for line in block.lines if line.key == self.key]
+        parts = [line for line in own if fold_text(line.text) not in folded]
+        hits = {line.position for line in own}
         return open_summaries(
             BRANCHES.get(self.memory.log_place, self.key),
             find_folding(find_live_entries(entries)),
             query,
             partial(read_stretches, self.memory.log, self.key),
+            hits=hits,
+            whole=hits - {line.position for line in parts},
             shown=folded,
             max_tokens=room - sum(map(self._count_text, texts)),
             count=self._count_text,
-            embed=choose_embedder(None).embed_documents,
+            embed=None if is_answered else choose_embedder(None).embed_documents,
         )
 
     # -- Budgets and messages ---------------------------------------------------------------------
