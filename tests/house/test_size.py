@@ -76,7 +76,7 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_500,
     "package": 42_737,
     "files of the package": 192,
-    "lines of tests": 82_621,
+    "lines of tests": 82_622,
     "lines of benchmarks": 15_000,
 }
 """What is still above its ceiling, and what it may have until it is within."""
