@@ -185,9 +185,8 @@ class ConversationMemory:
             summary_settings: When a thread is compacted, and how far.
             summarize_when: `"background"`: a worker thread compacts after the turn.
                 `"foreground"`: within the turn, for scripts.
-            on_summary: Gets a `SummaryEvent` whenever a thread was compacted, facts were lost, or
-                no summary came about. A plain function, called where the work is done, so it must
-                be quick.
+            on_summary: Gets a `SummaryEvent` whenever a thread was compacted, or no summary came
+                about. A plain function, called where the work is done, so it must be quick.
             signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
                 nobody who lacks it can alter them unseen; see `SQLiteLog`.
             token_counter: Counts tokens wherever tokens are counted: a function of messages, or a

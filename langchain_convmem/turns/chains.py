@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, cast, get_args
 
-from langchain_core.language_models import BaseChatModel, BaseLanguageModel
+from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import ChatPromptValueConcrete
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
     RouterRunnable,
     Runnable,
@@ -208,6 +207,7 @@ def _fill_steps(
     steps: list[Runnable[Any, Any]], asked: list[str], before: list[str]
 ) -> list[Runnable[Any, Any]]:
     """Return the steps of a sequence with a place for what was said before in the first prompt."""
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.prompts import ChatPromptTemplate, StringPromptTemplate
 
     from langchain_convmem.turns.memory_prompt import fill_later_prompt, make_chat_prompt
@@ -269,6 +269,8 @@ def _find_first(
 
 def _takes_text(first: Runnable[Any, Any]) -> bool:
     """Return whether the first step hands its whole input to retrievers, or to variables."""
+    from langchain_core.retrievers import BaseRetriever
+
     if isinstance(first, BaseRetriever):
         return True
     return isinstance(first, RunnableParallel) and any(

@@ -48,8 +48,7 @@ OnSummary: TypeAlias = "Callable[[SummaryEvent], object]"
 """Is told of compactions; see `ConversationMemory.open`."""
 
 SummarizeWhen: TypeAlias = Literal["background", "foreground"]
-"""When a thread that is due is compacted: by a worker thread after the turn, within the turn, or by
-whoever the function hands the thread to."""
+"""When a thread that is due is compacted: by a worker thread after the turn, or within the turn."""
 
 _DEFAULT_RECALL_TOKENS = 1000
 """Budget of recalled text where neither a call nor the settings name one."""

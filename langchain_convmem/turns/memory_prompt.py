@@ -20,10 +20,14 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.turns.profile_block import PROFILE_SOURCE
 from langchain_convmem.turns.recalled import (
     CARRIED,
+    RECALL_SOURCE,
     Carried,
     MessageList,
     join_system,
 )
+
+_TOLD = (PROFILE_SOURCE, RECALL_SOURCE)
+"""Marks of system messages that a memory makes, also where a chain hands on some messages alone."""
 
 
 class MemoryPrompt(ChatPromptTemplate):
@@ -124,10 +128,16 @@ def _join_told(messages: list[BaseMessage], given: Mapping[str, Any]) -> list[Ba
     """
     if not messages or not isinstance(messages[0], SystemMessage):
         return messages
-    told = [one for value in given.values() if isinstance(value, MessageList) for one in value]
-    ids = {id(one) for one in told if isinstance(one, SystemMessage)} - {id(messages[0])}
-    joined = [one for one in messages if id(one) not in ids]
-    for one in [one for one in messages if id(one) in ids]:
+    lists = [value for value in given.values() if isinstance(value, MessageList)]
+    ids = {id(one) for value in lists for one in value}
+    told = [
+        one
+        for one in messages[1:]
+        if isinstance(one, SystemMessage)
+        and (id(one) in ids or one.additional_kwargs.get("source") in _TOLD)
+    ]
+    joined = [one for one in messages if not any(one is other for other in told)]
+    for one in told:
         joined = join_system(joined, one.text, source=PROFILE_SOURCE)
     return joined
 

@@ -353,10 +353,7 @@ class StateSync:
         if not spoken:
             return SyncedTurn()
         start, entries = self._read_turn(spoken, note)
-        first = self._find_unstored(spoken, start, entries, note)
-        if first < start and note is None:
-            found = self._find([spoken[first]])
-            entries = self._read(after=min(entry.position for entry in found) - 1)
+        first, entries = self._reach_unstored(spoken, start, entries, note)
         fork = self._find_fork(spoken, entries, note)
         entries = entries if fork is None else self._read()
         # What was forgotten of the turn stood before anything that is still there. If nothing is,
@@ -406,24 +403,27 @@ class StateSync:
         earlier = [entry for entry in found if entry.position < min(own)]
         return start, [*earlier, *self._read(after=min(own) - 1)]
 
-    def _find_unstored(
+    def _reach_unstored(
         self,
         spoken: Sequence[BaseMessage],
         start: int,
-        entries: Sequence[Entry],
+        entries: list[Entry],
         note: TurnNote | None,
-    ) -> int:
-        """Return from which message on the state is compared: nobody may have stored a reply.
+    ) -> tuple[int, list[Entry]]:
+        """Return from which message on the state is compared, and the entries from there on.
 
-        A graph may go on with other words after a reply, and may have no node that stores it.
+        A graph may go on with other words after a reply that no node stored.
         """
         ids, known = [one.id for one in spoken], {entry.message_id for entry in entries}
         if self.is_one_turn or not start or ids[start - 1] in known:
-            return start
+            return start, entries
         if note is not None:
-            return ids.index(note["first"]) if note["first"] in ids[:start] else start
-        stored = {entry.message_id for entry in self._find(spoken[:start])}
-        return max((n for n, name in enumerate(ids[:start]) if name in stored), default=start)
+            return (ids.index(note["first"]) if note["first"] in ids[:start] else start), entries
+        places = {one.message_id: one.position for one in reversed(self._find(spoken[:start]))}
+        first = max((n for n, name in enumerate(ids[:start]) if name in places), default=start)
+        if first == start:
+            return start, entries
+        return first, self._read(after=places[str(ids[first])] - 1)
 
     def _make_turn(
         self,

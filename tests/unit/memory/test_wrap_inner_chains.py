@@ -293,6 +293,18 @@ def test_a_thread_with_instructions_gives_a_prompt_with_its_own_one_system_messa
     ]
 
 
+def test_a_profile_joins_the_system_message_also_where_a_chain_hands_on_some_messages(memory):
+    memory.add_messages([HumanMessage("I live in Porto.")], thread_id="old", user_id="ana")
+    model = ScriptedChatModel(replies=["One."])
+    prompt = ChatPromptTemplate(
+        [("system", "Be brief."), ("placeholder", "{history}"), ("human", "{input}")]
+    )
+    latest = RunnablePassthrough.assign(history=lambda given: given["history"][-6:])
+    memory.wrap(latest | prompt | model, recall=False, profile_tokens=150).invoke("Hi!", at())
+    assert [message.type for message in model.seen[0]] == ["system", "human"]
+    assert "I live in Porto." in model.seen[0][0].text
+
+
 def test_a_reply_of_langchains_cache_is_stored(memory):
     model = InstantModel(cache=InMemoryCache())
     wrapped = memory.wrap(model, recall=False)
