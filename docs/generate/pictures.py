@@ -304,7 +304,7 @@ def draw_compaction() -> Drawing:
     return picture
 
 
-def draw_ledger() -> Drawing:
+def draw_sent_text() -> Drawing:
     """What a session is sent in each turn beside what it holds, from a run."""
     from langchain_convmem import Conversation
     from langchain_convmem.testing import ScriptedEngine
@@ -326,14 +326,14 @@ def draw_ledger() -> Drawing:
         sent_so_far = sent
     talk.close()
     picture = Drawing(
-        960, 360, "The template ledger",
-        "A session keeps what it has read. The ledger knows what that is, so each turn sends only what the "
+        960, 360, "What a session was sent",
+        "A session keeps what it has read. Its sent text says what that is, so each turn sends only what the "
         "template adds, and reads again only what the template writes otherwise.",
     )  # fmt: skip
     picture.text(
         24,
         40,
-        "A session is sent what is new; the ledger knows what it holds (characters, template “qwen”)",
+        "A session is sent what is new; its sent text says what it holds (characters, template “qwen”)",
         kind="title",
     )
     scale = 560 / rows[-1][1]
@@ -460,7 +460,7 @@ PICTURES: dict[str, Callable[[], Any]] = {
     "turn": draw_turn,
     "recall": draw_recall,
     "compaction": draw_compaction,
-    "ledger": draw_ledger,
+    "sent_text": draw_sent_text,
     "scale_out": draw_scale_out,
 }
 """Each picture by the name of its file."""

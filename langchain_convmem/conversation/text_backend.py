@@ -1,6 +1,6 @@
 """A text engine as a conversation uses it: only what is new is rendered and read.
 
-The session holds the model's own words; the ledger of the render state knows what those were. A
+The session holds the model's own words; the sent text of the render state knows what those were. A
 transaction works on a copy of the state; the session is put back if it is rolled back.
 """
 
