@@ -146,6 +146,7 @@ class OwnerIndex:
             self.lexical.remove(gone)
             self.vectors.remove(gone)
             if was_unread or self._stored.is_unread or self._others:
+                self._others = None
                 self._fill_from_stored()
         except BaseException:
             # Interrupted between two columns: nothing half-built may answer a later recall.
@@ -205,7 +206,6 @@ class OwnerIndex:
 
     def _fill_from_stored(self) -> None:
         """Take vectors that could not be read before, or that another process has made since."""
-        self._others = None
         missing = sorted(self.vectors.missing)
         rows = self._stored.load(self.table, missing, self.vectors.dim) if missing else {}
         self.vectors.fill({n: row.vector for n, row in rows.items() if row.vector is not None})
@@ -271,6 +271,9 @@ class OwnerIndex:
             return True
         if not self.is_local and self._others is None:
             self._others = self._stored.list_others()
+            if not self._others:
+                # Another process may have embedded all of it since the rows were read.
+                self._fill_from_stored()
         if self.border.is_paused or (self._stored.is_unread and not self.is_local):
             return False
         return self.is_local or self._others == []

@@ -64,7 +64,7 @@ CEILINGS = {
 NOT_YET: dict[str, int] = {
     "room: views": 4_211,
     "room: turns": 5_553,
-    "room: recall": 4_196,
+    "room: recall": 4_198,
     "room: words": 1_876,
     "room: summarizing": 2_251,
     "room: profile": 1_529,
@@ -74,9 +74,9 @@ NOT_YET: dict[str, int] = {
     "room: integrations": 1_851,
     "room: transfer": 2_729,
     "room: cli": 2_500,
-    "package": 42_746,
+    "package": 42_748,
     "files of the package": 192,
-    "lines of tests": 82_634,
+    "lines of tests": 82_652,
     "lines of benchmarks": 15_000,
 }
 """What is still above its ceiling, and what it may have until it is within."""

@@ -303,6 +303,24 @@ def test_another_processs_reindex_is_taken_over_without_sending_anything(
     assert found.matches[0].similarity > 0.9
 
 
+def test_a_reindex_that_ends_between_two_readings_is_taken_over(path, say, embedder, second):
+    class Raced(SQLiteLog):
+        meanwhile = staticmethod(lambda: None)
+
+        def segment_fingerprints(self, owner):
+            run, self.meanwhile = self.meanwhile, lambda: None
+            run()
+            return super().segment_fingerprints(owner)
+
+    with Raced(path) as log:
+        waiting = changed(log, say, embedder, second)
+        other = type(second)()
+        other.fingerprint = second.fingerprint
+        log.meanwhile = lambda: LineRecall(log, other).reindex(ANA)
+        assert waiting.recall(ANA, "boat number 3", k=1).problems == ()
+        assert second.embedded == []
+
+
 def test_an_embedder_of_this_package_rebuilds_by_itself_and_throws_nothing_away(
     sqlite_log, say, embedder
 ):
