@@ -254,6 +254,9 @@ def _select_for_asker(found: _RankedRows, *, wants_replies: bool) -> _Worth:
     loose = found.said & ~near & found.substance
     if found.two_sided:
         loose &= found.stated | (found.evidence >= _LOOSE * found.scale)
+    elif not found.few:
+        # Nobody answers in a memory of notes: all of it states something, and most of it elsewhere.
+        loose &= found.relevance >= _HALF * found.relevance.max(initial=0.0, where=found.said)
     fading, gone = _FADING
     if found.few or found.clarity <= fading:
         return near, loose

@@ -160,6 +160,18 @@ def test_thanks_are_not_among_what_is_loosely_related(chat, everyday):
         assert not {"Thanks, perfect!", "You are welcome.", "Hello!"} & set(found)
 
 
+def test_of_notes_that_nobody_answers_only_what_comes_near_the_best_one_is_shown(chat):
+    notes = [
+        *FACTS,
+        "I cycle to work.",
+        "My car is a red Fiat.",
+        "I hate karaoke.",
+        "I was in Oslo.",
+    ]
+    recall = recall_of(chat, [(note, None) for note in notes])
+    assert lines(recall.recall(ANA, "Where did I travel?")) == ["I was in Oslo."]
+
+
 # -- none of it --------------------------------------------------------------------------------
 
 

@@ -43,6 +43,7 @@ from langchain_convmem.words.speech import (
         "我住在哪里？",
         "私の犬の名前は？",
         "내 강아지 이름이 뭐야?",
+        "Which pets did I name (I forgot)?",
     ],
 )
 def test_a_question_about_the_one_who_asks_means_the_asker(question):
@@ -64,6 +65,9 @@ def test_a_question_about_the_one_who_asks_means_the_asker(question):
         'How do you say "my mother means well" in Dutch',
         "how much is a normal tip in the US",
         "What started World War I?",
+        "What's wrong with: for i in range(3) print(i)",
+        "Debug: if (i == 10) { i++; }",
+        "Fix my SQL: SELECT * FROM users",
         "Erkläre mir Rekursion",
         "Explique-moi la photosynthèse",
         "Explícame la fotosíntesis",
