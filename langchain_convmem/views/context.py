@@ -17,14 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.records import Entry, Role
 from langchain_convmem.views.codec import clean_text
-from langchain_convmem.views.compactions import (
-    CompactedPart,
-    drop_compactions,
-    find_compacted_part,
-    find_later,
-    keep_compactions,
-    read_compaction,
-)
+from langchain_convmem.views.compactions import find_outdated
 from langchain_convmem.views.content import (
     BlockFitter,
     add_speaker,
@@ -92,7 +85,7 @@ def build_context(
         entries: The thread's entries by ascending position, control entries included.
         provider: Whose rules to keep: `bedrock_converse`, `anthropic`, `openai`,
             `openai_responses`, `gemini`, `strict` (what all of them accept), or a provider of the
-            caller's. What the provider compacted itself begins the view; see `views.compactions`.
+            caller's.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages and the summaries are never cut. Where the latest exchange does not fit, its
             longest texts of the user and of tools are shown cut; see `views.cuts`.
@@ -120,19 +113,14 @@ def build_context(
         return Context(copies, (), positions, token_counter=token_counter)
     repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
-    part = find_compacted_part(entries, uncovered, rules)
-    if part.sent is not None:
-        name = part.sent.message_id
-        repairs.append(f"left out what was said before {name}: the compaction in it stands for it")
     several = len(find_first_speakers(uncovered)) > 1
-    stale = find_stale_reasoning(entries, live, part.shown, hoists=rules.system == "head")
-    head, body = _ContextBuilder(rules, repairs, part, stale, several).build_pieces()
+    stale = find_stale_reasoning(entries, live, uncovered, hoists=rules.system == "head")
+    outdated = find_outdated(entries, uncovered)
+    builder = _ContextBuilder(rules, repairs, uncovered, stale, outdated, several)
+    head, body = builder.build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
-    told = _SummaryMessage.read(entries, live, part, summary)
-    begun = part.sent if summary == "omit" else part.told or part.sent
-    if begun is not None:  # it stands for what was said before
-        earlier_left_out = 0
-    said = _find_said_from(part.shown, begun)
+    told = _SummaryMessage.read(entries, live, summary)
+    said = [entry.position for entry in uncovered if count_said([entry])]
     view = _FittedView(head, body, told, said, earlier_left_out, token_counter)
     if max_tokens is not None:
         view.fit_latest(max_tokens, repairs, shorten=shorten)
@@ -154,18 +142,6 @@ def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
     return messages if len({entry.message_id for entry in live}) == len(messages) else []
 
 
-def _find_said_from(shown: Sequence[Entry], begun: Entry | None) -> list[int]:
-    """Return the positions of what was said from an entry on, in order.
-
-    The entry itself counts where it says something beside its provider's compaction.
-    """
-    behind = {entry.id for entry in (shown if begun is None else find_later(shown, begun))}
-    if begun is not None and begun.message is not None:
-        is_blank_beside = is_blank_message(drop_compactions(begun.message))
-        behind.update([] if is_blank_beside else [begun.id])
-    return [entry.position for entry in shown if entry.id in behind and count_said([entry])]
-
-
 _OPENED = "opened with a placeholder user turn: the assistant spoke first"
 
 
@@ -175,8 +151,9 @@ class _ContextBuilder:
 
     rules: ProviderProfile
     repairs: list[str]
-    part: CompactedPart
+    shown: Sequence[Entry]
     stale: Collection[str]
+    outdated: Collection[str]
     several: bool
     head: list[ContextPiece] = field(default_factory=list)
     body: list[ContextPiece] = field(default_factory=list)
@@ -188,7 +165,7 @@ class _ContextBuilder:
     def __post_init__(self) -> None:
         """Tell what is of the turn that is going on from what is of earlier ones."""
         self.fitter = BlockFitter(self.rules, self.repairs)
-        shown = self.part.shown
+        shown = self.shown
         asked = next((entry for entry in reversed(shown) if entry.role == "user"), None)
         earlier = [one for one in shown if asked is not None and one.position < asked.position]
         self.old = {one.id for one in earlier if asked and one.turn_id != asked.turn_id}
@@ -198,8 +175,8 @@ class _ContextBuilder:
 
     def build_pieces(self) -> tuple[list[ContextPiece], list[ContextPiece]]:
         """Return what stands before the conversation, and the conversation."""
-        calls = ToolCalls(self.part.shown, self.repairs, self.rules)
-        for entry in self.part.shown:
+        calls = ToolCalls(self.shown, self.repairs, self.rules)
+        for entry in self.shown:
             if entry.role == "tool":
                 continue  # pulled up to stand after its call
             message = build_message(entry)
@@ -240,7 +217,7 @@ class _ContextBuilder:
             cast("Place", entry.role),
             key,
             as_written=as_written,
-            compacts=entry is self.part.sent,
+            compacts=entry.id not in self.outdated,
             is_old=entry.id in self.old,
         )
         if not is_current and drop_idle_reasoning(message):
@@ -262,9 +239,8 @@ class _ContextBuilder:
             return
         if piece.role == "assistant" and not self.body:
             opening = HumanMessage(PLACEHOLDER_TEXT, id=make_placeholder_turn(entry).id)
-            is_sent = entry is self.part.sent
-            self.body.append(ContextPiece("user", opening, stays=is_sent))
-            self.repairs += [] if is_sent else [_OPENED]
+            self.body.append(ContextPiece("user", opening))
+            self.repairs.append(_OPENED)
         before = self.body[-1] if self.body else None
         if before is None or not _may_join(before, piece):
             self.body.append(piece)
@@ -368,13 +344,11 @@ class _SummaryMessage:
     Attributes:
         pinned: The entries of the thread's pins.
         summaries: Those that are shown, oldest first.
-        told: The entry whose item tells what a provider compacted, if there is one.
         place: Whose message it is.
     """
 
     pinned: Sequence[Entry]
     summaries: Sequence[Entry]
-    told: Entry | None
     place: SummaryPlace
 
     @classmethod
@@ -382,14 +356,13 @@ class _SummaryMessage:
         cls,
         entries: Sequence[Entry],
         live: Sequence[Entry],
-        part: CompactedPart,
         place: SummaryPlace = "user",
     ) -> Self:
         """Return the message of a thread; see `build_context`."""
-        summaries = [entry for entry in find_frontier(live) if not part.holds_all_of(entry)]
+        summaries = find_frontier(live)
         is_blank = not any("".join(entry.contents).strip() for entry in summaries)
         shown = () if is_blank else summaries
-        return cls(find_pin_entries(entries), shown, part.told, place)
+        return cls(find_pin_entries(entries), shown, place)
 
     def format_text(self, *, is_cut: bool = False) -> str:
         """Return its text without a fence; empty where there is nothing to say.
@@ -397,10 +370,7 @@ class _SummaryMessage:
         Args:
             is_cut: Whether earlier messages are neither shown nor summarised.
         """
-        texts = read_summaries(self.summaries)
-        if self.told is not None:
-            texts.append(read_compaction(self.told.message))
-        told = "\n".join(map(clean_text, texts))
+        told = "\n".join(map(clean_text, read_summaries(self.summaries)))
         pins = format_pins(list(map(read_pin, self.pinned)))
         return "\n\n".join(filter(None, [pins, told, LEFT_OUT_TEXT if is_cut else ""]))
 
@@ -420,8 +390,6 @@ class _SummaryMessage:
     def _find_id(self) -> str:
         if self.summaries:
             return max(self.summaries, key=lambda entry: entry.position).id
-        if self.told is not None:
-            return f"{self.told.id}-told"  # its reply has the id itself
         return self.pinned[0].id if self.pinned else LEFT_OUT_ID
 
 
@@ -444,7 +412,7 @@ def format_summary_text(entries: Sequence[Entry], *, is_cut: bool = False) -> st
         is_cut: Whether earlier messages are neither shown nor summarised.
     """
     live = find_live_entries(entries)
-    return _SummaryMessage.read(entries, live, CompactedPart(())).format_text(is_cut=is_cut)
+    return _SummaryMessage.read(entries, live).format_text(is_cut=is_cut)
 
 
 # -- A view within a token budget -----------------------------------------------------------------
@@ -462,7 +430,6 @@ class _FittedView:
         earlier: How many messages before the conversation are left out anyway, at least.
         count: Counts the tokens of messages; it need not be additive.
         is_cut: Whether the message of the summary says that something is left out.
-        shortened: What stays of each piece where its exchange is cut.
     """
 
     head: Sequence[ContextPiece]
@@ -472,7 +439,6 @@ class _FittedView:
     earlier: int
     count: TokenCounter
     is_cut: bool = False
-    shortened: Sequence[ContextPiece | None] = ()
 
     def fit_latest(self, max_tokens: int, repairs: list[str], *, shorten: bool) -> None:
         """Keep the latest summaries that the latest exchange fits beside.
@@ -485,7 +451,6 @@ class _FittedView:
             shorten: Whether the longest texts of users and tools in the exchange are cut where
                 fewer summaries do not help.
         """
-        self.shortened = [piece.shorten() for piece in self.body]
         if self._fit_summaries(max_tokens) or not shorten:
             return
         latest = self._find_exchanges()[-1]
@@ -558,7 +523,8 @@ class _FittedView:
 
     def _keep_from(self, start: int) -> list[ContextPiece]:
         """Return what is left of the conversation where all before an exchange is cut."""
-        return [*filter(None, self.shortened[:start]), *self.body[start:]]
+        system = [piece for piece in self.body[:start] if piece.role == "system"]
+        return [*system, *self.body[start:]]
 
     def _weigh(self, start: int) -> int:
         return self.count([one.message for one in (*self._make_head(), *self._keep_from(start))])
@@ -591,21 +557,12 @@ class ContextPiece:
         message: The message.
         positions: Positions of the entries it shows.
         speaker: The name of who says it, where the text does not.
-        stays: Whether it stays where its exchange is cut.
     """
 
     role: Role
     message: BaseMessage
     positions: set[int] = field(default_factory=set)
     speaker: str | None = None
-    stays: bool = False
-
-    def shorten(self) -> ContextPiece | None:
-        """Return what stays of the piece where its exchange is cut, if anything does."""
-        if self.stays or self.role == "system":
-            return self
-        kept = keep_compactions(self.message)
-        return None if kept is None else replace(self, message=kept, positions=set())
 
 
 @dataclass(frozen=True, slots=True)

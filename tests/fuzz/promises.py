@@ -6,10 +6,10 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Any, Self
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.history import LiveThread
@@ -17,8 +17,6 @@ from langchain_convmem.records import Entry
 from langchain_convmem.testing.log_contract import read_backwards
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.compactions import (
-    drop_compactions,
-    find_compacted_part,
     find_compactions,
 )
 from langchain_convmem.views.context import (
@@ -29,7 +27,7 @@ from langchain_convmem.views.context import (
     count_said,
 )
 from langchain_convmem.views.live import find_live_entries, find_uncovered
-from langchain_convmem.views.messages import count_tokens, is_blank_message
+from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.providers import resolve_provider
 from langchain_convmem.views.reach import LiveReach
 from langchain_convmem.views.shown import Context
@@ -80,14 +78,8 @@ def broken_promises(thread: Thread, profile: str) -> list[str]:
 def _unaccounted(thread: Thread, shown: Context) -> Iterator[str]:
     """Yield entries that are neither shown nor named among the repairs."""
     named = "\n".join(shown.repairs)
-    behind = re.search("left out what was said before (.+): the compaction in it", named)
-    compacted = next(
-        (e.position for e in thread.uncovered if behind and e.message_id == behind[1]), None
-    )
     for entry in thread.uncovered:
-        if entry.position in shown.positions or f"left out {entry.message_id}:" in named:
-            continue
-        if compacted is None or entry.position > compacted:
+        if entry.position not in shown.positions and f"left out {entry.message_id}:" not in named:
             yield f"drops {entry.message_id} ({entry.role}) without a word"
 
 
@@ -136,32 +128,13 @@ def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]
         faults.append("cuts the latest exchange")
     if [one.type for one in before] != [one.type for one in after]:
         faults.append("leaves out a message of the latest exchange")
-    said = [entry.position for entry in _find_told_nowhere(thread, profile, tells=place != "omit")]
+    said = [entry.position for entry in thread.uncovered if count_said([entry])]
     shown = [number for number, position in enumerate(said) if position in cut.positions]
     # What no provider takes, such as a result without its call, is a repair and not left out.
     left_out = 0 if cut.is_whole or not shown else shown[0]
     if shown and cut.left_out != left_out:
         faults.append(f"says that {cut.left_out} messages are left out, not {left_out}")
     return faults
-
-
-def _find_told_nowhere(thread: Thread, profile: str, *, tells: bool) -> Iterator[Entry]:
-    """Yield what was said and stands in no summary and in no provider's compaction of a view."""
-    part = find_compacted_part(thread.entries, thread.uncovered, resolve_provider(profile))  # type: ignore[arg-type]  # one of the names
-    item = (part.told if tells else None) or part.sent
-    at = -1 if item is None else thread.uncovered.index(item)
-    for number, entry in enumerate(thread.uncovered):
-        if item is not None and number < at and entry.position < item.position:
-            continue
-        says_more = entry is not item or not is_blank_message(_drop_items(entry))
-        if count_said([entry]) and says_more:
-            yield entry
-
-
-def _drop_items(entry: Entry) -> BaseMessage:
-    message = entry.message
-    assert message is not None
-    return drop_compactions(message)
 
 
 def drop_note(view: Context) -> list[BaseMessage]:
@@ -181,19 +154,11 @@ def _never_cut(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     users = [number for number, message in enumerate(messages) if message.type == "human"]
     latest = users[-1] if users else 0
     kept = []
-    for before, message in pairwise([None, *messages[:latest]]):
+    for message in messages[:latest]:
         marked = str(message.additional_kwargs.get("source")).startswith("convmem_summary")
-        items = [block for block in message.content if _is_compaction(block)]
         if message.type == "system" or marked:
             kept.append(message)
-        elif items:
-            bare = AIMessage(items, id=message.id, name=message.name)
-            kept += [before, bare] if before is not None and before.content == "..." else [bare]
     return [*kept, *messages[latest:]]
-
-
-def _is_compaction(block: object) -> bool:
-    return isinstance(block, dict) and block.get("type") == "compaction"
 
 
 # -- reading backwards ----------------------------------------------------------------------------
