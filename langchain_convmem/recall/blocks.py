@@ -63,6 +63,7 @@ class TableView:
         now_ms: The time from which headers count a block's age; None omits ages.
         older: Segments of which a later statement about the same thing comes first; the headers of
             their blocks say so.
+        leading: The segment that comes first: a block that holds it is not older.
         passage: Returns what of a segment's text is worth its room, None for all of it.
     """
 
@@ -71,12 +72,19 @@ class TableView:
     cross_sessions: bool = False
     now_ms: int | None = None
     older: frozenset[int] = frozenset()
+    leading: int | None = None
     passage: Callable[[int], Passage | None] = field(default=show_whole)
 
     def is_short_reply(self, number: int) -> bool:
         """Return whether a segment is a short line of the assistant, which answers another line."""
         line = self.table.find_line(number)
         return line.role == "assistant" and len(line.text) <= _SHORT_REPLY
+
+    def render(self, group: LineGroup) -> str:
+        """Return the text of a group; its header says so where all of it is out of date."""
+        chosen = set(chain.from_iterable(group.lines.values())) if self.older else set()
+        is_older = self.leading not in chosen and not self.older.isdisjoint(chosen)
+        return render(group, self.table, self.now_ms, is_older=is_older)
 
     def find_next_line(self, line: int, step: int) -> int | None:
         """Return the line after (`step` 1) or before (-1), if it may share a block."""
@@ -109,27 +117,19 @@ class LineGroup:
 
 
 def render(
-    group: LineGroup,
-    table: SegmentTable,
-    now_ms: int | None = None,
-    older: frozenset[int] = frozenset(),
+    group: LineGroup, table: SegmentTable, now_ms: int | None = None, *, is_older: bool = False
 ) -> str:
     """Return a date header (UTC), then `Speaker: text` for each line, verbatim.
 
     Only these begin at the margin: further lines of a text are indented.
     Of a long line only the chosen segments stand there, or passages of them, with `[...]` for what
     is left out. With `now_ms` the header also gives the age of the first line.
-    Where a chosen segment is among the `older` ones, it says that too.
     """
     first = table.get_line(next(iter(group.lines)))
-    texts = [_render_header(first.time_ms, now_ms, is_older=_is_older(group.lines, older))]
+    texts = [_render_header(first.time_ms, now_ms, is_older=is_older)]
     for number, chosen in group.lines.items():
         texts.append(_render_line(number, chosen, table, group.passages))
     return "\n".join(texts)
-
-
-def _is_older(lines: Mapping[int, set[int]], older: frozenset[int]) -> bool:
-    return bool(older) and not older.isdisjoint(chain.from_iterable(lines.values()))
 
 
 def _render_line(
@@ -359,7 +359,7 @@ class _BlockPacker:
         """Return whether there is room for a group in place of others, and take it."""
         if self._room is None:
             return True
-        merged.text = render(merged, self._ground.table, self._ground.now_ms, self._ground.older)
+        merged.text = self._ground.render(merged)
         merged.tokens = self._count_text(merged.text)
         room = self._room + sum(group.tokens for group in replaced) - merged.tokens
         if room < 0:
@@ -452,6 +452,7 @@ def build_recall(
         settings.cross_sessions,
         query.header_now_ms,
         hits.older,
+        next(iter(hits), None),
         _make_passages(hits, table),
     )
     groups = build_groups(query, hits, ground)
@@ -578,7 +579,7 @@ def make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableView
     table = ground.table
     return RecalledBlock(
         lines=tuple([table.get_line(number) for number in group.lines]),
-        text=group.text or render(group, table, ground.now_ms, ground.older),
+        text=group.text or ground.render(group),
         matches=tuple(matches),
         relevance=matches[0].relevance,
         similarity=matches[0].similarity,

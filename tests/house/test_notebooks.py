@@ -10,7 +10,14 @@ from functools import cache
 from typing import Any
 
 import pytest
-from notebooks import COOKBOOK, MOST_BYTES, ROOT, compare_notebooks, list_notebooks
+from notebooks import (
+    COOKBOOK,
+    MOST_BYTES,
+    ROOT,
+    compare_notebooks,
+    is_executed,
+    list_notebooks,
+)
 from notebooks_kernel import is_loopback
 
 NAMES = [path.name for path in list_notebooks()]
@@ -22,7 +29,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _code_cells(name: str) -> list[dict[str, Any]]:
-    return [cell for cell in _read(name)["cells"] if cell["cell_type"] == "code"]
+    return [cell for cell in _read(name)["cells"] if is_executed(cell)]
 
 
 def _outputs(name: str) -> list[dict[str, Any]]:
@@ -49,6 +56,17 @@ def test_a_notebook_is_stored_as_it_was_executed_from_top_to_bottom(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_asserts_at_its_end_what_it_teaches(name):
     assert "\nassert " in "".join(_read(name)["cells"][-1]["source"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_begins_with_what_installs_it_and_shows_a_picture(name):
+    first = next(cell for cell in _read(name)["cells"] if cell["cell_type"] == "code")
+    source = "".join(first["source"])
+    assert re.match(r"%pip install -q '?langchain-convmem", source)
+    assert _pictures(name)
+    for package in ("matplotlib", "langgraph", "langchain_openai", "langchain_aws", "moto"):
+        if any(package in "".join(cell["source"]) for cell in _code_cells(name)):
+            assert package.removeprefix("langchain_") in source
 
 
 @pytest.mark.parametrize("name", NAMES)

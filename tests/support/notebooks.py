@@ -1,8 +1,9 @@
 """Executes the notebooks of the cookbook, and compares what they show with what is stored.
 
 `python tests/support/notebooks.py check` is `make cookbook`, `... write` is `make notebooks`; names
-of notebooks after the word leave out the others. A notebook is executed as a reader would, in its
-own folder, without keys and without a network but loopback.
+of notebooks after the word leave out the others. A notebook is executed as a reader would, in an
+empty folder, without keys and without a network but loopback; its first cell, which installs what
+it needs, is passed over.
 
 What may differ between two runs is named here and nowhere else: ids, ports, addresses in memory,
 temporary paths, the day of the run, and numbers with a fraction by `FRACTION`. A cell whose numbers
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,18 +88,19 @@ def execute_notebook(path: Path) -> Run:
     prelude = nbformat.v4.new_code_cell(PRELUDE.format(support=str(Path(__file__).parent)))
     made.cells.insert(0, prelude)
     start = time.monotonic()
-    client = NotebookClient(
-        made,
-        timeout=_TIMEOUT_S,
-        kernel_name="python3",
-        extra_arguments=["--log-level=ERROR"],
-        resources={"metadata": {"path": str(path.parent)}},
-        store_widget_state=False,
-        record_timing=False,
-    )
-    client.execute(env=make_environment())
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        client = NotebookClient(
+            made,
+            timeout=_TIMEOUT_S,
+            kernel_name="python3",
+            extra_arguments=["--log-level=ERROR"],
+            resources={"metadata": {"path": folder}},
+            store_widget_state=False,
+            record_timing=False,
+        )
+        client.execute(env=make_environment())
     made.cells.pop(0)
-    for number, cell in enumerate((c for c in made.cells if c.cell_type == "code"), 1):
+    for number, cell in enumerate(filter(is_executed, made.cells), 1):
         cell.execution_count = number
         cell.outputs = list(join_streams(one for one in cell.outputs if not _is_bar(one)))
         for output in cell.outputs:
@@ -106,6 +109,11 @@ def execute_notebook(path: Path) -> Run:
             hide_paths(output)
     made.metadata["executed"] = datetime.now(UTC).date().isoformat()
     return Run(path, stored, made, time.monotonic() - start)
+
+
+def is_executed(cell: Any) -> bool:
+    """Return whether a cell is code that runs here: not what installs packages."""
+    return cell["cell_type"] == "code" and "skip-execution" not in cell["metadata"].get("tags", ())
 
 
 def make_environment() -> dict[str, str]:
@@ -271,7 +279,7 @@ def merge_outputs(stored: Any, made: Any) -> bool:
     changed = {text.partition(":")[0] for text in compare_notebooks(stored, made)}
     same = []
     for number, (before, now) in enumerate(zip(stored["cells"], made["cells"], strict=True)):
-        if now["cell_type"] != "code":
+        if not is_executed(now):
             continue
         if f"cell {number}" in changed or not before.get("execution_count"):
             is_new = True
