@@ -21,10 +21,9 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/get_started/choose_integration.md",
         "docs/how_to/agents.md",
         "docs/how_to/chatgpt_history.md",
-        "docs/how_to/deploy.md",
         "docs/how_to/operate.md",
         "docs/how_to/dynamodb.md",
-        "docs/how_to/existing_app.md",
+        "docs/how_to/streaming.md",
         "docs/how_to/troubleshoot.md",
         "docs/how_to/tune_recall.md",
         "docs/how_to/chains.md",
@@ -75,7 +74,7 @@ def test_the_python_of_a_page_that_prints_nothing_runs(
 
 
 ELSEWHERE = {
-    "docs/how_to/fastapi.md": "quotes the example, see below; its client runs in `make web`",
+    "docs/how_to/deploy.md": "quotes the example, see below; its client runs in `make web`",
     "docs/how_to/local_models.md": "runs below, with sockets",
     "docs/how_to/testing.md": "runs below, with sockets",
     "docs/how_to/postgres.md": "runs above: it connects to nothing, and prints nothing",
@@ -125,10 +124,10 @@ def test_what_the_page_on_security_claims_holds(
     assert run_page(ROOT / "docs/project/security.md") == ""  # its claims are assertions
 
 
-def test_the_page_on_fastapi_quotes_the_example() -> None:
+def test_the_page_on_deployment_quotes_the_example() -> None:
     example = (ROOT / "examples" / "fastapi_app.py").read_text("utf-8")
     quoted = [
-        block for block in blocks_of(ROOT / "docs/how_to/fastapi.md") if block.language == OURS
+        block for block in blocks_of(ROOT / "docs/how_to/deploy.md") if block.language == OURS
     ]
     assert quoted
     assert [f"line {block.line}" for block in quoted if block.code not in example] == []
