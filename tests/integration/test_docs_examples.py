@@ -46,7 +46,6 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/how_to/observe.md",
         "docs/how_to/time_travel.md",
         "docs/concepts/profile.md",
-        "docs/how_to/stores.md",
         "docs/how_to/summaries.md",
         "docs/concepts/summaries.md",
         "docs/how_to/text_models.md",
