@@ -44,7 +44,6 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/benchmarks/reliability.md",
         "docs/concepts/replies.md",
         "docs/how_to/observe.md",
-        "docs/how_to/time_travel.md",
         "docs/concepts/profile.md",
         "docs/how_to/summaries.md",
         "docs/concepts/summaries.md",
