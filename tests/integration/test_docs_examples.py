@@ -43,7 +43,7 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/concepts/recall.md",
         "docs/benchmarks/reliability.md",
         "docs/concepts/replies.md",
-        "docs/how_to/observe.md",
+        "docs/how_to/profile.md",
         "docs/concepts/profile.md",
         "docs/how_to/summaries.md",
         "docs/concepts/summaries.md",
@@ -73,7 +73,6 @@ def test_the_python_of_a_page_that_prints_nothing_runs(
 
 ELSEWHERE = {
     "docs/how_to/deploy.md": "quotes the example, see below; its client runs in `make web`",
-    "docs/how_to/local_models.md": "runs below, with sockets",
     "docs/how_to/testing.md": "runs below, with sockets",
     "docs/how_to/postgres.md": "runs above: it connects to nothing, and prints nothing",
     "docs/project/security.md": "runs below, and prints nothing",
@@ -94,7 +93,7 @@ def test_every_page_with_python_on_it_is_run_or_says_why_not() -> None:
 
 
 @pytest.mark.sockets
-@pytest.mark.parametrize("page", ["docs/how_to/local_models.md", "docs/how_to/testing.md"])
+@pytest.mark.parametrize("page", ["docs/how_to/testing.md"])
 def test_a_page_with_services_on_loopback_runs_and_prints_what_it_shows(
     page: str, tmp_path: Path
 ) -> None:
