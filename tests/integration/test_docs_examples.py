@@ -20,7 +20,6 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/get_started/quickstart.md",
         "docs/get_started/choose_integration.md",
         "docs/how_to/agents.md",
-        "docs/how_to/chatgpt_history.md",
         "docs/how_to/operate.md",
         "docs/how_to/dynamodb.md",
         "docs/how_to/streaming.md",
