@@ -234,8 +234,8 @@ def _write_commands() -> Iterator[tuple[str, str]]:
         "# Every command and option",
         "",
         (
-            "As `convmem COMMAND --help` prints them. [The command line](command_line.md) shows them at "
-            "work, and describes the options that most of them share."
+            "`convmem COMMAND --help` prints them with examples. [The command line](command_line.md) "
+            "shows them at work, and describes the options that most of them share."
         ),
         "",
     ]
@@ -273,9 +273,6 @@ def _describe_command(path: str, one: click.Command) -> list[str]:
             *rows,
             "",
         ]
-    epilog = (one.epilog or "").replace("\b\nExamples:\n", "")
-    if epilog.strip():
-        lines += ["Examples:", "", "```", inspect.cleandoc(epilog), "```", ""]
     return lines
 
 
@@ -333,11 +330,10 @@ def _write_storage() -> Iterator[tuple[str, str]]:
         "",
         "## PostgreSQL",
         "",
-        "What `PostgresLog` runs in its schema, which is called `convmem` unless you pass another.",
-        "",
-        "```sql",
-        *_describe_postgres(),
-        "```",
+        (
+            "The schema, `convmem` unless you pass another, has the same tables but `identity`, with the same "
+            "columns and indexes: `INTEGER` is `bigint` there, and `BLOB` is `bytea`."
+        ),
         "",
         "## DynamoDB",
         "",
@@ -375,15 +371,6 @@ def _describe_sqlite() -> Iterator[str]:
         connection.close()
     yield f"-- user_version {version}"
     for statement in statements:
-        yield f"{statement};"
-
-
-def _describe_postgres() -> Iterator[str]:
-    from langchain_convmem.logs.postgres import TABLES
-    from langchain_convmem.logs.sql_log import SCHEMA_VERSION
-
-    yield f"-- version {SCHEMA_VERSION}"
-    for statement in TABLES:
         yield f"{statement};"
 
 
