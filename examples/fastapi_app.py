@@ -4,7 +4,7 @@
     SESSION_SECRET=$(openssl rand -hex 32) uvicorn --app-dir examples fastapi_app:app --workers 2
 
 `CONVMEM_LOG` names the log: a file that all workers of a machine share (`memory.db`), or
-`postgresql://...` where there are several machines. The page docs/how_to/fastapi.md walks
+`postgresql://...` where there are several machines. The page docs/how_to/deploy.md walks
 through it.
 """
 

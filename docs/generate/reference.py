@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-import json
 import pkgutil
 import re
 import sqlite3
@@ -25,6 +24,8 @@ from setting_costs import COSTS
 import langchain_convmem
 
 DOCS = Path(__file__).parents[1]
+_COMMANDS_THAT_SHARE = 5
+"""An option of so many commands, with the same help, is described once."""
 NOTE = "<!-- Written by docs/generate/reference.py from the code. -->\n"
 _PACKAGE = "langchain_convmem"
 
@@ -233,8 +234,8 @@ def _write_commands() -> Iterator[tuple[str, str]]:
         "# Every command and option",
         "",
         (
-            "As `convmem COMMAND --help` prints them. [The command line](command_line.md) shows them at "
-            "work, with exit codes and the shapes of their JSON."
+            "`convmem COMMAND --help` prints them with examples. [The command line](command_line.md) "
+            "shows them at work, and describes the options that most of them share."
         ),
         "",
     ]
@@ -257,10 +258,14 @@ def list_commands(
 def _describe_command(path: str, one: click.Command) -> list[str]:
     context = click.Context(one, info_name=path)
     usage = " ".join(one.collect_usage_pieces(context))
-    lines = [f"## {path}", "", *_paragraphs(one.help or ""), "", f"Usage: `{path} {usage}`", ""]
-    rows = [
-        _describe_option(param, context) for param in one.params if isinstance(param, click.Option)
-    ]
+    lines = [f"## {path}", "", *_paragraphs(one.help or ""), ""]
+    if usage != "[OPTIONS]":
+        lines += [f"Usage: `{path} {usage}`", ""]
+    options = [param for param in one.params if isinstance(param, click.Option)]
+    shared = [f"`{option.opts[0]}`" for option in options if _is_shared(option)]
+    rows = [_describe_option(option, context) for option in options if not _is_shared(option)]
+    if shared:
+        lines += [f"Shared: {', '.join(shared)}.", ""]
     if rows:
         lines += [
             "| option | environment | default | meaning |",
@@ -268,10 +273,16 @@ def _describe_command(path: str, one: click.Command) -> list[str]:
             *rows,
             "",
         ]
-    epilog = (one.epilog or "").replace("\b\nExamples:\n", "")
-    if epilog.strip():
-        lines += ["Examples:", "", "```", inspect.cleandoc(epilog), "```", ""]
     return lines
+
+
+def _is_shared(option: click.Option) -> bool:
+    """Say whether the page on the command line describes it, as it does for most commands."""
+    from langchain_convmem.cli.app import convmem
+
+    found = [param for _, one in list_commands(convmem) for param in one.params]
+    same = [one for one in found if isinstance(one, click.Option) and one.opts == option.opts]
+    return sum(one.help == option.help for one in same) >= _COMMANDS_THAT_SHARE
 
 
 def _paragraphs(text: str) -> list[str]:
@@ -286,7 +297,8 @@ def _describe_option(option: click.Option, context: click.Context) -> str:
     environment = option.envvar if isinstance(option.envvar, str) else ""
     default = option.get_default(context, call=False)
     shown = "" if option.is_flag or not isinstance(default, str | int | float) else f"`{default}`"
-    several = " May be given several times." if option.multiple else ""
+    said = "repeated" in (option.help or "")
+    several = " May be given several times." if option.multiple and not said else ""
     meaning = f"{option.help or ''}{several}".replace("|", "\\|").replace("\n", " ")
     return (
         f"| {names}{value} | {environment and f'`{environment}`'} | {shown} | {meaning} |".replace(
@@ -318,23 +330,16 @@ def _write_storage() -> Iterator[tuple[str, str]]:
         "",
         "## PostgreSQL",
         "",
-        "What `PostgresLog` runs in its schema, which is called `convmem` unless you pass another.",
-        "",
-        "```sql",
-        *_describe_postgres(),
-        "```",
+        (
+            "The schema, `convmem` unless you pass another, has the same tables but `identity`, with the same "
+            "columns and indexes: `INTEGER` is `bigint` there, and `BLOB` is `bytea`."
+        ),
         "",
         "## DynamoDB",
         "",
-        'The table, as `make_table_definition("conversations")` describes it:',
-        "",
-        "```json",
-        *_describe_dynamodb(),
-        "```",
-        "",
         (
-            "The keys of what one turn of user `ana` in thread `t1` and one turn of a thread `t2` without a "
-            "user leave in it:"
+            "`make_table_definition` in `langchain_convmem.logs.dynamodb` returns the table as data: the keys "
+            "`pk` and `sk`, and `by_thread`, a local index of `pk` and `tp`. A turn leaves such items:"
         ),
         "",
         "| `pk` | `sk` | `tp` | other attributes |",
@@ -369,21 +374,6 @@ def _describe_sqlite() -> Iterator[str]:
         yield f"{statement};"
 
 
-def _describe_postgres() -> Iterator[str]:
-    from langchain_convmem.logs.postgres import TABLES
-    from langchain_convmem.logs.sql_log import SCHEMA_VERSION
-
-    yield f"-- version {SCHEMA_VERSION}"
-    for statement in TABLES:
-        yield f"{statement};"
-
-
-def _describe_dynamodb() -> list[str]:
-    from langchain_convmem.logs.dynamodb import make_table_definition
-
-    return json.dumps(make_table_definition("conversations"), indent=2).splitlines()
-
-
 def _list_dynamodb_items() -> Iterator[str]:
     import boto3
     from langchain_core.messages import AIMessage, HumanMessage
@@ -397,9 +387,8 @@ def _list_dynamodb_items() -> Iterator[str]:
         log = DynamoDBLog("conversations", client=client)
         log.create_table()
         with ConversationMemory(log=log, embeddings=None) as memory:
-            for user, thread in (("ana", "t1"), (None, "t2")):
-                memory.add_messages([HumanMessage("Hi")], user_id=user, thread_id=thread)
-                memory.add_messages([AIMessage("Hello!")], user_id=user, thread_id=thread)
+            for message in (HumanMessage("Hi"), AIMessage("Hello!")):
+                memory.add_messages([message], user_id="ana", thread_id="t1")
         items = client.scan(TableName="conversations")["Items"]
         log.close()
     keyed = ("pk", "sk", "tp")
@@ -424,18 +413,18 @@ def _describe_dynamodb_keys() -> list[str]:
 def _write_settings() -> Iterator[tuple[str, str]]:
     lines = [
         NOTE,
-        "# Every setting, with what it gives and costs",
+        "# Every setting",
         "",
         (
-            "Defaults are right for a user who talks to an assistant. Change one at a time and "
-            "[measure](../how_to/tune_recall.md). Where no cost stands, there is none worth a thought."
+            "Defaults suit a user who talks to an assistant. Change one at a time and "
+            "[measure](../how_to/tune_recall.md)."
         ),
         "",
     ]
     for heading, use, settings in list_settings():
         lines += [f"## {heading}", "", use, ""]
         lines += [
-            "| setting | default | what it gives | what it costs |",
+            "| setting | default | meaning | cost |",
             "| --- | --- | --- | --- |",
         ]
         described = _read_attributes(settings)
@@ -475,7 +464,7 @@ def list_settings() -> list[tuple[str, str, type]]:
         ("A conversation", "`Conversation(model, ConversationConfig(...))`.", ConversationConfig),
         (
             "One send of a conversation",
-            "`conversation.send(text, options=SendOptions(...))`.",
+            "Keywords of `conversation.send_message(text, ...)`.",
             SendOptions,
         ),
         ("Chat templates", "`ChatTemplate(source, limits=TemplateLimits(...))`.", TemplateLimits),

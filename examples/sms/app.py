@@ -3,7 +3,7 @@
     pip install langchain-convmem starlette uvicorn python-multipart
     TWILIO_AUTH_TOKEN=... PUBLIC_URL=https://sms.example.org uvicorn --app-dir examples sms.app:app
 
-Each phone number is a user with one thread. The page docs/how_to/sms.md says what each part is for.
+Each phone number is a user with one thread. The page docs/how_to/web.md says what each part is for.
 """
 
 from __future__ import annotations

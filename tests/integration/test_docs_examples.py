@@ -20,11 +20,9 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/get_started/quickstart.md",
         "docs/get_started/choose_integration.md",
         "docs/how_to/agents.md",
-        "docs/how_to/chatgpt_history.md",
-        "docs/how_to/deploy.md",
         "docs/how_to/operate.md",
         "docs/how_to/dynamodb.md",
-        "docs/how_to/existing_app.md",
+        "docs/how_to/streaming.md",
         "docs/how_to/troubleshoot.md",
         "docs/how_to/tune_recall.md",
         "docs/how_to/chains.md",
@@ -44,10 +42,8 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/concepts/recall.md",
         "docs/benchmarks/reliability.md",
         "docs/concepts/replies.md",
-        "docs/how_to/observe.md",
-        "docs/how_to/time_travel.md",
+        "docs/how_to/profile.md",
         "docs/concepts/profile.md",
-        "docs/how_to/stores.md",
         "docs/how_to/summaries.md",
         "docs/concepts/summaries.md",
         "docs/how_to/text_models.md",
@@ -75,8 +71,7 @@ def test_the_python_of_a_page_that_prints_nothing_runs(
 
 
 ELSEWHERE = {
-    "docs/how_to/fastapi.md": "quotes the example, see below; its client runs in `make web`",
-    "docs/how_to/local_models.md": "runs below, with sockets",
+    "docs/how_to/deploy.md": "quotes the example, see below; its client runs in `make web`",
     "docs/how_to/testing.md": "runs below, with sockets",
     "docs/how_to/postgres.md": "runs above: it connects to nothing, and prints nothing",
     "docs/project/security.md": "runs below, and prints nothing",
@@ -97,7 +92,7 @@ def test_every_page_with_python_on_it_is_run_or_says_why_not() -> None:
 
 
 @pytest.mark.sockets
-@pytest.mark.parametrize("page", ["docs/how_to/local_models.md", "docs/how_to/testing.md"])
+@pytest.mark.parametrize("page", ["docs/how_to/testing.md"])
 def test_a_page_with_services_on_loopback_runs_and_prints_what_it_shows(
     page: str, tmp_path: Path
 ) -> None:
@@ -125,10 +120,10 @@ def test_what_the_page_on_security_claims_holds(
     assert run_page(ROOT / "docs/project/security.md") == ""  # its claims are assertions
 
 
-def test_the_page_on_fastapi_quotes_the_example() -> None:
+def test_the_page_on_deployment_quotes_the_example() -> None:
     example = (ROOT / "examples" / "fastapi_app.py").read_text("utf-8")
     quoted = [
-        block for block in blocks_of(ROOT / "docs/how_to/fastapi.md") if block.language == OURS
+        block for block in blocks_of(ROOT / "docs/how_to/deploy.md") if block.language == OURS
     ]
     assert quoted
     assert [f"line {block.line}" for block in quoted if block.code not in example] == []

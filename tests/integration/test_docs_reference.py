@@ -109,9 +109,9 @@ def test_every_error_has_its_fix_on_the_page_of_troubles_and_no_other_error_is_t
         for name, thing in vars(errors).items()
         if inspect.isclass(thing) and issubclass(thing, errors.ConvMemError)
     ]
-    sections = re.findall(r"^### (\w+)\n\n(.+)", page, re.MULTILINE)
-    assert sorted(name for name, _ in sections) == sorted(classes)
-    assert [name for name, fix in sections if len(fix.split()) < 8] == []
+    rows = re.findall(r"^\| `(\w+Error)` \| (.+) \|$", page, re.MULTILINE)
+    assert sorted(name for name, _ in rows) == sorted(classes)
+    assert [name for name, fix in rows if len(fix.split()) < 8] == []
 
 
 @pytest.mark.parametrize(("heading", "use", "settings"), reference.list_settings())

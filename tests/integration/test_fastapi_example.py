@@ -143,7 +143,7 @@ def wait_for(look: Callable[[], bool]) -> None:
 def test_the_page_prints_what_it_shows(address, workers):
     names: dict[str, Any] = {}
     try:
-        for block in blocks_of(ROOT / "docs" / "how_to" / "fastapi.md"):
+        for block in blocks_of(ROOT / "docs" / "how_to" / "deploy.md"):
             if block.language == THEIRS:
                 code = block.code.replace("http://127.0.0.1:8000", address)
                 replace(block, code=code).run(names)

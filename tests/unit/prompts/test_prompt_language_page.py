@@ -12,7 +12,8 @@ from langchain_convmem.prompts import PromptFile
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "prompt_language.md").read_text("utf-8")
 EXAMPLE = re.compile(r"^```prompt\n(.*?)^```\n+```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-EXAMPLES = EXAMPLE.findall(PAGE)
+MORE = Path(__file__).with_name("more_examples.md").read_text("utf-8")
+EXAMPLES = EXAMPLE.findall(PAGE) + EXAMPLE.findall(MORE)
 FUNCTIONS = {"getDate": lambda: "21/03/2030", "getTime": lambda: "08:15:00"}
 
 
@@ -30,7 +31,7 @@ def test_an_example_gives_what_is_shown_below_it(number: int) -> None:
 
 
 def test_every_prompt_file_of_the_page_is_an_example() -> None:
-    assert len(EXAMPLES) == PAGE.count("```prompt\n") >= 14
+    assert len(EXAMPLES) == (PAGE + MORE).count("```prompt\n") >= 14
 
 
 def test_the_python_of_the_page_runs_from_top_to_bottom(
