@@ -40,18 +40,6 @@ def test_a_reply_is_cut_to_what_was_heard_and_the_log_keeps_it_whole(asked):
     assert asked.to_maps(exclude_last=False)[-1]["metadata"]["attribute"] == ["interrupted"]
 
 
-def test_a_reply_can_be_cut_again_and_is_marked_once(asked):
-    asked.cut_reply(15)
-    turn = asked.cut_reply(4)
-    assert (turn.contents, turn.metadata.attributes) == (("From",), ("interrupted",))
-
-
-def test_what_was_said_since_stays(asked, shape):
-    asked.add("user", "Stop!")
-    asked.cut_reply(4)
-    assert shape() == ["When?", "From", "Stop!"]
-
-
 def test_a_reply_of_which_nothing_was_heard_is_taken_out(asked, shape):
     asked.add("user", "Hello?")
     assert asked.cut_reply("") is None
@@ -76,12 +64,6 @@ def test_any_reply_can_be_named(asked, shape):
         asked.cut_reply(4, message_id="r7")
     with pytest.raises(InvalidMessageError, match="'q1'"):
         asked.cut_reply(4, message_id="q1")
-
-
-def test_a_thread_without_a_reply_has_none_to_cut(history, say):
-    say("When?")
-    with pytest.raises(ConfigError, match="no reply"):
-        history.cut_reply(1)
 
 
 def test_words_that_are_not_in_the_reply_change_nothing(asked):

@@ -72,24 +72,12 @@ def test_a_summary_is_edited_by_its_id_and_again(told):
     assert shown(told)[0] == "Third."
 
 
-def test_taking_back_an_edited_summary_shows_what_it_covers(told):
-    told.edit_summary("Second.")
-    told.undo_summary()
-    assert shown(told) == [f"{kind} {n}" for n in (1, 2, 3) for kind in ("question", "answer")]
-
-
 @pytest.mark.parametrize("text", [" ", [], 3, [3], None])
 def test_what_is_no_summary_changes_nothing(told, text):
     before = told.entries
     with pytest.raises(InvalidMessageError):
         told.edit_summary(text)
     assert told.entries == before
-
-
-def test_without_a_summary_there_is_nothing_to_edit(history):
-    say(history, 1)
-    with pytest.raises(ConfigError, match="no summary"):
-        history.edit_summary("New.")
 
 
 def test_a_summary_that_a_later_one_retells_is_not_edited(told):
@@ -192,30 +180,6 @@ def test_on_request_it_is_compacted_and_then_is_no_longer_held_back(log):
     history.replace("q1", "question one", keep_later=True)
     assert history.last_summary is None
     assert compact(memory), "the edit, not an undo, shows these again"
-
-
-def test_redo_brings_the_summary_back(log):
-    memory = summarising(log)
-    history = memory.history("t1", user_id="ana")
-    say(history, 1, 2, 3)
-    assert compact(memory)
-    before = shown(history)
-    history.undo_summary()
-    assert history.redo()
-    assert shown(history) == before
-    assert find_held_back(history.entries) == frozenset()
-
-
-def test_a_summary_by_hand_covers_what_is_held_back(log):
-    history = summarising(log).history("t1", user_id="ana")
-    say(history, 1, 2)
-    history.add_summary("They talked.", history.summary_window())
-    history.undo_summary()
-    held = find_held_back(history.entries)
-    assert len(held) == 4
-    history.add_summary("They talked again.", history.summary_window())
-    assert find_held_back(history.entries) == frozenset()
-    assert shown(history) == ["They talked again.", NOTED_TEXT]
 
 
 def test_an_undo_stays_undone_when_one_message_of_it_is_forgotten(log):

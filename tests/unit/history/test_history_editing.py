@@ -24,12 +24,6 @@ def test_undo_takes_back_the_last_exchange_and_the_log_keeps_it(history, say, sh
     assert history.entries[4].control.reason == "undo"
 
 
-def test_undo_takes_back_a_question_without_an_answer(history, say, shape):
-    say("a", "b", "c")
-    assert texts(history.undo()) == ["c"]
-    assert shape() == ["a", "b"]
-
-
 def test_undo_takes_back_a_whole_tool_loop(history, shape):
     history.add_messages(
         [
@@ -69,36 +63,12 @@ def test_an_opening_of_the_assistant_is_an_exchange_too(history, shape):
     assert shape() == []
 
 
-def test_several_exchanges_can_be_taken_back_at_once(history, say, shape):
-    say("a", "b", "c", "d", "e", "f")
-    assert texts(history.undo(2)) == ["c", "d", "e", "f"]
-    assert shape() == ["a", "b"]
-    history.undo(9)
-    assert shape() == []
-    assert history.undo() == []
-    assert len(history.entries) == 8
-
-
 @pytest.mark.parametrize("exchanges", [0, -1, True, 1.5, "2"])
 def test_an_odd_number_of_exchanges_is_refused(history, say, exchanges):
     say("a", "b")
     with pytest.raises(ConfigError, match="exchanges"):
         history.undo(exchanges)
     assert len(history.entries) == 2
-
-
-def test_a_message_that_nobody_sees_is_no_exchange(history, say, shape):
-    say("a", "b", "c", "d")
-    history.add_messages([HumanMessage(" ")])
-    assert texts(history.undo()) == ["c", "d"]
-    assert shape() == ["a", "b"]
-
-
-def test_system_messages_survive_an_undo(history, say, shape):
-    say("a", "b", "c")
-    history.add("system", "Be brief.")
-    history.undo()
-    assert shape() == ["a", "b", "Be brief."]
 
 
 def test_a_summary_that_tells_of_what_is_undone_goes_with_it(history, say, read):
@@ -139,16 +109,6 @@ def test_redo_brings_back_undo_by_undo(history, say, shape):
     assert shape() == ["a", "b", "c", "d"]
     assert history.redo()
     assert shape() == ["a", "b", "c", "d", "e", "f"]
-
-
-def test_redo_brings_back_what_was_cleared_with_its_summaries(history, say, read):
-    say("a", "b")
-    history.add_summary("S", history.summary_window())
-    say("c")
-    history.clear()
-    assert read() == []
-    assert history.redo()
-    assert read() == ["S", "c"]
 
 
 def test_nothing_comes_back_once_something_was_said(history, say, shape):
@@ -207,13 +167,6 @@ def test_a_message_keeps_its_id_its_place_and_its_speaker(history, read):
     assert read() == ["AA", "b", "c"]
     history.replace("m2", AIMessage("B", id="run-7"), keep_later=True)
     assert [message.id for message in history.messages] == ["m1", "m2", "m3"]
-
-
-def test_what_messages_show_as_id_can_be_replaced(history, say, read):
-    say("a", "b")
-    history.replace(history.messages[0].id, "A", keep_later=True)
-    history.replace(history.messages[0].id, "AA", keep_later=True)
-    assert read() == ["AA", "b"]
 
 
 def test_an_edited_call_takes_its_results_with_it(history, read):
@@ -280,6 +233,3 @@ def test_what_is_not_shown_cannot_be_replaced(history, say):
     for name in ("nobody", "", gone, summary, placeholder):
         with pytest.raises(ConfigError, match="no message"):
             history.replace(name, "x")
-
-
-# -- asynchronous twins -------------------------------------------------------------------------

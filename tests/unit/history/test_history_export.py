@@ -39,13 +39,6 @@ def test_everything_can_be_exported_without_moving_the_cursor(history, say):
     assert texts(history.to_maps()) == ["a", "b"]
 
 
-@pytest.mark.parametrize("incremental", [True, False])
-@pytest.mark.parametrize("exclude_last", [True, False])
-def test_nothing_is_exported_of_nothing_and_nothing_is_written(history, incremental, exclude_last):
-    assert history.to_maps(incremental=incremental, exclude_last=exclude_last) == []
-    assert history.log.threads("ana") == []
-
-
 def test_sinks_do_not_know_of_each_other(history, say):
     say("a", "b", "c")
     assert texts(history.to_maps(sink="one")) == ["a", "b"]
@@ -70,24 +63,6 @@ def test_a_cursor_survives_the_process_and_stays_small(history, say):
     assert len(json.dumps(document)) < 100
 
 
-def test_a_placeholder_is_exported_once(history):
-    history.add("assistant", "Welcome!")
-    assert texts(history.to_maps()) == ["..."]
-    history.add("user", "a")
-    assert texts(history.to_maps()) == ["Welcome!"]
-
-
-def test_a_turn_that_grew_comes_again_whole_under_its_id(history, say):
-    say("a")
-    [first] = history.to_maps(exclude_last=False)
-    history.add("user", "more")
-    assert history.to_maps() == []
-    [again] = history.to_maps(exclude_last=False)
-    assert again["id"] == first["id"]
-    assert again["message"]["contents"] == ["a", "more"]
-    assert again["metadata"]["attribute"] == ["merged"]
-
-
 def test_a_summary_before_what_was_exported_is_not_skipped_and_nothing_doubles(history, say):
     say("a", "b", "c")
     assert texts(history.to_maps(exclude_last=False)) == ["a", "b", "c"]
@@ -97,15 +72,6 @@ def test_a_summary_before_what_was_exported_is_not_skipped_and_nothing_doubles(h
     assert exported["message"] == {"role": "summary", "contents": ["S"]}
     assert exported["metadata"]["summaryIds"] == list(summary.metadata.summary_ids)
     assert history.to_maps(exclude_last=False) == []
-
-
-def test_a_turn_that_a_summary_split_comes_again_in_parts(history, say):
-    say("a", "b")
-    window = history.summary_window()
-    history.add("assistant", "late")
-    assert texts(history.to_maps(exclude_last=False)) == ["a", "b late"]
-    history.add_summary("S", window)
-    assert texts(history.to_maps(exclude_last=False)) == ["b", "S", "...", "late"]
 
 
 def test_what_is_undone_after_its_export_comes_once_more_marked(history, say):
@@ -119,39 +85,6 @@ def test_what_is_undone_after_its_export_comes_once_more_marked(history, say):
     assert history.to_maps(exclude_last=False) == []
     history.redo()
     assert history.to_maps(exclude_last=False) == given[2:]
-
-
-def test_what_is_undone_before_its_export_is_never_exported(history, say):
-    say("a", "b", "c", "d")
-    assert texts(history.to_maps()) == ["a", "b", "c"]
-    history.undo()
-    assert retracted(history.to_maps(exclude_last=False)) == ["c"]
-
-
-def test_a_turn_that_grew_and_was_undone_before_it_came_again_is_marked(history, say):
-    say("a", "b", "c")
-    history.to_maps(exclude_last=False)
-    history.add("user", "more")
-    assert history.to_maps() == []
-    history.undo()
-    assert retracted(history.to_maps()) == ["c more"]
-    assert history.to_maps() == []
-
-
-def test_an_edit_is_exported_as_what_it_replaces_and_what_it_says(history, say):
-    say("a", "b", "c")
-    history.to_maps(exclude_last=False)
-    history.replace(history.turns[0].id, "A")
-    maps = history.to_maps(exclude_last=False)
-    assert texts(maps) == ["a", "b", "c", "A"]
-    assert retracted(maps) == ["a", "b", "c"]
-
-
-def test_a_cleared_thread_is_exported_as_such(history, say):
-    say("a", "b")
-    history.to_maps(exclude_last=False)
-    history.clear()
-    assert retracted(history.to_maps()) == ["a", "b"]
 
 
 def test_metadata_is_exported_with_its_turn(history):
@@ -188,14 +121,6 @@ def test_two_exports_at_once_share_the_turns(history, say, monkeypatch):
     monkeypatch.setattr(log, "get_state", overtaken)
     assert texts(history.to_maps()) == ["c"]
     assert others == [["a", "b"]]
-
-
-def test_forgetting_the_thread_forgets_its_cursors(history, say):
-    say("a", "b")
-    history.to_maps(exclude_last=False)
-    history.log.forget(history.key)
-    say("c")
-    assert texts(history.to_maps(exclude_last=False)) == ["c"]
 
 
 def test_pictures_calls_and_results_are_in_the_maps_and_come_back(history, tmp_path):

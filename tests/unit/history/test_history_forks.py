@@ -142,18 +142,6 @@ def test_a_fork_that_was_cut_short_can_be_made_again(memory, history, say, monke
     assert len(fork.entries) == 4
 
 
-def test_an_empty_thread_forks_into_an_empty_one(memory):
-    assert memory.fork("t1", user_id="ana").entries == []
-
-
-def test_a_fork_of_a_fork_names_the_nearer_origin(memory, history, say):
-    say("a", "b")
-    once = memory.fork("t1", new_thread_id="t2", user_id="ana")
-    twice = memory.fork("t2", user_id="ana")
-    origin = twice.entries[0].metadata.aux["forked_from"]
-    assert origin == {"thread_id": "t2", "entry_id": once.entries[0].id}
-
-
 def test_what_an_undone_summary_showed_again_stays_shown_in_a_fork():
     settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
     with ConversationMemory.open(

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import pickle
-
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.history import ConversationHistory
@@ -46,17 +44,6 @@ def test_there_is_nothing_to_summarise_before_the_first_reply(history, say, text
     assert str(history.summary_window()) == ""
 
 
-def test_taking_a_window_changes_nothing_and_it_is_a_value(history, say):
-    say("a", "b")
-    before = history.entries
-    window = history.summary_window()
-    assert history.summary_window() == window
-    assert history.entries == before
-    say("c", "d")
-    assert said(window) == ["a", "b"]
-    assert pickle.loads(pickle.dumps(window)) == window  # noqa: S301 - our own
-
-
 @pytest.mark.parametrize(
     ("messages", "expected"),
     [
@@ -91,12 +78,6 @@ def test_taking_a_window_changes_nothing_and_it_is_a_value(history, say):
 def test_a_window_ends_at_a_closed_tool_loop(history, messages, expected):
     history.add_messages([HumanMessage("q"), *messages])
     assert said(history.summary_window()) == expected
-
-
-def test_an_open_loop_does_not_keep_earlier_exchanges_from_a_summary(history, say):
-    say("a", "b", "c")
-    history.add_messages([AIMessage("", tool_calls=[CALL]), result()])
-    assert said(history.summary_window()) == ["a", "b"]
 
 
 # -- the text for the summariser ----------------------------------------------------------------
@@ -160,12 +141,6 @@ def test_people_and_media_are_named(history):
         ]
     )
     assert str(history.summary_window()) == ("[Ana]: hi.\n[Bo]: look. (image).\n[Assistant]: nice.")
-
-
-def test_the_text_of_nothing_is_the_preamble_alone(history, say):
-    say("a")
-    window = history.summary_window()
-    assert window.format(preamble="P", include_previous=True) == "P"
 
 
 # -- adding -------------------------------------------------------------------------------------
@@ -296,19 +271,6 @@ def test_a_newer_window_may_follow_an_older_one_but_not_the_other_way_round(hist
     assert read() == ["T"]
 
 
-def test_a_window_that_adds_nothing_to_what_is_covered_is_refused(history, say, read):
-    say("a", "b")
-    first = history.summary_window()
-    say("c", "d")
-    both = history.summary_window()
-    history.add_summary("S", first)
-    second = history.summary_window()
-    history.add_summary("T", both)
-    with pytest.raises(StaleWindowError, match="newer"):
-        history.add_summary("U", second)
-    assert read() == ["T"]
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -370,32 +332,6 @@ def test_a_window_of_another_thread_is_refused(history, say):
         history.add_summary("S", None)
 
 
-# -- what a summary covers ----------------------------------------------------------------------
-
-
-def test_what_an_undo_took_out_is_not_covered_when_it_comes_back(history, say, read):
-    say("a", "b", "c", "d")
-    history.undo()
-    window = history.summary_window()
-    history.add_summary("S", window)
-    assert history.redo()
-    assert read() == ["S", "c", "d"]
-
-
-def test_blank_messages_among_the_summarised_are_not_mended_again(history):
-    history.add_messages([HumanMessage("a"), HumanMessage(" "), AIMessage("b"), HumanMessage("c")])
-    history.add_summary("S", history.summary_window())
-    assert history.context().repairs == ()
-
-
-def test_system_messages_are_never_covered(history, say, read):
-    history.add("system", "Be brief.")
-    say("a")
-    history.add_messages([SystemMessage("Be kind."), AIMessage("b")])
-    history.add_summary("S", history.summary_window())
-    assert read() == ["Be brief.\n\nBe kind.", "S"]
-
-
 # -- taking back --------------------------------------------------------------------------------
 
 
@@ -412,15 +348,3 @@ def test_undoing_a_summary_makes_the_one_before_it_live_again(history, say, shap
     assert history.undo_summary() is None
     assert history.redo()
     assert read() == ["S", "c", "d"]
-
-
-def test_a_summary_can_be_added_again_after_it_was_undone(history, say, read):
-    say("a", "b", "c")
-    window = history.summary_window()
-    history.add_summary("S", window)
-    history.undo_summary()
-    history.add_summary("S", window)
-    assert read() == ["S", "c"]
-
-
-# -- asynchronous twins -------------------------------------------------------------------------

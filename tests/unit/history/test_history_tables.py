@@ -48,11 +48,6 @@ def test_marks_behind_the_last_turn_are_named(history, say):
     assert str(history).splitlines()[-1] == ".\t'*' -> index 3, '-' -> index 3."
 
 
-def test_equal_turns_have_marks_of_their_own(history, say):
-    say("a", "b", "a", "b")
-    assert [marks for marks, *_ in rows(history)] == ["* -", "", "", ""]
-
-
 def test_a_turn_is_one_line_whatever_was_said(history):
     history.add("user", "1\n2\t3\r4\b5\\6\x1b[31m\u202e\u2028 caf\u00e9 \u6f22\u3000\ud800")
     table = str(history)
@@ -121,7 +116,3 @@ def test_a_notebook_shows_the_latest_turns_of_a_long_thread(history):
     assert "<td" in page
     assert ">text 6<" not in page
     assert ">text 7<" in page
-
-
-def test_a_notebook_shows_an_empty_thread(history):
-    assert history._repr_html_().count("<tr>") == 1

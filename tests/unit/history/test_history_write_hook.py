@@ -24,19 +24,9 @@ def history():
     return ConversationHistory(InMemoryLog(), "t1", user_id="ana", before_write=_hook)
 
 
-def _said(history):
-    return [entry.contents for entry in history.entries]
-
-
 def _talk(history):
     said = [HumanMessage("How much?", id="q1"), AIMessage("Let me see.", id="a1")]
     history.add_messages([*said, HumanMessage("And?", id="q2")])
-
-
-def test_a_turn_holds_what_was_stored(history):
-    assert history.add("user", ["It is 300.", "For both."]).contents == ("It is [sum].For both.",)
-    assert asyncio.run(history.aadd("assistant", "300!")).contents == ("[sum]!",)
-    assert history.messages[-1].text == "[sum]!"
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "system"])
@@ -51,35 +41,7 @@ def test_a_turn_of_which_nothing_is_stored_has_no_entries(history, role):
     assert history.entries == []
 
 
-def test_only_what_may_be_stored_of_several_messages_is(history):
-    history.add_messages([HumanMessage("one"), AIMessage("off the record"), HumanMessage("two")])
-    asyncio.run(history.aadd_messages([HumanMessage("off the record")]))
-    assert _said(history) == [("one",), ("two",)]
-
-
-def test_the_hook_sees_system_messages_as_such():
-    kinds = []
-
-    def look(message):
-        kinds.append((type(message), message.text))
-        return message
-
-    history = ConversationHistory(InMemoryLog(), "t1", before_write=look)
-    _talk(history)
-    history.add("system", "Be brief.")
-    history.add_summary("They talked.", history.summary_window())
-    assert kinds[-2:] == [(SystemMessage, "Be brief."), (SystemMessage, "They talked.")]
-
-
 # -- replacing ----------------------------------------------------------------------------------
-
-
-def test_a_replacement_is_redacted_and_keeps_id_and_place(history):
-    _talk(history)
-    turn = history.replace("a1", "It is 300.", keep_later=True)
-    assert turn.contents == ("It is [sum].",)
-    assert [message.id for message in history.messages] == ["q1", "a1", "q2"]
-    assert history.messages[1].text == "It is [sum]."
 
 
 def test_a_replacement_of_which_nothing_is_stored_is_refused(history):
@@ -93,13 +55,6 @@ def test_a_replacement_of_which_nothing_is_stored_is_refused(history):
 
 
 # -- summaries ----------------------------------------------------------------------------------
-
-
-def test_a_summary_is_redacted(history):
-    _talk(history)
-    history.add_summary(["They met.", "It is 300."], history.summary_window(), model="m")
-    assert history.last_summary.contents == ("They met.It is [sum].",)
-    assert history.last_summary.entries[0].cover.model == "m"
 
 
 def test_the_same_summary_again_changes_nothing_although_it_was_redacted(history):
@@ -132,16 +87,3 @@ def test_a_summary_of_which_the_hook_leaves_blanks_is_refused():
     with pytest.raises(InvalidMessageError, match="blank"):
         history.add_summary("They talked.", history.summary_window())
     assert history.last_summary is None
-
-
-# -- edits say nothing --------------------------------------------------------------------------
-
-
-def test_edits_are_not_asked_about(history):
-    _talk(history)
-    history.drafting.hook = pytest.fail
-    history.undo()
-    assert history.redo()
-    history.clear()
-    assert history.messages == []
-    assert len(history.entries) == 6

@@ -99,13 +99,6 @@ def test_users_are_found_in_the_metadata(memory, saver):
     assert [one.key.thread_id for one in memory.threads("bo")] == ["t2"]
 
 
-def test_threads_can_be_named(memory, saver):
-    talk(saver)
-    talk(saver, thread_id="t2")
-    [report] = import_checkpoints(memory, saver, user_id="ana", thread_ids=["t2", "nowhere"])
-    assert report.thread_ids == ("t2",)
-
-
 def test_a_write_hook_reaches_what_is_imported():
     def hide(message):
         return message.model_copy(update={"content": str(message.content).replace("21", "[n]")})
@@ -118,16 +111,6 @@ def test_a_write_hook_reaches_what_is_imported():
         assert not [text for text in texts[2:] if "21" in text]
 
 
-def test_a_graph_goes_on_in_the_imported_thread(memory):
-    saver = InMemorySaver()
-    talk(saver)
-    import_checkpoints(memory, saver, user_id="ana")
-    model = ScriptedChatModel(replies=["Still 21."])
-    config = {"configurable": {"thread_id": "t1", "user_id": "ana"}}
-    memory.wrap(model, recall=False).invoke("And now?", config)
-    assert len(model.seen[-1]) == 7
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -138,8 +121,3 @@ def test_a_graph_goes_on_in_the_imported_thread(memory):
 def test_what_makes_no_sense_is_refused(memory, options, said):
     with pytest.raises(ConfigError, match=said):
         import_checkpoints(memory, InMemorySaver(), **options)
-
-
-def test_what_is_no_checkpointer_is_refused(memory):
-    with pytest.raises(ConfigError, match="PostgresSaver"):
-        import_checkpoints(memory, "postgresql://localhost")

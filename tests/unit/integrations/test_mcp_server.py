@@ -48,13 +48,6 @@ async def test_recall_returns_fenced_text_and_the_lines_as_values(memory):
     assert found.structured_content["verdict"] == "answered"
 
 
-async def test_recall_of_nothing_says_so(memory):
-    async with connect(memory, user_id="nobody") as client:
-        found = await client.call_tool("recall", {"query": "Which cat do I have?"})
-    assert found.structured_content == {"verdict": "nothing", "blocks": [], "problems": []}
-    assert found.content[0].text == "Nothing that fits was said before."
-
-
 async def test_no_argument_leads_to_another_user(memory):
     async with connect(memory) as client:
         tools = (await client.list_tools()).tools
@@ -101,12 +94,6 @@ async def test_what_is_known_of_the_user_is_read_in_their_words(memory):
     assert "Graz" not in shown
 
 
-async def test_of_a_user_who_said_nothing_nothing_is_known(memory):
-    async with connect(memory, user_id="nobody") as client:
-        found = await client.call_tool("profile", {})
-    assert found.content[0].text == "Nothing is known of the user yet."
-
-
 async def test_a_thread_is_read_backwards_page_by_page(memory):
     memory.add_messages([f"line {n}" for n in range(7)], thread_id="long", user_id="ana")
     pages, before = [], None
@@ -119,13 +106,6 @@ async def test_a_thread_is_read_backwards_page_by_page(memory):
             if before is None:
                 break
     assert pages == [["line 4", "line 5", "line 6"], ["line 1", "line 2", "line 3"], ["line 0"]]
-
-
-async def test_what_was_taken_back_is_not_read(memory):
-    memory.history("monday", user_id="ana").undo()
-    async with connect(memory) as client:
-        read = await client.call_tool("read_thread", {"thread_id": "monday"})
-    assert read.is_error
 
 
 async def test_threads_are_listed_latest_first(memory):
@@ -174,16 +154,6 @@ async def test_forgetting_takes_two_calls(memory):
     assert done.structured_content["is_done"]
     assert memory.threads(user_id="ana") == []
     assert len(memory.threads(user_id="bo")) == 1
-
-
-async def test_single_messages_are_forgotten(memory):
-    first = memory.history("monday", user_id="ana").entries[0]
-    call = {"thread_id": "monday", "message_ids": [first.id]}
-    async with connect(memory) as client:
-        code = (await client.call_tool("forget", call)).structured_content["confirmation"]
-        await client.call_tool("forget", {**call, "confirmation": code})
-    [left] = memory.history("monday", user_id="ana").entries
-    assert left.contents == ("How lovely!",)
 
 
 async def test_a_confirmation_is_good_for_what_it_was_asked_for_alone(memory):

@@ -32,11 +32,6 @@ class Embedder(HashEmbeddings):
         return super().embed_query(text)
 
 
-def without_teresa(message):
-    text = message.content.replace("Teresa", "somebody")
-    return message.model_copy(update={"content": text})
-
-
 @pytest.fixture
 def store():
     return InMemoryVectorStore(Embedder())
@@ -105,23 +100,6 @@ def test_what_is_added_is_written_to_the_store_without_a_recall(memory, store):
     while not store.store and time.monotonic() < ends:
         time.sleep(0.01)
     assert [row["text"] for row in store.store.values()] == [KEY]
-
-
-def test_a_memory_that_recalled_nothing_yet_forgets_in_the_store_too(memory, store):
-    told(memory)
-    memory.refresh(user_id="ana")
-    other = ConversationMemory(memory.log, recall=VectorStoreRecall(memory.log, store))
-    other.forget(user_id="ana")
-    assert not store.store
-
-
-def test_questions_pass_the_write_hook_first(store):
-    log = InMemoryLog()
-    recall = VectorStoreRecall(log, store)
-    memory = ConversationMemory(log, recall=recall, before_write=without_teresa)
-    told(memory)
-    memory.recall("Is Teresa upstairs?", user_id="ana")
-    assert store.embeddings.asked == ["Is somebody upstairs?"]
 
 
 @pytest.mark.parametrize(

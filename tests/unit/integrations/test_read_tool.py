@@ -84,17 +84,6 @@ def test_what_was_undone_or_forgotten_is_not_read(memory):
     assert not call(tool, at(), message_id="p1").artifact
 
 
-@pytest.mark.parametrize("start", [len(TEXT), 10**9])
-def test_past_the_end_it_says_how_long_the_message_is(memory, start):
-    result = call(read_message_tool(memory), at(), message_id="p1", start=start)
-    assert f"{len(TEXT):,} characters" in result.content
-
-
-def test_before_the_beginning_it_begins_at_the_beginning(memory):
-    result = call(read_message_tool(memory), at(), message_id="p1", start=-7)
-    assert result.artifact["start"] == 0
-
-
 def test_a_text_cannot_end_the_fence(memory):
     memory.add_messages(HumanMessage("a</message>b", id="p2"), thread_id="t", user_id="ana")
     result = call(read_message_tool(memory), at(), message_id="p2")

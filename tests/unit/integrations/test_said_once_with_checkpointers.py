@@ -65,20 +65,6 @@ def _view(memory):
 # -- a question that comes again before anyone answered it ----------------------------------------
 
 
-@WHOLE_STATES
-def test_the_same_words_after_a_reply_are_said_twice(quick, app):
-    for _ in range(2):
-        _say(app, "yes")
-    assert _view(quick) == _held(app) == ["yes", "Reply 1.", "yes", "Reply 2."]
-
-
-def test_the_same_words_under_another_id_of_the_caller_are_said_twice(quick, model, app):
-    model.replies = [ProviderError(), "Then."]
-    _fail(app, "When?", "q1")
-    _say(app, "When?", "q2")
-    assert [one.message_id for one in quick.history("t", user_id="ana").entries][:2] == ["q1", "q2"]
-
-
 def test_another_question_after_a_failure_is_said_beside_the_first(quick, model, app):
     model.replies = [ProviderError(), "Then."]
     _fail(app, "When?")
@@ -133,17 +119,6 @@ def test_a_loop_of_tools_that_comes_again_makes_way_whole(quick):
     assert shape(model.seen[2]) == expected[:1]
 
 
-def test_an_answer_that_could_not_be_stored_makes_way_as_well():
-    log, model = InMemoryLog(), ScriptedChatModel(replies=["Then.", "Then, I say."])
-    memory = ConversationMemory(FailingLog(log, fails_at=2))
-    app = HOSTS["graph"](memory, model, InMemorySaver())
-    with pytest.raises(LogUnavailableError):
-        _say(app, "When?", "q1")
-    _say(app, "When?", "q1")
-    assert _held(app) == _view(ConversationMemory(log)) == ["When?", "Then, I say."]
-    assert [one.text for one in model.seen[1]] == ["When?"]
-
-
 def test_two_answers_of_an_attempt_that_came_to_nothing_are_one_in_the_next_turn():
     log, model = InMemoryLog(), ScriptedChatModel(replies=["One.", "Two.", "Bye."])
     memory = ConversationMemory(FailingLog(log, fails_at=3))
@@ -171,22 +146,6 @@ def test_a_run_that_speaks_twice_keeps_both_replies(quick, model):
     _say(app, "Go on.")
     assert _held(app) == ["Go on.", "Reply 1.", "Reply 2."]
     assert _view(quick) == ["Go on.", "Reply 1.\nReply 2."]
-
-
-def test_what_another_agent_said_before_a_graph_within_a_graph_stays(quick, model):
-    def draft(state):
-        return {"messages": [AIMessage("A draft.")]}
-
-    inner = create_memory_graph(quick, model, state_schema=MessagesState, recall=False)
-    builder = StateGraph(MessagesState)
-    builder.add_node("draft", draft)
-    builder.add_node("inner", inner)
-    builder.add_edge(START, "draft")
-    builder.add_edge("draft", "inner")
-    app = builder.compile(checkpointer=InMemorySaver())
-    for number in (1, 2):
-        _say(app, f"Write {number}.")
-    assert _held(app)[3:] == ["Write 2.", "A draft.", "Reply 2."]
 
 
 # -- edits that were made in the log --------------------------------------------------------------

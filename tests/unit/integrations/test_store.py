@@ -93,13 +93,6 @@ async def test_the_async_form_does_the_same(store):
     assert await store.aget(("a", "b"), "k") is None
 
 
-def test_items_come_latest_first_and_page_by_page(store):
-    for number in range(5):
-        store.put(("a", str(number)), "k", {"n": number})
-    pages = [values(store.search(("a",), limit=2, offset=at)) for at in (0, 2, 4)]
-    assert pages == [[{"n": 4}, {"n": 3}], [{"n": 2}, {"n": 1}], [{"n": 0}]]
-
-
 def test_a_changed_item_keeps_when_it_was_made(store):
     store.put(("a",), "k", {"n": 1})
     made = store.get(("a",), "k")
@@ -107,14 +100,6 @@ def test_a_changed_item_keeps_when_it_was_made(store):
     changed = store.get(("a",), "k")
     assert changed.created_at == made.created_at <= changed.updated_at
     assert datetime.now(UTC) - changed.updated_at < timedelta(minutes=5)
-
-
-def test_namespaces_that_langgraph_refuses_are_refused(store):
-    for namespace in ((), ("a.b",), ("a", "")):
-        with pytest.raises(InvalidNamespaceError):
-            store.put(namespace, "k", {"n": 1})
-    with pytest.raises(InvalidNamespaceError):
-        store.batch([PutOp(("a.b",), "k", {"n": 1})])
 
 
 # -- what a view of the log adds ------------------------------------------------------------------
@@ -235,24 +220,6 @@ def test_the_defaults_are_langgraphs(memory, clock):
     assert store.get(("a",), "k") is None
     assert values(store.search(("a",))) == [{"n": 2}]
     assert store.sweep_ttl() == 1
-
-
-def test_what_is_put_again_lives_on(store, clock):
-    for _ in range(3):
-        store.put(("a",), "k", {"n": 1}, ttl=10)
-        clock(6)
-        assert store.sweep_ttl() == 0
-    store.put(("a",), "k", {"n": 1})
-    clock(60)
-    assert store.sweep_ttl() == 0
-    assert store.get(("a",), "k").value == {"n": 1}
-
-
-def test_what_is_said_in_a_thread_does_not_expire(store, clock):
-    store.put(("threads", "t"), "k", {"role": "user", "content": "Hi"}, ttl=1)
-    clock(5)
-    assert store.sweep_ttl() == 0
-    assert store.get(("threads", "t"), "k").value["content"] == "Hi"
 
 
 @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf")])

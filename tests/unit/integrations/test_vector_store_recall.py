@@ -15,7 +15,7 @@ from langchain_convmem.errors import ConfigError, LineStoreError, LogUnavailable
 from langchain_convmem.integrations import VectorStoreRecall
 from langchain_convmem.integrations.vector_store import find_filter
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.recall import DialogLineRetriever, RecallSettings
+from langchain_convmem.recall import RecallSettings
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 
 ANA = Owner(user_id="ana")
@@ -62,15 +62,6 @@ def found(recall, query="anything", **options):
 # -- following the log -----------------------------------------------------------------------
 
 
-def test_a_line_is_embedded_once_however_often_is_recalled(log, recall, embeddings):
-    say(log, "one", "two")
-    found(recall)
-    say(log, "three")
-    found(recall)
-    found(recall)
-    assert embeddings.embedded == ["one", "two", "three"]
-
-
 def test_another_process_goes_on_where_the_first_one_stood(log, store, recall, embeddings):
     say(log, "one")
     recall.refresh(ANA)
@@ -105,13 +96,6 @@ def test_an_undone_line_is_not_shown_and_a_redone_one_is_again(log, recall, embe
     assert embeddings.embedded == ["one", "two"]
 
 
-def test_what_was_undone_makes_room_for_what_is_shown(log, store):
-    undone = say(log, *(f"undone {number}" for number in range(30)))
-    say(log, "kept")
-    retract(log, *undone)
-    assert found(VectorStoreRecall(log, store, candidates=1), "undone 7") == {"kept"}
-
-
 def test_forgetting_through_a_memory_deletes_from_the_store_and_embeds_nothing_anew(
     log, recall, store, embeddings
 ):
@@ -128,33 +112,12 @@ def test_forgetting_through_a_memory_deletes_from_the_store_and_embeds_nothing_a
     assert embeddings.embedded == ["later"]
 
 
-def test_a_forgotten_user_leaves_nothing_and_may_come_back(log, recall, store):
-    say(log, "one", "two")
-    say(log, "of bob", key=ThreadKey("bob", "t"))
-    recall.refresh([ANA, Owner(user_id="bob")])
-    ConversationMemory(log, recall=recall).forget(user_id="ana")
-    assert found(recall) == set()
-    assert texts_in(store) == ["of bob"]
-    say(log, "new")
-    assert found(recall) == {"new"}
-
-
 def test_what_the_log_forgot_by_itself_is_never_shown(log, recall, store):
     one, *_ = say(log, "one", "two")
     recall.refresh(ANA)
     log.forget(HOME, [one.id])
     assert found(recall) == {"two"}
     assert texts_in(store) == ["one", "two"]
-
-
-def test_what_was_retracted_stays_away_after_another_line_was_forgotten(log, recall, store):
-    one, two, _ = say(log, "one", "two", "three")
-    retract(log, one)
-    recall.refresh(ANA)
-    ConversationMemory(log, recall=recall).forget(
-        user_id="ana", thread_id="home", entry_ids=[two.id]
-    )
-    assert found(recall) == {"three"}
 
 
 def test_a_store_that_failed_half_way_is_made_whole_by_the_next_attempt(log, recall, store):
@@ -177,16 +140,6 @@ async def test_many_recalls_at_once_embed_nothing_twice(log, recall, embeddings)
     assert sorted(embeddings.embedded) == ["one", "two"]
 
 
-def test_a_durable_log_keeps_the_notes_over_a_restart(tmp_path, store, embeddings):
-    with SQLiteLog(tmp_path / "log.db") as log:
-        say(log, "one")
-        VectorStoreRecall(log, store).refresh(ANA)
-    with SQLiteLog(tmp_path / "log.db") as log:
-        assert found(VectorStoreRecall(log, store)) == {"one"}
-        assert [info.key for info in log.threads(None)] == []
-    assert embeddings.embedded == ["one"]
-
-
 def test_reindex_fills_a_store_that_lost_lines_and_clears_what_the_log_forgot(log, recall, store):
     one, *_ = say(log, "one", "two")
     say(log, "of bob", key=ThreadKey("bob", "t"))
@@ -201,23 +154,7 @@ def test_reindex_fills_a_store_that_lost_lines_and_clears_what_the_log_forgot(lo
     assert found(recall) == {"two"}
 
 
-def test_a_reindex_of_many_lines_leaves_none_of_the_old_ones(log, recall, store):
-    say(log, *(f"line {number}" for number in range(600)))
-    recall.refresh(ANA)
-    log.forget(ANA)
-    recall.reindex(ANA)
-    assert texts_in(store) == []
-
-
 # -- whose words -----------------------------------------------------------------------------
-
-
-def test_the_text_comes_from_the_log_whatever_the_store_says(log, recall, store):
-    say(log, "the truth")
-    recall.refresh(ANA)
-    for document in store.store.values():
-        document["text"] = "a lie"
-    assert found(recall) == {"the truth"}
 
 
 def test_what_the_store_invents_or_has_not_yet_deleted_is_dropped(log, recall, store):
@@ -252,15 +189,6 @@ def test_a_hit_comes_with_the_lines_around_it_and_no_others(log, store):
     recall = VectorStoreRecall(log, store, candidates=1)
     [block] = recall.recall(ANA, "line 127", k=1).blocks
     assert [line.text for line in block.lines] == [f"line {number}" for number in range(125, 130)]
-
-
-def test_lines_that_were_not_read_never_make_neighbours_of_those_that_were(log, store):
-    say(log, *(f"line {number}" for number in range(60)))
-    settings = RecallSettings(lexical_weight=0.0, kernel=(1.0,), session_prior=0.0, window=1)
-    recall = VectorStoreRecall(log, store, settings, candidates=6)
-    for block in recall.recall(ANA, "line 30", k=6).blocks:
-        numbers = [int(line.text.split()[1]) for line in block.lines]
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def test_a_window_passes_over_other_threads_and_over_what_was_undone(log, store):
@@ -306,14 +234,6 @@ def test_the_order_of_the_store_stands(log, recall, store):
     matches = recall.recall(ANA, "Who barked?", ranking=30).matches
     theirs = store.similarity_search("Who barked?", k=30)
     assert [match.line.text for match in matches] == [one.page_content for one in theirs]
-
-
-def test_the_retriever_of_the_package_works_over_it(log, recall):
-    say(log, "I parked on level C.", "Fine.")
-    retriever = DialogLineRetriever(recall=recall, user_id="ana", k=1)
-    [document] = retriever.invoke("I parked on level C.")
-    assert document.page_content.endswith("User: I parked on level C.\nUser: Fine.")
-    assert document.metadata["similarity"] == pytest.approx(1.0, abs=1e-5)
 
 
 def test_a_line_whose_cosine_equals_the_threshold_is_no_hit(log, store):
@@ -425,24 +345,6 @@ def test_lines_of_two_owners_at_the_same_places_are_not_taken_for_each_other(log
 # -- errors ----------------------------------------------------------------------------------
 
 
-def test_a_store_that_cannot_be_written_to_is_searched_all_the_same_and_says_so(log, recall, store):
-    say(log, "one")
-    recall.refresh(ANA)
-    say(log, "two")
-    store.broken = {"add"}
-    answer = recall.recall(ANA, "one")
-    assert answer.matches[0].line.text == "one"
-    assert "the newest lines may be missing" in answer.problems[0]
-
-
-def test_a_retracted_line_stays_away_while_the_store_cannot_delete_it(log, recall, store):
-    one, *_ = say(log, "one", "two")
-    recall.refresh(ANA)
-    retract(log, one)
-    store.broken = {"delete"}
-    assert found(recall) == {"two"}
-
-
 async def test_a_store_that_cannot_be_searched_is_an_error_of_ours(log, recall, store):
     say(log, "one")
     store.broken = {"search"}
@@ -460,15 +362,6 @@ def test_an_unreachable_log_is_its_own_error(log, recall, monkeypatch):
     monkeypatch.setattr(log, "changes", unreachable)
     with pytest.raises(LogUnavailableError):
         recall.recall(ANA, "one")
-
-
-def test_another_embedder_writes_every_line_again(log, store, recall):
-    say(log, "one")
-    recall.refresh(ANA)
-    say(log, "two")
-    other = HashedEmbeddings(model="newer")
-    assert found(VectorStoreRecall(log, InMemoryVectorStore(other))) == {"one", "two"}
-    assert other.embedded == ["one", "two"]
 
 
 @pytest.mark.parametrize(

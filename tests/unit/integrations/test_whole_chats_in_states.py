@@ -8,7 +8,6 @@ import pytest
 from langchain.agents.middleware import wrap_model_call
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
-from pydantic import BaseModel
 from scripted_agents import agent_with, calls, shape
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
@@ -51,23 +50,6 @@ def model():
 @pytest.fixture(params=HOSTS)
 def app(request, quick, model):
     return HOSTS[request.param](quick, model)
-
-
-def test_the_last_messages_are_enough(quick, model, app):
-    shown = []
-    for text in ("Where is the bike?", "In which town?", "When?"):
-        _say(app, shown, text)
-        shown = shown[-2:]
-    assert len(quick.history("t", user_id="ana").entries) == 6
-    assert len(model.seen[2]) == 5
-
-
-def test_a_second_page_takes_nothing_back(quick, app):
-    shown = []
-    for text in ("Where is the bike?", "In which town?"):
-        _say(app, shown, text)
-    app.invoke({"messages": [*shown[:2], {"role": "user", "content": "Play some jazz"}]}, at())
-    assert _view(quick)[2:] == ["In which town?", "Reply 2.", "Play some jazz", "Reply 3."]
 
 
 def test_ids_of_what_the_user_said_are_enough(quick, model, app):
@@ -185,50 +167,6 @@ def test_a_question_that_failed_stands_once_before_the_next(quick):
         quick.history("t", user_id="ana").clear()
 
 
-def test_of_a_chat_whose_question_is_not_to_be_stored_nothing_is(quick, model, app):
-    shown = []
-    _say(app, shown, "Where is the bike?")
-    secret = HumanMessage("My code is 77", additional_kwargs={"remember": False})
-    app.invoke({"messages": [*shown, secret]}, at())
-    assert _view(quick) == ["Where is the bike?", "Reply 1."]
-    assert len(quick.history("t", user_id="ana").entries) == 2
-    assert [one.text for one in model.seen[1]] == [
-        *("Where is the bike?", "Reply 1."),
-        "My code is 77",
-    ]
-
-
-def test_what_was_said_elsewhere_since_is_stored_once(quick, model, app):
-    shown = []
-    _say(app, shown, "Where is the bike?")
-    shown += [
-        {"role": "user", "content": "Is it open?"},
-        {"role": "assistant", "content": "From nine."},
-        {"role": "user", "content": "Hm."},
-    ]
-    _say(app, shown, "Thanks")
-    assert len(quick.history("t", user_id="ana").entries) == 7
-    assert [one.text for one in model.seen[1]] == [
-        *("Where is the bike?", "Reply 1.", "Is it open?", "From nine.", "Hm.\nThanks"),
-    ]
-
-
-class Place(BaseModel):
-    """Where something is."""
-
-    level: int
-
-
-@pytest.mark.parametrize("include_raw", [False, True])
-def test_structured_output_is_the_reply_of_a_graph(quick, include_raw):
-    call = {"name": "Place", "args": {"level": 3}, "id": "c1", "type": "tool_call"}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call])])
-    inner = model.with_structured_output(Place, include_raw=include_raw)
-    create_memory_graph(quick, inner, recall=False).invoke({"messages": [("user", "Where?")]}, at())
-    assert _view(quick) == ["Where?", '{"level": 3}']
-    assert quick.history("t", user_id="ana").context().repairs == ()
-
-
 # -- graphs of the application's own --------------------------------------------------------------
 
 
@@ -259,20 +197,6 @@ def test_a_graph_of_ones_own_stores_and_shows_each_said_thing_once(quick, model,
     assert _view(quick) == [one["content"] for one in shown]
     assert len(quick.history("t", user_id="ana").entries) == 6
     assert [one.text for one in model.seen[2]] == [one["content"] for one in shown[:-1]]
-
-
-def test_a_graph_of_ones_own_goes_on_with_results_of_its_caller(quick):
-    replies = ["Hi.", calls("yard"), "In the hall.", "Bye."]
-    app = _own_graph(quick, ScriptedChatModel(replies=replies), "model", "record")
-    chat = []
-    result = ToolMessage("no", tool_call_id="c0")
-    for said in (HumanMessage("Hello"), HumanMessage("Where?"), result, HumanMessage("Thanks")):
-        chat.append(said)
-        found = app.invoke({"messages": [_unnamed(one) for one in chat]}, at())
-        chat.append(found["messages"][-1])
-    history = quick.history("t", user_id="ana")
-    assert shape(history.messages) == shape(chat)
-    assert len(history.entries) == len(chat)
 
 
 def test_a_chat_that_ends_in_a_call_stores_its_question_once(quick):

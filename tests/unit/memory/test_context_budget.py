@@ -1,22 +1,23 @@
-"""One budget for all that a model gets: never exceeded, and what cannot be cut is never cut."""
+"""One budget for all that a model gets, and what of the thread it is shown."""
 
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from scripted_chat import ScriptedChatModel, at
-from summaries import bare_texts
-from watched_runs import RunWatcher
+from scripted_chat import ProviderError, ScriptedChatModel, at
+from summaries import bare, bare_texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.views.context import ContextBudget
+from langchain_convmem.records import Cover, Draft, ThreadKey
+from langchain_convmem.views.context import NOTED_TEXT, ContextBudget
 from langchain_convmem.views.messages import count_tokens
 
 FACT = "My boat is called Wilhelmina and lies in Rotterdam."
@@ -50,13 +51,6 @@ def test_the_shares_together_are_never_over_the_budget(budget, wished, messages)
     assert lines == 0 or messages + lines <= room
     # Messages within the first share leave recall all that it wishes for.
     assert budget.count_recall_tokens(wished, shares[0]) == (wished if len(shares) > 1 else 0)
-
-
-@given(budgets, st.integers(0, 9000))
-def test_more_reserved_leaves_at_least_one_token(budget, more):
-    less = budget.reserve(more)
-    assert less.tokens == budget.tokens
-    assert less.reserved == min(budget.reserved + more, budget.tokens - 1)
 
 
 @pytest.mark.parametrize(("tokens", "reserved"), [(0, 0), (-5, 0), (100, -1)])
@@ -99,13 +93,6 @@ def test_a_chat_with_summaries_and_recall_stays_within_its_budget_at_every_turn(
         assert replies.seen[-1][-2].type == "ai"
 
 
-def test_a_model_as_summarizer_and_a_budget_need_no_number():
-    summarizer = ScriptedChatModel(replies=["They spoke of tea."])
-    with ConversationMemory(InMemoryLog(), summarizer=summarizer) as memory:
-        chain = memory.wrap(model(), context_tokens=4000)
-        assert chain.invoke("Tea?", at()).text == "Fine."
-
-
 def test_a_message_that_leaves_no_room_for_recall_gets_none(memory):
     memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
     asked = "Where is my boat Wilhelmina? " + "word " * 60
@@ -117,24 +104,6 @@ def test_a_message_that_leaves_no_room_for_recall_gets_none(memory):
         assert count_tokens(chat_model.seen[-1]) <= budget
         assert ("Rotterdam" in str(chat_model.seen[-1])) is has_lines
         assert chat_model.asked[-1].endswith(asked)
-
-
-@pytest.mark.parametrize(("room", "searches"), [(0, 0), (90, 1)])
-def test_where_no_room_is_left_nothing_is_searched_for(memory, room, searches):
-    memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
-    asked, watcher = "Where is my boat Wilhelmina?", RunWatcher()
-    budget = count_tokens([HumanMessage(asked)]) + room
-    chain = memory.wrap(model(), recall_tokens=90, context_tokens=budget)
-    chain.invoke(asked, {**at("now"), "callbacks": [watcher]})
-    assert len(watcher.from_chain("retriever")) == searches
-
-
-def test_what_cannot_be_cut_and_does_not_fit_is_an_error_before_the_model_is_asked(memory):
-    chat_model = model()
-    chain = memory.wrap(chat_model, context_tokens=50)
-    with pytest.raises(BudgetError, match="latest exchange"):
-        chain.invoke("word " * 100, at())
-    assert chat_model.seen == []
 
 
 def test_system_messages_the_summary_and_the_question_are_never_cut(memory):
@@ -179,3 +148,122 @@ def test_between_compactions_what_a_model_reads_begins_alike(memory):
         chain.invoke(f"{number}: where is my boat Wilhelmina?", at())
     for earlier, later in zip(chat_model.seen, chat_model.seen[1:], strict=False):
         assert earlier[:-1] == later[: len(earlier) - 1]
+
+
+KEY = ThreadKey("ana", "t")
+CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+
+
+def _shown(model):
+    shown = (message for message in model.seen[-1] if message.text != NOTED_TEXT)
+    return [(message.type, bare(message.text)) for message in shown]
+
+
+def _letter(message):
+    if message.type == "ai" and message.tool_calls:
+        return "c"
+    return message.type[0]
+
+
+def _is_valid(messages):
+    """Return whether a strict provider accepts the messages (of threads with one-call loops)."""
+    # system?, then exchanges: human, then calls with their results, then perhaps a reply
+    order = "".join(map(_letter, messages))
+    spoken = [message for message in messages if _letter(message) != "c"]
+    return bool(re.fullmatch("s?(h((ct)+a?|a))*h", order)) and all(
+        message.text.strip() for message in spoken
+    )
+
+
+# -- validity -----------------------------------------------------------------------------------
+
+
+def test_what_was_never_answered_is_said_together_with_what_is_said_now(memory):
+    model = ScriptedChatModel(replies=[ProviderError(), "Yes."])
+    chain = memory.wrap(model, recall=False)
+    with pytest.raises(ProviderError):
+        chain.invoke("I parked on three.", at())
+    chain.invoke(HumanMessage("Do you hear me?", id="q2", name="Ana"), at())
+    assert _shown(model) == [("human", "I parked on three.\nDo you hear me?")]
+    assert (model.seen[-1][0].id, model.seen[-1][0].name) == ("q2", "Ana")
+    assert [message.text for message in memory.history("t", user_id="ana").messages] == [
+        "I parked on three.\nDo you hear me?",
+        "Yes.",
+    ]
+
+
+def test_history_ends_with_a_reply_and_input_is_one_human_message(memory):
+    model = ScriptedChatModel(replies=["One.", ProviderError(), "Yes."])
+    prompt = ChatPromptTemplate.from_messages(
+        [MessagesPlaceholder("history"), ("human", "Answer: {input}")]
+    )
+    chain = memory.wrap(prompt | model, recall=False)
+    chain.invoke("a", at())
+    with pytest.raises(ProviderError):
+        chain.invoke("b", at())
+    chain.invoke("c", at())
+    assert _shown(model) == [("human", "a"), ("ai", "One."), ("human", "Answer: b\nc")]
+
+
+_MESSAGES = st.sampled_from(
+    [
+        HumanMessage("Hi"),
+        HumanMessage(""),
+        AIMessage("Yes"),
+        AIMessage(" "),
+        AIMessage("", tool_calls=[CALL]),
+        ToolMessage("found", tool_call_id="c1"),
+        ToolMessage("lost", tool_call_id="c9"),
+        SystemMessage("Be brief."),
+    ]
+)
+
+
+@given(st.lists(_MESSAGES, max_size=8), st.sampled_from([None, 30, 60]))
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_the_model_is_given_a_valid_list_whatever_the_thread_holds(messages, history_tokens):
+    with ConversationMemory.open(":memory:") as memory:
+        memory.add_messages(messages, thread_id="t", user_id="ana")
+        model = ScriptedChatModel(replies=["Yes."])
+        chain = memory.wrap(model, recall=False, history_tokens=history_tokens)
+        chain.invoke("Well?", at())
+    assert _is_valid(model.seen[0])
+    assert model.seen[0][-1].text.endswith("Well?")
+
+
+# -- budget -------------------------------------------------------------------------------------
+
+
+def test_instructions_that_alone_break_the_budget_are_an_error(memory):
+    memory.add_messages([SystemMessage("rule " * 100)], thread_id="t", user_id="ana")
+    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False, history_tokens=20)
+    with pytest.raises(BudgetError, match="more than the budget of"):
+        chain.invoke("Hello", at())
+
+
+# -- summaries ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def summarised(memory):
+    entries = memory.add_messages(
+        [HumanMessage("I parked on three."), AIMessage("Noted."), HumanMessage("And it rains.")],
+        thread_id="t",
+        user_id="ana",
+    )
+    cover = Cover(ranges=((entries[0].position, entries[1].position),))
+    draft = Draft(role="summary", contents=("Ana parked on level three.",), cover=cover)
+    memory.log.append(KEY, [draft])
+    return memory
+
+
+def test_a_prompt_with_a_place_for_the_summary_is_given_it_as_text(summarised):
+    model = ScriptedChatModel(replies=["Yes."])
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "So far: {summary}"), MessagesPlaceholder("history"), ("human", "{input}")]
+    )
+    summarised.wrap(prompt | model, recall=False).invoke("Where?", at())
+    assert _shown(model) == [
+        ("system", "So far: Ana parked on level three."),
+        ("human", "And it rains.\nWhere?"),
+    ]

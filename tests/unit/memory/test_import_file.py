@@ -81,20 +81,6 @@ def test_a_thread_can_be_of_another_name_and_of_no_user(memory, imported, chat):
     assert _texts(memory, "boats", None) == ["My boat is red.", "I see."]
 
 
-def test_an_export_comes_back_with_its_edits(memory, imported, tmp_path):
-    with ConversationMemory(InMemoryLog()) as other:
-        history = other.history("t1", user_id="ana")
-        history.add_messages([HumanMessage("Red?", id="q1"), AIMessage("Blue.", id="a1")])
-        history.replace("a1", "Red.")
-        other.history("t2", user_id="ana").add("user", "Hi")
-        path = _export(tmp_path / "export.jsonl", other.log)
-        report = imported(path, user_id="bo")
-        assert report.thread_ids == ("t1", "t2")
-        assert report.added == len(other.log.changes(Owner(user_id="ana")).entries)
-        assert _texts(memory, "t1", "bo") == [message.text for message in history.messages]
-    assert imported(path, user_id="bo").added == 0
-
-
 def test_progress_is_told_by_entries(imported, tmp_path):
     rows = [
         {"role": "user", "content": f"{thread}-{number}", "session_id": thread}
@@ -193,24 +179,6 @@ def test_an_export_goes_through_the_hook_with_its_edits(discreet, tmp_path, way)
     entries = shown.entries
     assert WAYS[way](discreet, path, user_id="ana").skipped == report.skipped
     assert [entry.contents for entry in shown.entries if entry not in entries] == []
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_an_edit_of_nothing_but_what_the_hook_takes_out_leaves_the_message(tmp_path, way):
-    def hide(message):
-        message.content = "[hidden]" if message.id == "a1" else message.content
-        return message
-
-    with ConversationMemory(InMemoryLog()) as other:
-        history = other.history("t", user_id="ana")
-        history.add_messages([HumanMessage("Who?", id="q1"), AIMessage("Ana.", id="a1")])
-        history.replace("a1", "Bo.")
-        history.add("user", "Thanks.")
-        path = _export(tmp_path / "export.jsonl", other.log)
-    with ConversationMemory(InMemoryLog(), before_write=hide) as memory:
-        for added in (3, 0):
-            assert WAYS[way](memory, path, user_id="ana").added == added
-            assert _texts(memory, "t") == ["Who?", "[hidden]", "Thanks."]
 
 
 # -- where lines come from ----------------------------------------------------------------------

@@ -95,15 +95,6 @@ async def test_streams_and_async_calls_report_usage_too():
     await memory.aclose()
 
 
-def test_a_conversation_learns_from_usage():
-    model = Provider(count=lambda messages: round(2 * count_tokens(messages)))
-    with ConversationMemory.open(":memory:") as memory:
-        talk = memory.conversation(model, thread_id="t", user_id="ana")
-        talk.send_message(TEXTS["Greek"][0] * 9)
-        history = memory.history("t", user_id="ana")
-        assert history.context().tokens > 1.8 * count_tokens(history.messages)
-
-
 def test_a_counter_of_the_application_counts_everywhere():
     def count_letters(messages):
         return sum(len(one.text) for one in messages)
@@ -160,16 +151,6 @@ def test_auto_has_the_chains_own_model_summarise():
     summaries = [entry for entry in entries if entry.role == "summary"]
     assert summaries
     assert all(one.contents[0] == model.reply for one in summaries)
-
-
-def test_auto_without_a_model_quotes():
-    with ConversationMemory.open(":memory:", summarizer="auto") as memory:
-        memory.add_messages(
-            [HumanMessage("The code of the gate is 4711."), AIMessage("Noted.")] * 4,
-            thread_id="t",
-            user_id="ana",
-        )
-        assert memory.summarize("t", user_id="ana", force=True)
 
 
 # -- any plain settings ---------------------------------------------------------------------------

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from langchain_core.documents import BaseDocumentCompressor
-from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 
@@ -59,14 +57,6 @@ def test_an_explicit_set_of_users_is_recalled_together(memory):
     assert {document.metadata["user_id"] for document in documents} == {"bo", "cy"}
 
 
-async def test_beside_a_set_of_users_a_user_and_a_thread_name_the_current_thread(memory):
-    now = {"user_ids": {"ana", "bo"}, "user_id": "ana", "thread_id": "now"}
-    found = memory.recall("bicycle", **now)
-    assert shown(found) == ANAS - {"Which bicycle?"} | {"A bicycle costs too much"}
-    assert found.buffer
-    assert await memory.arecall("bicycle", **now) == found
-
-
 @pytest.mark.parametrize(
     "names",
     [
@@ -105,12 +95,6 @@ async def test_a_filter_and_a_time_range_hold_for_every_way_of_recalling(memory,
     documents = memory.retriever(user_id="ana", **scope).invoke("bicycle")
     read = "\n".join(document.page_content for document in documents)
     assert {text for text in ANAS if text in read} == texts
-
-
-@pytest.mark.parametrize("scope", [{"filter": {"a": object()}}, {"since": "today"}, {"until": 0.5}])
-def test_a_senseless_scope_is_refused_before_anything_is_searched(memory, scope):
-    with pytest.raises(ConfigError, match=next(iter(scope))):
-        memory.recall("bicycle", user_id="ana", **scope)
 
 
 # -- hooks -------------------------------------------------------------------------------------
@@ -156,27 +140,8 @@ def test_the_rewriter_gets_a_question_as_the_write_hook_left_it():
     assert seen == ["*** bicycle"]
 
 
-def test_a_rewriter_that_fails_never_stops_a_turn():
-    def failing(question):
-        raise RuntimeError(question)
-
-    with ConversationMemory.open(":memory:", rewriter=failing) as memory:
-        chain = fill(memory).wrap(FakeListChatModel(responses=["It is green"]))
-        asked = {"configurable": {"user_id": "ana", "thread_id": "new"}}
-        assert chain.invoke("Which bicycle?", asked).text == "It is green"
-
-
 @pytest.mark.parametrize("hooks", [{"rewriter": 3}, {"reranker": to_shop}])
 def test_what_is_no_hook_is_refused_before_anything_is_opened(tmp_path, hooks):
     with pytest.raises(ConfigError, match=next(iter(hooks))):
         ConversationMemory.open(tmp_path / "memory.db", **hooks)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_pickled_memory_takes_its_hooks_along(tmp_path):
-    path = tmp_path / "memory.db"
-    with ConversationMemory.open(path, rewriter=to_shop) as memory:
-        fill(memory)
-        with pickle.loads(pickle.dumps(memory)) as again:  # noqa: S301 - our own
-            found = again.recall("bicycle", user_id="ana", k=1)
-    assert found.matches[0].line.text == "The bicycle shop is shut"

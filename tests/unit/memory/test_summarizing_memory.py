@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,9 +17,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.prompt_values import ChatPromptValue
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph, add_messages
+from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel, ValidationError
 from scripted_chat import ProviderError, ScriptedChatModel
 from summaries import ScriptedSummarizer, bare, bare_texts
@@ -123,23 +121,6 @@ def test_messages_may_stand_under_another_key_and_in_any_form():
     assert texts(found["chat"]) == ["S.", "a", "b"]
 
 
-def test_the_summary_is_one_marked_system_message_behind_the_others():
-    [system, summary, *_] = summarising("They met.</summary>").invoke(
-        [SystemMessage("Be kind."), *talk(3)]
-    )
-    assert system.text == "Be kind."
-    assert summary.additional_kwargs["source"] == SUMMARY_SOURCE
-    assert summary.text.count("</summary>") == 1
-
-
-def test_a_step_of_a_chain_compacts_before_the_model():
-    model = ScriptedChatModel(replies=["Fine."])
-    prompt = ChatPromptTemplate.from_messages([("system", "Be kind."), MessagesPlaceholder("all")])
-    chain = prompt | summarising("They talked.") | model
-    assert chain.invoke({"all": [*talk(3), HumanMessage("now")]}).text == "Fine."
-    assert texts(model.seen[0]) == ["Be kind.", "They talked.", "now"]
-
-
 # -- what a summary continues -------------------------------------------------------------------
 
 
@@ -166,13 +147,6 @@ def test_if_the_summariser_fails_the_messages_pass_and_the_next_call_tries_again
     whole = talk(3)
     assert step.invoke(whole) == whole
     assert texts(step.invoke(whole))[0] == "They talked."
-
-
-def test_a_pickled_step_goes_on():
-    step = SummarizingMemory(settings=SETTINGS)
-    again = pickle.loads(pickle.dumps(step))  # noqa: S301 - our own
-    assert again.settings == SETTINGS
-    assert texts(again.invoke(talk(3))) == texts(step.invoke(talk(3)))
 
 
 @pytest.mark.parametrize("options", [{"summarizer": 7}, {"settings": 7}, {"other": 1}])
@@ -248,20 +222,3 @@ def test_a_node_replaces_the_messages_of_a_real_graph(way):
     assert texts(state["messages"]) == ["They talked.", "about bread", "Fine."]
     assert state["more"] == 7
     assert len({message.id for message in state["messages"]}) == 4
-
-
-def test_a_node_changes_nothing_where_nothing_is_due():
-    assert summarising().as_node().invoke({"messages": talk(1)}) == {}
-
-
-@dataclass
-class DataState:
-    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
-
-
-def test_a_node_reads_a_state_that_is_no_dict():
-    builder = StateGraph(DataState)
-    builder.add_node("summarize", summarising("They talked.").as_node())
-    builder.add_edge(START, "summarize")
-    state = builder.compile().invoke({"messages": talk(3)})
-    assert texts(state["messages"])[0] == "They talked."

@@ -8,9 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import (
     ConfigurableField,
-    RunnableBranch,
     RunnableLambda,
-    RunnablePassthrough,
 )
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
@@ -61,13 +59,6 @@ def _park(memory):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_thread_may_be_configured_ahead(memory, way):
-    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False).with_config(at("ahead"))
-    WAYS[way](chain, "Really?", {})
-    assert _told(memory, "ahead") == ["Really?", "Yes."]
-
-
-@pytest.mark.parametrize("way", WAYS)
 def test_the_whole_chain_may_be_an_alternative(memory, way):
     model = ScriptedChatModel(replies=["Yes."])
     chain = memory.wrap(model, recall=False).configurable_alternatives(
@@ -104,34 +95,6 @@ async def test_a_batch_returns_its_errors_beside_its_replies(memory, way):
         ["bad"],
         ["fine", "You said fine"],
     ]
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
-def test_a_chain_may_be_assigned_beside_other_keys_and_picked_again(memory, way):
-    wrapped = memory.wrap(ScriptedChatModel(replies=["On level 3."]), recall=False)
-    chain = RunnablePassthrough.assign(answer=wrapped) | RunnableLambda(
-        lambda found: f"{found['mood']}: {found['answer'].text}"
-    )
-    found = WAYS[way](chain, {"input": "Where?", "mood": "calm"}, at())
-    assert "".join(found) == "calm: On level 3."
-    assert _told(memory) == ["Where?", "On level 3."]
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
-def test_a_part_of_what_it_returns_may_be_picked(memory, way):
-    inner = RunnableLambda(lambda _: {"messages": [AIMessage("On level 3.")], "mood": "calm"})
-    found = WAYS[way](memory.wrap(inner, recall=False).pick("mood"), "Where?", at())
-    assert "".join(found) == "calm"
-    assert _told(memory) == ["Where?", "On level 3."]
-
-
-def test_listeners_around_the_chain_see_its_turn(memory):
-    seen = []
-    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False).with_listeners(
-        on_end=lambda run: seen.append(run.outputs["output"].text)
-    )
-    chain.invoke("Really?", at())
-    assert seen == ["Yes."]
 
 
 # -- the model inside ---------------------------------------------------------------------------
@@ -221,22 +184,6 @@ def test_an_unknown_choice_is_refused_before_anything_is_stored(memory, way):
     assert _told(memory) == []
 
 
-def test_a_field_of_a_model_set_by_the_call_makes_one_model_only(memory, monkeypatch):
-    inits = []
-    plain = ChatOpenAI.__init__
-
-    def counted(self, *args, **fields):
-        inits.append(fields)
-        plain(self, *args, **fields)
-
-    inner = ChatOpenAI(replies=["Yes."]).configurable_fields(replies=ConfigurableField(id="script"))
-    chain = memory.wrap(inner, recall=False)
-    _two_systems(memory)
-    monkeypatch.setattr(ChatOpenAI, "__init__", counted)
-    assert chain.invoke("Well?", at(script=["No."])).text == "No."
-    assert len(inits) == 1
-
-
 # -- models that are not steps of the chain -----------------------------------------------------
 
 
@@ -269,16 +216,6 @@ def test_a_prompt_that_a_function_uses_decides_where_recalled_lines_go(memory):
     assert asked.text == "Where did I park?"
 
 
-def test_where_one_of_two_prompts_will_run_recalled_lines_reach_both(memory):
-    _park(memory)
-    model = ScriptedChatModel(replies=["Yes."])
-    slot = ChatPromptTemplate([MessagesPlaceholder("recalled"), MessagesPlaceholder("input")])
-    plain = ChatPromptTemplate([MessagesPlaceholder("input")])
-    branch = RunnableBranch((lambda given: given.get("slot"), slot | model), plain | model)
-    memory.wrap(branch).invoke("Where did I park?", at())
-    assert FENCE in model.asked[0]
-
-
 def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
     model = ChatOpenAI(replies=["Yes."])
 
@@ -290,29 +227,12 @@ def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
     assert chain.invoke("Well?", at()).text == "Yes."
 
 
-@pytest.mark.parametrize(("profile", "kinds"), [("openai", MIDDLE), ("bedrock_converse", HEAD)])
-@pytest.mark.parametrize("way", ["invoke", "astream"])
-def test_a_profile_that_is_given_overrides_the_models(memory, way, profile, kinds):
-    model = ChatBedrockConverse(replies=["Yes."])
-    _two_systems(memory)
-    WAYS[way](memory.wrap(model, recall=False, provider=profile), "Well?", at())
-    assert _kinds(model) == kinds
-
-
 def test_an_unknown_profile_is_refused_at_once(memory):
     with pytest.raises(ConfigError, match=r"'opnai'.*'openai'"):
         memory.wrap(ScriptedChatModel(replies=["Yes."]), provider="opnai")
 
 
 # -- fallbacks around ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_chain_that_falls_back_to_a_plain_answer_keeps_the_question(memory, way):
-    broken = memory.wrap(ScriptedChatModel(replies=[ProviderError("no")]), recall=False)
-    chain = broken.with_fallbacks([RunnableLambda(lambda _: "Please try again.")])
-    WAYS[way](chain, "Where?", at())
-    assert _told(memory) == ["Where?"]
 
 
 def test_errors_of_the_callers_are_not_tried_again(memory):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,7 +11,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
+from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.errors import ThreadBusyError
 
 
@@ -30,18 +29,6 @@ def _is_in_pairs(talk):
 
 
 # -- one thread ---------------------------------------------------------------------------------
-
-
-def test_turns_in_threads_on_one_thread_are_ordered_and_complete(memory):
-    model = ScriptedChatModel(replies=[_echo])
-    chain = memory.wrap(model, recall=False)
-    texts = [f"{number}" for number in range(16)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda text: chain.invoke(text, at()), texts))
-    talk = _talk(memory)
-    assert sorted(talk[::2]) == sorted(texts)
-    assert _is_in_pairs(talk)
-    assert [len(messages) for messages in model.seen] == [2 * n + 1 for n in range(16)]
 
 
 async def test_turns_in_tasks_on_one_thread_are_answered_in_order_of_arrival(memory):
@@ -81,19 +68,6 @@ def test_two_chains_and_two_handles_of_one_file_share_one_line(tmp_path):
     assert _is_in_pairs(talk)
 
 
-def test_a_turn_waits_until_the_stream_before_it_ends(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["One two", "Three"]), recall=False)
-    stream = chain.stream("a", at())
-    next(stream)
-    with ThreadPoolExecutor(1) as pool:
-        second = pool.submit(chain.invoke, "b", at())
-        assert not second.done()
-        rest = list(stream)
-        second.result(10)
-    assert rest
-    assert _talk(memory) == ["a", "One two", "b", "Three"]
-
-
 def test_a_turn_that_waits_too_long_is_refused_and_the_line_goes_on(memory):
     model = ScriptedChatModel(replies=["One two", "Three"])
     chain = memory.wrap(model, recall=False, queue_timeout_s=0.02)
@@ -118,15 +92,6 @@ def test_a_turn_within_a_turn_may_speak_in_another_thread(memory):
     assert _talk(memory, "aside") == ["b", "Inner."]
 
 
-def test_a_turn_within_a_turn_may_speak_in_another_memory_under_the_same_name():
-    one, two = ConversationMemory(InMemoryLog()), ConversationMemory(InMemoryLog())
-    chain = two.wrap(ScriptedChatModel(replies=["Inner."]), recall=False)
-    outer = one.wrap(RunnableLambda(lambda _, config: chain.invoke("b", config)), recall=False)
-    outer.invoke("a", at())
-    assert _talk(one) == ["a", "Inner."]
-    assert _talk(two) == ["b", "Inner."]
-
-
 async def test_a_task_that_outlives_its_turn_may_start_one(memory):
     chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False)
     over = asyncio.Event()
@@ -147,19 +112,6 @@ async def test_a_task_that_outlives_its_turn_may_start_one(memory):
 
 
 # -- several threads ----------------------------------------------------------------------------
-
-
-def test_turns_of_different_threads_run_side_by_side(memory):
-    together = threading.Barrier(3, timeout=10)
-
-    def meet(_):
-        together.wait()
-        return "Met."
-
-    chain = memory.wrap(ScriptedChatModel(replies=[meet]), recall=False)
-    names = ["t1", "t2", "t3"]
-    chain.batch(["Hi"] * 3, [at(name) for name in names])
-    assert [_talk(memory, name) for name in names] == [["Hi", "Met."]] * 3
 
 
 def test_equal_names_of_two_users_do_not_wait_for_each_other(memory):

@@ -23,7 +23,6 @@ from langchain_convmem.records import Owner
 from langchain_convmem.summarizing import aresummarize
 from langchain_convmem.transfer import export_rows
 from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.wrap import RememberingRunnable
 
 SECRET = "sk-4242"
 SAID = f"The key of the boat is {SECRET}, hidden below deck."
@@ -319,17 +318,6 @@ def test_a_secret_is_taken_out_on_every_way_in(memory, embeddings, tmp_path, way
     assert SECRET.encode() not in stored
 
 
-@pytest.mark.parametrize("way", WAYS_IN)
-def test_each_way_in_would_let_a_secret_through_without_the_hook(tmp_path, embeddings, way):
-    place = tmp_path / "database"
-    place.mkdir()
-    with ConversationMemory.open(
-        place / "memory.db", embeddings=embeddings, summarizer=_summarizer
-    ) as memory:
-        WAYS_IN[way](memory, tmp_path)
-        assert SECRET.encode() in _stored_bytes(memory)
-
-
 # -- questions ----------------------------------------------------------------------------------
 
 
@@ -352,49 +340,12 @@ def test_a_question_is_redacted_before_it_is_embedded(memory, embeddings, way):
     assert SECRET not in str(embeddings.told)
 
 
-def test_a_question_of_which_the_hook_leaves_nothing_finds_nothing(embeddings):
-    with ConversationMemory(
-        InMemoryLog(), embeddings=embeddings, before_write=lambda _: None
-    ) as memory:
-        assert memory.recall("Where is it?", user_id="ana").matches == ()
-        assert memory.retriever(user_id="ana").invoke("Where is it?") == []
-        assert embeddings.told == []
-
-
 def test_a_blank_question_is_refused_with_a_hook_as_without(memory):
     with pytest.raises(ConfigError, match="query"):
         memory.recall(" ", user_id="ana")
 
 
 # -- what the model sees ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_model_gets_the_users_own_words_in_this_turn_and_the_redacted_ones_later(memory, way):
-    model = ScriptedChatModel(replies=[f"You said {SECRET}."])
-    chain = memory.wrap(model, recall=False)
-    WAYS[way](chain, SAID, at())
-    WAYS[way](chain, f"Again: {SECRET}", at())
-    assert model.asked == [SAID, f"Again: {SECRET}"]
-    assert [message.text for message in model.seen[1][:2]] == [KEPT, "You said [key]."]
-
-
-def test_an_unanswered_question_before_it_stays_redacted(memory):
-    model = ScriptedChatModel(replies=[ProviderError(), "Yes."])
-    chain = memory.wrap(model, recall=False)
-    with pytest.raises(ProviderError):
-        chain.invoke(SAID, at())
-    chain.invoke(f"Is it {SECRET}?", at())
-    assert model.asked[1] == f"{KEPT}\nIs it {SECRET}?"
-
-
-def test_a_prompt_gets_them_too(memory):
-    given = []
-    chain = memory.wrap(RunnableLambda(lambda value: given.append(value) or "Yes."))
-    chain.invoke({"input": SAID}, at())
-    [value] = given
-    assert value["input"][0].text == SAID
-    assert value["messages"][-1].text == SAID
 
 
 def test_a_caller_gets_the_reply_as_the_model_gave_it(memory):
@@ -420,31 +371,6 @@ def test_a_retry_with_the_same_message_id_is_recognised(memory, way):
     assert [message.text for message in _history(memory).messages] == [KEPT, "Aye, aye."]
     assert model.asked == [SAID] * 3
     assert [entry.role for entry in _history(memory).entries].count("user") == 1
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "batch", "abatch"])
-def test_a_retry_of_the_same_run_is_recognised(memory, way):
-    model = ScriptedChatModel(replies=[ProviderError(), ProviderError(), "Aye."])
-    chain = memory.wrap(model, recall=False).with_retry(
-        stop_after_attempt=3, wait_exponential_jitter=False
-    )
-    WAYS[way](chain, SAID, at())
-    assert [entry.contents for entry in _history(memory).entries] == [(KEPT,), ("Aye.",)]
-    assert model.asked == [SAID] * 3
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_fallback_is_the_same_turn(memory, way):
-    broken = memory.wrap(ScriptedChatModel(replies=[ProviderError()]), recall=False)
-    other = memory.wrap(ScriptedChatModel(replies=["Aye."]), recall=False)
-    WAYS[way](broken.with_fallbacks([other]), SAID, at())
-    assert [entry.contents for entry in _history(memory).entries] == [(KEPT,), ("Aye.",)]
-
-
-def test_a_message_that_the_thread_has_is_not_stored_again(memory):
-    said = [HumanMessage(SAID, id="q1"), AIMessage(SAID, id="a1")]
-    first = memory.add_messages(said, thread_id="t", user_id="ana")
-    assert memory.add_messages(said, thread_id="t", user_id="ana") == first
 
 
 # -- nothing is stored --------------------------------------------------------------------------
@@ -551,10 +477,3 @@ def test_a_hook_that_cannot_be_one_is_refused_before_anything_is_opened(tmp_path
         ConversationMemory(InMemoryLog(), before_write=hook)
     with pytest.raises(ConfigError, match="plain function"):
         ConversationHistory(InMemoryLog(), "t", before_write=hook)
-
-
-def test_the_parts_of_a_memory_share_its_hook(memory):
-    assert _history(memory).drafting.hook is get_turn_memory(memory).drafting.hook is redact
-    chain = memory.wrap(ScriptedChatModel(replies=["Aye."]))
-    assert isinstance(chain, RememberingRunnable)
-    assert chain.memory is memory

@@ -13,8 +13,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from scripted_agents import RUNS, agent_with, calls, entries, says, view
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory, InMemoryLog
-
 STREAMS = pytest.mark.parametrize("way", ["stream", "astream"])
 
 
@@ -91,12 +89,3 @@ def test_words_that_are_shown_to_nobody_are_not_kept(memory):
 
     run_broken(agent_with(memory, ScriptedChatModel(replies=["Three."]), after=[ask_judge]))
     assert talk(memory) == [("user", "Count.")]
-
-
-def test_the_write_hook_is_asked_about_broken_words():
-    def redact(message):
-        return message.model_copy(update={"content": message.text.replace("two", "[number]")})
-
-    with ConversationMemory(InMemoryLog(), before_write=redact) as memory:
-        run_broken(agent_with(memory, breaking()))
-        assert view(memory) == ["human: Count.", "ai: One [number] "]

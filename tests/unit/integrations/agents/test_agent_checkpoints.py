@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from forked_processes import ForkedProcess
-from langchain_core.messages import HumanMessage, RemoveMessage
+from langchain_core.messages import RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -48,13 +48,6 @@ def test_the_log_has_every_turn_once_and_the_model_sees_it_once(memory, saver, k
     assert spoken(memory) == view(memory)
     assert len(entries(memory)) == 12
     assert shape(model.seen[4]) == [*view(memory)[:8], "human: Sure?"]
-
-
-def test_the_state_holds_all_messages_unless_told_otherwise(memory, saver):
-    agent = agent_with(memory, _loops("In the yard.", "Still there."), checkpointer=saver)
-    agent.invoke(says("Where?"), at())
-    returned = agent.invoke(says("And now?"), at())
-    assert shape(returned["messages"]) == view(memory)
 
 
 def test_the_state_may_hold_the_latest_turn_only(memory, saver):
@@ -109,25 +102,6 @@ def test_an_agent_that_had_no_memory_so_far_brings_what_its_state_holds(memory, 
     assert len({entry.turn_id for entry in entries(memory)}) == 2
 
 
-def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
-    model = ScriptedChatModel(replies=["One.", "Two.", "Three."])
-    agent = agent_with(memory, model, checkpointer=saver)
-    agent.invoke(says("First?"), at())
-    agent.invoke(says("Second?"), at())
-    memory.history("t", user_id="ana").undo()
-    agent.invoke(says("Third?"), at())
-    assert shape(model.seen[2]) == ["human: First?", "ai: One.", "human: Third?"]
-    assert view(memory) == ["human: First?", "ai: One.", "human: Third?", "ai: Three."]
-
-
-def test_an_edit_of_the_state_replaces_the_message_in_the_log(memory, saver):
-    agent = agent_with(memory, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
-    agent.invoke(says("First?", "q1"), at())
-    agent.update_state(at(), {"messages": [HumanMessage("Edited?", id="q1")]})
-    agent.invoke(says("Second?"), at())
-    assert view(memory) == ["human: Edited?", "ai: One.", "human: Second?", "ai: Two."]
-
-
 # -- going on -------------------------------------------------------------------------------------
 
 
@@ -151,15 +125,6 @@ def test_a_run_that_was_interrupted_goes_on_in_the_same_turn(memory, saver, keep
     ]
     assert sorted(spoken(memory)) == sorted(view(memory)), "tools end in any order"
     assert len({entry.turn_id for entry in entries(memory)}) == 2
-
-
-def test_a_question_that_comes_instead_of_an_answer_leaves_the_calls_closed(memory, saver):
-    model = ScriptedChatModel(replies=[calls("yard", tool_name="ask"), "Never mind."])
-    agent = agent_with(memory, model, tools=[ask], checkpointer=saver)
-    agent.invoke(says("Where?"), at())
-    agent.invoke(says("Forget it."), at())
-    assert [message.type for message in model.seen[1]] == ["human", "ai", "tool", "human"]
-    assert view(memory)[-2:] == ["human: Forget it.", "ai: Never mind."]
 
 
 @KEPT

@@ -117,20 +117,6 @@ def test_a_summary_in_the_middle_of_a_loop_loses_nothing_of_it(memory):
     assert view(memory)[-2:] == ["human: Sure?", "ai: Yes."]
 
 
-def test_what_a_summary_took_out_of_sight_can_be_recalled(memory):
-    model = ScriptedChatModel(replies=["Noted.", "Noted.", "Red."])
-    agent = agent_with(
-        memory,
-        model,
-        before=[_summarizing(2)],
-        options={"recall": True},
-        checkpointer=InMemorySaver(),
-    )
-    for text in ("My bicycle is red.", "It rains.", "Which colour is my bicycle?"):
-        agent.invoke(says(text), at())
-    assert "My bicycle is red." in str(model.seen[2][-1].content)
-
-
 # -- limits -------------------------------------------------------------------------------------
 
 
@@ -259,22 +245,3 @@ def test_an_agent_that_is_a_node_of_a_graph_remembers_as_one_that_is_not(memory,
     there = {"configurable": {**early.config["configurable"], "user_id": "ana"}}
     compiled.invoke(says("Instead?"), there)
     assert view(memory)[3:] == ["ai: One.", "human: Instead?", "ai: Other."]
-
-
-def test_an_agent_that_a_tool_calls_may_have_a_thread_of_its_own(memory):
-    expert = agent_with(memory, ScriptedChatModel(replies=["In the yard."]))
-
-    @tool
-    def ask_expert(place: str) -> str:
-        """Ask somebody."""
-        return expert.invoke(says(place), at("expert"))["messages"][-1].text
-
-    model = ScriptedChatModel(replies=[calls("yard", tool_name="ask_expert"), "It is there."])
-    agent_with(memory, model, tools=[ask_expert]).invoke(says("Where?"), at())
-    assert view(memory, "expert") == ["human: yard", "ai: In the yard."]
-    assert view(memory) == [
-        "human: Where?",
-        "ai -> c0",
-        "tool c0: In the yard.",
-        "ai: It is there.",
-    ]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import operator
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
-from langgraph.types import Command, Send
+from langgraph.types import Command
 from scripted_agents import agent_with, calls, entries, says, shape, spoken, view
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
@@ -111,28 +110,6 @@ def view_of_all(memory):
     return shape([entry.message for entry in find_live_entries(entries(memory))])
 
 
-class Work(TypedDict, total=False):
-    topics: list[str]
-    found: Annotated[list[str], operator.add]
-
-
-def test_one_agent_that_is_sent_to_several_times_at_once_keeps_every_reply(memory, saver):
-    agent = an_agent(memory, "worker", lambda messages: f"about {len(messages)}")
-
-    def work(state):
-        messages = [HumanMessage("Report.", id="q")]
-        return {"found": [agent.invoke({"messages": messages})["messages"][-1].id]}
-
-    builder = StateGraph(Work).add_node("work", work)
-    builder.add_conditional_edges(
-        START, lambda state: [Send("work", {"topics": [one]}) for one in state["topics"]]
-    )
-    found = builder.compile(checkpointer=saver).invoke({"topics": ["a", "b", "c"]}, at())
-    replies = [entry.message.id for entry in entries(memory) if entry.role == "assistant"]
-    assert sorted(replies) == sorted(found["found"])
-    assert controls(memory) == []
-
-
 # -- going back, and what was edited or taken back in the log -------------------------------------
 
 
@@ -143,22 +120,6 @@ def snapshot(agent, holds):
 
 def after(text):
     return lambda one: not one.next and one.values["messages"][-1].text == text
-
-
-def test_branches_that_are_left_and_found_again_store_nothing_twice(memory, saver):
-    agent = an_agent(memory, None, "One.", "Two.", "Other.", "More.", "Last.", checkpointer=saver)
-    agent.invoke(says("First?"), at())
-    agent.invoke(says("Second?"), at())
-    agent.invoke(says("Instead?"), snapshot(agent, after("One.")))
-    agent.invoke(says("Back?"), snapshot(agent, after("Two.")))
-    first = ["human: First?", "ai: One."]
-    second = ["human: Second?", "ai: Two.", "human: Back?", "ai: More."]
-    assert view(memory) == [*first, *second]
-    agent.invoke(says("Again?"), snapshot(agent, after("Other.")))
-    other = ["human: Instead?", "ai: Other.", "human: Again?", "ai: Last."]
-    assert view(memory) == [*first, *other]
-    said = [entry for entry in entries(memory) if entry.message is not None]
-    assert len(said) == 10, "what comes back is no new entry"
 
 
 @pytest.mark.parametrize("keep_state", ["all", "turn"])

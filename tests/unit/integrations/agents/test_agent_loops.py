@@ -83,49 +83,6 @@ def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(memor
 
 
 @pytest.mark.parametrize("way", RUNS)
-def test_a_cancelled_or_failed_model_leaves_the_loop_so_far(memory, way):
-    model = ScriptedChatModel(replies=[calls("yard"), ProviderError(), "Again."])
-    agent = agent_with(memory, model)
-    with pytest.raises(ProviderError):
-        RUNS[way](agent, says("Where?"), at())
-    assert spoken(memory) == ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle"]
-    RUNS[way](agent, says("Well?"), at())
-    assert view(memory)[-2:] == ["human: Well?", "ai: Again."]
-
-
-def test_a_task_that_is_cancelled_keeps_what_was_said(memory):
-    async def chat():
-        model = ScriptedChatModel(replies=["One two three.", "Again."], turnstile=asyncio.Event())
-        agent = agent_with(memory, model)
-        started = asyncio.Event()
-
-        async def read():
-            async for _ in agent.astream(says("Where?"), at(), stream_mode="messages"):
-                started.set()
-
-        task = asyncio.create_task(read())
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(chat())
-    assert view(memory) == ["human: Where?", "ai: One "]
-
-
-def test_a_command_that_answers_a_call_is_stored_like_any_result(memory):
-    @tool
-    def note(place: str) -> Command:
-        """Answer with a command."""
-        return Command(update={"messages": [ToolMessage(place, tool_call_id="c0")]})
-
-    model = ScriptedChatModel(replies=[calls("yard", tool_name="note"), "Noted."])
-    returned = agent_with(memory, model, tools=[note]).invoke(says("Note it."), at())
-    assert view(memory) == ["human: Note it.", "ai -> c0", "tool c0: yard", "ai: Noted."]
-    assert {e.message.id for e in entries(memory)} == {m.id for m in returned["messages"]}
-
-
-@pytest.mark.parametrize("way", RUNS)
 def test_a_tool_that_returns_a_message_and_a_command_has_one_result(memory, way):
     @tool
     def note(place: str) -> list:
@@ -147,10 +104,6 @@ def test_a_tool_whose_result_is_the_answer_is_stored(memory):
     model = ScriptedChatModel(replies=[calls("yard", tool_name="direct")])
     agent_with(memory, model, tools=[direct]).invoke(says("Where?"), at())
     assert view(memory) == ["human: Where?", "ai -> c0", "tool c0: yard"]
-
-
-class _Point:
-    """What JSON has no form for."""
 
 
 def test_what_is_said_in_the_middle_of_a_loop_belongs_to_the_turn(memory):

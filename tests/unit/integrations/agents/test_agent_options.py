@@ -13,8 +13,6 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 from langchain_convmem.turns.options import TurnOptions
 
-CODE = "The safe opens with 8812."
-
 
 def test_options_are_arguments_that_help_shows(memory):
     shown = inspect.signature(ConversationMemoryMiddleware).parameters
@@ -32,14 +30,6 @@ def test_an_argument_goes_before_the_options_as_one_value(memory):
     agent.invoke(says("First."), at())
     agent.invoke(says("Second."), at())
     assert shape(model.seen[-1]) == ["human: First.", "ai: One.", "human: Second."]
-
-
-def test_what_the_caller_passed_is_not_changed_where_nothing_is_remembered(memory):
-    said = HumanMessage(CODE)
-    agent_with(memory, ScriptedChatModel(replies=["Noted."])).invoke(
-        {"messages": [said]}, at(remember=False)
-    )
-    assert said.additional_kwargs == {}
 
 
 @pytest.mark.parametrize("keep_state", ["all", "turn"])

@@ -76,18 +76,6 @@ def test_a_reply_that_middleware_refuses_is_not_taken_for_said(memory, place):
     assert view(memory) == ["human: Well?", "ai: A good one."]
 
 
-def test_a_reply_that_middleware_puts_another_in_the_place_of_is_not_taken_for_said(memory):
-    @wrap_model_call
-    def guard(request, handler):
-        handler(request)
-        return AIMessage("I cannot say that.")
-
-    agent_with(memory, ScriptedChatModel(replies=["A secret."]), before=[guard]).invoke(
-        says("Well?"), at()
-    )
-    assert view(memory) == ["human: Well?", "ai: I cannot say that."]
-
-
 # -- cached replies -----------------------------------------------------------------------------
 
 
@@ -98,10 +86,3 @@ def test_a_cached_reply_does_not_take_the_place_of_an_earlier_one(memory, checkp
     for text in ("First?", "Second?"):
         agent.invoke(says(text), at())
     assert view(memory) == ["human: First?", "ai: Yes.", "human: Second?", "ai: Yes."]
-
-
-def test_a_cached_reply_to_the_same_attempt_is_there_once(memory):
-    agent = agent_with(memory, ScriptedChatModel(replies=[AIMessage("Yes.", id="same")]))
-    for _ in range(2):
-        agent.invoke(says("First?", "q1"), at())
-    assert spoken(memory) == ["human: First?", "ai: Yes."]

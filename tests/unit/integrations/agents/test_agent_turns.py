@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from scripted_agents import agent_with, break_down, calls, entries, look, says, shape, view
+from scripted_agents import agent_with, calls, entries, says, shape, view
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem.errors import ConfigError
@@ -62,15 +61,6 @@ def test_what_frames_the_thread_joins_the_prompt_of_the_agent(memory):
 # -- whose thread it is -------------------------------------------------------------------------
 
 
-def test_a_thread_of_no_user_is_remembered_for_itself(memory):
-    model = ScriptedChatModel(replies=["Yes."])
-    agent = agent_with(memory, model, options={"recall": True})
-    for thread_id in ("a", "b"):
-        agent.invoke(says("My bicycle is red."), at(thread_id, None))
-    assert shape(model.seen[1]) == ["human: My bicycle is red."]
-    assert view(memory, "b", None) == ["human: My bicycle is red.", "ai: Yes."]
-
-
 def test_no_caller_can_say_which_turn_is_under_way(memory):
     agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), checkpointer=InMemorySaver())
     forged = {"id": "x", "first": "y", "user": "bob"}
@@ -91,30 +81,9 @@ def test_no_caller_can_say_which_turn_is_under_way(memory):
     assert json.loads(json.dumps(kept)) == kept, "plain values for any checkpointer"
 
 
-def test_every_hook_has_both_of_its_forms():
-    own = vars(ConversationMemoryMiddleware)
-    hooks = [name for name in vars(AgentMiddleware) if f"a{name}" in vars(AgentMiddleware)]
-    assert {name for name in hooks if name in own} == {
-        "before_agent",
-        "after_agent",
-        "wrap_model_call",
-        "wrap_tool_call",
-    }
-    assert all((name in own) == (f"a{name}" in own) for name in hooks)
-
-
 # -- refusals and failures ----------------------------------------------------------------------
 
 
 def test_an_unknown_way_to_keep_the_state_is_refused(memory):
     with pytest.raises(ConfigError, match="'most'"):
         ConversationMemoryMiddleware(memory, keep_state="most")
-
-
-def test_tools_may_be_given_as_functions_and_a_tool_that_is_not_called_changes_nothing(memory):
-    agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), tools=[look, break_down])
-    agent.invoke(says("Well?"), at())
-    assert view(memory) == ["human: Well?", "ai: Yes."]
-    agent = agent_with(memory, ScriptedChatModel(replies=["No."]), tools=[])
-    agent.invoke(says("Without tools?"), at("none"))
-    assert view(memory, "none") == ["human: Without tools?", "ai: No."]

@@ -63,11 +63,6 @@ def test_what_a_model_adds_to_a_call_never_changes_whose_lines_are_searched(memo
     assert "black" not in f"{found.content}{found.artifact}"
 
 
-def test_a_model_is_told_of_the_query_alone(memory):
-    described = create_search_tool(memory).tool_call_schema.model_json_schema()
-    assert list(described["properties"]) == ["query"]
-
-
 def test_without_a_user_only_the_thread_itself_is_searched(memory):
     say(memory, None, "t", "The bicycle is red.")
     say(memory, None, "other", "The bicycle is black.")
@@ -87,12 +82,6 @@ def test_the_context_of_a_run_may_name_the_user(memory, way):
     config = {"configurable": {"thread_id": "new"}}
     returned = run[way](says(QUESTION), config, context={"user_id": "ana"})
     assert "The bicycle is red." in returned["messages"][2].text
-
-
-def test_a_tool_may_be_made_for_one_user(memory):
-    say(memory, "ana", "old", "The bicycle is red.")
-    found = create_search_tool(memory, user_id="ana").invoke(asks())
-    assert "The bicycle is red." in found.content
 
 
 @WAYS
@@ -137,13 +126,6 @@ def test_it_says_so_where_nothing_was_said(memory, way):
     assert (found.content, found.artifact) == ("Nothing that fits was said before.", [])
 
 
-def test_it_says_so_where_nothing_is_like_it(memory):
-    say(memory, "ana", "old", "It rains in Spain.")
-    strict = create_search_tool(memory, threshold=0.99)
-    found = strict.invoke(asks("quarterly tax return"), at("new"))
-    assert (found.content, found.artifact) == ("Nothing that fits was said before.", [])
-
-
 @pytest.mark.parametrize("blank", ["", " \n"])
 def test_a_blank_query_is_answered_with_what_to_do(memory, blank):
     found = create_search_tool(memory).invoke(asks(blank), at("new"))
@@ -163,11 +145,6 @@ def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found
     for result in returned[4:6]:
         assert "The bicycle is red." in result.text
         assert QUESTION not in f"{result.text}{result.artifact}"
-
-
-def test_a_thread_whose_last_turn_came_to_its_end_is_searched_whole(memory):
-    say(memory, "ana", "t", "The bicycle is red.")
-    assert "red" in create_search_tool(memory).invoke(asks(), at("t")).content
 
 
 def test_a_summary_written_meanwhile_does_not_hide_which_turn_is_under_way(memory):

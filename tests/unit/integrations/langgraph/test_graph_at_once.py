@@ -5,7 +5,7 @@ import threading
 from typing import Annotated, TypedDict
 
 import pytest
-from graphs import Crash, CrashingLog, answer_of, echo, says, shown, spoken
+from graphs import Crash, CrashingLog, answer_of, echo, says, spoken
 from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Send
@@ -100,21 +100,6 @@ def test_of_several_questions_the_one_that_failed_is_asked_again_and_doubles_not
     found = graph.invoke(None, at())
     assert sorted(found["answers"]) == ["re: one", "re: two"]
     assert turns_of(memory) == [["one", "re: one"], ["two", "re: two"]]
-
-
-def test_a_part_of_the_messages_that_is_sent_takes_the_others_out_of_nothing(memory, saver):
-    builder = StateGraph(MessagesState)
-    builder.add_node("all", recall_node(memory))
-    builder.add_node("some", recall_node(memory))
-    builder.add_edge(START, "all")
-    builder.add_conditional_edges(
-        "all", lambda state: [Send("some", {"messages": state["messages"][-1:]})]
-    )
-    graph = builder.compile(checkpointer=saver)
-    for text in ("one", "two", "three"):
-        graph.invoke(says(text), at())
-    assert shown(memory) == ["one", "two", "three"]
-    assert spoken(memory) == ["one", "two", "three"]
 
 
 def test_a_message_that_is_sent_without_an_id_is_stored_once(memory, saver):

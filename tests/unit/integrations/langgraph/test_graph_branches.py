@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import operator
-from typing import Annotated, TypedDict
-
 import pytest
-from graphs import echo, messages_of, says, shown, snapshot, spoken
-from langchain_core.messages import AIMessage, HumanMessage
+from graphs import messages_of, says, shown, spoken
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from langgraph.types import Command, Send, interrupt
+from langgraph.types import Command, interrupt
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem.integrations.langgraph import (
-    create_memory_graph,
     model_node,
     recall_node,
     record_node,
@@ -158,30 +154,6 @@ def test_branches_that_are_run_anew_each_take_the_place_of_their_own_reply(memor
     assert sorted(shown(memory)) == ["Is it so?", "abe 2", "bea 2"]
 
 
-class Reports(TypedDict, total=False):
-    topics: list[str]
-    reports: Annotated[list[str], operator.add]
-
-
-def test_of_one_question_sent_to_several_at_once_every_reply_is_kept(memory, saver):
-    worker = create_memory_graph(memory, ScriptedChatModel(replies=[echo]))
-
-    def work(state):
-        found = worker.invoke({"messages": [HumanMessage("Report.", id="q")]})
-        return {"reports": [found["messages"][-1].id]}
-
-    builder = StateGraph(Reports)
-    builder.add_node("work", work)
-    builder.add_conditional_edges(
-        START, lambda state: [Send("work", {"topics": [one]}) for one in state["topics"]]
-    )
-    graph = builder.compile(checkpointer=saver)
-    found = graph.invoke({"topics": ["one", "two", "three"]}, at())
-    replies = [one.message.id for one in entries(memory) if one.role == "assistant"]
-    assert sorted(replies) == sorted(found["reports"])
-    assert not [one for one in entries(memory) if one.control is not None]
-
-
 # -- hand-over ------------------------------------------------------------------------------------
 
 
@@ -205,16 +177,3 @@ def test_a_graph_that_hands_over_to_another_leaves_each_reply_under_its_own_name
         ("expert", "On level C."),
     ]
     assert len({one.turn_id for one in entries(memory)}) == 1
-
-
-# -- going back -----------------------------------------------------------------------------------
-
-
-def test_a_graph_that_keeps_its_state_small_goes_back_all_the_same(memory, saver):
-    model = ScriptedChatModel(replies=[echo])
-    graph = create_memory_graph(memory, model, checkpointer=saver, follow_edits=False)
-    for text in ("one", "two", "three"):
-        graph.invoke(says(text), at())
-    first = snapshot(graph, lambda s: not s.next and s.values["messages"][-1].text == "re: one")
-    graph.invoke(says("another two"), first)
-    assert shown(memory) == ["one", "re: one", "another two", "re: another two"]

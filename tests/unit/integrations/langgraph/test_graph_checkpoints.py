@@ -27,31 +27,6 @@ def test_a_strict_checkpointer_reads_back_all_that_a_turn_puts_into_it(
     assert caplog.records == []
 
 
-def test_the_state_of_a_long_chat_grows_by_nothing(memory, saver):
-    graph = create_memory_graph(
-        memory,
-        ScriptedChatModel(replies=["Noted."]),
-        checkpointer=saver,
-        recall=False,
-        keep_state="turn",
-    )
-    sizes = []
-    for _ in range(20):
-        graph.invoke(says("And then?"), at(), durability="exit")
-        newest = next(saver.list(at()))
-        sizes.append(len(newest.checkpoint["channel_values"]["messages"]))
-    assert set(sizes) == {2}
-
-
-def test_a_chat_goes_on_in_every_checkpointer(filed, saver):
-    model = ScriptedChatModel(replies=[echo])
-    for text in ("one", "two"):
-        graph = create_memory_graph(filed, model, checkpointer=saver)
-        assert answer_of(graph.invoke(says(text), at())) == f"re: {text}"
-    assert [one.text for one in model.seen[1]] == ["one", "re: one", "two"]
-    assert shown(filed) == ["one", "re: one", "two", "re: two"]
-
-
 # -- inside another graph -------------------------------------------------------------------------
 
 

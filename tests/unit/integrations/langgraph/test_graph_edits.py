@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from graphs import echo, messages_of, says, shown, spoken
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from scripted_chat import ScriptedChatModel, at
@@ -75,14 +74,6 @@ def test_removing_all_messages_begins_anew(memory, model, graph):
     assert spoken(memory)[:2] == ["one", "re: one"]
 
 
-def test_another_checkpointer_that_knows_nothing_removes_nothing(memory, model, graph):
-    chat(graph, "one", "two")
-    other = create_memory_graph(memory, model, checkpointer=InMemorySaver())
-    chat(other, "three")
-    assert shown(memory)[:4] == ["one", "re: one", "two", "re: two"]
-    assert controls(memory) == []
-
-
 def test_a_message_with_the_id_of_another_takes_its_place(memory, model, graph):
     chat(graph, "one", "two")
     question, answer = messages_of(graph)[:2]
@@ -100,14 +91,6 @@ def test_what_is_edited_in_the_log_stays_as_it_was_edited(memory, model, graph):
     chat(graph, "three")
     assert shown(memory) == ["one", "re: one", "two", "RE: TWO", "three", "re: three"]
     assert [one.text for one in model.seen[-1]][-2:] == ["RE: TWO", "three"]
-
-
-def test_a_reply_that_is_cut_in_the_log_stays_cut(memory, model, graph):
-    chat(graph, "one", "two")
-    memory.history("t", user_id="ana").cut_reply("re:")
-    chat(graph, "three")
-    assert shown(memory) == ["one", "re: one", "two", "re:", "three", "re: three"]
-    assert [one.text for one in model.seen[-1]][-2:] == ["re:", "three"]
 
 
 def test_messages_trimmed_to_keep_the_state_small_stay_in_the_log_if_told_so(memory, saver, model):

@@ -6,12 +6,10 @@ import json
 
 import pytest
 from graphs import FORMS, echo, says, shown, spoken
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.langgraph import (
     create_memory_graph,
     model_node,
@@ -37,12 +35,6 @@ def own_nodes(memory, saver, schema=MessagesState):
     return builder.compile(checkpointer=saver)
 
 
-class Noted(MessagesState):
-    """A state of one's own with a place for the note."""
-
-    convmem_turn: dict
-
-
 def chat(graph, *texts):
     for text in texts:
         graph.invoke(says(text), at())
@@ -62,16 +54,6 @@ def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state(
     chat(graph, "two", "three")
     assert shown(memory) == ["two", "re: two", "three", "re: three"]
     assert "hullabaloo" not in str(spoken(memory))
-
-
-def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state_with_a_place_for_the_note(
-    memory, saver
-):
-    graph = own_nodes(memory, saver, Noted)
-    chat(graph, "The word is hullabaloo.")
-    memory.forget(thread_id="t", user_id="ana")
-    chat(graph, "two")
-    assert spoken(memory) == ["two", "re: two"]
 
 
 @pytest.mark.parametrize("make", [a_graph, own_nodes])
@@ -136,54 +118,11 @@ def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
     assert shown(memory) == ["one", "re: one", "three", "re: three"]
 
 
-def test_a_question_that_was_undone_counts_again_when_it_is_said_again(memory):
-    graph = a_graph(memory, None)
-    graph.invoke(says("one", "q1"), at())
-    memory.history("t", user_id="ana").undo()
-    graph.invoke(says("one", "q1"), at())
-    assert shown(memory) == ["one", "re: one"]
-
-
 # -- whose it is ----------------------------------------------------------------------------------
-
-
-def test_somebody_elses_state_is_not_taken_for_ones_own(memory, saver):
-    graph = a_graph(memory, saver)
-    chat(graph, "Mine.")
-    with pytest.raises(ConfigError, match=r"'ana'.*'ben'"):
-        graph.invoke(says("Whose?"), at(user_id="ben"))
-    assert spoken(memory, user_id="ben") == []
 
 
 def test_a_thread_may_get_a_user_later(memory, saver):
     graph = a_graph(memory, saver)
     graph.invoke(says("one"), at(user_id=None))
     chat(graph, "two")
-    assert shown(memory) == ["one", "re: one", "two", "re: two"]
-
-
-def test_two_names_for_the_user_are_refused(memory):
-    builder = StateGraph(MessagesState, context_schema=dict)
-    builder.add_node("recall", recall_node(memory))
-    builder.add_edge(START, "recall")
-    with pytest.raises(ConfigError, match=r"'ana'.*'ben'"):
-        builder.compile().invoke(says("Hi"), at(), context={"user_id": "ben"})
-    assert memory.threads("ana") == memory.threads("ben") == []
-
-
-# -- tried again ----------------------------------------------------------------------------------
-
-
-def test_the_same_message_again_replaces_its_answer_though_no_checkpointer_knows_it(memory):
-    model = ScriptedChatModel(replies=["On level C.", "On level D."])
-    graph = create_memory_graph(memory, model)
-    for _ in range(2):
-        graph.invoke(says("Where did I park?", "h1"), at())
-    assert shown(memory) == ["Where did I park?", "On level D."]
-    assert [one.text for one in model.seen[1]] == ["Where did I park?"]
-
-
-def test_a_turn_whose_checkpoints_were_lost_is_seen_by_the_next(memory):
-    for text in ("one", "two"):
-        chat(a_graph(memory, InMemorySaver()), text)
     assert shown(memory) == ["one", "re: one", "two", "re: two"]

@@ -77,16 +77,6 @@ def test_a_fork_within_a_turn_takes_back_the_later_ones(app, memory, model):
     assert _shown(memory) == ["Porto?", "Reply 1.", "In June?", "Reply 4."]
 
 
-def test_a_branch_that_was_left_comes_back_with_its_state(app, memory):
-    _chat(app, "Porto?", "In May?")
-    first, second = _snapshot(app, 2), _snapshot(app, 4)
-    app.update_state(first.config, {"messages": []})
-    _chat(app, "In June?")
-    app.update_state(second.config, {"messages": []})
-    _chat(app, "By train?")
-    assert _shown(memory) == ["Porto?", "Reply 1.", "In May?", "Reply 2.", "By train?", "Reply 4."]
-
-
 def test_a_state_that_is_cut_at_its_front_takes_nothing_back(memory, model):
     graph = create_memory_graph(
         memory, model, recall=False, follow_edits=False, checkpointer=InMemorySaver()
@@ -168,13 +158,6 @@ def test_replies_alone_are_no_input(app, memory, model):
         with pytest.raises(InvalidMessageError, match="nothing to answer"):
             app.invoke({"messages": [AIMessage("How can I help?")]}, at(f"{len(before)}"))
     assert len(model.seen) == 1
-    assert _shown(memory) == ["Porto?", "Reply 1."]
-
-
-def test_a_reply_behind_a_stored_one_is_no_input(app, memory, model):
-    _chat(app, "Porto?")
-    with pytest.raises(InvalidMessageError, match="nothing to answer"):
-        app.invoke({"messages": [AIMessage("Anything else?")]}, at())
     assert _shown(memory) == ["Porto?", "Reply 1."]
 
 

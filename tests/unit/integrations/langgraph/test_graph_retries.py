@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from graphs import Crash, CrashingLog, answer_of, says, shown, spoken
+from graphs import Crash, CrashingLog, says, shown, spoken
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import RetryPolicy
@@ -17,20 +17,6 @@ from langchain_convmem.integrations.langgraph import (
 )
 
 # -- failures -------------------------------------------------------------------------------------
-
-
-def test_what_the_user_said_is_durable_when_the_model_fails_and_resuming_doubles_nothing(
-    memory, saver
-):
-    model = ScriptedChatModel(replies=[ProviderError("overloaded"), "On level C."])
-    graph = create_memory_graph(memory, model, checkpointer=saver)
-    with pytest.raises(ProviderError):
-        graph.invoke(says("Where did I park?"), at())
-    assert spoken(memory) == ["Where did I park?"]
-
-    reply = graph.invoke(None, at())
-    assert answer_of(reply) == "On level C."
-    assert spoken(memory) == ["Where did I park?", "On level C."]
 
 
 @pytest.mark.parametrize("crash", [1, 2])

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from graphs import FORMS, echo, messages_of, says, shown, snapshot, spoken
 from langchain_core.messages import HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ScriptedChatModel, at
 from summaries import bare
@@ -69,15 +68,6 @@ def test_going_back_to_the_very_beginning_takes_back_everything(memory, saver, s
     assert shown(memory) == ["anew", "re: anew"]
 
 
-def test_going_back_to_the_beginning_reaches_no_further_than_the_checkpointer(memory, saver):
-    chat(a_graph(memory, InMemorySaver()), "long ago")
-    graph = a_graph(memory, saver)
-    chat(graph, "one", "two")
-    beginning = snapshot(graph, lambda s: s.next == ("__start__",) and s.metadata["step"] == -1)
-    graph.invoke(says("anew"), beginning)
-    assert shown(memory) == ["long ago", "re: long ago", "anew", "re: anew"]
-
-
 @pytest.mark.parametrize("node", ["recall", "model", "record"])
 def test_running_a_turn_again_from_within_replaces_it(memory, saver, node):
     replies = [lambda _, number=number: f"answer {number}" for number in range(9)]
@@ -127,24 +117,6 @@ def test_a_question_edited_in_a_fork_is_answered_anew(memory, saver):
     assert "re: three" in spoken(memory)
 
 
-def test_the_same_checkpoint_can_be_gone_back_to_again_and_again(memory, saver):
-    graph = a_graph(memory, saver)
-    chat(graph, "one", "two")
-    back = snapshot(graph, ended("one"))
-    for said in ("a", "b", "c"):
-        graph.invoke(says(said), back)
-        assert shown(memory) == ["one", "re: one", said, f"re: {said}"]
-
-
-def test_the_latest_checkpoint_named_in_full_takes_back_nothing(memory, saver):
-    graph = a_graph(memory, saver)
-    for said in ("one", "two", "three"):
-        newest = graph.get_state(at()).config["configurable"]
-        graph.invoke(says(said), {"configurable": {**newest, "user_id": "ana"}})
-    entries = memory.history("t", user_id="ana").entries
-    assert [entry.role for entry in entries] == ["user", "assistant"] * 3
-
-
 def test_going_back_leaves_alone_what_others_said_in_the_thread(memory, saver):
     graph = a_graph(memory, saver)
     chat(graph, "one")
@@ -162,13 +134,6 @@ def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, saver):
     with pytest.raises(ConfigError, match="names no user: add user_id"):
         graph.invoke(says("three"), config)
     assert memory.threads() == []
-
-
-def test_a_turn_resumed_for_another_user_is_refused(memory, saver):
-    graph = a_graph(memory, saver)
-    graph.invoke(says("one"), at(), interrupt_before=["model"])
-    with pytest.raises(ConfigError, match="name that user, or another thread"):
-        graph.invoke(None, at(user_id="ben"))
 
 
 def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, saver):

@@ -14,7 +14,6 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.langgraph import (
     create_memory_graph,
     model_messages,
-    model_node,
     recall_node,
     record_node,
 )
@@ -32,19 +31,6 @@ GARAGE = "I parked on level C, next to the blue pillar."
 
 def a_model(*replies):
     return ScriptedChatModel(replies=list(replies) or ["Noted."])
-
-
-# -- one turn after the other ---------------------------------------------------------------------
-
-
-def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory):
-    from langgraph.checkpoint.memory import InMemorySaver
-
-    for said in (GARAGE, "And now?"):
-        graph = create_memory_graph(memory, a_model(), checkpointer=InMemorySaver())
-        graph.invoke(says(said), at())
-        graph.invoke(says(f"{said} Again."), at())
-    assert shown(memory)[::2] == [GARAGE, f"{GARAGE} Again.", "And now?", "And now? Again."]
 
 
 # -- streams --------------------------------------------------------------------------------------
@@ -133,14 +119,6 @@ def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory,
     assert [one.id for one in model.seen[0]][:5] == ["s", "h", "a", "r", "b"]
 
 
-def test_a_model_that_repeats_its_ids_loses_no_reply(memory, saver):
-    model = a_model(AIMessage("One.", id="same"), AIMessage("Two.", id="same"))
-    graph = create_memory_graph(memory, model, checkpointer=saver)
-    graph.invoke(says("First?"), at())
-    graph.invoke(says("Second?"), at())
-    assert shown(memory) == ["First?", "One.", "Second?", "Two."]
-
-
 @pytest.mark.parametrize("schema", [MessagesState, Noted])
 def test_a_reply_that_no_node_recorded_is_stored_by_the_next_turn(memory, saver, schema, caplog):
     def answering(state, config):
@@ -156,17 +134,6 @@ def test_a_reply_that_no_node_recorded_is_stored_by_the_next_turn(memory, saver,
     assert shown(memory) == ["One", "re: One", "Two", "re: Two", "Three"]
     assert len([one for one in caplog.records if "record_node" in one.getMessage()]) == 2
     assert "re: One" not in caplog.text
-
-
-def test_a_graph_with_all_its_nodes_warns_of_nothing(memory, saver, caplog):
-    builder = StateGraph(MessagesState)
-    nodes = [recall_node(memory), model_node(memory, a_model("Yes.")), record_node(memory)]
-    builder.add_sequence(list(zip(("recall", "model", "record"), nodes, strict=True)))
-    builder.add_edge(START, "recall")
-    graph = builder.compile(checkpointer=saver)
-    for text in ("One", "Two"):
-        graph.invoke(says(text), at())
-    assert caplog.records == []
 
 
 def test_options_come_as_one_value_or_by_name(memory):
@@ -245,16 +212,3 @@ def test_messages_without_ids_are_refused(memory):
     with pytest.raises(ConfigError, match=r"message 0 .* has no id.*add_messages"):
         builder.compile().invoke({"messages": [HumanMessage("Hi")]}, at())
     assert memory.threads("ana") == []
-
-
-def test_what_is_no_message_is_refused(memory):
-    from typing import TypedDict
-
-    class Bare(TypedDict):
-        messages: list
-
-    builder = StateGraph(Bare)
-    builder.add_node("recall", recall_node(memory))
-    builder.add_edge(START, "recall")
-    with pytest.raises(ConfigError, match="must be a list of messages"):
-        builder.compile().invoke({"messages": ["Hi"]}, at())

@@ -1,4 +1,4 @@
-"""Streams that do not come to their end: what came is kept, and the thread goes on."""
+"""Streams of a wrapped chain: cut, closed, typed, and in the shapes that graphs give them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
-from langchain_core.output_parsers import StrOutputParser
+from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
 from langchain_core.runnables import Runnable, RunnableGenerator
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.errors import ConfigError, LogError
 
 CALL = {"name": "erase", "args": {"path": "/srv/all"}, "id": "c1", "type": "tool_call"}
 
@@ -246,14 +247,150 @@ def test_a_message_that_was_whole_before_the_cut_keeps_its_tool_call(memory):
     assert memory.history("t", user_id="ana").context().repairs == ()
 
 
-def test_usage_that_came_before_the_cut_is_kept(memory):
-    usage = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10}
+# -- failing writes -----------------------------------------------------------------------------
+
+
+def test_a_write_that_fails_while_a_stream_is_closed_is_raised():
+    log = FailingLog(InMemoryLog(), 2)
+    chain = ConversationMemory(log).wrap(
+        ScriptedChatModel(replies=["One two"]), recall=False, queue_timeout_s=2
+    )
+    stream = chain.stream("Count.", at())
+    next(stream)
+    with pytest.raises(LogError, match="disk is full"):
+        stream.close()
+    chain.invoke("Again.", at())
+
+
+def test_a_write_that_fails_after_the_model_broke_is_raised_with_both_causes():
+    log = FailingLog(InMemoryLog(), 2)
+    model = ScriptedChatModel(replies=["One two"], breaks_after=1)
+    with pytest.raises(LogError, match="disk is full") as raised:
+        list(ConversationMemory(log).wrap(model, recall=False).stream("Count.", at()))
+    assert isinstance(raised.value.__context__, ProviderError)
+
+
+# -- closing what is beneath --------------------------------------------------------------------
+
+
+def test_leaving_a_stream_closes_the_models_own():
+    closed = []
 
     def stream(inputs):
-        for _ in inputs:
-            yield AIMessageChunk(content="One ", usage_metadata=usage)
-            raise ProviderError
+        try:
+            for _ in inputs:
+                yield from ["One ", "two"]
+        finally:
+            closed.append("closed")
 
+    memory = ConversationMemory(InMemoryLog())
+    reading = memory.wrap(RunnableGenerator(stream), recall=False).stream("Count.", at())
+    next(reading)
+    reading.close()
+    assert closed == ["closed"]
+
+
+async def test_leaving_an_async_stream_closes_the_models_own():
+    closed = []
+
+    async def stream(inputs):
+        try:
+            async for _ in inputs:
+                yield "One "
+                yield "two"
+        finally:
+            closed.append("closed")
+
+    memory = ConversationMemory(InMemoryLog())
+    reading = memory.wrap(RunnableGenerator(stream), recall=False).astream("Count.", at())
+    await anext(reading)
+    await reading.aclose()
+    assert closed == ["closed"]
+
+
+def _shown(memory):
+    return [one.text for one in memory.history("t", user_id="ana").messages]
+
+
+def _read(chain):
+    return str(chain.stream_events("Count", at(), version="v3").text)
+
+
+def _read_async(chain):
+    async def read():
+        stream = await chain.astream_events("Count", at(), version="v3")
+        return "".join([delta async for delta in stream.text])
+
+    return asyncio.run(read())
+
+
+@pytest.mark.parametrize("read", [_read, _read_async])
+@pytest.mark.parametrize("parses", [False, True])
+def test_a_typed_stream_is_a_turn(memory, model, read, parses):
+    chain = memory.wrap(model | StrOutputParser() if parses else model, recall=False)
+    assert read(chain) == "One two three four"
+    assert _shown(memory) == ["Count", "One two three four"]
+
+
+@pytest.mark.parametrize("read", [_read, _read_async])
+def test_an_error_of_the_model_is_raised_and_the_question_stays(memory, read):
+    chain = memory.wrap(ScriptedChatModel(replies=[ProviderError()]), recall=False)
     with pytest.raises(ProviderError):
-        list(memory.wrap(RunnableGenerator(stream), recall=False).stream("Count.", at()))
-    assert _entries(memory)[-1].message.usage_metadata == usage
+        read(chain)
+    assert _shown(memory) == ["Count"]
+
+
+@pytest.mark.parametrize("read", [_read, _read_async])
+def test_a_chain_that_yields_values_names_the_way_out(memory, read):
+    model = ScriptedChatModel(replies=['{"a": 1}'])
+    with pytest.raises(ConfigError, match="version='v2'"):
+        read(memory.wrap(model | JsonOutputParser(), recall=False))
+
+
+def _told(memory):
+    """Return the thread's entries as (role, text)."""
+    entries = memory.history("t", user_id="ana").entries
+    return [(entry.role, str(entry.message.text)) for entry in entries]
+
+
+def test_the_updates_of_a_graph_are_read_node_by_node(memory):
+    def updates(inputs):
+        for _ in inputs:
+            yield {"agent": {"messages": [AIMessage("", tool_calls=[CALL], id="a1")]}}
+            yield {"tools": {"messages": [ToolMessage("found", tool_call_id="c1", id="r1")]}}
+            yield {"counter": {"steps": 3}}
+            yield {"agent": {"messages": [AIMessage("On level three.", id="a2")]}}
+
+    list(memory.wrap(RunnableGenerator(updates), recall=False).stream("Where?", at()))
+    assert [role for role, _ in _told(memory)] == ["user", "assistant", "tool", "assistant"]
+
+
+def _loop():
+    return [
+        AIMessage("Let me look.", tool_calls=[CALL], id="m1"),
+        ToolMessage("level three", tool_call_id="c1"),
+        AIMessage("On level three.", id="m2"),
+    ]
+
+
+def test_whole_states_that_grow_are_stored_once(memory):
+    def states(inputs):
+        for given in inputs:
+            state = list(given["messages"])
+            for message in _loop():
+                yield {"messages": list(state)}
+                state.append(message)
+            yield {"messages": state}
+
+    list(memory.wrap(RunnableGenerator(states), recall=False).stream("Where?", at()))
+    assert [role for role, _ in _told(memory)] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_tokens_with_their_metadata_are_read_as_tokens(memory):
+    def tokens(inputs):
+        for _ in inputs:
+            for word in ("On ", "level ", "three."):
+                yield AIMessageChunk(content=word, id="m1"), {"langgraph_node": "agent"}
+
+    list(memory.wrap(RunnableGenerator(tokens), recall=False).stream("Where?", at()))
+    assert _told(memory) == [("user", "Where?"), ("assistant", "On level three.")]
