@@ -65,13 +65,6 @@ def _view(memory):
 # -- a question that comes again before anyone answered it ----------------------------------------
 
 
-def test_another_question_after_a_failure_is_said_beside_the_first(quick, model, app):
-    model.replies = [ProviderError(), "Then."]
-    _fail(app, "When?")
-    _say(app, "When, exactly?")
-    assert _view(quick)[:2] == ["When?\nWhen, exactly?", "Then."]
-
-
 @pytest.mark.parametrize("host", HOSTS)
 def test_words_of_a_reply_that_broke_are_one_so_the_same_question_is_another(quick, host):
     model = ScriptedChatModel(replies=["In the yard.", "In the hall."], breaks_after=1)
@@ -95,17 +88,6 @@ def test_an_answered_question_that_comes_again_has_one_answer(quick, model, app)
     assert "Reply 2." not in _held(app)
     assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 3."]
     assert [one.text for one in model.seen[2]] == ["Where?", "Reply 1.", "When?"]
-
-
-@WHOLE_STATES
-def test_an_answer_stays_until_there_is_another(quick, model, app):
-    model.replies = ["Then.", ProviderError(), "Thanks to you."]
-    _say(app, "When?", "q1")
-    _fail(app, "When?", "q1")
-    assert _view(quick) == ["When?", "Then."]
-    _say(app, "Thanks", "q2")
-    assert _view(quick) == ["When?", "Then.", "Thanks", "Thanks to you."]
-    assert [one.text for one in model.seen[-1]] == ["When?", "Then.", "Thanks"]
 
 
 def test_a_loop_of_tools_that_comes_again_makes_way_whole(quick):
@@ -165,19 +147,6 @@ def test_an_edit_of_the_log_reaches_the_state(quick, model, app):
     assert [one.text for one in model.seen[-1]] == said[:-1]
     controls = [one.control for one in history.entries if one.control]
     assert len(controls) == 2, "nothing is written for an edit that the state learns of"
-
-
-@WHOLE_STATES
-def test_an_edit_of_what_a_chain_stored_is_not_undone_by_a_state_that_holds_it(quick, model, app):
-    wrapped = quick.wrap(ScriptedChatModel(replies=[AIMessage("There.", id="r1")]), recall=False)
-    wrapped.invoke(HumanMessage("Where?", id="q1"), at())
-    history = quick.history("t", user_id="ana")
-    before = list(history.messages)
-    history.replace("r1", "In the hall.")
-    app.invoke({"messages": [*before, HumanMessage("When?")]}, at())
-    said = ["Where?", "In the hall.", "When?", "Reply 1."]
-    assert _held(app) == _view(quick) == said
-    assert [one.text for one in model.seen[0]] == said[:-1]
 
 
 @WHOLE_STATES

@@ -132,17 +132,6 @@ def test_a_thread_is_read_and_continued_as_items(memory, store):
     ]
 
 
-def test_nothing_is_overwritten(memory, store):
-    store.put(("a",), "k", {"content": "first"})
-    store.put(("a",), "k", {"content": "second"})
-    store.delete(("a",), "k")
-    [thread] = memory.threads(user_id="ana")
-    history = memory.history(thread.key.thread_id, user_id="ana")
-    said = [entry.contents[0] for entry in history.entries if entry.contents]
-    assert said == ["first", "second"]
-    assert history.messages == []
-
-
 def test_what_is_not_to_be_searched_is_found_by_its_key_alone(store):
     store.put(("a",), "k", {"content": "the cellar key"}, index=False)
     assert store.search(("a",), query="Where is the cellar key?") == []
@@ -269,16 +258,6 @@ def test_a_user_is_found_again_by_the_label_that_named_it(memory, label):
     assert store.list_namespaces(prefix=namespace) == [namespace]
     [thread] = memory.threads(label.replace("%2E", "."))
     assert thread.key.user_id == label.replace("%2E", ".")
-
-
-@pytest.mark.parametrize(
-    ("thread_id", "label"), [("a:b@c", "a:b@c"), ("v1.2", "v1%2E2"), ("50%.ü/x", "50%25%2Eü/x")]
-)
-def test_a_thread_is_found_by_its_label(memory, store, thread_id, label):
-    memory.add_messages(["Hi"], thread_id=thread_id, user_id="ana")
-    [item] = store.search(("threads", label))
-    assert item.namespace == ("threads", label)
-    assert store.get(item.namespace, item.key).value["content"] == "Hi"
 
 
 @pytest.mark.parametrize(

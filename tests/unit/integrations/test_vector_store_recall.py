@@ -11,7 +11,7 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from vector_stores import FlakyStore, HashedEmbeddings, said
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError, LineStoreError, LogUnavailableError
+from langchain_convmem.errors import ConfigError, LineStoreError
 from langchain_convmem.integrations import VectorStoreRecall
 from langchain_convmem.integrations.vector_store import find_filter
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
@@ -75,15 +75,6 @@ def test_more_lines_than_a_page_and_a_chunk_hold_are_all_there(log, recall, stor
     say(log, *texts)
     recall.refresh(ANA)
     assert texts_in(store) == sorted(texts)
-
-
-def test_a_long_line_has_a_document_per_segment_and_comes_back_verbatim(log, recall, store):
-    long = " ".join(f"Sentence number {number} of a long reply." for number in range(60))
-    say(log, long)
-    [match] = recall.recall(ANA, "Sentence number 3").matches
-    assert match.line.text == long
-    assert len(store.store) > 3
-    assert "".join(document["text"] for document in store.store.values()) == long
 
 
 def test_an_undone_line_is_not_shown_and_a_redone_one_is_again(log, recall, embeddings):
@@ -182,13 +173,6 @@ def test_a_store_that_does_not_filter_is_refused_before_anything_is_shown(log, s
 
 
 # -- answers ---------------------------------------------------------------------------------
-
-
-def test_a_hit_comes_with_the_lines_around_it_and_no_others(log, store):
-    say(log, *(f"line {number}" for number in range(400)))
-    recall = VectorStoreRecall(log, store, candidates=1)
-    [block] = recall.recall(ANA, "line 127", k=1).blocks
-    assert [line.text for line in block.lines] == [f"line {number}" for number in range(125, 130)]
 
 
 def test_a_window_passes_over_other_threads_and_over_what_was_undone(log, store):
@@ -331,17 +315,6 @@ def test_each_owner_whose_lines_cannot_be_written_is_searched_all_the_same(log, 
     assert len(answer.problems) == 1
 
 
-def test_lines_of_two_owners_at_the_same_places_are_not_taken_for_each_other(log, recall):
-    bob = Owner(user_id="bob")
-    say(log, "ana was here")
-    say(log, "bob was here", key=ThreadKey("bob", "home"))
-    blocks = recall.recall([ANA, bob], "ana was here", k=2).blocks
-    assert [[(line.key.user_id, line.text) for line in block.lines] for block in blocks] == [
-        [("ana", "ana was here")],
-        [("bob", "bob was here")],
-    ]
-
-
 # -- errors ----------------------------------------------------------------------------------
 
 
@@ -351,16 +324,6 @@ async def test_a_store_that_cannot_be_searched_is_an_error_of_ours(log, recall, 
     with pytest.raises(LineStoreError, match="searched: FlakyStore: OSError"):
         await recall.arecall(ANA, "one")
     with pytest.raises(ConnectionError):
-        recall.recall(ANA, "one")
-
-
-def test_an_unreachable_log_is_its_own_error(log, recall, monkeypatch):
-    def unreachable(*_args, **_kwargs):
-        raise LogUnavailableError("down")
-
-    say(log, "one")
-    monkeypatch.setattr(log, "changes", unreachable)
-    with pytest.raises(LogUnavailableError):
         recall.recall(ANA, "one")
 
 

@@ -9,7 +9,7 @@ from langchain.agents.middleware import wrap_model_call
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_agents import agent_with, calls, shape
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.integrations.langgraph import (
@@ -150,21 +150,6 @@ def test_an_agent_goes_on_with_results_that_its_caller_has(quick):
     assert shape(model.seen[0]) == ["human: Where?", "ai -> c0", "tool c0: a bicycle"]
     assert [one.role for one in history.entries] == ["user", "assistant", "tool", "assistant"]
     assert len({entry.turn_id for entry in history.entries}) == 1
-
-
-def test_a_question_that_failed_stands_once_before_the_next(quick):
-    model = ScriptedChatModel(replies=["There.", ProviderError(), "Then."])
-    for app in (HOSTS["agent"](quick, model), HOSTS["graph"](quick, model)):
-        model.replies = ["There.", ProviderError(), "Then."]
-        shown = []
-        _say(app, shown, "Where is the bike?")
-        with pytest.raises(ProviderError):
-            _say(app, shown, "In which town?")
-        _say(app, shown, "When?")
-        view = ["Where is the bike?", "There.", "In which town?\nWhen?", "Then."]
-        assert [one.text for one in quick.history("t", user_id="ana").context().messages] == view
-        assert [one.text for one in model.seen[-1]] == view[:-1]
-        quick.history("t", user_id="ana").clear()
 
 
 # -- graphs of the application's own --------------------------------------------------------------

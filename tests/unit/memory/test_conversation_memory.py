@@ -480,7 +480,7 @@ OWNERS = [("ana", "t1"), ("ben", "t1"), (None, "lone")]
 
 @pytest.fixture
 def old_path(tmp_path):
-    """A renewed of three owners, embedded by an embedder of before."""
+    """A memory of three owners, embedded by an embedder of before."""
     place = tmp_path / "memory.db"
     with ConversationMemory.open(place, embeddings=Counting("old")) as renewed:
         for user_id, thread_id in OWNERS:
@@ -503,7 +503,7 @@ def renewed(old_path, new):
 
 
 def test_only_the_user_who_is_named_is_embedded_anew(renewed, new):
-    with pytest.raises(ConfigError, match=r"renewed\.reindex\(user_id='ana'\)"):
+    with pytest.raises(ConfigError, match=r"memory\.reindex\(user_id='ana'\)"):
         renewed.refresh(user_id="ana")
     seen = []
     assert renewed.reindex(user_id="ana", progress=lambda *both: seen.append(both)) == ()

@@ -1,17 +1,27 @@
-"""Branches side by side, hand-over, subgraphs: each reply once, under its own name, none lost."""
+"""Branches and streams: each reply once, under its own name, none lost."""
 
 from __future__ import annotations
 
+import asyncio
+import operator
+import threading
+from contextlib import closing
+from typing import Annotated, TypedDict
+
 import pytest
-from graphs import messages_of, says, shown, spoken
-from langchain_core.messages import AIMessage
+from graphs import Crash, CrashingLog, answer_of, echo, messages_of, says, shown, spoken
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, Send, interrupt
+from scripted_agents import calls
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations.langgraph import (
+    create_memory_graph,
     model_node,
     recall_node,
     record_node,
@@ -138,15 +148,6 @@ def test_branches_at_once_each_leave_their_reply_under_their_own_name(memory, sa
     assert not [one for one in entries(memory) if one.control is not None]
 
 
-def test_a_branch_that_failed_is_run_again_and_the_reply_beside_it_stays(memory, saver):
-    graph = two_voices(memory, saver, record_each=True, bea=[ProviderError("late"), "bea, later."])
-    with pytest.raises(ProviderError):
-        graph.invoke(says("Is it so?"), at())
-    graph.invoke(None, at())
-    assert sorted(spoken(memory)) == ["Is it so?", "abe thinks so.", "bea, later."]
-    assert sorted(shown(memory)) == sorted(spoken(memory))
-
-
 def test_branches_that_are_run_anew_each_take_the_place_of_their_own_reply(memory):
     for number in (1, 2):
         graph = two_voices(memory, None, record_each=True, abe=f"abe {number}", bea=f"bea {number}")
@@ -154,26 +155,199 @@ def test_branches_that_are_run_anew_each_take_the_place_of_their_own_reply(memor
     assert sorted(shown(memory)) == ["Is it so?", "abe 2", "bea 2"]
 
 
-# -- hand-over ------------------------------------------------------------------------------------
+def ask_at_once(memory, saver):
+    """Let four threads ask in one thread of the conversation, and then ask once more."""
+    together = threading.Barrier(4)
 
+    def answer(messages):
+        together.wait(30)
+        return echo(messages)
 
-def test_a_graph_that_hands_over_to_another_leaves_each_reply_under_its_own_name(memory, saver):
-    first = ScriptedChatModel(replies=["Ask the expert.", "Welcome back."])
-    expert = ScriptedChatModel(replies=["On level C."])
-    builder = StateGraph(MessagesState)
-    builder.add_node("recall", recall_node(memory))
-    builder.add_node("host", model_node(memory, first, name="host"))
-    builder.add_node("expert", model_node(memory, expert, name="expert"))
-    builder.add_node("record", record_node(memory))
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "host")
-    builder.add_edge("host", "expert")
-    builder.add_edge("expert", "record")
-    graph = builder.compile(checkpointer=saver)
-    graph.invoke(says("Where?"), at())
-    assert said_by(memory) == [
-        ("user", "Where?"),
-        ("host", "Ask the expert."),
-        ("expert", "On level C."),
+    model = ScriptedChatModel(replies=[answer])
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    threads = [
+        threading.Thread(target=graph.invoke, args=(says(f"question {number}"), at()))
+        for number in range(4)
     ]
-    assert len({one.turn_id for one in entries(memory)}) == 1
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    model = ScriptedChatModel(replies=["Yes."])
+    later = create_memory_graph(memory, model, checkpointer=saver)
+    later.invoke(says("All there?"), at())
+    return memory.history("t", user_id="ana").entries
+
+
+def test_turns_at_once_on_one_thread_are_all_stored_and_shown(filed, saver):
+    entries = ask_at_once(filed, saver)
+    assert [entry for entry in entries if entry.role == "control"] == []
+    texts = [text for text in spoken(filed) if text.startswith("question")]
+    assert sorted(texts) == [f"question {number}" for number in range(4)]
+    assert len([text for text in spoken(filed) if text.startswith("re: ")]) == 4
+
+
+# -- Send -----------------------------------------------------------------------------------------
+
+
+class Several(TypedDict, total=False):
+    questions: list[str]
+    answers: Annotated[list[str], operator.add]
+
+
+def turns_of(memory):
+    """Return the texts of every turn of the thread, turn by turn."""
+    by_turn = {}
+    for entry in memory.history("t", user_id="ana").entries:
+        by_turn.setdefault(entry.turn_id, []).extend(entry.contents)
+    return sorted(by_turn.values())
+
+
+def a_graph_that_asks_several(memory, saver, model):
+    chat = create_memory_graph(memory, model)
+    builder = StateGraph(Several)
+    builder.add_node("ask", lambda state: {"answers": [answer_of(chat.invoke(state))]})
+    builder.add_conditional_edges(
+        START, lambda state: [Send("ask", says(one)) for one in state["questions"]]
+    )
+    return builder.compile(checkpointer=saver)
+
+
+def test_questions_sent_to_the_graph_at_once_are_turns_of_their_own(memory, saver):
+    graph = a_graph_that_asks_several(memory, saver, ScriptedChatModel(replies=[echo]))
+    found = graph.invoke({"questions": ["one", "two", "three"]}, at())
+    assert found["answers"] == ["re: one", "re: two", "re: three"]
+    assert turns_of(memory) == [
+        ["one", "re: one"],
+        ["three", "re: three"],
+        ["two", "re: two"],
+    ]
+
+
+def test_of_several_questions_the_one_that_failed_is_asked_again_and_doubles_nothing(memory, saver):
+    failures = [ProviderError("overloaded")]
+
+    def answer(messages):
+        return failures.pop() if failures and "two" in messages[-1].text else echo(messages)
+
+    graph = a_graph_that_asks_several(memory, saver, ScriptedChatModel(replies=[answer]))
+    with pytest.raises(ProviderError):
+        graph.invoke({"questions": ["one", "two"]}, at())
+    found = graph.invoke(None, at())
+    assert sorted(found["answers"]) == ["re: one", "re: two"]
+    assert turns_of(memory) == [["one", "re: one"], ["two", "re: two"]]
+
+
+def test_a_message_that_is_sent_without_an_id_is_stored_once(memory, saver):
+    def a_graph(memory):
+        builder = StateGraph(MessagesState)
+        builder.add_node("recall", recall_node(memory))
+        builder.add_conditional_edges(
+            START, lambda _: [Send("recall", {"messages": [HumanMessage("Hi")]})]
+        )
+        return builder.compile(checkpointer=saver)
+
+    crashing = ConversationMemory(CrashingLog(memory.log, 1))
+    with pytest.raises(Crash):
+        a_graph(crashing).invoke({"messages": []}, at(), durability="sync")
+    a_graph(memory).invoke(None, at())
+    assert spoken(memory) == ["Hi"]
+
+
+def _leave(graph, text="Where?", **options):
+    """Read the first piece of a stream, and no more."""
+    more = {"stream_mode": "messages", **options}
+    with closing(graph.stream(says(text), at(), **more)) as parts:
+        return next(parts)
+
+
+# -- a memory graph -------------------------------------------------------------------------------
+
+
+def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory, saver):
+    model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    with closing(graph.stream(says("Where?", "q1"), at(), stream_mode="messages")) as parts:
+        next(parts)
+    graph.invoke(says("Where?", "q1"), at())
+    assert shown(memory) == ["Where?", "In the yard."]
+
+
+def test_a_run_that_is_resumed_after_its_reader_left_has_one_answer(memory, saver):
+    model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    _leave(graph)
+    reply = answer_of(graph.invoke(None, at()))
+    assert shown(memory) == ["Where?", reply]
+
+
+def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, saver):
+    model = ScriptedChatModel(replies=["In the hall."])
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    value, modes = says("Where?"), ["messages", "updates"]
+    with closing(
+        graph.stream(value, at(), stream_mode=modes, interrupt_before=["record"])
+    ) as parts:
+        for mode, part in parts:
+            if mode == "updates" and "__interrupt__" in part:
+                break
+    assert spoken(memory) == ["Where?"]
+    graph.invoke(None, at())
+    assert spoken(memory) == ["Where?", "In the hall."]
+
+
+def breaking(*replies, after=2):
+    return ScriptedChatModel(replies=list(replies) or ["One two three four"], breaks_after=after)
+
+
+def a_graph(memory, model, saver=None):
+    return create_memory_graph(memory, model, checkpointer=saver)
+
+
+def run_broken(graph):
+    with pytest.raises(ProviderError):
+        list(graph.stream(says("Count.", "q1"), at(), stream_mode="messages"))
+
+
+def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, saver):
+    run_broken(a_graph(memory, breaking(), saver))
+    model = ScriptedChatModel(replies=["Three.", "Four."])
+    graph = a_graph(memory, model, saver)
+    for text in ("Go on.", "And now?"):
+        graph.invoke(says(text), at())
+    said = ["Count.", "One two ", "Go on.", "Three.", "And now?"]
+    assert [one.text for one in model.seen[-1]] == said
+    assert shown(memory) == [*said, "Four."]
+
+
+def test_broken_words_go_with_the_question_that_a_state_removes(memory, saver):
+    run_broken(a_graph(memory, breaking(), saver))
+    graph = a_graph(memory, ScriptedChatModel(replies=["Three.", "Four."]), saver)
+    graph.invoke(says("Go on."), at())
+    graph.update_state(at(), {"messages": [RemoveMessage(id="q1")]})
+    graph.invoke(says("And now?"), at())
+    assert shown(memory) == ["Go on.", "Three.", "And now?", "Four."]
+
+
+def test_a_tool_call_that_came_is_stored_though_the_run_is_cancelled_at_once(memory):
+    class Cancelled(Runnable):
+        """Calls a tool, in a run that is cancelled as soon as it has."""
+
+        def invoke(self, given, config=None, **more):
+            raise NotImplementedError
+
+        async def ainvoke(self, given, config=None, **more):
+            runs[0].cancel()
+            return calls("yard")
+
+    async def chat():
+        runs.append(asyncio.create_task(graph.ainvoke(says("Where?"), at())))
+        with pytest.raises(asyncio.CancelledError):
+            await runs[0]
+
+    runs = []
+    graph = a_graph(memory, Cancelled())
+    asyncio.run(chat())
+    *_, last = memory.history("t", user_id="ana").entries
+    assert [call["id"] for call in last.message.tool_calls] == ["c0"]
