@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -105,21 +104,3 @@ async def test_a_turn_continues_what_all_others_wrote(memory, host):
     assert await read_by_turn(host)(memory, "ana") == expected
     for read in READERS.values():
         assert (await read(memory, "ana"))[: len(expected)] == expected
-
-
-async def test_all_at_once_and_two_users_apart(memory):
-    users = ("ana", "bo")
-    await asyncio.gather(
-        *(
-            write(memory, user, f"{name} asks for {user}.", f"{name} answers {user}.")
-            for user in users
-            for name, write in WRITERS.items()
-        )
-    )
-    for user in users:
-        wanted = {f"{name} asks for {user}." for name in WRITERS} | {
-            f"{name} answers {user}." for name in WRITERS
-        }
-        for reader in ("MCP", "store"):
-            said = [text for _, text in await READERS[reader](memory, user)]
-            assert sorted(said) == sorted(wanted)

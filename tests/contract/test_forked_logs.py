@@ -107,14 +107,6 @@ def test_parent_and_child_both_write_and_see_both_or_have_a_copy_each(log):
     assert log.verify().ok
 
 
-def test_a_child_that_closes_does_not_close_its_parents_log(log):
-    say(log, KEY, "before")
-    assert in_child(log.close) == "None"
-    say(log, KEY, "after")
-    assert list_texts(log.entries(KEY)) == ["before", "after"]
-    assert log.verify().ok
-
-
 def test_what_a_child_writes_after_its_parent_has_closed_is_there(log, opening):
     say(log, KEY, "parent")
     tell = start_later(lambda: (say_all(log, KEY, ["one", "two"]), len(log.entries(KEY)))[1])

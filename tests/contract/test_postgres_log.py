@@ -167,19 +167,6 @@ def test_a_user_forgotten_while_another_process_writes_starts_above_the_old_numb
         assert log.changes(ANA.owner).generation > generation
 
 
-def test_users_who_are_new_at_the_same_moment_get_one_owner(server, schema, log):
-    log.setup()
-
-    def write(number):
-        say(log, ThreadKey("new", "t1"), f"line {number}")
-
-    with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(write, number) for number in range(16)]:
-            done.result()
-    assert server.execute(f"SELECT count(*) FROM {schema}.owners") == [(1,)]
-    assert len(log.entries(ThreadKey("new", "t1"))) == 16
-
-
 def run_beside(call):
     with ThreadPoolExecutor(1) as pool:
         pool.submit(call).result()
@@ -227,15 +214,6 @@ def test_segments_saved_while_their_entries_are_forgotten_are_left_out(log):
 
 
 # -- what is stored -------------------------------------------------------------------------------
-
-
-def test_ids_are_readable_in_the_tables(server, schema, log):
-    say(log, ThreadKey("ana@example.org", "caf\u00e9 \\ \x00"), "Hi")
-    read = "SELECT convert_from(name, 'UTF8') FROM"
-    assert server.execute(f"{read} {schema}.owners") == [("uana@example.org",)]
-    [(thread,)] = server.execute(f"SELECT thread FROM {schema}.entries")
-    assert thread.decode() == "café \\ \x00"
-    assert [info.key.thread_id for info in log.threads("ana@example.org")] == ["café \\ \x00"]
 
 
 @pytest.mark.parametrize("place", ["postgres@/postgres?", "/postgres?user=postgres&"])

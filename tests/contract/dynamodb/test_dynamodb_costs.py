@@ -67,25 +67,6 @@ def test_only_the_newest_batches_are_read_for_the_last_entries(log, client):
     assert sum(found) <= 3
 
 
-def test_only_the_batches_of_a_range_are_read(log, client):
-    entries = [say_all(log, ANA, [f"{number} a", f"{number} b"]) for number in range(30)]
-    found = []
-    client.meta.events.register(
-        "after-call.dynamodb.Query", lambda parsed, **_: found.append(parsed["ScannedCount"])
-    )
-    until = entries[12][0].position
-    assert list_texts(log.entries(ANA, after=entries[9][1].position, until=until)) == [
-        "10 a", "10 b", "11 a", "11 b", "12 a"
-    ]  # fmt: skip
-    assert sum(found) == 4, "the batches of both ends and those between"
-    found.clear()
-    assert list_texts(log.entries(ANA, until=until, last=2)) == ["11 b", "12 a"]
-    assert sum(found) <= 4
-    found.clear()
-    assert log.entries(ANA, after=until, until=until) == []
-    assert found == []
-
-
 def test_what_is_not_in_a_thread_is_found_out_without_reading_it(open_log, client):
     log = open_log()
     entries = say_all(log, ANA, [HumanMessage("x" * 500, id=f"m{number}") for number in range(50)])

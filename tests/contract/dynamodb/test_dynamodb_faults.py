@@ -120,10 +120,3 @@ def test_an_answer_that_is_cut_is_no_answer(faulty, operation, fault):
             call()
     faulty.server.faults.clear()
     assert log.entries(ANA) == [entry]
-
-
-@pytest.mark.parametrize("fault", ["cut", "empty"])
-def test_a_write_whose_answer_is_cut_is_done_once(faulty, fault):
-    faulty.server.faults["PutItem"] = [fault]
-    entry = say(faulty.log, ANA, "Hi")
-    assert faulty.log.entries(ANA) == [entry]

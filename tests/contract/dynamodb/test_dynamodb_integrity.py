@@ -162,13 +162,6 @@ def test_a_missing_piece_is_a_named_gap_of_its_thread(log, client):
     assert not [key for key in items(log, client) if key[1].startswith("P#")]
 
 
-def test_pieces_that_nothing_names_are_a_named_gap_of_their_thread(log, change):
-    before, large = say(log, ANA, "before"), say(log, ANA, "a" * 250_000)
-    change(large, lambda item: item.pop("write_token"))
-    read = log.entries(ANA)
-    assert (read[0], read[1].damage) == (before, "0 of 3 pieces of its batch are there")
-
-
 @pytest.mark.parametrize("place", ["newest", "older"])
 @pytest.mark.parametrize(
     "edit",
@@ -238,13 +231,6 @@ def test_each_batch_that_is_missing_is_counted(log, client):
     assert (report.missing, report.damaged) == (3, ())
     assert report.problems == ("user 'ana': 3 of 12 batches missing",)
     assert not report.ok
-
-
-def test_the_last_batch_is_not_missed(log, client):
-    for number in range(3):
-        say(log, ANA, f"{number}")
-    delete_item(log, client, max(items(log, client)))
-    assert verify_log(log).ok
 
 
 def test_what_only_looks_forgotten_is_named(open_log, client):

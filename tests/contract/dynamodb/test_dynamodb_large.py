@@ -60,14 +60,6 @@ def test_an_annotated_large_batch_keeps_no_old_pieces(client, log):
     assert not after & before
 
 
-def test_metadata_that_outgrows_its_item_moves_into_pieces(client, log):
-    entry = say(log, ANA, "a" * 100_000)
-    log.annotate(ANA, entry.id, aux={"draft": "b" * 300_000})
-    assert "P" in kinds(log, client)
-    [read] = log.entries(ANA)
-    assert read.metadata.aux == {"draft": "b" * 300_000}
-
-
 @pytest.mark.parametrize("texts", [["secret" * 100_000, "kept"], ["secret" * 100_000]])
 def test_forgetting_an_entry_of_a_large_batch_erases_its_text(client, log, texts):
     first, *kept = say_all(log, ANA, texts)

@@ -86,14 +86,6 @@ def test_a_large_write_survives_that_its_thread_is_forgotten_meanwhile(open_log,
     assert slow.entries(ANA) == [entry]
 
 
-def test_a_large_write_that_begins_while_its_thread_is_forgotten_survives(open_log, in_between):
-    slow, fast = open_log(), open_log()
-    say(slow, ANA, "before")
-    in_between(lambda: say(fast, ANA, "x" * 500_000), "BatchWriteItem")
-    slow.forget(ANA)
-    assert list_texts(slow.entries(ANA)) == ["x" * 500_000]
-
-
 def test_who_has_only_written_to_a_thread_still_finds_what_was_there(open_log):
     first, second = open_log(), open_log()
     message = HumanMessage("Hi", id="m1")
@@ -103,16 +95,6 @@ def test_who_has_only_written_to_a_thread_still_finds_what_was_there(open_log):
     say(first, ANA, HumanMessage("Ho", id="m2"))
     say(second, ANA, HumanMessage("Ho", id="m2"))
     assert list_texts(first.entries(ANA)) == ["Hi", "more", "Ho"]
-
-
-def test_what_was_known_before_all_was_forgotten_hides_nothing(open_log):
-    first, second = open_log(), open_log()
-    message = HumanMessage("Hi", id="m1")
-    say(first, ANA, message)
-    second.forget(ANA.owner)
-    entry = say(second, ANA, message)
-    assert say(first, ANA, message) == entry
-    assert first.entries(ANA) == [entry]
 
 
 def test_a_writer_gives_up_after_a_while(log, client, monkeypatch):

@@ -1,36 +1,32 @@
+"""A history: what is added and shown, what a write hook leaves of it, and how much is read."""
+
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from summaries import bare_texts
 
+from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
 from langchain_convmem.errors import BudgetError, InvalidMessageError
-from langchain_convmem.history import ConversationHistory
 from langchain_convmem.ids import get_now_ms
-from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.records import Cover, Draft
-
-
-@pytest.fixture
-def log():
-    with InMemoryLog() as opened:
-        yield opened
-
-
-@pytest.fixture
-def history(log):
-    return ConversationHistory(log, "t1", user_id="ana")
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.message_log import ReadPlan
+from langchain_convmem.records import Cover, Draft, Entry, ThreadKey
 
 
 def shape(history):
     return [(turn.role, *turn.contents) for turn in history.turns]
 
 
-def test_a_history_holds_nothing_of_its_own(log, history):
+def test_a_history_holds_nothing_of_its_own(history):
     history.add("user", "Hi")
-    other = ConversationHistory(log, "t1", user_id="ana")
+    other = ConversationHistory(history.log, "t1", user_id="ana")
     other.add("assistant", "Ho")
     assert shape(history) == shape(other) == [("user", "Hi"), ("assistant", "Ho")]
-    assert history.entries == log.entries(history.key)
+    assert history.entries == history.log.entries(history.key)
     assert (history.thread_id, history.user_id) == ("t1", "ana")
     assert "t1" in repr(history)
 
@@ -191,3 +187,212 @@ async def test_the_asynchronous_twins_do_the_same(tmp_path):
         assert len(history.entries) == 3
         with pytest.raises(InvalidMessageError):
             await history.aadd("user", " ")
+
+
+def make_history(memory, *results):
+    calls = [{"name": "send", "args": {}, "id": name} for name in ("c1", "c2")]
+    history = memory.history("t", user_id="ana")
+    history.add_messages([HumanMessage("Send both."), AIMessage("", tool_calls=calls), *results])
+    return history
+
+
+def test_pending_calls_are_open_in_messages():
+    with ConversationMemory.open(":memory:") as memory:
+        history = make_history(memory)
+        assert [message.type for message in history.messages] == ["human", "ai"]
+        assert len(history.messages[-1].tool_calls) == 2
+        closed = [message.type for message in history.context().messages]
+        assert closed == ["human", "ai", "tool", "tool"]
+
+
+def test_of_parallel_calls_the_answered_ones_have_their_results():
+    with ConversationMemory.open(":memory:") as memory:
+        history = make_history(memory, ToolMessage("sent", tool_call_id="c2"))
+        assert [message.text for message in history.messages if message.type == "tool"] == ["sent"]
+
+
+def test_calls_that_something_follows_stay_closed():
+    with ConversationMemory.open(":memory:") as memory:
+        history = make_history(memory, HumanMessage("Never mind."))
+        assert [message.type for message in history.messages] == [
+            *("human", "ai", "tool", "tool"),
+            "human",
+        ]
+
+
+def _hook(message):
+    """Store nothing of what is off the record, and no sums of money."""
+    if "off the record" in message.text:
+        return None
+    message.content = str(message.text).replace("300", "[sum]")
+    return message
+
+
+@pytest.fixture
+def hooked():
+    return ConversationHistory(InMemoryLog(), "t1", user_id="ana", before_write=_hook)
+
+
+def _talk(hooked):
+    said = [HumanMessage("How much?", id="q1"), AIMessage("Let me see.", id="a1")]
+    hooked.add_messages([*said, HumanMessage("And?", id="q2")])
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system"])
+def test_a_turn_of_which_nothing_is_stored_has_no_entries(hooked, role):
+    for turn in (
+        hooked.add(role, "off the record: 300"),
+        asyncio.run(hooked.aadd(role, "off the record: 300")),
+    ):
+        assert (turn.role, turn.entries, turn.contents) == (role, (), ())
+        with pytest.raises(InvalidMessageError, match="not in the log"):
+            turn.add_timing("playStart")
+    assert hooked.entries == []
+
+
+# -- replacing ----------------------------------------------------------------------------------
+
+
+def test_a_replacement_of_which_nothing_is_stored_is_refused(hooked):
+    _talk(hooked)
+    before = hooked.entries
+    with pytest.raises(InvalidMessageError, match="'a1' stays"):
+        hooked.replace("a1", "off the record: 300")
+    with pytest.raises(InvalidMessageError, match="'a1' stays"):
+        asyncio.run(hooked.areplace("a1", AIMessage("x", additional_kwargs={"remember": False})))
+    assert hooked.entries == before
+
+
+# -- summaries ----------------------------------------------------------------------------------
+
+
+def test_the_same_summary_again_changes_nothing_although_it_was_redacted(hooked):
+    _talk(hooked)
+    window = hooked.summary_window()
+    first = hooked.add_summary("It is 300.", window)
+    again = asyncio.run(hooked.aadd_summary("It is 300.", window))
+    assert (again.id, again.contents) == (first.id, ("It is [sum].",))
+    assert [entry.role for entry in hooked.entries].count("summary") == 1
+
+
+def test_a_summary_of_which_nothing_is_stored_is_refused(hooked):
+    _talk(hooked)
+    window = hooked.summary_window()
+    with pytest.raises(InvalidMessageError, match="summary"):
+        hooked.add_summary("off the record: 300", window)
+    with pytest.raises(InvalidMessageError, match="summary"):
+        asyncio.run(hooked.aadd_summary("off the record: 300", window))
+    assert hooked.last_summary is None
+    assert hooked.summary_window() == window
+
+
+def test_a_summary_of_which_the_hook_leaves_blanks_is_refused():
+    def blank(message):
+        message.content = " " if isinstance(message, SystemMessage) else message.content
+        return message
+
+    hooked = ConversationHistory(InMemoryLog(), "t1", before_write=blank)
+    _talk(hooked)
+    with pytest.raises(InvalidMessageError, match="blank"):
+        hooked.add_summary("They talked.", hooked.summary_window())
+    assert hooked.last_summary is None
+
+
+KEY = ThreadKey("ana", "t")
+
+
+class CountingLog(InMemoryLog):
+    """A counting that counts the entries that it hands out."""
+
+    read = 0
+
+    def entries(self, key: ThreadKey, **options: Any) -> list[Entry]:
+        found = super().entries(key, **options)
+        self.read += len(found)
+        return found
+
+    def read_back(self, key: ThreadKey, plan: ReadPlan, *, page: int = 64) -> list[Entry]:
+        found = super().read_back(key, plan, page=page)
+        self.read += len(found)
+        return found
+
+
+@pytest.fixture
+def counting():
+    with CountingLog() as opened:
+        yield opened
+
+
+@pytest.fixture
+def long(counting):
+    return ConversationHistory(counting, "t", user_id="ana")
+
+
+def talk(long: ConversationHistory, exchanges: int, *, start: int = 0) -> None:
+    said = []
+    for number in range(start, start + exchanges):
+        said += [HumanMessage(f"question {number}"), AIMessage(f"answer {number}")]
+    long.add_messages(said)
+
+
+def reads_of(counting: CountingLog, call) -> int:
+    before = counting.read
+    call()
+    return counting.read - before
+
+
+def test_a_summarised_thread_is_read_from_where_its_summary_ends(counting, long):
+    long.add("system", "Be kind.")
+    reads = []
+    for round_number in range(6):
+        talk(long, 100, start=100 * round_number)
+        long.add_summary(f"Summary {round_number}.", long.summary_window())
+        long.add("user", f"pending {round_number}")
+        reads.append(reads_of(counting, long.context))
+    assert max(reads) <= 10
+    told = bare_texts(long.messages)
+    assert told == ["Be kind.", "Summary 5.", "pending 5"]
+
+
+def test_a_view_within_a_budget_reads_what_the_budget_reaches(counting, long):
+    talk(long, 1000)
+    first = long.context(max_tokens=100)
+    assert reads_of(counting, lambda: long.context(max_tokens=100)) <= 150
+    assert long.context(max_tokens=100).messages == first.messages
+    talk(long, 5, start=1000)
+    assert long.context(max_tokens=100).messages[-1].content == "answer 1004"
+
+
+def test_what_is_left_out_is_counted_where_it_was_read(long):
+    talk(long, 4)
+    assert long.context(max_tokens=60).left_out == 2
+    talk(long, 1000, start=4)
+    view = long.context(max_tokens=60)
+    assert 0 < view.left_out < 2000
+
+
+def test_undoing_a_summary_brings_back_what_it_covers(long):
+    talk(long, 100)
+    long.add_summary("All of it.", long.summary_window())
+    assert bare_texts(long.context().messages) == ["All of it."]
+    long.context()
+    long.undo_summary()
+    assert len(long.context().messages) == 200
+
+
+def test_forgetting_a_system_message_is_seen(long):
+    long.add_messages([SystemMessage("Be kind.", id="s")])
+    talk(long, 500)
+    long.context(max_tokens=50)
+    long.log.forget(KEY, ["s"])
+    assert [m.type for m in long.context(max_tokens=50).messages].count("system") == 0
+
+
+def test_adding_reads_a_page_however_long_the_thread_is(counting, long):
+    talk(long, 1000)
+    assert reads_of(counting, lambda: long.add("user", "one more")) <= 64
+
+
+def test_the_turn_of_a_long_run_is_whole_when_something_is_added_to_it(long):
+    long.add_messages([AIMessage("Hello."), *[HumanMessage(f"{n}") for n in range(150)]])
+    assert len(long.add("user", "last").entries) == 151

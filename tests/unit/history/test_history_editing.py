@@ -1,12 +1,20 @@
+"""Undo, redo, replacements, replies cut to what was heard, and summaries that are edited."""
+
 from __future__ import annotations
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from summaries import ScriptedSummarizer, bare
 
-from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
+from langchain_convmem.history import ConversationHistory
 from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.context import NOTED_TEXT
+from langchain_convmem.views.live import find_frontier, find_live_entries
+from langchain_convmem.views.summaries import find_held_back
 
-CALL = {"name": "weather", "args": {}, "id": "c1"}
+CALL = {"name": "weather", "args": {}, "id": "c1", "type": "tool_call"}
 
 
 def texts(turns):
@@ -233,3 +241,313 @@ def test_what_is_not_shown_cannot_be_replaced(history, say):
     for name in ("nobody", "", gone, summary, placeholder):
         with pytest.raises(ConfigError, match="no message"):
             history.replace(name, "x")
+
+
+USAGE = {"input_tokens": 3, "output_tokens": 20, "total_tokens": 23}
+TOLD = {"model_name": "m", "finish_reason": "stop"}
+
+
+def spoken(text="From platform 9, at noon.", **more):
+    return AIMessage(text, id="r1", usage_metadata=USAGE, response_metadata=TOLD, **more)
+
+
+@pytest.fixture
+def asked(history):
+    history.add_messages([HumanMessage("When?", id="q1"), spoken()])
+    history.turns[-1].add_timing("playStart", 7)
+    history.turns[-1].add_data("voice", "Alto")
+    return history
+
+
+def test_a_reply_is_cut_to_what_was_heard_and_the_log_keeps_it_whole(asked):
+    created = asked.turns[-1].metadata.timing["creation"]
+    turn = asked.cut_reply("from platform 9")
+    assert turn.contents == ("From platform 9",)
+    assert turn.metadata.attributes == ("interrupted",)
+    assert turn.metadata.timing == {"creation": created, "playStart": 7}
+    assert turn.metadata.aux == {"voice": "Alto"}
+    [_, reply] = asked.messages
+    assert (reply.id, reply.text, reply.usage_metadata) == ("r1", "From platform 9", USAGE)
+    assert reply.response_metadata == {**TOLD, "interrupted": True}
+    assert asked.entries[1].contents == ("From platform 9, at noon.",)
+    assert asked.to_maps(exclude_last=False)[-1]["metadata"]["attribute"] == ["interrupted"]
+
+
+def test_a_reply_of_which_nothing_was_heard_is_taken_out(asked, shape):
+    asked.add("user", "Hello?")
+    assert asked.cut_reply("") is None
+    assert shape() == ["When? Hello?"]
+    assert not asked.redo()
+    assert [entry.role for entry in asked.entries] == ["user", "assistant", "user", "control"]
+
+
+def test_a_reply_that_was_heard_whole_is_not_marked(asked):
+    count = len(asked.entries)
+    turn = asked.cut_reply("From platform 9, at noon.")
+    assert turn.contents == ("From platform 9, at noon.",)
+    assert turn.metadata.attributes == ()
+    assert len(asked.entries) == count
+
+
+def test_any_reply_can_be_named(asked, shape):
+    asked.add_messages([HumanMessage("And back?"), AIMessage("At six.", id="r2")])
+    asked.cut_reply(4, message_id="r1")
+    assert shape() == ["When?", "From", "And back?", "At six."]
+    with pytest.raises(ConfigError, match="'r7'"):
+        asked.cut_reply(4, message_id="r7")
+    with pytest.raises(InvalidMessageError, match="'q1'"):
+        asked.cut_reply(4, message_id="q1")
+
+
+def test_words_that_are_not_in_the_reply_change_nothing(asked):
+    count = len(asked.entries)
+    with pytest.raises(InvalidMessageError):
+        asked.cut_reply("To Paris")
+    assert len(asked.entries) == count
+
+
+def test_a_reply_that_calls_a_tool_keeps_its_calls(history, shape):
+    history.add_messages(
+        [
+            HumanMessage("When?"),
+            AIMessage("Let me look that up.", id="r1", tool_calls=[CALL]),
+            ToolMessage("9", tool_call_id="c1"),
+            AIMessage("Platform 9."),
+        ]
+    )
+    history.cut_reply("Let me", message_id="r1")
+    history.cut_reply(0, message_id="r1")
+    assert [message.type for message in history.messages] == ["human", "ai", "tool", "ai"]
+    assert history.messages[1].tool_calls == [CALL]
+
+
+def test_a_summary_that_tells_of_the_reply_goes(asked, read):
+    asked.add_summary("They leave at noon.", asked.summary_window())
+    asked.cut_reply(4)
+    assert read() == ["When?", "From"]
+
+
+def test_the_write_hook_is_asked_about_what_is_left():
+    def redact(message):
+        if message.text == "From":
+            return None
+        return message.model_copy(update={"content": message.text.replace("9", "[number]")})
+
+    history = ConversationHistory(InMemoryLog(), "t", before_write=redact)
+    history.add_messages([HumanMessage("When?"), spoken()])
+    assert history.cut_reply("From platform").contents == ("From platform",)
+    assert history.cut_reply("From") is None
+    assert [message.text for message in history.messages] == ["When?"]
+
+
+# -- replace ------------------------------------------------------------------------------------
+
+
+def test_a_replacement_keeps_when_it_was_said_marks_and_data(asked):
+    asked.turns[-1].add_attribute("speechInterrupted")
+    before = asked.turns[-1].metadata
+    for new in ("From platform 8.", AIMessage("From platform 7.")):
+        assert asked.replace("r1", new).metadata == before
+
+
+def test_how_an_entry_came_into_the_log_is_not_told_of_what_takes_its_place(asked):
+    for name in ("attempt_of", "forked_from", "own_tokens", "provenance"):
+        asked.turns[-1].add_data(name, {"calls": 1})
+    assert asked.replace("r1", "At one.").metadata.aux == {"voice": "Alto"}
+    assert asked.cut_reply("At").metadata.aux == {"voice": "Alto"}
+
+
+def test_a_text_in_the_place_of_a_message_keeps_what_is_known_of_it(history):
+    history.add_messages(
+        [
+            HumanMessage("When?", id="q1", additional_kwargs={"session": "s1"}),
+            spoken(additional_kwargs={"reasoning_content": "hm", "voice": "alto"}),
+        ]
+    )
+    history.replace("r1", "At one.", keep_later=True)
+    history.replace("q1", "When, please?", keep_later=True)
+    question, reply = history.messages
+    assert question.additional_kwargs == {"session": "s1"}
+    assert (reply.usage_metadata, reply.response_metadata) == (USAGE, TOLD)
+    assert reply.additional_kwargs == {"voice": "alto"}
+
+
+SETTINGS = SummarySettings(
+    trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000, first_pause_s=0.001
+)
+
+
+def say(history, *numbers):
+    for number in numbers:
+        history.add_messages(
+            [HumanMessage(f"question {number}", id=f"q{number}"), AIMessage(f"answer {number}")]
+        )
+
+
+def summarising(log, **options):
+    return ConversationMemory(
+        log, summarizer=ScriptedSummarizer(), summary_settings=SETTINGS, **options
+    )
+
+
+def compact(memory, **options):
+    return memory.summarize("t1", user_id="ana", **options)
+
+
+def shown(history):
+    return [bare(message.text) for message in history.messages]
+
+
+# -- editing --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(history):
+    say(history, 1, 2)
+    history.add_summary(["They talked."], history.summary_window(), model="m")
+    say(history, 3)
+    return history
+
+
+def test_an_edited_summary_stands_for_the_same_in_other_words(told):
+    old = told.last_summary
+    turn = told.edit_summary(["They met.", " ", "In Rome."])
+    assert turn.contents == ("They met.", "In Rome.")
+    assert shown(told) == ["They met.\nIn Rome.", NOTED_TEXT, "question 3", "answer 3"]
+    [new] = turn.entries
+    assert new.cover.ranges == old.entries[0].cover.ranges
+    assert new.cover.model == "edited"
+    assert new.metadata.aux["summary"] == {"edited": True}
+    assert new.metadata.summary_ids == old.metadata.summary_ids
+    assert told.last_summary.id == turn.id
+
+
+def test_a_summary_is_edited_by_its_id_and_again(told):
+    first = told.last_summary
+    second = told.edit_summary("Second.", summary_id=first.id)
+    assert told.edit_summary("Third.", summary_id=second.id).contents == ("Third.",)
+    with pytest.raises(ConfigError, match="no summary"):
+        told.edit_summary("Fourth.", summary_id=first.id)
+    assert shown(told)[0] == "Third."
+
+
+@pytest.mark.parametrize("text", [" ", [], 3, [3], None])
+def test_what_is_no_summary_changes_nothing(told, text):
+    before = told.entries
+    with pytest.raises(InvalidMessageError):
+        told.edit_summary(text)
+    assert told.entries == before
+
+
+def test_a_summary_that_a_later_one_retells_is_not_edited(told):
+    first = told.last_summary
+    told.add_summary("More.", told.summary_window())
+    with pytest.raises(ConfigError, match="edit that one"):
+        told.edit_summary("New.", summary_id=first.id)
+    assert told.edit_summary("Other.").contents == ("Other.",)
+
+
+class ForgetsMeanwhile(InMemoryLog):
+    """Forgets the summaries of a thread as soon as another one is written."""
+
+    def append(self, key, drafts, **options):
+        old = [entry.id for entry in self.entries(key) if entry.role == "summary"]
+        added = super().append(key, drafts, **options)
+        if old and added[0].role == "summary":
+            self.forget(key, old)
+        return added
+
+
+def test_what_is_forgotten_while_it_is_edited_stays_forgotten():
+    with ForgetsMeanwhile() as log:
+        history = ConversationHistory(log, "t")
+        say(history, 1)
+        history.add_summary("They talked.", history.summary_window())
+        with pytest.raises(StaleWindowError, match="forgotten"):
+            history.edit_summary("They whispered.")
+        assert "whispered" not in str(history.entries)
+
+
+def test_parents_fall_with_an_edited_leaf_and_are_made_anew_of_it():
+    settings = SummarySettings(
+        trigger=("messages", 4),
+        keep=("messages", 2),
+        max_summary_tokens=16,
+        facts_tokens=0,
+    )
+    summarizer = ScriptedSummarizer(lambda asked: asked.transcript.splitlines()[1][:60])
+    with ConversationMemory(
+        InMemoryLog(), summarizer=summarizer, summary_settings=settings
+    ) as memory:
+        history = memory.history("t1", user_id="ana")
+        for number in range(40):
+            say(history, number)
+            compact(memory)
+        live = find_live_entries(history.entries)
+        parents = [one for one in live if one.metadata.aux.get("summary", {}).get("level")]
+        assert parents, "the chat is long enough for parents"
+        leaf = next(
+            one
+            for one in live
+            if one.role == "summary" and one.id in parents[0].metadata.summary_ids
+        )
+        say(history, 40)
+        history.edit_summary("question 0 was about tea.", summary_id=leaf.id)
+        after = find_live_entries(history.entries)
+        assert parents[0].id not in {entry.id for entry in after}
+        assert "question 0 was about tea." in shown(history)[0]
+        uncovered = shown(history)[1:]
+        compact(memory, force=True)
+        frontier = find_frontier(find_live_entries(history.entries))
+        assert leaf.id not in {name for one in frontier for name in one.metadata.summary_ids}
+        assert uncovered[-1] == "answer 40"
+
+
+# -- an undo that stays undone --------------------------------------------------------------------
+
+
+@pytest.fixture
+def log():
+    with InMemoryLog() as log:
+        yield log
+
+
+def test_what_an_undo_shows_again_is_not_compacted_by_turns_to_come(log):
+    memory = summarising(log)
+    history = memory.history("t1", user_id="ana")
+    say(history, 1, 2, 3)
+    assert compact(memory)
+    history.undo_summary()
+    before = shown(history)
+    assert compact(memory).outcome == "not_due"
+    assert compact(summarising(log)).outcome == "not_due", "another process reads it from the log"
+    say(history, 4, 5, 6)
+    assert compact(memory)
+    assert shown(history)[1:6] == [NOTED_TEXT, *before[:4]]
+    assert "question 3" in shown(history)[0]
+    assert shown(history)[-1] == "answer 6"
+
+
+def test_on_request_it_is_compacted_and_then_is_no_longer_held_back(log):
+    memory = summarising(log)
+    history = memory.history("t1", user_id="ana")
+    say(history, 1, 2, 3)
+    assert compact(memory)
+    history.undo_summary()
+    assert compact(memory, force=True)
+    assert find_held_back(history.entries) == frozenset()
+    history.replace("q1", "question one", keep_later=True)
+    assert history.last_summary is None
+    assert compact(memory), "the edit, not an undo, shows these again"
+
+
+def test_an_undo_stays_undone_when_one_message_of_it_is_forgotten(log):
+    memory = summarising(log)
+    history = memory.history("t1", user_id="ana")
+    say(history, 1, 2, 3)
+    assert compact(memory)
+    history.undo_summary()
+    memory.forget(user_id="ana", thread_id="t1", entry_ids=["q1"])
+    memory.flush()
+    assert compact(memory).outcome == "not_due"
+    assert "question 2" in shown(history)

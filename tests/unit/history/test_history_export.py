@@ -1,13 +1,21 @@
+"""What a history gives away: exports, tables, forks."""
+
 from __future__ import annotations
 
+import base64
+import html
 import json
+import re
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_from_dict
+from summaries import bare_texts
 
-from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError
+from langchain_convmem import ConversationMemory, SummarySettings
+from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.history import ConversationHistory
+from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.views.export import MAX_HTML_ROWS
 
 
 def texts(maps):
@@ -141,3 +149,255 @@ def test_pictures_calls_and_results_are_in_the_maps_and_come_back(history, tmp_p
         again = memory.history("roof").messages
     assert [one.id for one in again[:3]] == ["q", "a", "r"]
     assert (again[0].content, again[1].tool_calls) == (said[0].content, [call])
+
+
+def rows(history):
+    """Return the marks, role and pieces of each line of the table."""
+    found = re.findall(
+        r"^(\d+)\t(.*)\t\[(\w+)\] \{(.*?)\} -- '(\w+)' (.*)[,.]$", str(history), re.MULTILINE
+    )
+    assert [int(row[0]) for row in found] == list(range(len(history.turns)))
+    assert [row[4] for row in found] == [turn.id for turn in history.turns]
+    return [(marks, role, pieces) for _, marks, role, pieces, _, _ in found]
+
+
+def test_an_empty_thread_prints_as_nothing(history):
+    assert str(history) == "---"
+
+
+def test_the_table_shows_every_turn_with_its_marks(history, say):
+    history.add("assistant", "Welcome!")
+    say("a", "b")
+    history.add("user", ["c", "d"])
+    history.to_maps()
+    history.add_summary("S", history.summary_window())
+    assert rows(history) == [
+        ("", "user", "'...'"),
+        ("", "assistant", "'Welcome!'"),
+        ("", "user", "'a'"),
+        ("", "assistant", "'b'"),
+        ("- ^", "summary", "'S'"),
+        ("*", "user", "'c' 'd'"),
+    ]
+    assert not str(history).endswith("index 6.")
+
+
+def test_marks_behind_the_last_turn_are_named(history, say):
+    say("a", "b")
+    history.add_summary("S", history.summary_window())
+    history.to_maps(exclude_last=False)
+    assert rows(history) == [("", "user", "'a'"), ("", "assistant", "'b'"), ("^", "summary", "'S'")]
+    assert str(history).splitlines()[-1] == ".\t'*' -> index 3, '-' -> index 3."
+
+
+def test_a_turn_is_one_line_whatever_was_said(history):
+    history.add("user", "1\n2\t3\r4\b5\\6\x1b[31m\u202e\u2028 caf\u00e9 \u6f22\u3000\ud800")
+    table = str(history)
+    assert len(table.splitlines()) == 2
+    assert r"'1\n2\t3\r4\x085\\6\x1b[31m\u202e\u2028 " in table
+    assert "caf\u00e9 \u6f22\\u3000\\ud800'" in table
+    table.encode()
+
+
+def test_pictures_calls_and_blocks_of_other_sorts_leave_a_trace(history):
+    png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(85_992)).decode()
+    history.add_message(
+        HumanMessage(
+            [
+                {"type": "text", "text": "Where is it?"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}},
+                {"type": "odd", "value": 1},
+            ]
+        )
+    )
+    call = {"name": "weather", "args": {"city": "Porto", "days": 2}, "id": "c1"}
+    broken = {"name": "map", "args": "{oops", "id": "c2", "error": None}
+    history.add_message(AIMessage("", tool_calls=[call], invalid_tool_calls=[broken]))
+    assert [pieces for _, _, pieces in rows(history)] == [
+        "'Where is it?' '[image, png, 86 kB]' '[odd]'",
+        "'[calls weather(city=\"Porto\", days=2)]' '[calls map({oops)]'",
+    ]
+    for text in (history._repr_html_(), "".join(turn._repr_html_() for turn in history.turns)):
+        assert "Where is it?<br>[image, png, 86 kB]<br>[odd]" in text
+        assert "[calls weather(city=&quot;Porto&quot;, days=2)]<br>[calls map({oops)]" in text
+
+
+def test_metadata_are_shown(history):
+    turn = history.add("user", "a")
+    history.add("user", "b")
+    turn.add_timing("playStart", 5)
+    turn.add_data("k", {"x": [True, None, "t\n"]})
+    created = history.turns[0].metadata.timing["creation"]
+    shown = (
+        "{'attribute': ['merged'], 'aux': {'k': {'x': [True, None, 't\\n']}}, "
+        f"'timing': {{'creation': {created}, 'playStart': 5}}}}"
+    )
+    assert shown in str(history)
+
+
+# -- notebooks ----------------------------------------------------------------------------------
+
+
+def test_a_notebook_shows_a_table_in_which_everything_is_escaped(history):
+    history.add_messages([HumanMessage(["<script>alert(1)</script>", "a\nb & \ud800"])])
+    history.turns[0].add_data("<b>", "</td>")
+    page = history._repr_html_()
+    assert "<script>" not in page
+    assert html.escape("<script>alert(1)</script>") + "<br>a<br>b &amp; \\ud800" in page
+    assert html.escape("{'aux': {'<b>': '</td>'}}") in page
+    assert page.count("<tr>") == 2
+    page.encode()
+
+
+def test_a_notebook_shows_the_latest_turns_of_a_long_thread(history):
+    kinds = (HumanMessage, AIMessage)
+    history.add_messages([kinds[n % 2](f"text {n}") for n in range(MAX_HTML_ROWS + 7)])
+    page = history._repr_html_()
+    assert page.count("<tr>") == MAX_HTML_ROWS + 1
+    assert "7 earlier turns" in page
+    assert "<td" in page
+    assert ">text 6<" not in page
+    assert ">text 7<" in page
+
+
+@pytest.fixture
+def forking(history):
+    return ConversationMemory(history.log)
+
+
+def turn_texts(history):
+    return [" ".join(turn.contents) for turn in history.turns]
+
+
+def test_a_fork_goes_on_from_a_point_and_leaves_the_other_thread_alone(forking, history, say):
+    say("a", "b", "c", "d")
+    before = history.entries
+    fork = forking.fork("t1", at=history.turns[1].id, user_id="ana")
+    assert turn_texts(fork) == ["a", "b"]
+    fork.add("user", "C")
+    assert turn_texts(fork) == ["a", "b", "C"]
+    assert history.entries == before
+    assert fork.user_id == "ana"
+    assert fork.thread_id != "t1"
+    assert {info.key.thread_id for info in forking.threads("ana")} == {"t1", fork.thread_id}
+
+
+def test_a_fork_holds_the_same_messages_ids_times_and_marks(forking, history):
+    history.add_messages([HumanMessage("a", id="m1", name="Ana"), AIMessage("b")])
+    history.turns[1].add_timing("playEnd", 7)
+    history.turns[1].add_data("mood", "calm")
+    fork = forking.fork("t1", new_thread_id="t2", user_id="ana")
+    assert fork.thread_id == "t2"
+    assert fork.messages == history.messages
+    for copy, entry in zip(fork.entries, history.entries, strict=True):
+        assert copy.id != entry.id
+        assert copy.metadata.timing == entry.metadata.timing
+        assert copy.metadata.aux == {
+            **entry.metadata.aux,
+            "forked_from": {"thread_id": "t1", "entry_id": entry.id},
+        }
+
+
+def test_only_what_is_shown_is_forked(forking, history, say):
+    say("a", "b", "c", "d")
+    history.undo()
+    history.replace(history.turns[0].id, "A", keep_later=True)
+    assert turn_texts(forking.fork("t1", user_id="ana")) == ["A", "b"]
+    with pytest.raises(ConfigError, match="no message"):
+        forking.fork("t1", at=history.entries[2].id, user_id="ana")
+
+
+def test_a_turn_names_the_point_behind_its_last_part(forking, history):
+    history.add("assistant", "Welcome!")
+    for text in ("a", "b", "c"):
+        history.add("user", text)
+    *_, merged = history.turns
+    assert turn_texts(forking.fork("t1", at=merged, user_id="ana")) == ["...", "Welcome!", "a b c"]
+    assert turn_texts(forking.fork("t1", at=merged.id, user_id="ana")) == ["...", "Welcome!", "a"]
+    with pytest.raises(ConfigError, match="placeholder"):
+        forking.fork("t1", at=history.turns[0], user_id="ana")
+
+
+def test_summaries_come_along_with_what_they_cover(forking, history, say):
+    say("a", "b")
+    history.add_summary("S", history.summary_window(), model="m", prompt_version="v")
+    say("c", "d")
+    history.add_summary("T", history.summary_window())
+    say("e", "f")
+    fork = forking.fork("t1", at=history.turns[-2].id, user_id="ana")
+    assert turn_texts(fork) == ["a", "b", "S", "c", "d", "T", "e"]
+    assert bare_texts(fork.messages) == ["T", "e"]
+    of_fork = {turn.id: turn.contents for turn in fork.turns}
+    named = [of_fork[name] for name in fork.last_summary.metadata.summary_ids]
+    assert named == [("S",), ("c",), ("d",)]
+    cover = next(entry.cover for entry in fork.entries if entry.role == "summary")
+    assert (cover.model, cover.prompt_version) == ("m", "v")
+    fork.undo_summary()
+    assert bare_texts(fork.messages) == ["S", "c", "d", "e"]
+    assert history.last_summary.contents == ("T",)
+
+
+def test_a_summary_of_more_than_is_forked_stays_behind(forking, history, say):
+    say("a", "b", "c", "d")
+    history.add_summary("S", history.summary_window())
+    fork = forking.fork("t1", at=history.turns[1].id, user_id="ana")
+    assert bare_texts(fork.messages) == ["a", "b"]
+
+
+def test_a_summary_of_what_was_forgotten_stands_before_the_rest(forking, history, say):
+    say("a", "b", "c", "d")
+    window = history.summary_window()
+    history.add_summary("S", window)
+    say("e")
+    history.log.forget(history.key, [*window.entry_ids])
+    fork = forking.fork("t1", user_id="ana")
+    assert bare_texts(fork.messages) == ["S", "e"]
+    assert turn_texts(fork) == ["S", "e"]
+
+
+def test_a_thread_in_use_is_not_forked_into(forking, history, say):
+    say("a", "b")
+    forking.history("t2", user_id="ana").add("user", "x")
+    for taken in ("t2", "t1"):
+        with pytest.raises(ConfigError, match="in use"):
+            forking.fork("t1", new_thread_id=taken, user_id="ana")
+    assert len(history.entries) == 2
+
+
+def test_a_fork_that_was_cut_short_can_be_made_again(forking, history, say, monkeypatch):
+    say("a", "b", "c")
+    history.add_summary("S", history.summary_window())
+    append = forking.log.append
+    calls = []
+
+    def fail_once(key, drafts, **options):
+        calls.append(key)
+        if len(calls) == 2:
+            raise LogUnavailableError("gone for a moment")
+        return append(key, drafts, **options)
+
+    monkeypatch.setattr(forking.log, "append", fail_once)
+    with pytest.raises(LogUnavailableError):
+        forking.fork("t1", new_thread_id="t2", user_id="ana")
+    cut = forking.history("t2", user_id="ana")
+    assert turn_texts(cut) == ["a", "b", "c"]
+    fork = forking.fork("t1", new_thread_id="t2", user_id="ana")
+    assert turn_texts(fork) == ["a", "b", "S", "c"]
+    assert len(fork.entries) == 4
+
+
+def test_what_an_undone_summary_showed_again_stays_shown_in_a_fork():
+    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
+    with ConversationMemory.open(
+        ":memory:", summarizer=ExtractiveSummarizer(), summary_settings=settings
+    ) as forking:
+        said = [(("user", "ai")[n % 2], f"Box {n} stands on shelf {n}.") for n in range(8)]
+        forking.add_messages(said, thread_id="t", user_id="ana")
+        assert forking.summarize("t", user_id="ana").outcome == "written"
+        forking.history("t", user_id="ana").undo_summary()
+        fork = forking.fork("t", user_id="ana")
+        shown = [message.text for message in fork.messages]
+        assert forking.summarize(fork.thread_id, user_id="ana").outcome == "not_due"
+        assert [message.text for message in fork.messages] == shown
+        again = forking.fork(fork.thread_id, user_id="ana")
+        assert forking.summarize(again.thread_id, user_id="ana").outcome == "not_due"
