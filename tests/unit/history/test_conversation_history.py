@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from summaries import bare_texts
 
 from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
@@ -125,13 +125,6 @@ def test_adding_again_what_was_handed_out_changes_nothing(history):
     assert history.entries == before
 
 
-def test_the_shapes_that_older_chains_use_work(history):
-    history.add_user_message("a")
-    history.add_ai_message("b")
-    history.add_message(HumanMessage("c"))
-    assert [message.content for message in history.messages] == ["a", "b", "c"]
-
-
 def test_clearing_starts_every_view_anew_and_keeps_the_log(history):
     history.clear()
     assert history.entries == []
@@ -211,15 +204,6 @@ def test_of_parallel_calls_the_answered_ones_have_their_results():
         assert [message.text for message in history.messages if message.type == "tool"] == ["sent"]
 
 
-def test_calls_that_something_follows_stay_closed():
-    with ConversationMemory.open(":memory:") as memory:
-        history = make_history(memory, HumanMessage("Never mind."))
-        assert [message.type for message in history.messages] == [
-            *("human", "ai", "tool", "tool"),
-            "human",
-        ]
-
-
 def _hook(message):
     """Store nothing of what is off the record, and no sums of money."""
     if "off the record" in message.text:
@@ -286,21 +270,6 @@ def test_a_summary_of_which_nothing_is_stored_is_refused(hooked):
     assert hooked.summary_window() == window
 
 
-def test_a_summary_of_which_the_hook_leaves_blanks_is_refused():
-    def blank(message):
-        message.content = " " if isinstance(message, SystemMessage) else message.content
-        return message
-
-    hooked = ConversationHistory(InMemoryLog(), "t1", before_write=blank)
-    _talk(hooked)
-    with pytest.raises(InvalidMessageError, match="blank"):
-        hooked.add_summary("They talked.", hooked.summary_window())
-    assert hooked.last_summary is None
-
-
-KEY = ThreadKey("ana", "t")
-
-
 class CountingLog(InMemoryLog):
     """A counting that counts the entries that it hands out."""
 
@@ -361,31 +330,6 @@ def test_a_view_within_a_budget_reads_what_the_budget_reaches(counting, long):
     assert long.context(max_tokens=100).messages == first.messages
     talk(long, 5, start=1000)
     assert long.context(max_tokens=100).messages[-1].content == "answer 1004"
-
-
-def test_what_is_left_out_is_counted_where_it_was_read(long):
-    talk(long, 4)
-    assert long.context(max_tokens=60).left_out == 2
-    talk(long, 1000, start=4)
-    view = long.context(max_tokens=60)
-    assert 0 < view.left_out < 2000
-
-
-def test_undoing_a_summary_brings_back_what_it_covers(long):
-    talk(long, 100)
-    long.add_summary("All of it.", long.summary_window())
-    assert bare_texts(long.context().messages) == ["All of it."]
-    long.context()
-    long.undo_summary()
-    assert len(long.context().messages) == 200
-
-
-def test_forgetting_a_system_message_is_seen(long):
-    long.add_messages([SystemMessage("Be kind.", id="s")])
-    talk(long, 500)
-    long.context(max_tokens=50)
-    long.log.forget(KEY, ["s"])
-    assert [m.type for m in long.context(max_tokens=50).messages].count("system") == 0
 
 
 def test_adding_reads_a_page_however_long_the_thread_is(counting, long):

@@ -45,12 +45,6 @@ def test_undo_takes_back_a_whole_tool_loop(history, shape):
     assert shape() == []
 
 
-def test_several_messages_of_the_user_in_a_row_are_one_question(history, shape):
-    history.add_messages([HumanMessage("a"), AIMessage("b"), HumanMessage("c"), HumanMessage("d")])
-    assert texts(history.undo()) == ["c d"]
-    assert shape() == ["a", "b"]
-
-
 def test_a_question_of_an_earlier_turn_that_was_never_answered_stays(history, shape):
     drafts = [
         make_draft(HumanMessage("A?"), turn_id="1"),
@@ -61,14 +55,6 @@ def test_a_question_of_an_earlier_turn_that_was_never_answered_stays(history, sh
     assert texts(history.undo()) == ["B?", "b!"]
     assert shape() == ["A?"]
     assert texts(history.undo()) == ["A?"]
-
-
-def test_an_opening_of_the_assistant_is_an_exchange_too(history, shape):
-    history.add_messages([AIMessage("Welcome!"), HumanMessage("a"), AIMessage("b")])
-    history.undo()
-    assert shape() == ["...", "Welcome!"]
-    history.undo()
-    assert shape() == []
 
 
 @pytest.mark.parametrize("exchanges", [0, -1, True, 1.5, "2"])
@@ -91,13 +77,6 @@ def test_a_summary_that_tells_of_what_is_undone_goes_with_it(history, say, read)
     assert read() == ["S", "c", "d"]
     history.undo(2)
     assert read() == []
-
-
-def test_an_undone_retry_with_the_same_id_is_stored_again(history, read):
-    history.add_messages([HumanMessage("a", id="m1"), AIMessage("b", id="m2")])
-    history.undo()
-    history.add_messages([HumanMessage("a", id="m1")])
-    assert read() == ["a"]
 
 
 # -- redo ---------------------------------------------------------------------------------------
@@ -287,16 +266,6 @@ def test_a_reply_that_was_heard_whole_is_not_marked(asked):
     assert turn.contents == ("From platform 9, at noon.",)
     assert turn.metadata.attributes == ()
     assert len(asked.entries) == count
-
-
-def test_any_reply_can_be_named(asked, shape):
-    asked.add_messages([HumanMessage("And back?"), AIMessage("At six.", id="r2")])
-    asked.cut_reply(4, message_id="r1")
-    assert shape() == ["When?", "From", "And back?", "At six."]
-    with pytest.raises(ConfigError, match="'r7'"):
-        asked.cut_reply(4, message_id="r7")
-    with pytest.raises(InvalidMessageError, match="'q1'"):
-        asked.cut_reply(4, message_id="q1")
 
 
 def test_words_that_are_not_in_the_reply_change_nothing(asked):
@@ -539,15 +508,3 @@ def test_on_request_it_is_compacted_and_then_is_no_longer_held_back(log):
     history.replace("q1", "question one", keep_later=True)
     assert history.last_summary is None
     assert compact(memory), "the edit, not an undo, shows these again"
-
-
-def test_an_undo_stays_undone_when_one_message_of_it_is_forgotten(log):
-    memory = summarising(log)
-    history = memory.history("t1", user_id="ana")
-    say(history, 1, 2, 3)
-    assert compact(memory)
-    history.undo_summary()
-    memory.forget(user_id="ana", thread_id="t1", entry_ids=["q1"])
-    memory.flush()
-    assert compact(memory).outcome == "not_due"
-    assert "question 2" in shown(history)

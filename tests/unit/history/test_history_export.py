@@ -11,10 +11,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_from_dict
 from summaries import bare_texts
 
-from langchain_convmem import ConversationMemory, SummarySettings
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, LogUnavailableError
-from langchain_convmem.history import ConversationHistory
-from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.views.export import MAX_HTML_ROWS
 
 
@@ -59,16 +57,6 @@ def test_sinks_do_not_know_of_each_other(history, say):
 def test_a_sink_needs_a_name(history, sink):
     with pytest.raises(ConfigError, match="sink"):
         history.to_maps(sink=sink)
-
-
-def test_a_cursor_survives_the_process_and_stays_small(history, say):
-    for number in range(30):
-        say(f"question {number}", f"answer {number}")
-    history.to_maps()
-    again = ConversationHistory(history.log, "t1", user_id="ana")
-    assert texts(again.to_maps(exclude_last=False)) == ["answer 29"]
-    document = history.log.get_state(history.key, "export:default").value
-    assert len(json.dumps(document)) < 100
 
 
 def test_a_summary_before_what_was_exported_is_not_skipped_and_nothing_doubles(history, say):
@@ -180,14 +168,6 @@ def test_the_table_shows_every_turn_with_its_marks(history, say):
         ("*", "user", "'c' 'd'"),
     ]
     assert not str(history).endswith("index 6.")
-
-
-def test_marks_behind_the_last_turn_are_named(history, say):
-    say("a", "b")
-    history.add_summary("S", history.summary_window())
-    history.to_maps(exclude_last=False)
-    assert rows(history) == [("", "user", "'a'"), ("", "assistant", "'b'"), ("^", "summary", "'S'")]
-    assert str(history).splitlines()[-1] == ".\t'*' -> index 3, '-' -> index 3."
 
 
 def test_a_turn_is_one_line_whatever_was_said(history):
@@ -307,17 +287,6 @@ def test_only_what_is_shown_is_forked(forking, history, say):
         forking.fork("t1", at=history.entries[2].id, user_id="ana")
 
 
-def test_a_turn_names_the_point_behind_its_last_part(forking, history):
-    history.add("assistant", "Welcome!")
-    for text in ("a", "b", "c"):
-        history.add("user", text)
-    *_, merged = history.turns
-    assert turn_texts(forking.fork("t1", at=merged, user_id="ana")) == ["...", "Welcome!", "a b c"]
-    assert turn_texts(forking.fork("t1", at=merged.id, user_id="ana")) == ["...", "Welcome!", "a"]
-    with pytest.raises(ConfigError, match="placeholder"):
-        forking.fork("t1", at=history.turns[0], user_id="ana")
-
-
 def test_summaries_come_along_with_what_they_cover(forking, history, say):
     say("a", "b")
     history.add_summary("S", history.summary_window(), model="m", prompt_version="v")
@@ -335,13 +304,6 @@ def test_summaries_come_along_with_what_they_cover(forking, history, say):
     fork.undo_summary()
     assert bare_texts(fork.messages) == ["S", "c", "d", "e"]
     assert history.last_summary.contents == ("T",)
-
-
-def test_a_summary_of_more_than_is_forked_stays_behind(forking, history, say):
-    say("a", "b", "c", "d")
-    history.add_summary("S", history.summary_window())
-    fork = forking.fork("t1", at=history.turns[1].id, user_id="ana")
-    assert bare_texts(fork.messages) == ["a", "b"]
 
 
 def test_a_summary_of_what_was_forgotten_stands_before_the_rest(forking, history, say):
@@ -384,20 +346,3 @@ def test_a_fork_that_was_cut_short_can_be_made_again(forking, history, say, monk
     fork = forking.fork("t1", new_thread_id="t2", user_id="ana")
     assert turn_texts(fork) == ["a", "b", "S", "c"]
     assert len(fork.entries) == 4
-
-
-def test_what_an_undone_summary_showed_again_stays_shown_in_a_fork():
-    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
-    with ConversationMemory.open(
-        ":memory:", summarizer=ExtractiveSummarizer(), summary_settings=settings
-    ) as forking:
-        said = [(("user", "ai")[n % 2], f"Box {n} stands on shelf {n}.") for n in range(8)]
-        forking.add_messages(said, thread_id="t", user_id="ana")
-        assert forking.summarize("t", user_id="ana").outcome == "written"
-        forking.history("t", user_id="ana").undo_summary()
-        fork = forking.fork("t", user_id="ana")
-        shown = [message.text for message in fork.messages]
-        assert forking.summarize(fork.thread_id, user_id="ana").outcome == "not_due"
-        assert [message.text for message in fork.messages] == shown
-        again = forking.fork(fork.thread_id, user_id="ana")
-        assert forking.summarize(again.thread_id, user_id="ana").outcome == "not_due"

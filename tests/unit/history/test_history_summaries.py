@@ -37,13 +37,6 @@ def test_a_window_leaves_out_placeholders_and_system_messages(history, read):
     assert read() == ["Be brief.", "S"]
 
 
-@pytest.mark.parametrize("texts", [[], ["a"]])
-def test_there_is_nothing_to_summarise_before_the_first_reply(history, say, texts):
-    say(*texts)
-    assert history.summary_window().is_empty
-    assert str(history.summary_window()) == ""
-
-
 @pytest.mark.parametrize(
     ("messages", "expected"),
     [
@@ -189,27 +182,6 @@ def test_what_was_said_meanwhile_stays_whole_behind_the_summary(history, say, sh
     assert said(history.summary_window()) == ["late", "c", "d"]
 
 
-def test_a_late_part_of_a_summarised_turn_is_neither_swallowed_nor_covered(history, read):
-    for text, turn in (("A?", "1"), ("a!", "1"), ("B?", "2"), ("b!", "2")):
-        kind = HumanMessage if text.endswith("?") else AIMessage
-        history.log.append(history.key, [draft(kind(text), turn)])
-    window = history.summary_window()
-    history.log.append(history.key, [draft(AIMessage("a!!"), "1")])
-    history.add_summary("S", window)
-    assert read() == ["S", "...", "a!!"]
-    assert [turn.contents for turn in history.turns if turn.role == "assistant"] == [
-        ("a!",),
-        ("a!!",),
-        ("b!",),
-    ]
-
-
-def draft(message, turn):
-    from langchain_convmem.views.codec import make_draft
-
-    return make_draft(message, turn_id=turn)
-
-
 @pytest.mark.parametrize("text", ["", " \n", [], ["", "\t"], ["a", 7]])
 def test_a_blank_summary_is_refused_since_it_would_lose_what_it_covers(history, say, text):
     say("a", "b")
@@ -217,13 +189,6 @@ def test_a_blank_summary_is_refused_since_it_would_lose_what_it_covers(history, 
     with pytest.raises(InvalidMessageError):
         history.add_summary(text, history.summary_window())
     assert history.entries == before
-
-
-def test_a_summary_of_nothing_is_refused(history, say):
-    say("a")
-    with pytest.raises(InvalidMessageError, match="empty"):
-        history.add_summary("S", history.summary_window())
-    assert history.last_summary is None
 
 
 def test_the_same_summary_of_the_same_window_is_added_once(history, say):
@@ -330,21 +295,3 @@ def test_a_window_of_another_thread_is_refused(history, say):
         other.add_summary("S", history.summary_window())
     with pytest.raises(ConfigError, match="t1"):
         history.add_summary("S", None)
-
-
-# -- taking back --------------------------------------------------------------------------------
-
-
-def test_undoing_a_summary_makes_the_one_before_it_live_again(history, say, shape, read):
-    say("a", "b")
-    history.add_summary("S", history.summary_window())
-    say("c", "d")
-    history.add_summary("T", history.summary_window())
-    assert history.undo_summary().contents == ("T",)
-    assert history.last_summary.contents == ("S",)
-    assert read() == ["S", "c", "d"]
-    assert history.undo_summary().contents == ("S",)
-    assert read() == shape() == ["a", "b", "c", "d"]
-    assert history.undo_summary() is None
-    assert history.redo()
-    assert read() == ["S", "c", "d"]

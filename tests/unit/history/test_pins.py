@@ -83,13 +83,6 @@ def test_a_whole_message_is_pinned_by_its_id_or_its_entrys(told):
     assert told.pins[1].speaker == "Assistant"
 
 
-def test_words_that_several_say_belong_to_the_latest_or_to_the_one_that_is_named(history):
-    history.add_messages([HumanMessage("Tea.", id="q1"), AIMessage("Tea.", id="a1")])
-    assert history.pin("Tea.").message_id == "a1"
-    assert history.pin("Tea.", message_id="q1").message_id == "q1"
-    assert len(history.pins) == 2
-
-
 def test_pinning_again_changes_nothing(told):
     before = told.entries
     assert told.pin(ALLERGY) == told.pins[0]
@@ -193,13 +186,6 @@ def test_what_is_forgotten_while_it_is_pinned_is_not_pinned():
 
 
 # -- forks, hosts, older releases -----------------------------------------------------------------
-
-
-def test_a_fork_that_was_cut_short_gets_each_pin_once(told, memory):
-    memory.fork(told.thread_id, user_id="ana", new_thread_id="new")
-    told.pin("Answer in French.")
-    fork = memory.fork(told.thread_id, user_id="ana", new_thread_id="new")
-    assert texts(fork) == [ALLERGY, "Answer in French."]
 
 
 def test_a_pin_cannot_close_the_fence_that_it_stands_in(history):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import random
-import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ProviderError, ScriptedChatModel, at
 from summaries import bare, bare_texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
-from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import Cover, Draft, ThreadKey
 from langchain_convmem.views.context import NOTED_TEXT, ContextBudget
@@ -51,12 +49,6 @@ def test_the_shares_together_are_never_over_the_budget(budget, wished, messages)
     assert lines == 0 or messages + lines <= room
     # Messages within the first share leave recall all that it wishes for.
     assert budget.count_recall_tokens(wished, shares[0]) == (wished if len(shares) > 1 else 0)
-
-
-@pytest.mark.parametrize(("tokens", "reserved"), [(0, 0), (-5, 0), (100, -1)])
-def test_a_budget_without_room_is_refused(memory, tokens, reserved):
-    with pytest.raises(ConfigError, match=r"context_tokens|reserved_tokens"):
-        memory.wrap(model(), context_tokens=tokens, reserved_tokens=reserved)
 
 
 def test_more_reserved_than_there_is_is_lowered_and_logged(memory, caplog):
@@ -151,28 +143,11 @@ def test_between_compactions_what_a_model_reads_begins_alike(memory):
 
 
 KEY = ThreadKey("ana", "t")
-CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 
 
 def _shown(model):
     shown = (message for message in model.seen[-1] if message.text != NOTED_TEXT)
     return [(message.type, bare(message.text)) for message in shown]
-
-
-def _letter(message):
-    if message.type == "ai" and message.tool_calls:
-        return "c"
-    return message.type[0]
-
-
-def _is_valid(messages):
-    """Return whether a strict provider accepts the messages (of threads with one-call loops)."""
-    # system?, then exchanges: human, then calls with their results, then perhaps a reply
-    order = "".join(map(_letter, messages))
-    spoken = [message for message in messages if _letter(message) != "c"]
-    return bool(re.fullmatch("s?(h((ct)+a?|a))*h", order)) and all(
-        message.text.strip() for message in spoken
-    )
 
 
 # -- validity -----------------------------------------------------------------------------------
@@ -203,42 +178,6 @@ def test_history_ends_with_a_reply_and_input_is_one_human_message(memory):
         chain.invoke("b", at())
     chain.invoke("c", at())
     assert _shown(model) == [("human", "a"), ("ai", "One."), ("human", "Answer: b\nc")]
-
-
-_MESSAGES = st.sampled_from(
-    [
-        HumanMessage("Hi"),
-        HumanMessage(""),
-        AIMessage("Yes"),
-        AIMessage(" "),
-        AIMessage("", tool_calls=[CALL]),
-        ToolMessage("found", tool_call_id="c1"),
-        ToolMessage("lost", tool_call_id="c9"),
-        SystemMessage("Be brief."),
-    ]
-)
-
-
-@given(st.lists(_MESSAGES, max_size=8), st.sampled_from([None, 30, 60]))
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_the_model_is_given_a_valid_list_whatever_the_thread_holds(messages, history_tokens):
-    with ConversationMemory.open(":memory:") as memory:
-        memory.add_messages(messages, thread_id="t", user_id="ana")
-        model = ScriptedChatModel(replies=["Yes."])
-        chain = memory.wrap(model, recall=False, history_tokens=history_tokens)
-        chain.invoke("Well?", at())
-    assert _is_valid(model.seen[0])
-    assert model.seen[0][-1].text.endswith("Well?")
-
-
-# -- budget -------------------------------------------------------------------------------------
-
-
-def test_instructions_that_alone_break_the_budget_are_an_error(memory):
-    memory.add_messages([SystemMessage("rule " * 100)], thread_id="t", user_id="ana")
-    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False, history_tokens=20)
-    with pytest.raises(BudgetError, match="more than the budget of"):
-        chain.invoke("Hello", at())
 
 
 # -- summaries ----------------------------------------------------------------------------------

@@ -12,14 +12,12 @@ from summaries import ScriptedSummarizer
 from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
 from langchain_convmem.conversation import ConversationConfig
 from langchain_convmem.errors import (
-    ConfigError,
     InvalidMessageError,
     LogError,
 )
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import ScriptedEngine
-from langchain_convmem.turns.options import TurnOptions
 
 KEY = ThreadKey("ana", "t")
 TOLD = "I parked the car on level 3 of the garage."
@@ -219,16 +217,6 @@ def test_a_session_reads_the_summary_once_and_goes_on_from_there():
 # -- one line for all ---------------------------------------------------------------------------
 
 
-def test_an_argument_of_the_call_goes_before_the_options(memory):
-    memory.add_messages([HumanMessage("The car is red.")], thread_id="old", user_id="ana")
-    options = TurnOptions(recall=False)
-    for model, given in ((answering("x"), {}), (answering("x"), {"recall": True})):
-        talk(memory, model, options=options, **given).send_message("Which colour has the car?")
-        assert ("recalled" in model.seen[0][-1].text) is bool(given)
-    with pytest.raises(ConfigError, match="options must be TurnOptions, got a dict"):
-        talk(memory, answering("x"), options={"recall": False})
-
-
 def test_a_setting_of_the_call_goes_before_those_of_the_config_and_these_before_the_engines(memory):
     defaults = ConversationConfig(on_cancel="keep", busy_timeout_s=5, max_tool_rounds=3)
     engine = Engine(answering("x"), defaults=defaults)
@@ -263,22 +251,6 @@ def test_who_speaks_before_a_result_came_closes_the_call_and_the_result_is_refus
 
 
 # -- lists that show a chat ---------------------------------------------------------------------
-
-
-def test_an_edit_that_fails_leaves_the_conversation_as_before(memory):
-    model = answering("One.", "Two.", ProviderError("down"), "Three.")
-    said = talk(memory, model, recall=False)
-    said.send_message("Where is the red car?")
-    said.send_message("And the blue one?")
-    before = live(memory)
-    asked = memory.history("t", user_id="ana").messages[2]
-    edited = HumanMessage("And the blue one there?", id=asked.id)
-    chat = ["Where is the red car?", ("ai", "One."), edited]
-    with pytest.raises(ProviderError):
-        said.send_message(chat)
-    assert live(memory) == before
-    said.send_message(chat)
-    assert live(memory) == [*before[:2], ("human", "And the blue one there?"), ("ai", "Three.")]
 
 
 def test_a_system_message_steers_the_send_that_brings_it(memory):

@@ -62,13 +62,6 @@ async def test_each_sentence_comes_with_its_entries(memory):
     assert await aexplain_summary(memory, "t", user_id="ana") == [first, second, third]
 
 
-def test_one_that_is_no_longer_shown_is_explained_by_its_id(memory):
-    history = memory.history("t", user_id="ana")
-    summary = history.undo_summary()
-    assert _explain(memory) == []
-    assert _positions(_explain(memory, summary.id)) == [WHOLE] * 3
-
-
 @pytest.mark.parametrize("noted", [True, False])
 def test_parents_cite_entries_whether_noted_or_not(noted):
     with ConversationMemory(InMemoryLog()) as memory:
@@ -150,19 +143,3 @@ def test_a_copy_in_another_log_cites_and_folds_its_own_entries(folded):
         places = [[one.position for one in log.entries(KEY)] for log in (folded.log, other.log)]
         assert places[0] != places[1]
         _check_copy(other, KEY)
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"cites": 3, "children": "x"},
-        {"cites": [3], "children": [3]},
-        {"cites": [["1"], [[]]], "children": [["x"]], "level": 1},
-        {"cites": None, "children": [["gone", 1]], "level": 1},
-    ],
-)
-def test_notes_that_are_none_of_ours_are_no_sources(memory, record):
-    [summary] = [one for one in memory.log.entries(KEY) if one.role == "summary"]
-    memory.log.annotate(KEY, summary.id, aux={"summary": record})
-    assert _positions(_explain(memory)) == [WHOLE] * 3
-    memory.fork("t", user_id="ana")

@@ -76,25 +76,6 @@ def test_importing_again_doubles_nothing(memory, imported, chat):
     assert _texts(memory) == ["My boat is red.", "I see.", "And fast."]
 
 
-def test_a_thread_can_be_of_another_name_and_of_no_user(memory, imported, chat):
-    assert imported(chat, thread_id="boats").thread_ids == ("boats",)
-    assert _texts(memory, "boats", None) == ["My boat is red.", "I see."]
-
-
-def test_progress_is_told_by_entries(imported, tmp_path):
-    rows = [
-        {"role": "user", "content": f"{thread}-{number}", "session_id": thread}
-        for thread in ("a", "b")
-        for number in range(3)
-    ]
-    path = tmp_path / "dialogue.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    seen = []
-    report = imported(path, user_id="ana", progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (len(report), len(report)) == (6, 6)
-    assert seen == sorted(seen)
-
-
 # -- what is refused ----------------------------------------------------------------------------
 
 
@@ -119,11 +100,6 @@ def test_a_file_must_be_of_the_format_that_is_named(memory, imported, chat, tmp_
         imported(tmp_path / "own.db", user_id="ana", format="openai")
     assert memory.threads("ana") == []
     assert imported(chat, user_id="ana", format="openai").added == 2
-
-
-def test_a_format_that_nobody_knows_is_refused_with_those_there_are(imported, chat):
-    with pytest.raises(ConfigError, match=r"chatgpt.*checkpoints.*'chat-gpt'"):
-        imported(chat, user_id="ana", format="chat-gpt")
 
 
 # -- what is skipped ----------------------------------------------------------------------------

@@ -100,10 +100,6 @@ async def test_a_filter_and_a_time_range_hold_for_every_way_of_recalling(memory,
 # -- hooks -------------------------------------------------------------------------------------
 
 
-def to_shop(question):
-    return f"shop, not {question}"
-
-
 class OnlyGreen(BaseDocumentCompressor):
     def compress_documents(self, documents, query, callbacks=None):
         return [document for document in documents if "green" in document.page_content]
@@ -138,10 +134,3 @@ def test_the_rewriter_gets_a_question_as_the_write_hook_left_it():
     with ConversationMemory.open(":memory:", before_write=redacted, rewriter=rewriter) as memory:
         fill(memory).recall("secret bicycle", user_id="ana")
     assert seen == ["*** bicycle"]
-
-
-@pytest.mark.parametrize("hooks", [{"rewriter": 3}, {"reranker": to_shop}])
-def test_what_is_no_hook_is_refused_before_anything_is_opened(tmp_path, hooks):
-    with pytest.raises(ConfigError, match=next(iter(hooks))):
-        ConversationMemory.open(tmp_path / "memory.db", **hooks)
-    assert list(tmp_path.iterdir()) == []

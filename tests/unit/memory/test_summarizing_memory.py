@@ -103,12 +103,6 @@ def test_the_same_shape_comes_out_shorter(shape, call):
     assert shape in ("a list", "a prompt value") or "7" in str(found)
 
 
-def test_below_the_high_mark_nothing_changes():
-    step, messages = summarising(), talk(1)
-    assert step.invoke(messages) == messages
-    assert step.summarizer.requests == []
-
-
 @pytest.mark.parametrize("value", ["text", 7, None, {"other": []}, {"messages": "x"}, object()])
 def test_what_holds_no_messages_is_refused(value):
     with pytest.raises(ConfigError, match="SummarizingMemory takes"):
@@ -133,13 +127,6 @@ def test_a_summary_that_comes_back_in_the_next_call_is_continued():
     assert marks == [SUMMARY_SOURCE, NOTED_SOURCE, *marks[2:]]
     assert not any(marks[2:])
     assert all(text in bare(found[0].text) for text in ("about tea", "about coffee", "about bread"))
-
-
-def test_a_summary_of_langchains_middleware_is_continued_too():
-    theirs = HumanMessage("They met.", additional_kwargs={"lc_source": "summarization"})
-    step = summarising()
-    step.invoke([theirs, *talk(3)])
-    assert step.summarizer.requests[0].previous == "They met."
 
 
 def test_if_the_summariser_fails_the_messages_pass_and_the_next_call_tries_again():

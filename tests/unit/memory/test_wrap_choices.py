@@ -13,7 +13,7 @@ from langchain_core.runnables import (
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.errors import ConfigError
 
 FENCE = "<recalled>"
 
@@ -28,22 +28,6 @@ class ChatBedrockConverse(ScriptedChatModel):
     """A model that the memory takes for Bedrock's."""
 
     __module__ = "langchain_aws"
-
-
-class KeywordModel(ScriptedChatModel):
-    """Says which keywords it was called with."""
-
-    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        self.replies = [f"stop={stop} {sorted(kwargs)}"]
-        return super()._generate(messages)
-
-    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
-        self.replies = [f"stop={stop} {sorted(kwargs)}"]
-        yield from self._chunks(messages)
-
-    async def _astream(self, messages, stop=None, run_manager=None, **kwargs):
-        for chunk in self._stream(messages, stop, run_manager, **kwargs):
-            yield chunk
 
 
 def _told(memory, thread_id="t"):
@@ -67,13 +51,6 @@ def test_the_whole_chain_may_be_an_alternative(memory, way):
     WAYS[way](chain, "Hello?", at())
     WAYS[way](chain, "Hello?", at(mode="forgetful"))
     assert _told(memory) == ["Hello?", "Yes."]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_what_is_bound_to_the_chain_reaches_the_model(memory, way):
-    chain = memory.wrap(KeywordModel(replies=[""]), recall=False).bind(stop=["\n"], seed=7)
-    WAYS[way](chain, "Hello?", at())
-    assert _told(memory)[1] == "stop=['\\n'] ['seed']"
 
 
 @pytest.mark.parametrize("way", ["batch", "abatch"])
@@ -128,21 +105,6 @@ def test_the_profile_is_that_of_the_model_chosen_at_the_call(memory, way, behind
     WAYS[way](chain, "Well?", at(llm="other", remember=False))
     WAYS[way](chain, "Well?", at(remember=False))
     assert (_kinds(one), _kinds(other)) == (MIDDLE, HEAD)
-
-
-@pytest.mark.parametrize("steps", [False, True])
-def test_a_choice_bound_to_the_inner_chain_counts_unless_the_call_chooses(memory, steps):
-    one, other = ChatBedrockConverse(replies=["One."]), ChatOpenAI(replies=["Other."])
-    inner = one.configurable_alternatives(
-        ConfigurableField(id="llm"), default_key="one", other=other
-    )
-    if steps:
-        inner = ChatPromptTemplate([MessagesPlaceholder("messages")]) | inner
-    chain = memory.wrap(inner.with_config(configurable={"llm": "other"}), recall=False)
-    _two_systems(memory)
-    chain.invoke("Well?", at(remember=False))
-    chain.invoke("Well?", at(llm="one", remember=False))
-    assert (_kinds(other), _kinds(one)) == (MIDDLE, HEAD)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -216,33 +178,12 @@ def test_a_prompt_that_a_function_uses_decides_where_recalled_lines_go(memory):
     assert asked.text == "Where did I park?"
 
 
-def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
-    model = ChatOpenAI(replies=["Yes."])
-
-    def answer(given):
-        return model.invoke(given["messages"]) if chain else itself
-
-    itself = RunnableLambda(answer)
-    chain = memory.wrap(itself, recall=False)
-    assert chain.invoke("Well?", at()).text == "Yes."
-
-
 def test_an_unknown_profile_is_refused_at_once(memory):
     with pytest.raises(ConfigError, match=r"'opnai'.*'openai'"):
         memory.wrap(ScriptedChatModel(replies=["Yes."]), provider="opnai")
 
 
 # -- fallbacks around ---------------------------------------------------------------------------
-
-
-def test_errors_of_the_callers_are_not_tried_again(memory):
-    model = ScriptedChatModel(replies=["Yes."])
-    chain = memory.wrap(model, recall=False).with_retry(
-        retry_if_exception_type=(ProviderError,), wait_exponential_jitter=False
-    )
-    with pytest.raises(InvalidMessageError):
-        chain.invoke("  ", at())
-    assert model.seen == []
 
 
 def test_a_prompt_may_call_what_was_said_before_chat_history():

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers import LangChainTracer
 from scripted_chat import WAYS, FailingLog, ScriptedChatModel, at
 from watched_runs import AskingEmbeddings, RunWatcher
@@ -92,24 +91,6 @@ async def test_event_streams_leave_out_the_memorys_own_models_by_their_tag(askin
 
     assert said(everything) == "hidden words of a rewriterOn level 3."
     assert said(users) == "On level 3."
-
-
-def test_what_the_caller_runs_next_is_not_tagged(asking):
-    model = ScriptedChatModel(replies=["On level 3."])
-    watcher = RunWatcher()
-
-    def work(_):
-        asking.wrap(model).invoke("Where is the car?")
-        return model.invoke("And now?")
-
-    RunnableLambda(work).invoke("x", {**at(), "callbacks": [watcher]})
-    assert [
-        INTERNAL_TAGS[0] in watcher.runs[run]["tags"] for run in watcher.from_chain("model")
-    ] == [
-        True,
-        False,
-        False,
-    ]
 
 
 class _StuckEmbeddings(AskingEmbeddings):

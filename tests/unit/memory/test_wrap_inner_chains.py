@@ -254,16 +254,6 @@ def test_a_profile_joins_the_system_message_also_where_a_chain_hands_on_some_mes
     assert "I live in Porto." in model.seen[0][0].text
 
 
-def test_steps_that_read_the_history_themselves_leave_the_prompt_as_it_is(memory):
-    model = ScriptedChatModel(replies=["One.", "Two."])
-    prompt = ChatPromptTemplate([("system", "So far: {said}"), ("human", "{input}")])
-    steps = {"said": itemgetter("history") | RunnableLambda(len), "input": itemgetter("input")}
-    wrapped = memory.wrap(steps | prompt | model, recall=False)
-    for said in ("First?", "Second?"):
-        wrapped.invoke(said, at())
-    assert model.seen[1] == [SystemMessage("So far: 2"), HumanMessage("Second?")]
-
-
 def test_a_prompt_of_text_before_a_chat_model_comes_behind_the_history(memory):
     model = ScriptedChatModel(replies=["One.", "Two."])
     wrapped = memory.wrap(PromptTemplate.from_template("Q: {input}") | model, recall=False)
@@ -392,19 +382,6 @@ def test_a_tool_loop_that_streams_is_stored_message_by_message(memory, way):
     assert replied.contents == ("On level three.",)
     assert {entry.turn_id for entry in (called, result, replied)} == {asked.turn_id}
     assert _history(memory).context().repairs == ()
-
-
-def test_the_result_of_a_cut_tool_loop_that_comes_back_is_not_stored_again(memory):
-    memory.add_messages(
-        [HumanMessage("Where?"), AIMessage("", tool_calls=[CALL])], thread_id="t", user_id="ana"
-    )
-
-    def run(given):
-        assert given["messages"][2].text.startswith("[interrupted")
-        return {"messages": [*given["messages"], AIMessage("Again?")]}
-
-    memory.wrap(RunnableLambda(run), recall=False).invoke("Well?", at())
-    assert [role for role, _ in _told(memory)] == ["user", "assistant", "user", "assistant"]
 
 
 def test_a_chain_that_only_gives_back_what_it_got_adds_no_reply(memory):

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableLambda
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, SQLiteLog
@@ -79,49 +78,6 @@ def test_a_turn_that_waits_too_long_is_refused_and_the_line_goes_on(memory):
     stream.close()
     chain.invoke("c", at())
     assert _talk(memory) == ["a", "One ", "c", "Three"]
-
-
-# -- within a turn ------------------------------------------------------------------------------
-
-
-def test_a_turn_within_a_turn_may_speak_in_another_thread(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["Inner."]), recall=False)
-    outer = memory.wrap(RunnableLambda(lambda _: chain.invoke("b", at("aside"))), recall=False)
-    outer.invoke("a", at())
-    assert _talk(memory) == ["a", "Inner."]
-    assert _talk(memory, "aside") == ["b", "Inner."]
-
-
-async def test_a_task_that_outlives_its_turn_may_start_one(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False)
-    over = asyncio.Event()
-    tasks = []
-
-    async def later(config):
-        await over.wait()
-        await chain.ainvoke("later", config)
-
-    async def step(_, config):
-        tasks.append(asyncio.create_task(later({"configurable": config["configurable"]})))
-        return "Started."
-
-    await memory.wrap(RunnableLambda(step), recall=False).ainvoke("a", at())
-    over.set()
-    await tasks[0]
-    assert _talk(memory) == ["a", "Started.", "later", "Yes."]
-
-
-# -- several threads ----------------------------------------------------------------------------
-
-
-def test_equal_names_of_two_users_do_not_wait_for_each_other(memory):
-    chain = memory.wrap(
-        ScriptedChatModel(replies=["One two", "Three"]), recall=False, queue_timeout_s=0.05
-    )
-    stream = chain.stream("a", at("t", "ana"))
-    next(stream)
-    chain.invoke("b", at("t", "ben"))
-    stream.close()
 
 
 # -- the event loop -----------------------------------------------------------------------------

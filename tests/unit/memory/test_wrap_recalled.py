@@ -24,7 +24,6 @@ from langchain_convmem import (
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import explain_summary
 from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.views.tokens import count_text_tokens
 
 LINES = [
     HumanMessage("My bicycle is chained to the oak behind the library."),
@@ -55,14 +54,6 @@ def test_what_no_longer_fits_the_context_is_recalled(memory, model):
         chain.invoke(f"Something else, number {number}.", at("now"))
     chain.invoke("Where did I chain my bicycle?", at("now"))
     assert "User: My bicycle is chained to the oak" in _last_shown(model)
-
-
-def test_a_turn_tried_again_does_not_recall_its_own_answer(memory):
-    model = ScriptedChatModel(replies=["The bicycle is in Paris.", "I see."])
-    chain = memory.wrap(model)
-    for _ in range(2):
-        chain.invoke(HumanMessage("Where is my bicycle?", id="q1"), at("now"))
-    assert "Paris" not in str(model.seen[1])
 
 
 def test_an_earlier_turn_tried_again_does_not_recall_what_came_later(memory):
@@ -103,14 +94,6 @@ def test_that_place_is_found_however_the_chain_is_dressed(memory, model, dress):
     assert question == HumanMessage("Where did I chain my bicycle?")
 
 
-def test_that_place_is_empty_when_there_is_nothing_to_recall(memory, model):
-    prompt = ChatPromptTemplate.from_messages(
-        [("system", "[{recalled}]"), MessagesPlaceholder("input")]
-    )
-    memory.wrap(prompt | model).invoke("Where did I chain my bicycle?", at("now"))
-    assert [message.text for message in model.seen[0]] == ["[]", "Where did I chain my bicycle?"]
-
-
 def test_a_prompt_of_text_reads_recalled_lines_in_front_of_the_input(memory, model):
     prompt = ChatPromptTemplate.from_messages([("human", "{input}")])
     _remembering(memory).wrap(prompt | model).invoke("Where is my bicycle?", at("now"))
@@ -125,12 +108,6 @@ def test_recalled_lines_stand_in_front_of_a_picture_too(memory, model):
     first, *rest = model.seen[0][-1].content
     assert first["text"].startswith("<recalled>")
     assert rest == said.content
-
-
-def test_a_picture_without_words_recalls_nothing(memory, model):
-    picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
-    _remembering(memory).wrap(model).invoke(HumanMessage([picture]), at("now"))
-    assert model.seen[0][-1].content == [picture]
 
 
 def test_braces_in_recalled_lines_are_not_filled_in(memory, model):
@@ -230,20 +207,6 @@ def test_a_recall_updates_the_buffer_of_its_thread_and_returns_it(buffered):
     )
     third = buffered.recall("What else?", user_id="ana", thread_id="now")
     assert (said_in(third.blocks), said_in(third.buffer)) == ([], [DOG_BLOCK, BOAT_BLOCK])
-
-
-def test_a_question_that_the_write_hook_takes_away_shows_the_buffer_all_the_same(tmp_path):
-    def hook(message):
-        return None if "secret" in str(message.text) else message
-
-    with ConversationMemory.open(
-        tmp_path / "m.db", embeddings=TopicEmbeddings(), settings=SETTINGS, before_write=hook
-    ) as buffered:
-        buffered.add_messages(TALK, thread_id="earlier", user_id="ana")
-        buffered.recall("What about the boat?", user_id="ana", thread_id="now")
-        found = buffered.recall("A secret about my dog", user_id="ana", thread_id="now")
-        assert (found.blocks, said_in(found.buffer)) == ((), [BOAT_BLOCK])
-        assert buffered.recall("A secret about my dog", user_id="ana").buffer == ()
 
 
 # -- in a chain ---------------------------------------------------------------------------------
@@ -353,14 +316,6 @@ def test_what_stands_before_the_question_stays_the_same(memory, model):
     assert bare(str(first[0].text)) == "They talked about many things."
 
 
-def test_summaries_that_the_model_sees_are_not_opened(memory, model):
-    said = add_chat(memory.log, KEY, ["Line 0"])
-    add_leaf(memory.log, KEY, "Aunt Ottilie breeds alpacas.", said)
-    memory.wrap(model).invoke(QUESTION, at())
-    assert "from a summary" not in _shown(model)
-    assert "alpacas" in str(model.seen[-1][0].text)
-
-
 def test_what_the_summary_in_view_says_is_not_repeated(memory, model):
     said = add_chat(memory.log, KEY, ["Line 0"])
     leaf = add_leaf(memory.log, KEY, "Aunt Ottilie breeds alpacas. My aunt breeds bees.", said)
@@ -368,17 +323,6 @@ def test_what_the_summary_in_view_says_is_not_repeated(memory, model):
     memory.wrap(model).invoke(QUESTION, at())
     assert _shown(model).count("alpacas") == 0
     assert "- My aunt breeds bees." in _shown(model)
-
-
-@pytest.mark.parametrize("recall_tokens", [5, 20, 45, 75, 200])
-def test_lines_and_sentences_share_one_budget(memory, model, recall_tokens):
-    texts = [f"Aunt number {n} breeds alpacas in the village of Sankt Veit." for n in range(6)]
-    _fold(memory, texts)
-    memory.wrap(model).invoke(QUESTION, at(recall_tokens=recall_tokens))
-    blocks = [part for part in _shown(model).split("\n\n") if part.startswith("[")]
-    text = "\n\n".join(blocks).split("\n</recalled>")[0]
-    assert count_text_tokens(text) <= recall_tokens
-    assert ("alpacas" in text) == (recall_tokens >= 75)
 
 
 def test_forgetting_what_a_summary_tells_of_closes_it(memory, model):

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
-from langchain_core.runnables import Runnable, RunnableGenerator
+from langchain_core.runnables import RunnableGenerator
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
@@ -114,28 +114,6 @@ async def _settled(condition):
         await asyncio.sleep(0.001)
 
 
-class _Reader(Runnable):
-    """Streams from a source that others can close."""
-
-    def __init__(self):
-        self.source = (word for word in ("One ", "two ", "three"))
-
-    def invoke(self, value, config=None, **kwargs):
-        return "".join(self.source)
-
-    def stream(self, value, config=None, **kwargs):
-        return self.source
-
-
-def test_a_reply_whose_source_was_closed_behind_its_back_is_no_whole_reply(memory):
-    reader = _Reader()
-    stream = memory.wrap(reader).stream("Count.", at())
-    assert next(stream) == "One "
-    reader.source.close()
-    assert list(stream) == []
-    assert _talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
-
-
 @pytest.mark.parametrize("leave", [_aclose, _abreak, _acancel_reader])
 async def test_an_async_stream_that_is_left_keeps_what_came(memory, chain, leave):
     async def left():
@@ -149,16 +127,6 @@ async def test_an_async_stream_that_is_left_keeps_what_came(memory, chain, leave
 
 # Not `_forget`: when a whole chain is collected, the collector may close the model's stream first
 # and let the parser read on, and then a cut reply cannot be told from a short one.
-@pytest.mark.parametrize("leave", [_close, _break, _raise])
-def test_a_stream_that_is_left_behind_a_parser_keeps_what_came(memory, chain, leave):
-    leave((chain | StrOutputParser()).stream("Count.", at()))
-    gc.collect()
-    _, replied = _entries(memory)
-    # LangChain may read what stands before a parser to its end: then nothing was cut.
-    assert replied.contents[0] in {"One two ", "One two three four"}
-    is_cut = "interrupted" in replied.metadata.attributes
-    assert is_cut is (replied.contents[0] == "One two ")
-    chain.invoke("Again.", at())
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -260,14 +228,6 @@ def test_a_write_that_fails_while_a_stream_is_closed_is_raised():
     with pytest.raises(LogError, match="disk is full"):
         stream.close()
     chain.invoke("Again.", at())
-
-
-def test_a_write_that_fails_after_the_model_broke_is_raised_with_both_causes():
-    log = FailingLog(InMemoryLog(), 2)
-    model = ScriptedChatModel(replies=["One two"], breaks_after=1)
-    with pytest.raises(LogError, match="disk is full") as raised:
-        list(ConversationMemory(log).wrap(model, recall=False).stream("Count.", at()))
-    assert isinstance(raised.value.__context__, ProviderError)
 
 
 # -- closing what is beneath --------------------------------------------------------------------
@@ -384,13 +344,3 @@ def test_whole_states_that_grow_are_stored_once(memory):
 
     list(memory.wrap(RunnableGenerator(states), recall=False).stream("Where?", at()))
     assert [role for role, _ in _told(memory)] == ["user", "assistant", "tool", "assistant"]
-
-
-def test_tokens_with_their_metadata_are_read_as_tokens(memory):
-    def tokens(inputs):
-        for _ in inputs:
-            for word in ("On ", "level ", "three."):
-                yield AIMessageChunk(content=word, id="m1"), {"langgraph_node": "agent"}
-
-    list(memory.wrap(RunnableGenerator(tokens), recall=False).stream("Where?", at()))
-    assert _told(memory) == [("user", "Where?"), ("assistant", "On level three.")]

@@ -23,7 +23,6 @@ from langchain_convmem import (
     SummarySettings,
 )
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.ids import get_now_ms
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import aresummarize, resummarize
@@ -220,15 +219,6 @@ def test_closing_finishes_the_summary_in_the_making(tmp_path):
         assert last(again) is not None
 
 
-def test_a_memory_without_a_summariser_compacts_nothing():
-    with ConversationMemory(InMemoryLog()) as memory:
-        chat(memory, *["word " * 3000] * 3)
-        assert memory.flush(0)
-        assert last(memory) is None
-        with pytest.raises(ConfigError, match="no summarizer"):
-            memory.summarize("t", user_id="ana")
-
-
 # -- options ------------------------------------------------------------------------------------
 
 
@@ -321,22 +311,6 @@ def test_an_event_counts_and_quotes_nothing():
     }
 
 
-def test_an_event_tells_what_the_model_took_and_after_a_failure_when_it_is_asked_again():
-    usage = {"input_tokens": 70, "output_tokens": 9, "total_tokens": 79}
-    model = ScriptedChatModel(replies=[AIMessage("They talked.", usage_metadata=usage)])
-    events = []
-    with telling(model, on_summary=events.append) as memory:
-        chat(memory, "one", "two")
-    assert (events[0].tokens_read, events[0].tokens_written) == (70, 9)
-    assert events[0].seconds > 0
-    assert events[0].next_attempt_ms == 0
-    events.clear()
-    with telling(ScriptedSummarizer(OUTAGE), on_summary=events.append) as memory:
-        chat(memory, "one", "two")
-    assert kinds(events) == ["failed"]
-    assert events[0].next_attempt_ms > get_now_ms()
-
-
 def test_what_the_callback_raises_is_logged_and_the_summary_stands(caplog):
     def fail(event):
         raise ConnectionError("no dashboard")
@@ -420,17 +394,6 @@ def test_a_prompt_with_a_place_for_the_summary_gets_pins_and_the_line_there():
     assert last.startswith(first)
     assert "neither shown nor summarised" in last
     assert all(len(asked[0].text.split("Pinned")) == 2 for asked in model.seen)
-
-
-@pytest.mark.parametrize("way", ["invoke", "astream"])
-def test_pins_are_in_every_context_of_a_chain(way):
-    with telling(ScriptedSummarizer()) as memory:
-        chat(memory, "I am allergic to penicillin.", way=way)
-        memory.history("t", user_id="ana").pin("I am allergic to penicillin.")
-        model = chat(memory, "two", "three", "four", way=way, context_tokens=4000)
-    for asked in model.seen:
-        assert "I am allergic to penicillin." in asked[0].text
-        assert asked[0].text.count("Pinned, word for word:") == 1
 
 
 CONFIG = {"configurable": {"user_id": "ana", "thread_id": "t"}}

@@ -35,14 +35,6 @@ def test_a_reply_keeps_id_usage_and_tool_calls(memory, way):
     assert stored.text == "Let me look."
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_call_returns_what_the_chain_returns(memory, way):
-    model = ScriptedChatModel(replies=[AIMessage("Yes, I do.", id="m")])
-    plain = WAYS[way](model, "So?", at())
-    wrapped = WAYS[way](memory.wrap(model, recall=False), "So?", at())
-    assert wrapped == plain
-
-
 def test_an_id_that_a_model_repeats_costs_no_earlier_reply(memory):
     chain = memory.wrap(ScriptedChatModel(replies=[AIMessage("Yes.", id="same")]), recall=False)
     chain.invoke("So?", at())
@@ -117,22 +109,6 @@ def test_a_fallback_replaces_what_a_broken_stream_had_brought(memory):
 
 
 # -- not a retry --------------------------------------------------------------------------------
-
-
-def test_a_step_that_says_a_thing_twice_makes_two_turns(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["First.", "Second."]), recall=False)
-
-    def twice(_, config):
-        return [chain.invoke("Go on.", config).text for _ in range(2)]
-
-    assert RunnableLambda(twice).invoke("", at()) == ["First.", "Second."]
-    assert _view(memory) == ["Go on.", "First.", "Go on.", "Second."]
-
-
-def test_equal_texts_of_one_batch_are_turns_of_their_own(memory):
-    model = ScriptedChatModel(replies=[lambda _: "Yes."])
-    memory.wrap(model, recall=False).batch(["And?"] * 3, at())
-    assert _view(memory) == ["And?", "Yes."] * 3
 
 
 FORGET = {"remember": False}
@@ -289,20 +265,6 @@ def test_results_sent_again_after_an_answer_ask_for_another_one(memory):
     view = [str(one.text) for one in memory.history("t", user_id="ana").messages]
     assert view == ["Where?", "", "found", "Here."]
     assert _types(model, 1) == _types(model, 2)
-
-
-def test_parallel_calls_may_be_answered_one_by_one(memory):
-    model = ScriptedChatModel(replies=[_asks(1, 2), "Wait.", "There."])
-    chain = memory.wrap(model, recall=False)
-    chain.invoke("Where?", at())
-    chain.invoke([_result(1, "one")], at())
-    chain.invoke([_result(2, "two")], at())
-    assert _types(model, 2) == [
-        ("human", "Where?"),
-        ("ai", ""),
-        ("tool", "one"),
-        ("tool", "two"),
-    ]
 
 
 def test_a_budget_leaves_out_what_was_before_and_never_a_part_of_the_loop(memory):

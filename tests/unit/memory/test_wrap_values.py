@@ -26,7 +26,6 @@ from langchain_core.runnables import (
     ConfigurableField,
     RunnableGenerator,
     RunnableLambda,
-    RunnablePassthrough,
 )
 from pydantic import BaseModel, ValidationError
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
@@ -49,14 +48,6 @@ def chain(memory, model):
 
 def _first_entry(memory):
     return memory.history("t", user_id="ana").entries[0]
-
-
-# -- config -------------------------------------------------------------------------------------
-
-
-def test_the_thread_can_be_bound_to_the_chain(chain, memory):
-    chain.with_config(at()).invoke("Hello")
-    assert _first_entry(memory).contents == ("Hello",)
 
 
 # -- inputs -------------------------------------------------------------------------------------
@@ -285,29 +276,12 @@ def test_a_value_that_no_model_made_is_kept_as_json_with_a_note(memory, kind, wa
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_value_without_any_plain_form_is_no_error(memory, way):
-    loop = []
-    loop.append(loop)
-    chain = memory.wrap(RunnableLambda(lambda _: {"x": loop}), recall=False)
-    WAYS[way](chain, "Where?", at())
-    assert _answer(memory).role == "assistant"
-
-
-@pytest.mark.parametrize("way", WAYS)
 def test_objects_beside_the_words_of_a_message_are_kept_as_plain_values(memory, way):
     reply = AIMessage('{"level": 3}', additional_kwargs={"parsed": Place(level=3)})
     chain = memory.wrap(RunnableLambda(lambda _: reply), recall=False)
     found = _last(WAYS[way](chain, "Where?", at()))
     assert found.additional_kwargs["parsed"] == Place(level=3)
     assert _answer(memory).message.additional_kwargs == {"parsed": {"level": 3}}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_an_answer_that_a_chain_adds_to_what_it_was_given_is_found(memory, way):
-    prompt = ChatPromptTemplate.from_messages([("human", "{input}")])
-    inner = RunnablePassthrough.assign(reply=prompt | ScriptedChatModel(replies=["On level 3."]))
-    WAYS[way](memory.wrap(inner, recall=False), "Where?", at())
-    assert _answer(memory).contents == ("On level 3.",)
 
 
 # -- streams --------------------------------------------------------------------------------------

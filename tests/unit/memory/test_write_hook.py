@@ -340,11 +340,6 @@ def test_a_question_is_redacted_before_it_is_embedded(memory, embeddings, way):
     assert SECRET not in str(embeddings.told)
 
 
-def test_a_blank_question_is_refused_with_a_hook_as_without(memory):
-    with pytest.raises(ConfigError, match="query"):
-        memory.recall(" ", user_id="ana")
-
-
 # -- what the model sees ------------------------------------------------------------------------
 
 
@@ -354,23 +349,6 @@ def test_a_caller_gets_the_reply_as_the_model_gave_it(memory):
     chunks = [chunk.text for chunk in chain.stream("What is it?", at())]
     assert "".join(chunks) == f"It is {SECRET}."
     assert _history(memory).messages[-1].text == "It is [key]."
-
-
-# -- retries ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_retry_with_the_same_message_id_is_recognised(memory, way):
-    model = ScriptedChatModel(replies=[ProviderError(), "Aye.", "Aye, aye."])
-    chain = memory.wrap(model, recall=False)
-    asked = HumanMessage(SAID, id="q1")
-    with pytest.raises(ProviderError):
-        WAYS[way](chain, asked, at())
-    for _ in range(2):
-        WAYS[way](chain, asked, at())
-    assert [message.text for message in _history(memory).messages] == [KEPT, "Aye, aye."]
-    assert model.asked == [SAID] * 3
-    assert [entry.role for entry in _history(memory).entries].count("user") == 1
 
 
 # -- nothing is stored --------------------------------------------------------------------------
@@ -403,14 +381,6 @@ def test_a_reply_of_which_nothing_is_stored_leaves_the_question(discreet, way):
     chain = discreet.wrap(ScriptedChatModel(replies=["off the record: red"]), recall=False)
     WAYS[way](chain, "Which colour?", at())
     assert [entry.contents for entry in _history(discreet).entries] == [("Which colour?",)]
-
-
-def test_of_several_replies_those_are_stored_that_may_be(discreet):
-    replies = [AIMessage("Red."), AIMessage("off the record: blue")]
-    discreet.wrap(RunnableLambda(lambda _: replies), recall=False).invoke("Which?", at())
-    _, stored = _history(discreet).entries
-    assert stored.contents == ("Red.",)
-    assert stored.metadata.timing["llmStart"] <= stored.metadata.timing["llmEnd"]
 
 
 def test_of_several_messages_those_are_stored_that_may_be(discreet):
