@@ -23,7 +23,6 @@ def memory():
         yield memory
 
 
-# -- how each host writes an exchange, and reads a thread -----------------------------------------
 def write_by_turn(host: Any) -> Callable[..., Coroutine[Any, Any, None]]:
     async def write(memory: Any, user_id: str, asked: str, answered: str) -> None:
         app = host.app(memory, ScriptedChatModel(replies=[answered]), recall=False)
@@ -80,11 +79,7 @@ WRITERS = {name: write_by_turn(host) for name, host in HOSTS.items()} | {
     "MCP": write_by_mcp,
     "store": write_by_store,
 }
-READERS = {
-    "history": read_by_history,
-    "MCP": read_by_mcp,
-    "store": read_by_store,
-}
+READERS = {"history": read_by_history, "MCP": read_by_mcp, "store": read_by_store}
 EXCHANGE = [("user", "My cat is called Miso."), ("assistant", "A fine name.")]
 
 

@@ -90,9 +90,6 @@ def start_later(body):
     return tell
 
 
-# -- on every backend -----------------------------------------------------------------------------
-
-
 def test_parent_and_child_both_write_and_see_both_or_have_a_copy_each(log):
     say(log, KEY, "before")
     tell = start_later(lambda: (say(log, KEY, "child"), list_texts(log.entries(KEY)))[1])
@@ -163,9 +160,6 @@ async def test_a_child_of_an_event_loop_writes_in_a_loop_of_its_own(log):
     assert said == "1"
     theirs = [] if isinstance(log, InMemoryLog) else ["child"]
     assert sorted(list_texts(await log.aentries(KEY))) == [*theirs, "parent", "x"]
-
-
-# -- on a file ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,6 @@ class TestPostgresLogOnAGivenPool(RecallRowsContract, MessageLogContract):
         return lambda: PostgresLog(pool=self.pool, schema=schema)
 
 
-# -- several writers ------------------------------------------------------------------------------
-
-
 def test_positions_of_an_owner_are_dense_over_its_threads(log):
     def write(writer):
         for number in range(10):
@@ -213,9 +210,6 @@ def test_segments_saved_while_their_entries_are_forgotten_are_left_out(log):
         assert {row.position for row in log.load_segments(ANA.owner, "model")} == there
 
 
-# -- what is stored -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("place", ["postgres@/postgres?", "/postgres?user=postgres&"])
 def test_everybody_is_copied_out_of_a_schema_and_into_another(server, schema, place, capsys):
     address = f"postgresql://{place}host={server.directory}&schema={schema}"
@@ -286,9 +280,6 @@ def test_relaxed_writes_wait_for_no_disk_and_others_always_do(server, schema):
         ("on",),
         ("off",),
     ]
-
-
-# -- the schema -----------------------------------------------------------------------------------
 
 
 def test_users_who_are_first_at_the_same_moment_make_one_schema(server, schema):
@@ -362,9 +353,6 @@ def test_a_database_that_cannot_hold_every_text_is_refused(server, schema):
         pytest.raises(LogError, match="LATIN1"),
     ):
         say(log, ANA, "Hi")
-
-
-# -- keys -----------------------------------------------------------------------------------------
 
 
 def test_a_log_is_opened_with_the_key_that_signs_it(server, schema):

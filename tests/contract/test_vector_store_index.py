@@ -106,11 +106,6 @@ def test_the_nearest_come_first_with_the_cosine_of_an_exact_search(recall, embed
     np.testing.assert_allclose(similarities, cosines[numbers], atol=CLOSE)
 
 
-def test_a_k_beyond_the_count_returns_all_lines_of_the_owner_once(recall):
-    texts, _ = found(recall, "anything", 500)
-    assert sorted(texts) == sorted(TEXTS)
-
-
 def test_a_thread_of_one_percent_is_searched_whole_inside_the_store(log, store, embeddings):
     few = make_recall(log, store, candidates=1)
     query = "far from everything in the rare thread"

@@ -65,9 +65,6 @@ def test_two_tabs_never_take_back_each_others_turns(door, tabs, with_ids, most):
     assert all(is_live for _, _, is_live in log_of(page.memory))
 
 
-# -- messages that are added, and not answered ----------------------------------------------------
-
-
 def test_a_chat_that_is_added_again_and_again_under_its_ids_is_stored_once():
     memory = ConversationMemory(InMemoryLog())
     history = memory.history("t", user_id="ana")

@@ -214,9 +214,6 @@ def test_other_threads_and_users_notice_nothing(log, change, edit):
     assert {ANA.owner, BO.owner} == set(log.owners())
 
 
-# -- what is missing ------------------------------------------------------------------------------
-
-
 def test_each_batch_that_is_missing_is_counted(log, client):
     for number in range(12):
         say(log, (ANA, ANAS_OTHER)[number % 2], f"{number}")
@@ -245,9 +242,6 @@ def test_what_only_looks_forgotten_is_named(open_log, client):
     assert "the mark of batch 2 was altered" in str(verify_log(log).problems)
 
 
-# -- what stands beside entries -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -272,9 +266,6 @@ def test_a_damaged_document_is_an_error_and_a_damaged_cache_is_none(log, client,
     assert log.set_state(ANA, "cache:note", [4], expected=None) is None
     log.delete_state(ANA, "note")
     assert log.get_state(ANA, "note") is None
-
-
-# -- keys -----------------------------------------------------------------------------------------
 
 
 def test_a_log_is_used_with_the_key_that_signs_it(open_log):

@@ -247,7 +247,4 @@ def test_max_tokens_of_a_call_reaches_the_model(memory):
     host = memory.wrap(model, recall=False)
     with pytest.raises(Exception, match="the connection broke"):
         list(host.stream("Hello", at("new", max_tokens=1)))
-    assert [one.text for one in memory.history("new", user_id="ana").messages] == [
-        "Hello",
-        "Yes, ",
-    ]
+    assert [one.text for one in memory.history("new", user_id="ana").messages] == ["Hello", "Yes, "]

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from summaries import bare_texts
 
 from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
@@ -29,9 +29,6 @@ def test_a_history_holds_nothing_of_its_own(history):
     assert history.entries == history.log.entries(history.key)
     assert (history.thread_id, history.user_id) == ("t1", "ana")
     assert "t1" in repr(history)
-
-
-# -- adding -------------------------------------------------------------------------------------
 
 
 def test_adding_returns_the_turn_that_holds_it(history):
@@ -102,9 +99,6 @@ def test_every_turn_can_be_extended_not_only_the_one_just_added(history):
         turn.add_data("odd", object())
 
 
-# -- messages -----------------------------------------------------------------------------------
-
-
 def test_messages_are_stored_verbatim_and_shown_valid(history):
     said = [AIMessage("Welcome!"), HumanMessage("a", name="Ana"), HumanMessage(" "), AIMessage("b")]
     history.add_messages(said)
@@ -155,9 +149,6 @@ def test_a_budget_is_kept(history):
     assert history.context(summary="omit").messages == history.messages
 
 
-# -- asynchronous twins -------------------------------------------------------------------------
-
-
 async def test_the_asynchronous_twins_do_the_same(tmp_path):
     with SQLiteLog(tmp_path / "log.db") as log:
         history = ConversationHistory(log, "t1")
@@ -198,12 +189,6 @@ def test_pending_calls_are_open_in_messages():
         assert closed == ["human", "ai", "tool", "tool"]
 
 
-def test_of_parallel_calls_the_answered_ones_have_their_results():
-    with ConversationMemory.open(":memory:") as memory:
-        history = make_history(memory, ToolMessage("sent", tool_call_id="c2"))
-        assert [message.text for message in history.messages if message.type == "tool"] == ["sent"]
-
-
 def _hook(message):
     """Store nothing of what is off the record, and no sums of money."""
     if "off the record" in message.text:
@@ -234,9 +219,6 @@ def test_a_turn_of_which_nothing_is_stored_has_no_entries(hooked, role):
     assert hooked.entries == []
 
 
-# -- replacing ----------------------------------------------------------------------------------
-
-
 def test_a_replacement_of_which_nothing_is_stored_is_refused(hooked):
     _talk(hooked)
     before = hooked.entries
@@ -245,18 +227,6 @@ def test_a_replacement_of_which_nothing_is_stored_is_refused(hooked):
     with pytest.raises(InvalidMessageError, match="'a1' stays"):
         asyncio.run(hooked.areplace("a1", AIMessage("x", additional_kwargs={"remember": False})))
     assert hooked.entries == before
-
-
-# -- summaries ----------------------------------------------------------------------------------
-
-
-def test_the_same_summary_again_changes_nothing_although_it_was_redacted(hooked):
-    _talk(hooked)
-    window = hooked.summary_window()
-    first = hooked.add_summary("It is 300.", window)
-    again = asyncio.run(hooked.aadd_summary("It is 300.", window))
-    assert (again.id, again.contents) == (first.id, ("It is [sum].",))
-    assert [entry.role for entry in hooked.entries].count("summary") == 1
 
 
 def test_a_summary_of_which_nothing_is_stored_is_refused(hooked):

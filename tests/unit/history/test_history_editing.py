@@ -21,9 +21,6 @@ def texts(turns):
     return [" ".join(turn.contents) for turn in turns]
 
 
-# -- undo ---------------------------------------------------------------------------------------
-
-
 def test_undo_takes_back_the_last_exchange_and_the_log_keeps_it(history, say, shape):
     say("a", "b", "c", "d")
     assert texts(history.undo()) == ["c", "d"]
@@ -79,9 +76,6 @@ def test_a_summary_that_tells_of_what_is_undone_goes_with_it(history, say, read)
     assert read() == []
 
 
-# -- redo ---------------------------------------------------------------------------------------
-
-
 def test_redo_brings_back_undo_by_undo(history, say, shape):
     say("a", "b", "c", "d", "e", "f")
     history.undo()
@@ -108,9 +102,6 @@ def test_nothing_comes_back_once_something_was_said(history, say, shape):
     assert shape() == ["c"]
 
 
-# -- replace ------------------------------------------------------------------------------------
-
-
 def test_an_edited_question_asks_anew(history, say, shape):
     say("a", "b", "c", "d", "e")
     edited = history.replace(history.turns[2].id, "C")
@@ -123,20 +114,6 @@ def test_an_edited_question_asks_anew(history, say, shape):
 
 def control_of(entry):
     return None if entry.control is None else entry.control.reason
-
-
-def test_later_turns_can_be_kept(history, say, shape):
-    say("a", "b", "c", "d")
-    history.replace(history.turns[1].id, AIMessage("B"), keep_later=True)
-    assert shape() == ["a", "B", "c", "d"]
-    assert len(history.entries) == 6
-
-
-def test_the_same_text_again_asks_for_a_new_answer(history, say, shape):
-    say("a", "b", "c", "d")
-    question = history.turns[2]
-    assert history.replace(question.id, "c") == question
-    assert shape() == ["a", "b", "c"]
 
 
 def test_a_message_keeps_its_id_its_place_and_its_speaker(history, read):
@@ -309,9 +286,6 @@ def test_the_write_hook_is_asked_about_what_is_left():
     assert [message.text for message in history.messages] == ["When?"]
 
 
-# -- replace ------------------------------------------------------------------------------------
-
-
 def test_a_replacement_keeps_when_it_was_said_marks_and_data(asked):
     asked.turns[-1].add_attribute("speechInterrupted")
     before = asked.turns[-1].metadata
@@ -365,9 +339,6 @@ def compact(memory, **options):
 
 def shown(history):
     return [bare(message.text) for message in history.messages]
-
-
-# -- editing --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -439,10 +410,7 @@ def test_what_is_forgotten_while_it_is_edited_stays_forgotten():
 
 def test_parents_fall_with_an_edited_leaf_and_are_made_anew_of_it():
     settings = SummarySettings(
-        trigger=("messages", 4),
-        keep=("messages", 2),
-        max_summary_tokens=16,
-        facts_tokens=0,
+        trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=16, facts_tokens=0
     )
     summarizer = ScriptedSummarizer(lambda asked: asked.transcript.splitlines()[1][:60])
     with ConversationMemory(
@@ -470,9 +438,6 @@ def test_parents_fall_with_an_edited_leaf_and_are_made_anew_of_it():
         frontier = find_frontier(find_live_entries(history.entries))
         assert leaf.id not in {name for one in frontier for name in one.metadata.summary_ids}
         assert uncovered[-1] == "answer 40"
-
-
-# -- an undo that stays undone --------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -215,9 +215,6 @@ def test_metadata_are_shown(history):
     assert shown in str(history)
 
 
-# -- notebooks ----------------------------------------------------------------------------------
-
-
 def test_a_notebook_shows_a_table_in_which_everything_is_escaped(history):
     history.add_messages([HumanMessage(["<script>alert(1)</script>", "a\nb & \ud800"])])
     history.turns[0].add_data("<b>", "</td>")

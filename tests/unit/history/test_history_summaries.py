@@ -17,9 +17,6 @@ def result(text="sun", call="c1"):
     return ToolMessage(text, tool_call_id=call)
 
 
-# -- windows ------------------------------------------------------------------------------------
-
-
 def test_a_window_ends_with_the_last_reply_and_leaves_out_what_is_pending(history, say):
     say("a", "b", "c")
     window = history.summary_window()
@@ -73,9 +70,6 @@ def test_a_window_ends_at_a_closed_tool_loop(history, messages, expected):
     assert said(history.summary_window()) == expected
 
 
-# -- the text for the summariser ----------------------------------------------------------------
-
-
 def test_the_text_names_who_speaks_and_ends_sentences(history):
     history.add("user", ["hi", "  really? "])
     history.add("assistant", ["Welcome!", "well,"])
@@ -99,12 +93,7 @@ def test_every_part_of_the_text_can_be_chosen(history, say):
     say("a", "b")
     history.add_summary("S", history.summary_window())
     history.add_messages(
-        [
-            HumanMessage(["x", "y"]),
-            AIMessage("", tool_calls=[CALL]),
-            result(),
-            AIMessage("z"),
-        ]
+        [HumanMessage(["x", "y"]), AIMessage("", tool_calls=[CALL]), result(), AIMessage("z")]
     )
     options = {
         "user_tag": "U",
@@ -134,9 +123,6 @@ def test_people_and_media_are_named(history):
         ]
     )
     assert str(history.summary_window()) == ("[Ana]: hi.\n[Bo]: look. (image).\n[Assistant]: nice.")
-
-
-# -- adding -------------------------------------------------------------------------------------
 
 
 def test_a_summary_takes_the_place_of_what_it_covers_and_the_log_keeps_it(

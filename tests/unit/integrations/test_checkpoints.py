@@ -46,9 +46,7 @@ def memory():
         yield opened
 
 
-@pytest.fixture(
-    params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)],
-)
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def saver(request, tmp_path):
     if request.param == "memory":
         yield InMemorySaver()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
@@ -178,17 +177,6 @@ async def test_forgetting_nothing_in_particular_is_refused(memory, call):
     async with connect(memory) as client:
         assert (await client.call_tool("forget", call)).is_error
     assert len(memory.threads(user_id="ana")) == 1
-
-
-async def test_a_cancelled_call_stops_and_the_server_goes_on(memory):
-    async with connect(memory) as client:
-        call = asyncio.ensure_future(client.call_tool("recall", {"query": "cat"}))
-        await asyncio.sleep(0)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        found = await client.call_tool("recall", {"query": "cat"})
-    assert CAT in texts(found.structured_content["blocks"])
 
 
 @pytest.mark.parametrize(

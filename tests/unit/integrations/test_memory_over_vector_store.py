@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
@@ -94,21 +92,9 @@ def test_forgetting_holds_though_the_store_is_away(memory, store, monkeypatch, c
     assert not store.store
 
 
-def test_what_is_added_is_written_to_the_store_without_a_recall(memory, store):
-    memory.add_messages([("user", KEY)], thread_id="monday", user_id="ana")
-    ends = time.monotonic() + 20
-    while not store.store and time.monotonic() < ends:
-        time.sleep(0.01)
-    assert [row["text"] for row in store.store.values()] == [KEY]
-
-
 @pytest.mark.parametrize(
     ("name", "part"),
-    [
-        ("embeddings", HashEmbeddings()),
-        ("settings", RecallSettings()),
-        ("rewriter", str.lower),
-    ],
+    [("embeddings", HashEmbeddings()), ("settings", RecallSettings()), ("rewriter", str.lower)],
     ids=["embeddings", "settings", "rewriter"],
 )
 def test_parts_of_another_recall_are_refused_beside_one(name, part):

@@ -62,9 +62,6 @@ def _view(memory):
     return [str(one.text) for one in memory.history("t", user_id="ana").messages]
 
 
-# -- a question that comes again before anyone answered it ----------------------------------------
-
-
 @pytest.mark.parametrize("host", HOSTS)
 def test_words_of_a_reply_that_broke_are_one_so_the_same_question_is_another(quick, host):
     model = ScriptedChatModel(replies=["In the yard.", "In the hall."], breaks_after=1)
@@ -75,9 +72,6 @@ def test_words_of_a_reply_that_broke_are_one_so_the_same_question_is_another(qui
     _say(app, "Where?")
     roles = [one.role for one in quick.history("t", user_id="ana").entries]
     assert roles == ["user", "assistant", "user", "assistant"]
-
-
-# -- an answered question that comes again --------------------------------------------------------
 
 
 def test_an_answered_question_that_comes_again_has_one_answer(quick, model, app):
@@ -130,9 +124,6 @@ def test_a_run_that_speaks_twice_keeps_both_replies(quick, model):
     assert _view(quick) == ["Go on.", "Reply 1.\nReply 2."]
 
 
-# -- edits that were made in the log --------------------------------------------------------------
-
-
 @WHOLE_STATES
 def test_an_edit_of_the_log_reaches_the_state(quick, model, app):
     _say(app, "Where?")
@@ -173,9 +164,6 @@ def test_an_edit_of_the_log_while_a_run_waits_is_what_its_model_sees(quick, mode
     assert model.seen[-1][0].text == "Where is the bike?"
     _say(app, "Thanks")
     assert _view(quick)[0] == _held(app)[0] == "Where is the bike?"
-
-
-# -- what readers of a stream get -----------------------------------------------------------------
 
 
 def test_what_leaves_the_state_shows_up_in_no_stream_of_messages(model, app):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime, timedelta
 
 import pytest
-from deepagents.backends import StoreBackend
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
@@ -35,7 +33,6 @@ def values(items):
     return [item.value for item in items]
 
 
-# -- beside LangGraph's own store -----------------------------------------------------------------
 LABELS = st.sampled_from(["a", "b", "threads", "x y", "ü/ö", "100%"])
 NAMESPACES = (
     st.lists(LABELS, min_size=1, max_size=3)
@@ -93,16 +90,6 @@ async def test_the_async_form_does_the_same(store):
     assert await store.aget(("a", "b"), "k") is None
 
 
-def test_a_changed_item_keeps_when_it_was_made(store):
-    store.put(("a",), "k", {"n": 1})
-    made = store.get(("a",), "k")
-    store.put(("a",), "k", {"n": 2})
-    changed = store.get(("a",), "k")
-    assert changed.created_at == made.created_at <= changed.updated_at
-    assert datetime.now(UTC) - changed.updated_at < timedelta(minutes=5)
-
-
-# -- what a view of the log adds ------------------------------------------------------------------
 def test_search_is_recall_over_what_was_said_and_what_was_put(memory, store):
     chain = memory.wrap(OfflineChatModel())
     config = {"configurable": {"user_id": "ana", "thread_id": "chat.1"}}
@@ -157,7 +144,6 @@ def test_a_write_hook_reaches_items(memory):
     assert "47-11" not in str(hooked.history("store/a", user_id="ana").entries)
 
 
-# -- what expires -------------------------------------------------------------------------------
 @pytest.fixture
 def clock(monkeypatch):
     """Let minutes pass."""
@@ -229,7 +215,6 @@ def test_a_sweep_of_many_users_is_told_which(memory, clock):
     assert store.get(("memories", "bo"), "k").value == {"n": 1}
 
 
-# -- two users ------------------------------------------------------------------------------------
 def test_the_label_of_a_namespace_names_the_user(memory):
     store = ConversationStore(memory, user_at=1)
     store.put(("memories", "ana"), "k", {"content": "Ana likes tea."})
@@ -287,7 +272,6 @@ def test_what_cannot_be_kept_is_refused_and_nothing_of_the_batch_is_written(memo
     assert store.get(("a",), "l") is None
 
 
-# -- other packages' tools ------------------------------------------------------------------------
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what langmem imports
 def test_langmems_tools_write_and_search_the_log(memory, store):
     from langmem import create_manage_memory_tool, create_search_memory_tool
@@ -297,14 +281,3 @@ def test_langmems_tools_write_and_search_the_log(memory, store):
     manage.invoke({"content": "The user is allergic to penicillin.", "action": "create"})
     assert "penicillin" in str(search.invoke({"query": "Which allergies does the user have?"}))
     assert memory.recall("penicillin", user_id="ana").verdict == "answered"
-
-
-def test_deepagents_keeps_its_files_in_the_log(store):
-    files = StoreBackend(store=store, namespace=lambda _: ("filesystem",))
-    assert files.write("/memories/ana.md", "Likes tea.\nLives in Porto.").error is None
-    assert files.edit("/memories/ana.md", "tea", "coffee").error is None
-    assert "Likes coffee." in str(files.read("/memories/ana.md"))
-    assert [info["path"] for info in files.ls("/memories/").entries] == ["/memories/ana.md"]
-    assert "Porto" in str(files.grep("Porto"))
-    found = store.search(("filesystem",), query="Where does she live? Porto?")
-    assert "Lives in Porto." in str(found[0].value)

@@ -59,24 +59,6 @@ def found(recall, query="anything", **options):
     return {match.line.text for match in recall.recall(ANA, query, **options).matches}
 
 
-# -- following the log -----------------------------------------------------------------------
-
-
-def test_another_process_goes_on_where_the_first_one_stood(log, store, recall, embeddings):
-    say(log, "one")
-    recall.refresh(ANA)
-    say(log, "two")
-    assert found(VectorStoreRecall(log, store)) == {"one", "two"}
-    assert embeddings.embedded == ["one", "two"]
-
-
-def test_more_lines_than_a_page_and_a_chunk_hold_are_all_there(log, recall, store):
-    texts = [f"line {number}" for number in range(700)]
-    say(log, *texts)
-    recall.refresh(ANA)
-    assert texts_in(store) == sorted(texts)
-
-
 def test_an_undone_line_is_not_shown_and_a_redone_one_is_again(log, recall, embeddings):
     one, _ = say(log, "one", "two")
     recall.refresh(ANA)
@@ -145,9 +127,6 @@ def test_reindex_fills_a_store_that_lost_lines_and_clears_what_the_log_forgot(lo
     assert found(recall) == {"two"}
 
 
-# -- whose words -----------------------------------------------------------------------------
-
-
 def test_what_the_store_invents_or_has_not_yet_deleted_is_dropped(log, recall, store):
     one, *_ = say(log, "one", "two")
     recall.refresh(ANA)
@@ -170,21 +149,6 @@ def test_a_store_that_does_not_filter_is_refused_before_anything_is_shown(log, s
     careless.refresh(Owner(user_id="bob"))
     with pytest.raises(ConfigError, match="pass a `make_filter`"):
         careless.recall(ANA, "one")
-
-
-# -- answers ---------------------------------------------------------------------------------
-
-
-def test_a_window_passes_over_other_threads_and_over_what_was_undone(log, store):
-    first, *_ = say(log, "before")
-    undone = say(log, "undone")
-    say(log, *(f"elsewhere {number}" for number in range(8)), key=WORK)
-    say(log, "hit")
-    retract(log, *undone)
-    recall = VectorStoreRecall(log, store, candidates=1)
-    [block] = recall.recall(ANA, "hit", k=1).blocks
-    assert [line.text for line in block.lines] == ["before", "hit"]
-    assert block.lines[0].entry_id == first.id
 
 
 class _CountedLog(SQLiteLog):
@@ -218,13 +182,6 @@ def test_the_order_of_the_store_stands(log, recall, store):
     matches = recall.recall(ANA, "Who barked?", ranking=30).matches
     theirs = store.similarity_search("Who barked?", k=30)
     assert [match.line.text for match in matches] == [one.page_content for one in theirs]
-
-
-def test_a_line_whose_cosine_equals_the_threshold_is_no_hit(log, store):
-    say(log, "one")
-    for score, hits in ((0.5, set()), (0.51, {"one"})):
-        recall = VectorStoreRecall(log, store, to_cosine=lambda _, score=score: score)
-        assert found(recall, threshold=0.5, k=1) == hits
 
 
 class _UnknownStore(VectorStore):
@@ -315,9 +272,6 @@ def test_each_owner_whose_lines_cannot_be_written_is_searched_all_the_same(log, 
     assert len(answer.problems) == 1
 
 
-# -- errors ----------------------------------------------------------------------------------
-
-
 async def test_a_store_that_cannot_be_searched_is_an_error_of_ours(log, recall, store):
     say(log, "one")
     store.broken = {"search"}
@@ -325,16 +279,3 @@ async def test_a_store_that_cannot_be_searched_is_an_error_of_ours(log, recall, 
         await recall.arecall(ANA, "one")
     with pytest.raises(ConnectionError):
         recall.recall(ANA, "one")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"candidates": 0}, "candidates"),
-        ({"store": "a store"}, "VectorStore"),
-    ],
-    ids=["candidates", "store"],
-)
-def test_a_recall_of_impossible_parts_is_refused(log, store, arguments, named):
-    with pytest.raises(ConfigError, match=named):
-        VectorStoreRecall(**{"log": log, "store": store, **arguments})

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from langchain.agents.middleware import wrap_model_call
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_agents import agent_with, calls, shape
 from scripted_chat import ScriptedChatModel, at
@@ -50,21 +50,6 @@ def model():
 @pytest.fixture(params=HOSTS)
 def app(request, quick, model):
     return HOSTS[request.param](quick, model)
-
-
-def test_ids_of_what_the_user_said_are_enough(quick, model, app):
-    """As where a page names its own messages, and shows replies in a form of its own."""
-    shown = []
-    for number, text in enumerate(("Where is the bike?", "yes", "yes")):
-        shown.append(HumanMessage(text, id=f"u{number}"))
-        found = app.invoke({"messages": shown}, at())
-        shown.append(AIMessage(f"<b>{found['messages'][-1].text}</b>", id=f"page-{number}"))
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "yes", "Reply 2.", "yes", "Reply 3."]
-    assert len(quick.history("t", user_id="ana").entries) == 6
-    edited = [*shown[:2], HumanMessage("Play some jazz", id="u1")]
-    app.invoke({"messages": edited}, at())
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "Play some jazz", "Reply 4."]
-    assert len(model.seen[3]) == 3
 
 
 def test_a_window_of_messages_with_their_own_ids_takes_nothing_back(quick, model, app):
@@ -152,9 +137,6 @@ def test_an_agent_goes_on_with_results_that_its_caller_has(quick):
     assert len({entry.turn_id for entry in history.entries}) == 1
 
 
-# -- graphs of the application's own --------------------------------------------------------------
-
-
 def _own_graph(memory, model, *names):
     nodes = {
         "recall": recall_node(memory, recall=False),
@@ -182,15 +164,3 @@ def test_a_graph_of_ones_own_stores_and_shows_each_said_thing_once(quick, model,
     assert _view(quick) == [one["content"] for one in shown]
     assert len(quick.history("t", user_id="ana").entries) == 6
     assert [one.text for one in model.seen[2]] == [one["content"] for one in shown[:-1]]
-
-
-def test_a_chat_that_ends_in_a_call_stores_its_question_once(quick):
-    replies = ["Hi.", calls("yard"), "In the yard."]
-    app = _own_graph(quick, ScriptedChatModel(replies=replies), "recall", "model", "record")
-    chat = []
-    for text in ("Hello", "Where?"):
-        chat.append(HumanMessage(text))
-        chat.append(app.invoke({"messages": [_unnamed(one) for one in chat]}, at())["messages"][-1])
-    app.invoke({"messages": [_unnamed(one) for one in chat]}, at())
-    roles = [one.role for one in quick.history("t", user_id="ana").entries if not one.control]
-    assert roles == ["user", "assistant", "user", "assistant", "assistant"]

@@ -29,8 +29,6 @@ def seen_by(chat_model):
     return bare_texts(chat_model.seen[-1])
 
 
-# -- the shares ---------------------------------------------------------------------------------
-
 budgets = st.builds(
     lambda tokens, share: ContextBudget(tokens, tokens * share // 100),
     st.integers(1, 5000),
@@ -58,9 +56,6 @@ def test_more_reserved_than_there_is_is_lowered_and_logged(memory, caplog):
     assert "lowered to 50" in caplog.text
     chain.invoke("Where is my boat?", at("now"))
     assert count_tokens(chat_model.seen[-1]) <= 50
-
-
-# -- what a model gets --------------------------------------------------------------------------
 
 
 def test_a_chat_with_summaries_and_recall_stays_within_its_budget_at_every_turn():
@@ -150,9 +145,6 @@ def _shown(model):
     return [(message.type, bare(message.text)) for message in shown]
 
 
-# -- validity -----------------------------------------------------------------------------------
-
-
 def test_what_was_never_answered_is_said_together_with_what_is_said_now(memory):
     model = ScriptedChatModel(replies=[ProviderError(), "Yes."])
     chain = memory.wrap(model, recall=False)
@@ -178,9 +170,6 @@ def test_history_ends_with_a_reply_and_input_is_one_human_message(memory):
         chain.invoke("b", at())
     chain.invoke("c", at())
     assert _shown(model) == [("human", "a"), ("ai", "One."), ("human", "Answer: b\nc")]
-
-
-# -- summaries ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -11,10 +11,7 @@ from summaries import ScriptedSummarizer
 
 from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
 from langchain_convmem.conversation import ConversationConfig
-from langchain_convmem.errors import (
-    InvalidMessageError,
-    LogError,
-)
+from langchain_convmem.errors import InvalidMessageError, LogError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import ScriptedEngine
@@ -45,9 +42,6 @@ def live(memory):
     return [(one.type, one.text) for one in memory.history("t", user_id="ana").messages]
 
 
-# -- what is stored -----------------------------------------------------------------------------
-
-
 def test_the_write_hook_is_asked_once_about_each_message_of_a_turn():
     asked = []
 
@@ -62,10 +56,7 @@ def test_the_write_hook_is_asked_once_about_each_message_of_a_turn():
         taken = memory.log.entries(KEY)[0].message_id
         talk(memory, model, recall=False).send_message(HumanMessage("Again?", id=taken))
         assert asked[2:] == ["Again?", "Fine."]
-        assert [text for _, text in live(memory)] == [
-            "Again?",
-            "Fine.",
-        ]
+        assert [text for _, text in live(memory)] == ["Again?", "Fine."]
 
 
 def test_other_words_under_an_id_that_the_thread_has_are_said_instead(memory):
@@ -85,9 +76,6 @@ def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
     assert raised.value.text == "Level 3."
     assert len(said.history) == 2
     assert said.send_message("Where is the car?").text == "Again."
-
-
-# -- from the question on -----------------------------------------------------------------------
 
 
 def test_a_question_bears_the_time_at_which_it_was_sent_however_long_it_waits(memory):
@@ -186,9 +174,6 @@ def test_while_a_turn_runs_the_conversation_is_as_it_was_before(memory):
     assert [one.text for one in said.history] == ["a", "one"]
 
 
-# -- what the model sees ------------------------------------------------------------------------
-
-
 def test_a_session_that_has_read_recalled_lines_is_not_sent_them_again(memory):
     told_before(memory)
     engine = text_engine("Level 3.", "You are welcome.")
@@ -212,9 +197,6 @@ def test_a_session_reads_the_summary_once_and_goes_on_from_there():
             said.send_message(f"message {number}")
         session = engine.sessions[0].text
         assert "message 0" not in session.split("</summary>")[-1]
-
-
-# -- one line for all ---------------------------------------------------------------------------
 
 
 def test_a_setting_of_the_call_goes_before_those_of_the_config_and_these_before_the_engines(memory):
@@ -248,9 +230,6 @@ def test_who_speaks_before_a_result_came_closes_the_call_and_the_result_is_refus
     with pytest.raises(InvalidMessageError, match="'c1' answers no open call"):
         said.send_message(ToolMessage("level 3", tool_call_id="c1"))
     assert len(memory.history("t", user_id="ana").entries) == stored
-
-
-# -- lists that show a chat ---------------------------------------------------------------------
 
 
 def test_a_system_message_steers_the_send_that_brings_it(memory):

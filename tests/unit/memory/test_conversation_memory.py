@@ -15,10 +15,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings, SQLiteLog
-from langchain_convmem.errors import (
-    ConfigError,
-    LogClosedError,
-)
+from langchain_convmem.errors import ConfigError, LogClosedError
 from langchain_convmem.memory import make_address_portable
 from langchain_convmem.testing import HashEmbeddings
 from langchain_convmem.turns.memory import get_turn_memory
@@ -32,17 +29,6 @@ def _texts(memory, thread_id="t", user_id="ana"):
 
 def _block_texts(found):
     return [block.text for block in found.blocks]
-
-
-# -- opening and closing ------------------------------------------------------------------------
-
-
-def test_two_handles_of_one_file_see_each_other(tmp_path):
-    path = tmp_path / "memory.db"
-    with ConversationMemory.open(path) as one, ConversationMemory.open(str(path)) as two:
-        one.add_messages(TALK[:1], thread_id="t", user_id="ana")
-        two.add_messages(TALK[1:], thread_id="t", user_id="ana")
-        assert _texts(one) == _texts(two) == ["My bicycle is behind the library.", "Noted."]
 
 
 @pytest.mark.parametrize("path", ["", "no/such/directory/memory.db"])
@@ -103,9 +89,6 @@ def test_a_log_that_was_passed_in_stays_open(tmp_path, leave):
         assert len(_texts(memory)) == 2
 
 
-# -- threads ------------------------------------------------------------------------------------
-
-
 def test_threads_are_listed_by_user_latest_first(memory):
     for thread_id, user_id in [("a", "ana"), ("b", "ana"), ("a", "ben"), ("c", None)]:
         memory.add_messages(TALK, thread_id=thread_id, user_id=user_id)
@@ -116,9 +99,6 @@ def test_threads_are_listed_by_user_latest_first(memory):
     assert [info.key.thread_id for info in memory.threads()] == ["c"]
     assert memory.threads("nobody") == []
     assert asyncio.run(memory.athreads("ana")) == infos
-
-
-# -- recall -------------------------------------------------------------------------------------
 
 
 def test_recall_searches_all_threads_of_a_user(memory):
@@ -167,23 +147,6 @@ def test_the_embeddings_and_settings_of_a_memory_are_those_of_its_recall():
         assert len(memory.recall("bicycle", user_id="a").blocks) == 1
 
 
-class BrokenEmbeddings(Embeddings):
-    """An embedder whose server is down."""
-
-    def embed_documents(self, texts):
-        raise ConnectionError("no route to the embedder")
-
-    def embed_query(self, text):
-        raise ConnectionError("no route to the embedder")
-
-
-async def test_indexing_ahead_says_what_went_wrong():
-    with ConversationMemory(InMemoryLog(), embeddings=BrokenEmbeddings()) as memory:
-        memory.add_messages(TALK, thread_id="t", user_id="ana")
-        for problems in (memory.refresh(user_id="ana"), await memory.arefresh(user_id="ana")):
-            assert "ConnectionError" in "".join(problems)
-
-
 async def test_indexing_ahead_says_nothing_where_all_went_well(memory):
     memory.add_messages(TALK * 10, thread_id="t", user_id="ana")
     seen = []
@@ -192,9 +155,6 @@ async def test_indexing_ahead_says_nothing_where_all_went_well(memory):
     )
     assert problems == memory.refresh(user_id="ana") == ()
     assert seen[-1] == (20, 20)
-
-
-# -- erasing ------------------------------------------------------------------------------------
 
 
 def _three_threads(memory):
@@ -216,11 +176,6 @@ def test_entries_are_forgotten_by_their_own_id_or_their_messages(memory):
     receipt = memory.forget(user_id="ana", thread_id="t", entry_ids=("q1", entries[1].id, "none"))
     assert (receipt.entries, receipt.threads) == (2, 0)
     assert _texts(memory) == ["c"]
-
-
-def test_entries_without_their_thread_cannot_be_forgotten(memory):
-    with pytest.raises(ConfigError, match="pass thread_id"):
-        memory.forget(user_id="ana", entry_ids=["e"])
 
 
 def test_one_id_instead_of_a_list_is_refused(memory):
@@ -277,10 +232,7 @@ async def test_a_stream_that_its_reader_left_is_stored_before_the_log_is_closed(
         app = _talk(memory, ScriptedChatModel(replies=["One two three"]), door)
         async for _ in app.astream("Count.", at()):
             break
-    assert _stored(tmp_path / "m.db") == [
-        ("user", "Count."),
-        ("assistant", "One ", "interrupted"),
-    ]
+    assert _stored(tmp_path / "m.db") == [("user", "Count."), ("assistant", "One ", "interrupted")]
 
 
 @doors
@@ -402,26 +354,6 @@ def test_no_words_are_refused(searched, words):
         searched.search("ladder")
 
 
-class _CountedEmbedding(DeterministicFakeEmbedding):
-    sent: list[str] = []  # noqa: RUF012 - a field
-
-    def embed_documents(self, texts):
-        self.sent += texts
-        return super().embed_documents(texts)
-
-
-def test_nothing_is_sent_to_an_embedder_that_costs():
-    embeddings = _CountedEmbedding(size=8)
-    with ConversationMemory(InMemoryLog(), embeddings=embeddings) as searched:
-        searched.refresh(user_id="ana")
-        assert search(searched, "ladder") == []
-        searched.add_messages([HumanMessage("A ladder.")], user_id="ana", thread_id="t")
-        assert search(searched, "ladder") == ["A ladder."]
-        assert embeddings.sent == []
-        searched.refresh(user_id="ana")
-        assert embeddings.sent == ["A ladder."]
-
-
 class Counting(Embeddings):
     """A text's vector says how long it is; notes what it was sent."""
 
@@ -483,20 +415,6 @@ async def test_all_users_are_embedded_anew(renewed, new):
             "t1", user_id=user_id, thread_id=None if user_id else thread_id
         )
         assert found.problems == ()
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ({}, "user_id"),
-        ({"user_id": "ana", "all_users": True}, "not both"),
-        ({"thread_id": "lone", "all_users": True}, "not both"),
-    ],
-)
-def test_whose_lines_are_meant_must_be_said_once(renewed, new, words, named):
-    with pytest.raises(ConfigError, match=named):
-        renewed.reindex(**words)
-    assert new.sent == []
 
 
 @pytest.mark.parametrize("way", ["forget", "aforget"])
@@ -566,8 +484,7 @@ def test_a_memory_of_this_process_alone_is_refused_and_told_the_way_out(memory):
 
 
 @pytest.mark.parametrize(
-    "address",
-    ["postgresql://ana:hush@db/chat", "postgresql://ana@db/chat?password=hush"],
+    "address", ["postgresql://ana:hush@db/chat", "postgresql://ana@db/chat?password=hush"]
 )
 def test_a_password_is_written_into_no_pickle_and_no_message(address):
     with pytest.raises(ConfigError, match="password") as refused:

@@ -95,9 +95,6 @@ def test_an_unknown_summary_is_an_error_that_names_the_way_out(memory, summary_i
         _explain(memory, entry.id)
 
 
-# -- copies ---------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def folded():
     """Return a memory whose thread shows a summary of two others; what came first is gone."""

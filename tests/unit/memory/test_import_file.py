@@ -47,19 +47,10 @@ def _export(path, log):
     return path
 
 
-# -- what becomes of a file ---------------------------------------------------------------------
-
-
 def test_a_file_becomes_threads_that_are_recalled(memory, imported, chat):
     report = imported(chat, user_id="ana")
     assert report == ImportReport(
-        path=str(chat),
-        thread_ids=("chat",),
-        branches=0,
-        sessions=1,
-        added=2,
-        known=0,
-        skipped=(),
+        path=str(chat), thread_ids=("chat",), branches=0, sessions=1, added=2, known=0, skipped=()
     )
     assert len(report) == 2
     assert _texts(memory) == ["My boat is red.", "I see."]
@@ -76,9 +67,6 @@ def test_importing_again_doubles_nothing(memory, imported, chat):
     assert _texts(memory) == ["My boat is red.", "I see.", "And fast."]
 
 
-# -- what is refused ----------------------------------------------------------------------------
-
-
 def test_a_bad_file_changes_nothing(memory, imported, tmp_path):
     path = tmp_path / "bad.jsonl"
     path.write_text(json.dumps(CHAT[0]) + '\n{"role": "pirate", "content": "Arr"}\n')
@@ -87,22 +75,6 @@ def test_a_bad_file_changes_nothing(memory, imported, tmp_path):
     with pytest.raises(ImportFormatError, match=r"nothing\.json"):
         imported(tmp_path / "nothing.json", user_id="ana")
     assert memory.threads("ana") == []
-
-
-def test_a_file_must_be_of_the_format_that_is_named(memory, imported, chat, tmp_path):
-    with pytest.raises(ImportFormatError, match="'chatgpt'"):
-        imported(chat, user_id="ana", format="chatgpt")
-    with pytest.raises(ImportFormatError, match="'sql_history'"):
-        imported(chat, user_id="ana", format="sql_history")
-    with ConversationMemory.open(tmp_path / "own.db"):
-        pass
-    with pytest.raises(ImportFormatError, match="'openai'"):
-        imported(tmp_path / "own.db", user_id="ana", format="openai")
-    assert memory.threads("ana") == []
-    assert imported(chat, user_id="ana", format="openai").added == 2
-
-
-# -- what is skipped ----------------------------------------------------------------------------
 
 
 def _no_boats(message):
@@ -155,9 +127,6 @@ def test_an_export_goes_through_the_hook_with_its_edits(discreet, tmp_path, way)
     entries = shown.entries
     assert WAYS[way](discreet, path, user_id="ana").skipped == report.skipped
     assert [entry.contents for entry in shown.entries if entry not in entries] == []
-
-
-# -- where lines come from ----------------------------------------------------------------------
 
 
 def test_what_a_file_brought_is_told_from_what_was_said_here(imported, memory, chat):

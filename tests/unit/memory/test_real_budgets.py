@@ -113,9 +113,6 @@ def test_a_counter_of_the_application_counts_everywhere():
     assert max(count_letters(messages) for messages in model.seen) <= 700
 
 
-# -- the model's window, and its own summaries ----------------------------------------------------
-
-
 def make_windowed(tokens, **fields):
     return Provider(profile={"max_input_tokens": tokens}, **fields)
 
@@ -152,8 +149,6 @@ def test_auto_has_the_chains_own_model_summarise():
     assert summaries
     assert all(one.contents[0] == model.reply for one in summaries)
 
-
-# -- any plain settings ---------------------------------------------------------------------------
 
 PASTE = "Line of a report that says that nothing happened.\n" * 600
 

@@ -46,9 +46,6 @@ def shown(found):
 ANAS = {"My bicycle is green", "The bicycle shop is shut", "Which bicycle?"}
 
 
-# -- several users -----------------------------------------------------------------------------
-
-
 def test_an_explicit_set_of_users_is_recalled_together(memory):
     found = memory.recall("bicycle", user_ids={"ana", "bo"})
     assert shown(found) == ANAS | {"A bicycle costs too much"}
@@ -77,9 +74,6 @@ def test_a_set_that_names_nobody_or_too_much_is_refused(memory, names):
         memory.retriever(**names)
 
 
-# -- of what kind, from when -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("scope", "texts"),
     [
@@ -95,9 +89,6 @@ async def test_a_filter_and_a_time_range_hold_for_every_way_of_recalling(memory,
     documents = memory.retriever(user_id="ana", **scope).invoke("bicycle")
     read = "\n".join(document.page_content for document in documents)
     assert {text for text in ANAS if text in read} == texts
-
-
-# -- hooks -------------------------------------------------------------------------------------
 
 
 class OnlyGreen(BaseDocumentCompressor):

@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompt_values import ChatPromptValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -51,9 +45,6 @@ def summarising(*replies, **options):
 
 def texts(messages):
     return bare_texts(messages)
-
-
-# -- shapes -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -115,9 +106,6 @@ def test_messages_may_stand_under_another_key_and_in_any_form():
     assert texts(found["chat"]) == ["S.", "a", "b"]
 
 
-# -- what a summary continues -------------------------------------------------------------------
-
-
 def test_a_summary_that_comes_back_in_the_next_call_is_continued():
     step = summarising()
     shorter = step.invoke(talk(3))
@@ -141,8 +129,6 @@ def test_options_that_fit_nothing_are_refused(options):
     with pytest.raises((ConfigError, ValidationError)):
         SummarizingMemory(**options)
 
-
-# -- what is kept -------------------------------------------------------------------------------
 
 turns = st.lists(
     st.tuples(st.integers(0, 2), st.booleans(), st.integers(1, 40)), min_size=1, max_size=10
@@ -182,9 +168,6 @@ async def test_an_async_function_summarises_where_it_can_be_awaited():
         with pytest.raises(ConfigError, match="ainvoke"):
             part.invoke(value)
         assert "They talked." in texts((await part.ainvoke(value))["messages"])
-
-
-# -- in graphs and agents -----------------------------------------------------------------------
 
 
 class Kept(MessagesState):

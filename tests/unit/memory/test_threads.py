@@ -21,7 +21,6 @@ from langchain_convmem.errors import ConfigError, InvalidMessageError, LogUnavai
 from langchain_convmem.ids import get_ulid_ms
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.titles import shorten_title
-from langchain_convmem.transfer import copy_log, export_rows, read_threads, store_thread
 
 NAME = UUID("0b7a5f0e-5a0a-4d2c-9a3e-6a4d7f9f2b11")
 
@@ -132,38 +131,11 @@ def test_a_bad_title_is_refused(titled, title, problem):
     assert list_titles(titled) == {"t1": "", "t2": ""}
 
 
-def test_a_thread_without_entries_gets_no_title(titled):
-    with pytest.raises(ConfigError, match="'t3' has no entries"):
-        titled.set_title("t3", "Lyon", user_id="ana")
-
-
 def test_forgetting_a_thread_erases_its_title(titled):
     titled.set_title("t1", "Lyon", user_id="ana")
     titled.forget(user_id="ana", thread_id="t1")
     titled.add_messages("Hi again", thread_id="t1", user_id="ana")
     assert list_titles(titled) == {"t1": "", "t2": ""}
-
-
-def test_a_copy_follows_titles_of_the_source(titled):
-    titled.set_title("t1", "Lyon", user_id="ana")
-    with ConversationMemory(InMemoryLog()) as other:
-        copy_log(titled.log, other.log, source_name="a")
-        assert list_titles(other) == {"t1": "Lyon", "t2": ""}
-        titled.set_title("t1", "Paris", user_id="ana")
-        copy_log(titled.log, other.log, source_name="a")
-        assert list_titles(other) == {"t1": "Paris", "t2": ""}
-
-
-def test_an_export_brings_titles_back(titled, tmp_path):
-    titled.set_title("t1", "Lyon \N{SNOWMAN}", user_id="ana")
-    path = tmp_path / "export.jsonl"
-    rows = list(export_rows(titled.log, ThreadKey("ana", "t1").owner))
-    path.write_text("\n".join(rows), encoding="utf-8")
-    assert [json.loads(row)["convmem"] for row in rows] == ["entry", "entry", "thread"]
-    with ConversationMemory(InMemoryLog()) as other:
-        for thread in read_threads(path):
-            store_thread(other.log, thread, user_id="bo")
-        assert list_titles(other, "bo") == {"t1": "Lyon \N{SNOWMAN}", "t2": ""}
 
 
 def test_an_import_keeps_the_title_that_was_given_here(titled, tmp_path):
@@ -398,11 +370,7 @@ def left(memory):
             1,
             {("ana", "a"): 1, ("ana", "b"): 1, ("bo", "a"): 2, (None, "c"): 2},
         ),
-        (
-            {"thread_id": "c"},
-            1,
-            {("ana", "a"): 1, ("ana", "b"): 2, ("bo", "a"): 2, (None, "c"): 1},
-        ),
+        ({"thread_id": "c"}, 1, {("ana", "a"): 1, ("ana", "b"): 2, ("bo", "a"): 2, (None, "c"): 1}),
         ({"all_users": True}, 4, {("ana", "b"): 1, ("bo", "a"): 1, (None, "c"): 1}),
     ],
 )

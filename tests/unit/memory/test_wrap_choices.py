@@ -6,10 +6,7 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import (
-    ConfigurableField,
-    RunnableLambda,
-)
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
@@ -37,9 +34,6 @@ def _told(memory, thread_id="t"):
 
 def _park(memory):
     memory.add_messages([HumanMessage("I parked on level 3.")], thread_id="old", user_id="ana")
-
-
-# -- the wrapped chain --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -72,9 +66,6 @@ async def test_a_batch_returns_its_errors_beside_its_replies(memory, way):
         ["bad"],
         ["fine", "You said fine"],
     ]
-
-
-# -- the model inside ---------------------------------------------------------------------------
 
 
 def _two_systems(memory):
@@ -146,9 +137,6 @@ def test_an_unknown_choice_is_refused_before_anything_is_stored(memory, way):
     assert _told(memory) == []
 
 
-# -- models that are not steps of the chain -----------------------------------------------------
-
-
 def _asked_through(model):
     def answer(given):
         return model.invoke(given["messages"])
@@ -181,9 +169,6 @@ def test_a_prompt_that_a_function_uses_decides_where_recalled_lines_go(memory):
 def test_an_unknown_profile_is_refused_at_once(memory):
     with pytest.raises(ConfigError, match=r"'opnai'.*'openai'"):
         memory.wrap(ScriptedChatModel(replies=["Yes."]), provider="opnai")
-
-
-# -- fallbacks around ---------------------------------------------------------------------------
 
 
 def test_a_prompt_may_call_what_was_said_before_chat_history():

@@ -46,9 +46,6 @@ async def _events(chain, **options):
     return [event async for event in stream]
 
 
-# -- recall is a run ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_the_inner_chain_runs_beside_recall_and_not_under_it(told, way):
     watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
@@ -75,9 +72,6 @@ def test_a_recall_that_fails_ends_its_run_with_the_error(way):
         WAYS[way](chain, "Where is the car?", {**at(), "callbacks": [watcher]})
     [recall] = watcher.from_chain("retriever")
     assert isinstance(watcher.failed[recall], LogUnavailableError)
-
-
-# -- the memory's own models --------------------------------------------------------------------
 
 
 async def test_event_streams_leave_out_the_memorys_own_models_by_their_tag(asking):
@@ -119,9 +113,6 @@ async def test_a_recall_that_is_cancelled_ends_its_run_too():
     assert isinstance(watcher.failed[recall], asyncio.CancelledError)
 
 
-# -- custom events ------------------------------------------------------------------------------
-
-
 def test_nothing_is_told_of_what_could_not_be_stored():
     log = FailingLog(InMemoryLog(), fails_at=2)
     chain = ConversationMemory(log).wrap(ScriptedChatModel(replies=["Hm."]), recall=False)
@@ -129,9 +120,6 @@ def test_nothing_is_told_of_what_could_not_be_stored():
     with pytest.raises(LogUnavailableError):
         chain.invoke("Where?", {**at(), "callbacks": [watcher]})
     assert [name for name, *_ in watcher.events] == ["convmem.context"]
-
-
-# -- metadata -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -6,12 +6,7 @@ from operator import itemgetter
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import (
-    AIMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -43,9 +38,6 @@ def _history(memory):
 def _told(memory):
     """Return the thread's entries as (role, text)."""
     return [(entry.role, str(entry.message.text)) for entry in _history(memory).entries]
-
-
-# -- models: messages in ------------------------------------------------------------------------
 
 
 class DeferredModel(Runnable):
@@ -101,9 +93,6 @@ def test_a_model_is_given_messages_however_it_is_dressed(memory, kind):
     ]
 
 
-# -- prompts: a dict in -------------------------------------------------------------------------
-
-
 def test_a_prompt_is_given_history_and_one_human_message_as_placeholders(memory):
     model = ScriptedChatModel(replies=["One.", "Two."])
     prompt = ChatPromptTemplate.from_messages(
@@ -144,9 +133,6 @@ def test_braces_in_what_was_said_are_not_filled_in(memory):
         wrapped.invoke("{input} and {nothing}", at())
     assert model.seen[1][0].text == "User: {input} and {nothing}\nAssistant: {history}"
     assert model.seen[1][1].text == "{input} and {nothing}"
-
-
-# -- prompts behind retrievers and other steps --------------------------------------------------
 
 
 class Shelf(BaseRetriever):
@@ -287,9 +273,6 @@ def test_a_prompt_of_text_stands_before_the_tool_loop_of_the_turn(memory, way):
     ]
 
 
-# -- functions ----------------------------------------------------------------------------------
-
-
 RESULTS = {
     "text": lambda given: "Done.",
     "a message": lambda given: AIMessage("Done."),
@@ -388,9 +371,6 @@ def test_a_chain_that_only_gives_back_what_it_got_adds_no_reply(memory):
     wrapped = memory.wrap(RunnableLambda(lambda given: given["messages"]), recall=False)
     wrapped.invoke("Anyone?", at())
     assert _told(memory) == [("user", "Anyone?")]
-
-
-# -- values -------------------------------------------------------------------------------------
 
 
 PARSED = {

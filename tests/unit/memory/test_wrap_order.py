@@ -27,9 +27,6 @@ def _is_in_pairs(talk):
     return talk[1::2] == [f"re: {text}" for text in talk[::2]]
 
 
-# -- one thread ---------------------------------------------------------------------------------
-
-
 async def test_turns_in_tasks_on_one_thread_are_answered_in_order_of_arrival(memory):
     chain = memory.wrap(ScriptedChatModel(replies=[_echo]), recall=False)
     texts = [f"{number}" for number in range(16)]
@@ -78,9 +75,6 @@ def test_a_turn_that_waits_too_long_is_refused_and_the_line_goes_on(memory):
     stream.close()
     chain.invoke("c", at())
     assert _talk(memory) == ["a", "One ", "c", "Three"]
-
-
-# -- the event loop -----------------------------------------------------------------------------
 
 
 def _on_a_loop():
@@ -147,14 +141,7 @@ async def test_nothing_of_the_memory_blocks_the_event_loop(tmp_path):
     await memory.history("t", user_id="ana").aget_messages()
     await memory.aforget(user_id="ana")
     await log.aclose()
-    assert {
-        "append_planned",
-        "read_back",
-        "changes",
-        "threads",
-        "forget",
-        "embed_query",
-    } <= CALLED
+    assert {"append_planned", "read_back", "changes", "threads", "forget", "embed_query"} <= CALLED
 
 
 async def test_the_loop_runs_on_while_a_turn_waits_for_its_thread(memory):

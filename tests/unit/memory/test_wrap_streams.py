@@ -39,9 +39,6 @@ def chain(memory, model):
     return memory.wrap(model, recall=False, queue_timeout_s=2)
 
 
-# -- leaving ------------------------------------------------------------------------------------
-
-
 def _close(stream):
     next(stream)
     next(stream)
@@ -187,15 +184,9 @@ async def _collected(chain):
     return [chunk async for chunk in chain.astream("Count.", at())]
 
 
-# -- going on -----------------------------------------------------------------------------------
-
-
 def test_a_stream_that_nobody_began_to_read_is_no_turn(memory, chain):
     chain.stream("Count.", at()).close()
     assert _entries(memory) == []
-
-
-# -- breaking -----------------------------------------------------------------------------------
 
 
 def test_a_message_that_was_whole_before_the_cut_keeps_its_tool_call(memory):
@@ -215,9 +206,6 @@ def test_a_message_that_was_whole_before_the_cut_keeps_its_tool_call(memory):
     assert memory.history("t", user_id="ana").context().repairs == ()
 
 
-# -- failing writes -----------------------------------------------------------------------------
-
-
 def test_a_write_that_fails_while_a_stream_is_closed_is_raised():
     log = FailingLog(InMemoryLog(), 2)
     chain = ConversationMemory(log).wrap(
@@ -228,9 +216,6 @@ def test_a_write_that_fails_while_a_stream_is_closed_is_raised():
     with pytest.raises(LogError, match="disk is full"):
         stream.close()
     chain.invoke("Again.", at())
-
-
-# -- closing what is beneath --------------------------------------------------------------------
 
 
 def test_leaving_a_stream_closes_the_models_own():
@@ -290,14 +275,6 @@ def test_a_typed_stream_is_a_turn(memory, model, read, parses):
     chain = memory.wrap(model | StrOutputParser() if parses else model, recall=False)
     assert read(chain) == "One two three four"
     assert _shown(memory) == ["Count", "One two three four"]
-
-
-@pytest.mark.parametrize("read", [_read, _read_async])
-def test_an_error_of_the_model_is_raised_and_the_question_stays(memory, read):
-    chain = memory.wrap(ScriptedChatModel(replies=[ProviderError()]), recall=False)
-    with pytest.raises(ProviderError):
-        read(chain)
-    assert _shown(memory) == ["Count"]
 
 
 @pytest.mark.parametrize("read", [_read, _read_async])

@@ -115,9 +115,6 @@ async def test_a_turn_that_is_cancelled_in_its_summary_keeps_its_reply_and_frees
         assert await memory.asummarize("t", user_id="ana")
 
 
-# -- coroutine functions ------------------------------------------------------------------------
-
-
 async def summarise(messages):
     return messages[-1].text
 
@@ -219,9 +216,6 @@ def test_closing_finishes_the_summary_in_the_making(tmp_path):
         assert last(again) is not None
 
 
-# -- options ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -249,9 +243,6 @@ def telling(summarizer, **options):
 
 def kinds(events):
     return [event.kind for event in events]
-
-
-# -- events ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("when", ["foreground", "background"])
@@ -322,18 +313,6 @@ def test_what_the_callback_raises_is_logged_and_the_summary_stands(caplog):
         assert memory.history("t", user_id="ana").last_summary is not None
 
 
-async def _tell(event):
-    raise AssertionError
-
-
-@pytest.mark.parametrize("wrong", ["print", 3, _tell])
-def test_a_callback_that_cannot_be_called_is_refused(wrong):
-    with pytest.raises(ConfigError, match="on_summary"):
-        ConversationMemory(InMemoryLog(), on_summary=wrong)
-
-
-# -- while a summariser fails ---------------------------------------------------------------------
-
 LONG = "This is a long message that tells nothing worth keeping. " * 4
 
 
@@ -356,9 +335,6 @@ def test_a_summariser_that_fails_is_not_asked_at_every_turn_and_the_first_answer
         assert len(summarizer.requests) == 1
         assert memory.summarize("t", user_id="ana", force=True)
         assert history.context(max_tokens=600).left_out == 0
-
-
-# -- what a model is told of what it does not see -------------------------------------------------
 
 
 def test_a_model_is_told_of_messages_that_it_neither_sees_nor_has_summarised():

@@ -66,9 +66,6 @@ def _view(memory, thread_id="t"):
     return [str(message.text) for message in memory.history(thread_id, user_id="ana").messages]
 
 
-# -- the same message id ------------------------------------------------------------------------
-
-
 def test_a_whole_tool_loop_is_replaced_when_its_turn_is_tried_again(memory):
     def loop(given):
         return [
@@ -83,9 +80,6 @@ def test_a_whole_tool_loop_is_replaced_when_its_turn_is_tried_again(memory):
     history = memory.history("t", user_id="ana")
     assert _view(memory) == ["Look.", "", "found", "It is here."]
     assert history.context().repairs == ()
-
-
-# -- the same parent run ------------------------------------------------------------------------
 
 
 def test_a_fallback_replaces_what_a_broken_stream_had_brought(memory):
@@ -108,17 +102,11 @@ def test_a_fallback_replaces_what_a_broken_stream_had_brought(memory):
     ]
 
 
-# -- not a retry --------------------------------------------------------------------------------
-
-
 FORGET = {"remember": False}
 
 
 def _marked(text, **fields):
     return HumanMessage(text, additional_kwargs=dict(FORGET), **fields)
-
-
-# -- messages -----------------------------------------------------------------------------------
 
 
 def test_a_marked_message_is_left_out_of_those_added(memory):
@@ -135,18 +123,12 @@ def _kwargs():
     return {"additional_kwargs": dict(FORGET)}
 
 
-# -- turns --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_a_marked_reply_is_not_stored(memory, way):
     model = ScriptedChatModel(replies=["Secret."])
     marking = model | RunnableLambda(lambda reply: reply.model_copy(update=_kwargs()))
     WAYS[way](memory.wrap(marking, recall=False), "What is it?", at())
     assert [entry.contents for entry in _entries(memory)] == [("What is it?",)]
-
-
-# -- not even a note ----------------------------------------------------------------------------
 
 
 def _dump(path):
@@ -256,17 +238,6 @@ def test_results_sent_again_after_a_failure_are_stored_once(memory, way):
     assert _types(model, 1) == _types(model, 2)
 
 
-def test_results_sent_again_after_an_answer_ask_for_another_one(memory):
-    model = ScriptedChatModel(replies=[_asks(1), "There.", "Here."])
-    chain = memory.wrap(model, recall=False)
-    chain.invoke("Where?", at())
-    for _ in range(2):
-        chain.invoke([_result(1)], at())
-    view = [str(one.text) for one in memory.history("t", user_id="ana").messages]
-    assert view == ["Where?", "", "found", "Here."]
-    assert _types(model, 1) == _types(model, 2)
-
-
 def test_a_budget_leaves_out_what_was_before_and_never_a_part_of_the_loop(memory):
     model = ScriptedChatModel(replies=["Long " * 300, _asks(1), _asks(2), "There."])
     chain = memory.wrap(model, recall=False, history_tokens=20)
@@ -286,7 +257,6 @@ def test_calls_that_a_parser_hands_on_with_their_ids_can_be_answered(memory):
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
 
 
-# -- calls of a thread that other hands have written ----------------------------------------------
 ASKED = [
     HumanMessage("How warm is it?"),
     AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "w1", "type": "tool_call"}]),
@@ -310,9 +280,6 @@ def test_calls_that_were_added_to_the_thread_go_on(memory, added, said):
     types = ["human", "ai", "tool", "ai", "human"]
     assert [one.type for one in model.seen[1]] == types
     assert [one.type for one in history.messages] == [*types, "ai"]
-
-
-# -- what a list means, by example ----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -386,9 +353,6 @@ def test_the_tool_loops_of_a_list_are_the_threads(memory):
         ("assistant", "Bye."),
     ]
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
-
-
-# -- long threads ---------------------------------------------------------------------------------
 
 
 @pytest.fixture

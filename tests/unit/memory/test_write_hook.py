@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
-from langchain_core.messages import (
-    AIMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
@@ -94,9 +89,6 @@ def _stored_bytes(memory):
 
 def _history(memory):
     return memory.history("t", user_id="ana")
-
-
-# -- every way in -------------------------------------------------------------------------------
 
 
 def _add_messages(memory, _):
@@ -318,9 +310,6 @@ def test_a_secret_is_taken_out_on_every_way_in(memory, embeddings, tmp_path, way
     assert SECRET.encode() not in stored
 
 
-# -- questions ----------------------------------------------------------------------------------
-
-
 QUESTIONS = {
     "recall": lambda memory: memory.recall(SAID, user_id="ana"),
     "arecall": lambda memory: asyncio.run(memory.arecall(SAID, user_id="ana")),
@@ -340,18 +329,12 @@ def test_a_question_is_redacted_before_it_is_embedded(memory, embeddings, way):
     assert SECRET not in str(embeddings.told)
 
 
-# -- what the model sees ------------------------------------------------------------------------
-
-
 def test_a_caller_gets_the_reply_as_the_model_gave_it(memory):
     chain = memory.wrap(ScriptedChatModel(replies=[f"It is {SECRET}."]), recall=False)
     assert chain.invoke("What is it?", at()).text == f"It is {SECRET}."
     chunks = [chunk.text for chunk in chain.stream("What is it?", at())]
     assert "".join(chunks) == f"It is {SECRET}."
     assert _history(memory).messages[-1].text == "It is [key]."
-
-
-# -- nothing is stored --------------------------------------------------------------------------
 
 
 def _off_the_record(message):
@@ -388,9 +371,6 @@ def test_of_several_messages_those_are_stored_that_may_be(discreet):
     entries = discreet.add_messages(said, thread_id="t", user_id="ana")
     assert [entry.contents for entry in entries] == [("one",), ("two",)]
     assert asyncio.run(discreet.aadd_messages(said[1:2], thread_id="t", user_id="ana")) == []
-
-
-# -- hooks that fail ----------------------------------------------------------------------------
 
 
 class HookError(Exception):

@@ -36,9 +36,6 @@ def _loops(*answers, first=0):
     return ScriptedChatModel(replies=replies)
 
 
-# -- every turn once ------------------------------------------------------------------------------
-
-
 @KEPT
 def test_the_log_has_every_turn_once_and_the_model_sees_it_once(memory, saver, keep_state):
     model = _loops("In the yard.", "Still there.", "Yes.")
@@ -102,9 +99,6 @@ def test_an_agent_that_had_no_memory_so_far_brings_what_its_state_holds(memory, 
     assert len({entry.turn_id for entry in entries(memory)}) == 2
 
 
-# -- going on -------------------------------------------------------------------------------------
-
-
 @KEPT
 def test_a_run_that_was_interrupted_goes_on_in_the_same_turn(memory, saver, keep_state):
     model = ScriptedChatModel(
@@ -140,9 +134,6 @@ def test_a_reply_that_was_stored_and_not_checkpointed_is_replaced_by_the_next(me
     agent.invoke(None, at())
     assert view(memory) == LOOP
     assert "ai: Lost." in spoken(memory)
-
-
-# -- after a restart ------------------------------------------------------------------------------
 
 
 @KEPT

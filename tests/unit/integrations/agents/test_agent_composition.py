@@ -10,7 +10,6 @@ from langchain.agents.middleware import (
     ModelCallLimitMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
-    ToolCallLimitMiddleware,
     ToolRetryMiddleware,
     wrap_model_call,
 )
@@ -23,9 +22,6 @@ from scripted_chat import ProviderError, ScriptedChatModel, at
 
 INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
 LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]
-
-
-# -- a person decides ---------------------------------------------------------------------------
 
 
 def _decided(memory, place, *decisions):
@@ -64,9 +60,6 @@ def test_a_call_that_a_person_edits_is_shown_as_it_was_run(memory, place):
     assert model.seen[2][1].tool_calls == state[1].tool_calls
 
 
-# -- summaries in the state -----------------------------------------------------------------------
-
-
 def _summarizing(keep):
     summarizer = ScriptedChatModel(replies=["They spoke of many places."])
     return SummarizationMiddleware(summarizer, trigger=("messages", 5), keep=("messages", keep))
@@ -88,9 +81,6 @@ def test_the_model_reads_the_summary_and_what_the_state_kept_and_the_log_keeps_a
     assert len(view(memory)) == 6, "the summary is no part of what was said"
 
 
-# -- limits -------------------------------------------------------------------------------------
-
-
 @INNER_AND_OUTER
 @pytest.mark.parametrize("way", RUNS)
 def test_what_a_limit_says_in_the_place_of_the_model_is_stored(memory, way, place):
@@ -99,20 +89,6 @@ def test_what_a_limit_says_in_the_place_of_the_model_is_stored(memory, way, plac
     RUNS[way](agent, says("Where?"), at())
     assert view(memory)[:3] == LOOP[:3]
     assert view(memory)[3].startswith("ai: Model call limits exceeded")
-
-
-@INNER_AND_OUTER
-@pytest.mark.parametrize("behavior", ["continue", "end"])
-def test_what_a_limit_answers_in_the_place_of_a_tool_is_stored(memory, place, behavior):
-    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior=behavior)
-    model = ScriptedChatModel(replies=[calls("yard"), calls("hall", first=1), "Enough."])
-    agent = agent_with(memory, model, **{place: [limit]})
-    returned = agent.invoke(says("Where?"), at())
-    assert shape(returned["messages"]) == view(memory)
-    assert memory.history("t", user_id="ana").context().repairs == ()
-
-
-# -- edits of what the model sees -----------------------------------------------------------------
 
 
 @INNER_AND_OUTER
@@ -148,9 +124,6 @@ def test_what_is_redacted_in_the_state_is_redacted_in_the_views(memory, place):
     redacted = ["human: I am [REDACTED_EMAIL]", "ai: Noted: [REDACTED_EMAIL]"]
     assert shape(model.seen[0]) == redacted[:1]
     assert shape(model.seen[1])[:2] == view(memory)[:2] == redacted
-
-
-# -- tools --------------------------------------------------------------------------------------
 
 
 @INNER_AND_OUTER

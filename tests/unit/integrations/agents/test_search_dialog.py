@@ -42,9 +42,6 @@ def say(memory, user_id, thread_id, *texts):
         )
 
 
-# -- whose lines ----------------------------------------------------------------------------------
-
-
 @WAYS
 @pytest.mark.parametrize(
     "more",
@@ -74,23 +71,9 @@ def test_without_a_user_only_the_thread_itself_is_searched(memory):
 
 
 @WAYS
-def test_the_context_of_a_run_may_name_the_user(memory, way):
-    say(memory, "ana", "old", "The bicycle is red.")
-    model = ScriptedChatModel(replies=[searching(QUESTION), "Red."])
-    agent = agent_with(memory, model, tools=[create_search_tool(memory)], context_schema=dict)
-    run = {"invoke": agent.invoke, "ainvoke": lambda *a, **k: asyncio.run(agent.ainvoke(*a, **k))}
-    config = {"configurable": {"thread_id": "new"}}
-    returned = run[way](says(QUESTION), config, context={"user_id": "ana"})
-    assert "The bicycle is red." in returned["messages"][2].text
-
-
-@WAYS
 def test_a_search_for_nobody_is_refused_and_says_what_to_do(memory, way):
     with pytest.raises(ConfigError, match=r"does not know whose lines.*configurable"):
         CALLS[way](create_search_tool(memory), asks(), {})
-
-
-# -- what comes back ------------------------------------------------------------------------------
 
 
 @WAYS
@@ -132,9 +115,6 @@ def test_a_blank_query_is_answered_with_what_to_do(memory, blank):
     assert (found.content, found.artifact) == ("The query is blank; say what to look for.", [])
 
 
-# -- what is left out -----------------------------------------------------------------------------
-
-
 def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found(memory):
     model = ScriptedChatModel(replies=["Noted.", searching(QUESTION, "the bicycle"), "Red."])
     agent = agent_with(
@@ -156,14 +136,6 @@ def test_a_summary_written_meanwhile_does_not_hide_which_turn_is_under_way(memor
     found = create_search_tool(memory).invoke(asks(), at("t"))
     assert "red" in found.content
     assert QUESTION not in found.content
-
-
-def test_what_was_undone_is_not_found(memory):
-    say(memory, "ana", "t", "The bicycle is red.", "The bicycle is black.")
-    memory.history("t", user_id="ana").undo()
-    found = create_search_tool(memory).invoke(asks(), at("t"))
-    assert "red" in found.content
-    assert "black" not in found.content
 
 
 def test_the_result_of_a_search_is_stored_as_it_was_and_found_again_by_none(memory):

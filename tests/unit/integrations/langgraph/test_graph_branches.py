@@ -9,8 +9,8 @@ from contextlib import closing
 from typing import Annotated, TypedDict
 
 import pytest
-from graphs import Crash, CrashingLog, answer_of, echo, messages_of, says, shown, spoken
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from graphs import answer_of, echo, messages_of, says, shown, spoken
+from langchain_core.messages import AIMessage, RemoveMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -19,7 +19,6 @@ from langgraph.types import Command, Send, interrupt
 from scripted_agents import calls
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations.langgraph import (
     create_memory_graph,
     model_node,
@@ -51,9 +50,6 @@ def call_of(place, number=0):
 def ask(place: str) -> str:
     """Ask a person."""
     return f"{place}: {interrupt(place)}"
-
-
-# -- a tool that waits for a person ---------------------------------------------------------------
 
 
 def a_tool_loop(memory, saver, model, tools=(ask,)):
@@ -112,9 +108,6 @@ def test_a_call_whose_attempt_came_to_nothing_makes_way_for_the_next(memory):
     assert [one.text for one in model.seen[1]] == ["Where?"]
     assert shown(memory) == ["Where?", "hall", "In the hall."]
     assert len([one for one in entries(memory) if one.role == "assistant"]) == 3
-
-
-# -- branches side by side ------------------------------------------------------------------------
 
 
 def two_voices(memory, saver, *, record_each=False, **replies):
@@ -188,9 +181,6 @@ def test_turns_at_once_on_one_thread_are_all_stored_and_shown(filed, saver):
     assert len([text for text in spoken(filed) if text.startswith("re: ")]) == 4
 
 
-# -- Send -----------------------------------------------------------------------------------------
-
-
 class Several(TypedDict, total=False):
     questions: list[str]
     answers: Annotated[list[str], operator.add]
@@ -218,11 +208,7 @@ def test_questions_sent_to_the_graph_at_once_are_turns_of_their_own(memory, save
     graph = a_graph_that_asks_several(memory, saver, ScriptedChatModel(replies=[echo]))
     found = graph.invoke({"questions": ["one", "two", "three"]}, at())
     assert found["answers"] == ["re: one", "re: two", "re: three"]
-    assert turns_of(memory) == [
-        ["one", "re: one"],
-        ["three", "re: three"],
-        ["two", "re: two"],
-    ]
+    assert turns_of(memory) == [["one", "re: one"], ["three", "re: three"], ["two", "re: two"]]
 
 
 def test_of_several_questions_the_one_that_failed_is_asked_again_and_doubles_nothing(memory, saver):
@@ -239,30 +225,11 @@ def test_of_several_questions_the_one_that_failed_is_asked_again_and_doubles_not
     assert turns_of(memory) == [["one", "re: one"], ["two", "re: two"]]
 
 
-def test_a_message_that_is_sent_without_an_id_is_stored_once(memory, saver):
-    def a_graph(memory):
-        builder = StateGraph(MessagesState)
-        builder.add_node("recall", recall_node(memory))
-        builder.add_conditional_edges(
-            START, lambda _: [Send("recall", {"messages": [HumanMessage("Hi")]})]
-        )
-        return builder.compile(checkpointer=saver)
-
-    crashing = ConversationMemory(CrashingLog(memory.log, 1))
-    with pytest.raises(Crash):
-        a_graph(crashing).invoke({"messages": []}, at(), durability="sync")
-    a_graph(memory).invoke(None, at())
-    assert spoken(memory) == ["Hi"]
-
-
 def _leave(graph, text="Where?", **options):
     """Read the first piece of a stream, and no more."""
     more = {"stream_mode": "messages", **options}
     with closing(graph.stream(says(text), at(), **more)) as parts:
         return next(parts)
-
-
-# -- a memory graph -------------------------------------------------------------------------------
 
 
 def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory, saver):

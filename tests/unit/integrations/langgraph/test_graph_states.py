@@ -232,17 +232,6 @@ def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, saver):
     assert bare(history.messages[0].text) == "They said one and two."
 
 
-def test_going_back_reaches_turns_that_a_subgraph_stored(memory, saver):
-    builder = StateGraph(MessagesState)
-    inner = create_memory_graph(memory, ScriptedChatModel(replies=[echo]))
-    builder.add_node("chat", inner)
-    builder.add_edge(START, "chat")
-    graph = builder.compile(checkpointer=saver)
-    chat(graph, "one", "two", "three")
-    graph.invoke(says("another two"), snapshot(graph, ended("one")))
-    assert shown(memory) == ["one", "re: one", "another two", "re: another two"]
-
-
 @pytest.fixture(params=["graph", "agent"])
 def app(request, memory, numbered):
     saver = InMemorySaver()
@@ -342,9 +331,6 @@ def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(
     assert [one.text for one in state["messages"]] == [*kept, "Where is Rex?", "Reply 3."]
 
 
-# -- two users who name a thread alike ------------------------------------------------------------
-
-
 def test_a_plain_state_of_one_user_is_refused_to_another(memory, numbered):
     nodes = [("model", model_node(memory, numbered, recall=False))]
     graph = graph_of(memory, *nodes, saver=InMemorySaver())
@@ -357,9 +343,6 @@ def test_a_plain_state_of_one_user_is_refused_to_another(memory, numbered):
     assert [one.text for one in numbered.seen[-1]] == ["The code is 4711.", "Reply 1.", "Thanks."]
     assert _shown(memory) == ["The code is 4711.", "Reply 1.", "Thanks.", "Reply 2."]
     assert len(graph.get_state(at()).values["messages"]) == 4
-
-
-# -- nothing to answer ----------------------------------------------------------------------------
 
 
 def test_replies_alone_are_no_input(app, memory, numbered):
@@ -388,9 +371,6 @@ def test_a_reply_under_the_id_of_an_earlier_one_gets_its_own(memory, numbered, k
         _chat(graph, "First?", "Second?")
     assert _shown(memory)[:4] == ["First?", "One.", "Second?", "Two."]
     assert len(_shown(memory)) == 8
-
-
-# -- a person who is asked ------------------------------------------------------------------------
 
 
 @tool
@@ -422,9 +402,6 @@ def own_nodes(memory, saver, schema=MessagesState):
         saver=saver,
         schema=schema,
     )
-
-
-# -- forgotten ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("follow_edits", [True, False])
@@ -480,22 +457,9 @@ def test_the_note_is_a_plain_value_in_the_state_and_none_that_the_graph_returns(
     assert json.loads(json.dumps(note)) == note
 
 
-# -- undone ---------------------------------------------------------------------------------------
-
-
 def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
     graph = a_graph(memory, saver)
     chat(graph, "one", "two")
     memory.history("t", user_id="ana").undo()
     chat(graph, "three")
     assert shown(memory) == ["one", "re: one", "three", "re: three"]
-
-
-# -- whose it is ----------------------------------------------------------------------------------
-
-
-def test_a_thread_may_get_a_user_later(memory, saver):
-    graph = a_graph(memory, saver)
-    graph.invoke(says("one"), at(user_id=None))
-    chat(graph, "two")
-    assert shown(memory) == ["one", "re: one", "two", "re: two"]

@@ -50,18 +50,6 @@ def a_model(*replies):
     return ScriptedChatModel(replies=list(replies) or ["Noted."])
 
 
-# -- streams --------------------------------------------------------------------------------------
-
-
-def test_a_stream_of_messages_holds_the_answer_and_nothing_else(memory, saver):
-    graph = create_memory_graph(memory, a_model("On level C."), checkpointer=saver)
-    for _ in range(2):
-        parts = list(graph.stream(says(GARAGE), at(), stream_mode="messages"))
-        assert "".join(part.text for part, _ in parts) == "On level C."
-        assert {about["langgraph_node"] for _, about in parts} == {"model"}
-    assert shown(memory) == [GARAGE, "On level C.", GARAGE, "On level C."]
-
-
 def test_a_stream_holds_nothing_of_a_model_that_the_memory_calls(memory, saver):
     own = a_model("Nobody is to read this.")
 
@@ -74,9 +62,6 @@ def test_a_stream_holds_nothing_of_a_model_that_the_memory_calls(memory, saver):
     stream = graph.stream(says(GARAGE), at(), stream_mode="messages")
     assert "".join(part.text for part, _ in stream) == "On level C."
     assert own.seen
-
-
-# -- nodes of one's own ---------------------------------------------------------------------------
 
 
 def test_a_model_node_of_ones_own_gets_its_messages_from_the_log(memory, saver):
@@ -113,7 +98,7 @@ def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory,
     graph.update_state(at(), {"messages": before})
     graph.invoke(says("Thanks."), at())
     assert [one.text for one in model.seen[0]] == [
-        *("Be brief.", GARAGE, "", "Level C.", "On level C.", "Thanks."),
+        *("Be brief.", GARAGE, "", "Level C.", "On level C.", "Thanks.")
     ]
     assert [one.id for one in model.seen[0]][:5] == ["s", "h", "a", "r", "b"]
 
@@ -135,9 +120,6 @@ def test_a_reply_that_no_node_recorded_is_stored_by_the_next_turn(memory, saver,
     assert "re: One" not in caplog.text
 
 
-# -- a state that keeps one turn ------------------------------------------------------------------
-
-
 def test_a_state_may_keep_its_turn_alone(memory, saver):
     model = a_model("Noted.", "On level C.", "Bye.")
     graph = create_memory_graph(memory, model, checkpointer=saver, keep_state="turn")
@@ -156,9 +138,6 @@ def test_going_back_works_where_a_state_keeps_its_turn_alone(memory, saver):
     graph.invoke(says("Second?"), at())
     graph.invoke(says("Another?"), {"configurable": {**first, "user_id": "ana"}})
     assert shown(memory) == ["First?", "One.", "Another?", "Three."]
-
-
-# -- refusals -------------------------------------------------------------------------------------
 
 
 def test_a_state_without_messages_and_a_wrong_choice_are_refused(memory):
@@ -260,9 +239,6 @@ def redact(message):
     return message
 
 
-# -- a call that is not stored --------------------------------------------------------------------
-
-
 def test_a_call_that_is_not_stored_stays_out_when_it_is_resumed(memory, saver):
     model = ScriptedChatModel(replies=[echo])
     graph = create_memory_graph(memory, model, checkpointer=saver)
@@ -271,24 +247,6 @@ def test_a_call_that_is_not_stored_stays_out_when_it_is_resumed(memory, saver):
     reply = graph.invoke(None, at())
     assert answer_of(reply) == "re: between us"
     assert spoken(memory) == ["one", "re: one"]
-
-
-def test_a_model_node_of_ones_own_answers_what_is_not_stored(memory, saver):
-    seen = []
-
-    def answering(state, config):
-        seen.append([one.text for one in model_messages(memory, state, config)])
-        return {"messages": [("ai", "re: " + seen[-1][-1])]}
-
-    graph = graph_of(memory, ("answering", answering), saver=saver)
-    graph.invoke(says("one"), at())
-    state = graph.invoke(says("between us"), at(remember=False))
-    assert seen[1] == ["one", "re: one", "between us"]
-    assert answer_of(state) == "re: between us"
-    assert spoken(memory) == ["one", "re: one"]
-
-
-# -- the write hook -------------------------------------------------------------------------------
 
 
 def test_no_message_is_searched_for_before_the_hook_was_asked(memory, saver):
@@ -353,9 +311,6 @@ def test_a_strict_checkpointer_reads_back_all_that_a_turn_puts_into_it(
     assert caplog.records == []
 
 
-# -- inside another graph -------------------------------------------------------------------------
-
-
 def outer(inner, saver, schema=MessagesState):
     builder = StateGraph(schema)
     builder.add_node("chat", inner)
@@ -374,9 +329,6 @@ def test_a_subgraph_that_was_interrupted_goes_on_where_it_was(memory, saver):
     graph.invoke(None, at())
     assert shown(memory) == ["one", "re: one", "two", "re: two"]
     assert len(model.seen) == 2
-
-
-# -- failures -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("crash", [1, 2])
