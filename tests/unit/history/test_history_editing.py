@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from summaries import ScriptedSummarizer, bare
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
@@ -147,13 +147,6 @@ def test_an_edited_call_takes_its_results_with_it(history, read):
     assert read() == ["q", "", "2"]
     history.replace("m2", "I know")
     assert read() == ["q", "I know"]
-
-
-def test_an_instruction_can_be_changed_without_losing_the_dialogue(history, say, read):
-    history.add("system", "Be brief.")
-    say("a", "b")
-    history.replace(history.messages[0].id, SystemMessage("Be kind."))
-    assert read() == ["Be kind.", "a", "b"]
 
 
 @pytest.mark.parametrize("keep_later", [True, False])

@@ -53,12 +53,6 @@ def test_sinks_do_not_know_of_each_other(history, say):
     assert texts(history.to_maps()) == ["a", "b"]
 
 
-@pytest.mark.parametrize("sink", ["", None, 7])
-def test_a_sink_needs_a_name(history, sink):
-    with pytest.raises(ConfigError, match="sink"):
-        history.to_maps(sink=sink)
-
-
 def test_a_summary_before_what_was_exported_is_not_skipped_and_nothing_doubles(history, say):
     say("a", "b", "c")
     assert texts(history.to_maps(exclude_last=False)) == ["a", "b", "c"]
@@ -147,10 +141,6 @@ def rows(history):
     assert [int(row[0]) for row in found] == list(range(len(history.turns)))
     assert [row[4] for row in found] == [turn.id for turn in history.turns]
     return [(marks, role, pieces) for _, marks, role, pieces, _, _ in found]
-
-
-def test_an_empty_thread_prints_as_nothing(history):
-    assert str(history) == "---"
 
 
 def test_the_table_shows_every_turn_with_its_marks(history, say):

@@ -97,18 +97,6 @@ def test_users_are_found_in_the_metadata(memory, saver):
     assert [one.key.thread_id for one in memory.threads("bo")] == ["t2"]
 
 
-def test_a_write_hook_reaches_what_is_imported():
-    def hide(message):
-        return message.model_copy(update={"content": str(message.content).replace("21", "[n]")})
-
-    saver = InMemorySaver()
-    talk(saver)
-    with ConversationMemory(InMemoryLog(), before_write=hide) as memory:
-        import_checkpoints(memory, saver, user_id="ana")
-        texts = [str(message.content) for message in memory.history("t1", user_id="ana").messages]
-        assert not [text for text in texts[2:] if "21" in text]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -7,16 +7,21 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
+from scripted_agents import agent_with, says
+from scripted_chat import WAYS, ScriptedChatModel, at
 from vector_stores import FlakyStore, HashedEmbeddings, said
 
-from langchain_convmem import ConversationMemory
+from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.errors import ConfigError, LineStoreError
-from langchain_convmem.integrations import VectorStoreRecall
+from langchain_convmem.integrations import VectorStoreRecall, create_search_tool
 from langchain_convmem.integrations.vector_store import find_filter
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.recall import RecallSettings
+from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+from langchain_convmem.testing import HashEmbeddings
 
 ANA = Owner(user_id="ana")
 HOME, WORK = ThreadKey("ana", "home"), ThreadKey("ana", "work")
@@ -177,13 +182,6 @@ def test_a_thread_is_read_around_its_hits_alone(tmp_path, store):
     ]
 
 
-def test_the_order_of_the_store_stands(log, recall, store):
-    say(log, *(f"Nothing much on day {number}." for number in range(20)), "Rex barked at Miriam.")
-    matches = recall.recall(ANA, "Who barked?", ranking=30).matches
-    theirs = store.similarity_search("Who barked?", k=30)
-    assert [match.line.text for match in matches] == [one.page_content for one in theirs]
-
-
 class _UnknownStore(VectorStore):
     """A store that nobody knows: it filters by `$in`, and gives distances. Notes its threads."""
 
@@ -279,3 +277,99 @@ async def test_a_store_that_cannot_be_searched_is_an_error_of_ours(log, recall, 
         await recall.arecall(ANA, "one")
     with pytest.raises(ConnectionError):
         recall.recall(ANA, "one")
+
+
+KEY = "The spare key is with Teresa upstairs."
+
+
+class Embedder(HashEmbeddings):
+    """Notes what it is asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def embed_query(self, text):
+        self.asked.append(text)
+        return super().embed_query(text)
+
+
+@pytest.fixture
+def in_memory():
+    return InMemoryVectorStore(Embedder())
+
+
+@pytest.fixture
+def over_store(in_memory):
+    log = InMemoryLog()
+    return ConversationMemory(log, recall=VectorStoreRecall(log, in_memory))
+
+
+def told(over_store):
+    history = over_store.history("monday", user_id="ana")
+    history.add("user", KEY)
+    over_store.history("monday", user_id="ben").add("user", "The spare key is under the mat.")
+    return history
+
+
+@pytest.mark.parametrize("way", ["invoke", "astream"])
+def test_a_wrapped_chain_recalls_from_the_store(over_store, in_memory, way):
+    told(over_store)
+    model = ScriptedChatModel(replies=["With Teresa."])
+    WAYS[way](over_store.wrap(model), "Who has the spare key?", at("tuesday"))
+    asked = str(model.seen[0][-1].content)
+    assert KEY in asked
+    assert "under the mat" not in asked
+    over_store.refresh(user_id="ana")
+    texts = {row["text"] for row in in_memory.store.values()}
+    assert texts == {KEY, "Who has the spare key?", "With Teresa."}
+
+
+def test_retriever_tool_and_agent_recall_from_the_store(over_store):
+    told(over_store)
+    [found] = over_store.retriever(user_id="ana").invoke("Who has the spare key?")
+    assert isinstance(found, Document)
+    assert KEY in found.page_content
+    tool = create_search_tool(over_store)
+    assert KEY in tool.invoke({"query": "spare key"}, at("tuesday"))
+    model = ScriptedChatModel(replies=[AIMessage("With Teresa.")])
+    agent_with(over_store, model, options={"recall": True}).invoke(
+        says("The spare key?"), at("tuesday")
+    )
+    assert KEY in str(model.seen[0][-1].content)
+
+
+def test_forgetting_holds_though_the_store_is_away(over_store, in_memory, monkeypatch, caplog):
+    told(over_store)
+    over_store.refresh(user_id="ana")
+
+    def away(*_, **__):
+        raise OSError("no route to the in_memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(in_memory, "delete", away)
+        assert over_store.forget(user_id="ana").entries == 1
+    assert "InMemoryVectorStore: OSError" in caplog.text
+    assert over_store.recall("spare key", user_id="ana").blocks == ()
+    assert len(in_memory.store) == 1
+    over_store.reindex(user_id="ana")
+    assert not in_memory.store
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("embeddings", HashEmbeddings()), ("settings", RecallSettings()), ("rewriter", str.lower)],
+    ids=["embeddings", "settings", "rewriter"],
+)
+def test_parts_of_another_recall_are_refused_beside_one(name, part):
+    log = InMemoryLog()
+    with pytest.raises(ConfigError, match=name):
+        ConversationMemory(log, recall=LineRecall(log), **{name: part})
+
+
+def test_a_recall_of_another_log_or_none_at_all_is_refused():
+    with pytest.raises(ConfigError, match="one log"):
+        ConversationMemory(InMemoryLog(), recall=LineRecall(InMemoryLog()))
+    with pytest.raises(ConfigError, match="VectorStoreRecall"):
+        ConversationMemory(InMemoryLog(), recall="recall")
+    with pytest.raises(TypeError, match="recall"):  # nobody has the log before it is opened
+        ConversationMemory.open(":memory:", recall=LineRecall(InMemoryLog()))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableLambda
 
 from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.errors import ConfigError
@@ -89,27 +87,6 @@ async def test_a_filter_and_a_time_range_hold_for_every_way_of_recalling(memory,
     documents = memory.retriever(user_id="ana", **scope).invoke("bicycle")
     read = "\n".join(document.page_content for document in documents)
     assert {text for text in ANAS if text in read} == texts
-
-
-class OnlyGreen(BaseDocumentCompressor):
-    def compress_documents(self, documents, query, callbacks=None):
-        return [document for document in documents if "green" in document.page_content]
-
-
-def test_a_memory_asks_its_hooks_wherever_it_recalls():
-    with ConversationMemory.open(":memory:", reranker=OnlyGreen()) as memory:
-        fill(memory)
-        found = memory.recall("shop", user_id="ana", k=3)
-        assert [match.line.text for match in found.matches] == ["My bicycle is green"]
-        given = []
-
-        def answer(parts):
-            given.append(parts["recalled"][0].text)
-            return "Hm"
-
-        chain = memory.wrap(RunnableLambda(answer))
-        chain.invoke("shop", {"configurable": {"user_id": "ana", "thread_id": "new"}})
-        assert "My bicycle is green" in given[0]
 
 
 def test_the_rewriter_gets_a_question_as_the_write_hook_left_it():

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.tracers import LangChainTracer
-from scripted_chat import WAYS, FailingLog, ScriptedChatModel, at
+from scripted_chat import WAYS, ScriptedChatModel, at
 from watched_runs import AskingEmbeddings, RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog
@@ -111,15 +111,6 @@ async def test_a_recall_that_is_cancelled_ends_its_run_too():
             await task
     [recall] = watcher.from_chain("retriever")
     assert isinstance(watcher.failed[recall], asyncio.CancelledError)
-
-
-def test_nothing_is_told_of_what_could_not_be_stored():
-    log = FailingLog(InMemoryLog(), fails_at=2)
-    chain = ConversationMemory(log).wrap(ScriptedChatModel(replies=["Hm."]), recall=False)
-    watcher = RunWatcher()
-    with pytest.raises(LogUnavailableError):
-        chain.invoke("Where?", {**at(), "callbacks": [watcher]})
-    assert [name for name, *_ in watcher.events] == ["convmem.context"]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from forked_processes import ForkedProcess
-from langchain_core.messages import RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -54,19 +53,6 @@ def test_the_state_may_hold_the_latest_turn_only(memory, saver):
     returned = agent.invoke(says("And now?"), at())
     assert shape(returned["messages"]) == view(memory)[4:]
     assert shape(agent.get_state(at()).values["messages"]) == view(memory)[4:]
-
-
-def test_a_stream_does_not_show_what_leaves_the_state(memory):
-    agent = agent_with(
-        memory,
-        ScriptedChatModel(replies=["One.", "Two."]),
-        options={"keep_state": "turn"},
-        checkpointer=InMemorySaver(),
-    )
-    agent.invoke(says("First?"), at())
-    parts = list(agent.stream(says("Second?"), at(), stream_mode="messages"))
-    assert {part.text for part, _ in parts} <= {"Two.", ""}
-    assert not any(isinstance(part, RemoveMessage) for part, _ in parts)
 
 
 def test_nothing_leaves_the_state_before_it_is_in_the_log(memory):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import threading
 from typing import Annotated
@@ -27,10 +26,8 @@ from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 from topics import BOAT, DOG, memory_with_a_buffer
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations import ConversationMemoryMiddleware, create_search_tool
 from langchain_convmem.records import Owner
-from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
 
@@ -76,29 +73,6 @@ def test_no_caller_can_say_which_turn_is_under_way(memory):
         "position": entries(memory)[0].position,
     }
     assert json.loads(json.dumps(kept)) == kept, "plain values for any checkpointer"
-
-
-def test_an_unknown_way_to_keep_the_state_is_refused(memory):
-    with pytest.raises(ConfigError, match="'most'"):
-        ConversationMemoryMiddleware(memory, keep_state="most")
-
-
-def test_options_are_arguments_that_help_shows(memory):
-    shown = inspect.signature(ConversationMemoryMiddleware).parameters
-    assert {"recall_tokens", "recall_place", "history_tokens", "remember", "options"} <= set(shown)
-    with pytest.raises(TypeError):
-        ConversationMemoryMiddleware(memory, retrieval=True)
-    with pytest.raises(ConfigError, match="options must be TurnOptions"):
-        ConversationMemoryMiddleware(memory, options={"recall": False})
-
-
-def test_an_argument_goes_before_the_options_as_one_value(memory):
-    model = ScriptedChatModel(replies=["One.", "Two."])
-    options = {"options": TurnOptions(history_tokens=0), "history_tokens": 1000}
-    agent = agent_with(memory, model, options=options)
-    agent.invoke(says("First."), at())
-    agent.invoke(says("Second."), at())
-    assert shape(model.seen[-1]) == ["human: First.", "ai: One.", "human: Second."]
 
 
 @pytest.mark.parametrize("way", RUNS)
@@ -255,15 +229,6 @@ def test_each_model_gets_what_its_own_provider_takes(memory):
     assert "audio" not in kinds[0]
 
 
-@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["without", "with"])
-def test_a_cached_reply_does_not_take_the_place_of_an_earlier_one(memory, checkpointer):
-    model = ScriptedChatModel(replies=[AIMessage("Yes.", id="same")])
-    agent = agent_with(memory, model, checkpointer=checkpointer)
-    for text in ("First?", "Second?"):
-        agent.invoke(says(text), at())
-    assert view(memory) == ["human: First?", "ai: Yes.", "human: Second?", "ai: Yes."]
-
-
 STREAMS = pytest.mark.parametrize("way", ["stream", "astream"])
 
 
@@ -289,17 +254,6 @@ def test_a_run_that_is_resumed_answers_in_the_place_of_the_broken_reply(memory):
     run_broken(agent_with(memory, breaking(), checkpointer=saver))
     agent_with(memory, ScriptedChatModel(replies=["Three."]), checkpointer=saver).invoke(None, at())
     assert view(memory) == ["human: Count.", "ai: Three."]
-
-
-def test_words_behind_a_tool_are_kept_behind_its_result(memory):
-    model = ScriptedChatModel(replies=[calls("yard")])
-    saver = InMemorySaver()
-    options = {"checkpointer": saver, "interrupt_after": ["tools"]}
-    agent_with(memory, model, **options).invoke(says("Where?"), at())
-    broken = agent_with(memory, breaking("In the yard."), checkpointer=saver)
-    with pytest.raises(ProviderError):
-        list(broken.stream(None, at(), stream_mode="messages"))
-    assert view(memory) == ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the "]
 
 
 @STREAMS
@@ -422,14 +376,6 @@ def test_what_a_model_looks_up_stays_in_sight_too(buffered):
     model = ScriptedChatModel(replies=["Red."])
     agent_with(buffered, model, options={"recall": True}).invoke(says("Well then."), at())
     assert BOAT in shown_to(model)
-
-
-def test_a_search_without_a_thread_has_no_buffer_and_shows_what_it_finds(buffered):
-    config = {"configurable": {"user_id": "ana"}}
-    call = {"name": "search_dialog", "args": {"query": "boat"}, "id": "c", "type": "tool_call"}
-    answer = create_search_tool(buffered).invoke(call, config)
-    assert BOAT in answer.content
-    assert [block["text"].rpartition(": ")[2] for block in answer.artifact] == [BOAT]
 
 
 CONFIG = {"configurable": {"user_id": "ana", "thread_id": "mail"}}

@@ -10,7 +10,7 @@ from typing import Annotated, TypedDict
 
 import pytest
 from graphs import answer_of, echo, messages_of, says, shown, spoken
-from langchain_core.messages import AIMessage, RemoveMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -26,7 +26,6 @@ from langchain_convmem.integrations.langgraph import (
     record_node,
 )
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
 
 
 def said_by(memory):
@@ -77,16 +76,6 @@ def test_a_call_that_waits_for_a_person_is_in_the_log_and_goes_on_in_its_turn(me
     assert [one.role for one in entries(memory)] == ["user", "assistant", "tool", "assistant"]
     assert len({one.turn_id for one in entries(memory)}) == 1
     assert shown(memory)[-2:] == ["yard: yes", "It is there."]
-
-
-def test_a_question_that_comes_instead_of_an_answer_leaves_the_call_closed(memory, saver):
-    model = ScriptedChatModel(replies=[call_of("yard"), "Never mind."])
-    graph = a_tool_loop(memory, saver, model)
-    graph.invoke(says("Where?"), at())
-    graph.invoke(says("Forget it."), at())
-    assert [one.type for one in model.seen[1]] == ["human", "ai", "tool", "human"]
-    assert model.seen[1][2].text == INTERRUPTED_RESULT
-    assert shown(memory)[-2:] == ["Forget it.", "Never mind."]
 
 
 def test_a_call_whose_attempt_came_to_nothing_makes_way_for_the_next(memory):
@@ -225,13 +214,6 @@ def test_of_several_questions_the_one_that_failed_is_asked_again_and_doubles_not
     assert turns_of(memory) == [["one", "re: one"], ["two", "re: two"]]
 
 
-def _leave(graph, text="Where?", **options):
-    """Read the first piece of a stream, and no more."""
-    more = {"stream_mode": "messages", **options}
-    with closing(graph.stream(says(text), at(), **more)) as parts:
-        return next(parts)
-
-
 def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory, saver):
     model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
     graph = create_memory_graph(memory, model, checkpointer=saver)
@@ -239,14 +221,6 @@ def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory
         next(parts)
     graph.invoke(says("Where?", "q1"), at())
     assert shown(memory) == ["Where?", "In the yard."]
-
-
-def test_a_run_that_is_resumed_after_its_reader_left_has_one_answer(memory, saver):
-    model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
-    graph = create_memory_graph(memory, model, checkpointer=saver)
-    _leave(graph)
-    reply = answer_of(graph.invoke(None, at()))
-    assert shown(memory) == ["Where?", reply]
 
 
 def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, saver):
@@ -286,15 +260,6 @@ def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, sa
     said = ["Count.", "One two ", "Go on.", "Three.", "And now?"]
     assert [one.text for one in model.seen[-1]] == said
     assert shown(memory) == [*said, "Four."]
-
-
-def test_broken_words_go_with_the_question_that_a_state_removes(memory, saver):
-    run_broken(a_graph(memory, breaking(), saver))
-    graph = a_graph(memory, ScriptedChatModel(replies=["Three.", "Four."]), saver)
-    graph.invoke(says("Go on."), at())
-    graph.update_state(at(), {"messages": [RemoveMessage(id="q1")]})
-    graph.invoke(says("And now?"), at())
-    assert shown(memory) == ["Go on.", "Three.", "And now?", "Four."]
 
 
 def test_a_tool_call_that_came_is_stored_though_the_run_is_cancelled_at_once(memory):

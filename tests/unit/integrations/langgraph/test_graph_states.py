@@ -95,15 +95,6 @@ def test_a_message_with_the_id_of_another_takes_its_place(memory, model, graph):
     assert controls(memory) == ["replaced", "replaced"]
 
 
-def test_what_is_edited_in_the_log_stays_as_it_was_edited(memory, model, graph):
-    chat(graph, "one", "two")
-    history = memory.history("t", user_id="ana")
-    history.replace(history.turns[-1].id, "RE: TWO")
-    chat(graph, "three")
-    assert shown(memory) == ["one", "re: one", "two", "RE: TWO", "three", "re: three"]
-    assert [one.text for one in model.seen[-1]][-2:] == ["RE: TWO", "three"]
-
-
 def test_messages_trimmed_to_keep_the_state_small_stay_in_the_log_if_told_so(memory, saver, model):
     def trim(state):
         return {"messages": [RemoveMessage(id=one.id) for one in state["messages"][:-2]]}
@@ -279,17 +270,6 @@ def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
     assert "By train?" in said, "the log keeps it"
 
 
-def test_a_fork_within_a_turn_takes_back_the_later_ones(app, memory, numbered):
-    _chat(app, "Porto?", "In May?", "By train?")
-    states = [one for one in app.get_state_history(at()) if len(one.values["messages"]) == 3]
-    old = next(one for one in states if one.next)
-    edited = HumanMessage("In June?", id=old.values["messages"][2].id)
-    app.update_state(old.config, {"messages": [edited]})
-    app.invoke(None, at())
-    assert [one.text for one in numbered.seen[-1]] == ["Porto?", "Reply 1.", "In June?"]
-    assert _shown(memory) == ["Porto?", "Reply 1.", "In June?", "Reply 4."]
-
-
 def test_a_state_that_is_cut_at_its_front_takes_nothing_back(memory, numbered):
     graph = create_memory_graph(
         memory, numbered, recall=False, follow_edits=False, checkpointer=InMemorySaver()
@@ -316,19 +296,6 @@ def test_a_turn_beside_an_earlier_state_takes_nothing_back(memory, numbered):
     numbered.replies = [reply]
     _chat(graph, "By train?", "Or bus?")
     assert {"In May?", "By train?", "Or bus?"} <= set(_shown(memory))
-
-
-@pytest.mark.parametrize("name", ["q1", "q2"])
-def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(
-    app, memory, numbered, name
-):
-    for number in ("q1", "q2"):
-        app.invoke({"messages": [HumanMessage(f"Where is {number}?", id=number)]}, at())
-    state = app.invoke({"messages": [HumanMessage("Where is Rex?", id=name)]}, at())
-    kept = [] if name == "q1" else ["Where is q1?", "Reply 1."]
-    assert [one.text for one in numbered.seen[-1]] == [*kept, "Where is Rex?"]
-    assert _shown(memory) == [*kept, "Where is Rex?", "Reply 3."]
-    assert [one.text for one in state["messages"]] == [*kept, "Where is Rex?", "Reply 3."]
 
 
 def test_a_plain_state_of_one_user_is_refused_to_another(memory, numbered):

@@ -130,16 +130,6 @@ def test_a_state_may_keep_its_turn_alone(memory, saver):
     assert shown(memory) == [GARAGE, "Noted.", said[1], "On level C.", "Thanks.", "Bye."]
 
 
-def test_going_back_works_where_a_state_keeps_its_turn_alone(memory, saver):
-    model = a_model("One.", "Two.", "Three.")
-    graph = create_memory_graph(memory, model, checkpointer=saver, keep_state="turn")
-    graph.invoke(says("First?"), at())
-    first = graph.get_state(at()).config["configurable"]
-    graph.invoke(says("Second?"), at())
-    graph.invoke(says("Another?"), {"configurable": {**first, "user_id": "ana"}})
-    assert shown(memory) == ["First?", "One.", "Another?", "Three."]
-
-
 def test_a_state_without_messages_and_a_wrong_choice_are_refused(memory):
     from typing import TypedDict
 
@@ -155,16 +145,6 @@ def test_a_state_without_messages_and_a_wrong_choice_are_refused(memory):
     builder.add_edge(START, "recall")
     with pytest.raises(ConfigError, match=r"must be a list of messages.*MessagesState"):
         builder.compile().invoke({"input": "Teresa"}, at())
-
-
-@pytest.mark.parametrize("messages", [[], [("system", "Be brief.")]])
-def test_a_state_in_which_nobody_says_anything_changes_nothing(memory, messages):
-    graph = create_memory_graph(memory, a_model())
-    graph.invoke({"messages": [("user", "Hi")]}, at())
-    before = memory.history("t", user_id="ana").entries
-    with pytest.raises(ConfigError, match="nothing to answer"):
-        graph.invoke({"messages": messages}, at())
-    assert memory.history("t", user_id="ana").entries == before
 
 
 def test_messages_without_ids_are_refused(memory):
