@@ -176,9 +176,6 @@ def test_a_long_text_of_numbers_is_checked_in_no_time(text):
     assert stored[0] == text.strip()
 
 
-# -- a summariser that never succeeds -------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "reply", ["I'm sorry, but I can't help with that.", ConnectionError("no route")]
 )

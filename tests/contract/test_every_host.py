@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -24,7 +23,6 @@ def memory():
         yield memory
 
 
-# -- how each host writes an exchange, and reads a thread -----------------------------------------
 def write_by_turn(host: Any) -> Callable[..., Coroutine[Any, Any, None]]:
     async def write(memory: Any, user_id: str, asked: str, answered: str) -> None:
         app = host.app(memory, ScriptedChatModel(replies=[answered]), recall=False)
@@ -81,11 +79,7 @@ WRITERS = {name: write_by_turn(host) for name, host in HOSTS.items()} | {
     "MCP": write_by_mcp,
     "store": write_by_store,
 }
-READERS = {
-    "history": read_by_history,
-    "MCP": read_by_mcp,
-    "store": read_by_store,
-}
+READERS = {"history": read_by_history, "MCP": read_by_mcp, "store": read_by_store}
 EXCHANGE = [("user", "My cat is called Miso."), ("assistant", "A fine name.")]
 
 
@@ -105,21 +99,3 @@ async def test_a_turn_continues_what_all_others_wrote(memory, host):
     assert await read_by_turn(host)(memory, "ana") == expected
     for read in READERS.values():
         assert (await read(memory, "ana"))[: len(expected)] == expected
-
-
-async def test_all_at_once_and_two_users_apart(memory):
-    users = ("ana", "bo")
-    await asyncio.gather(
-        *(
-            write(memory, user, f"{name} asks for {user}.", f"{name} answers {user}.")
-            for user in users
-            for name, write in WRITERS.items()
-        )
-    )
-    for user in users:
-        wanted = {f"{name} asks for {user}." for name in WRITERS} | {
-            f"{name} answers {user}." for name in WRITERS
-        }
-        for reader in ("MCP", "store"):
-            said = [text for _, text in await READERS[reader](memory, user)]
-            assert sorted(said) == sorted(wanted)

@@ -90,9 +90,6 @@ def start_later(body):
     return tell
 
 
-# -- on every backend -----------------------------------------------------------------------------
-
-
 def test_parent_and_child_both_write_and_see_both_or_have_a_copy_each(log):
     say(log, KEY, "before")
     tell = start_later(lambda: (say(log, KEY, "child"), list_texts(log.entries(KEY)))[1])
@@ -104,14 +101,6 @@ def test_parent_and_child_both_write_and_see_both_or_have_a_copy_each(log):
         assert mine == ["before", "parent", "child"]
         assert said == str(mine)
     assert in_child(lambda: list_texts(log.entries(KEY))) == str(mine)
-    assert log.verify().ok
-
-
-def test_a_child_that_closes_does_not_close_its_parents_log(log):
-    say(log, KEY, "before")
-    assert in_child(log.close) == "None"
-    say(log, KEY, "after")
-    assert list_texts(log.entries(KEY)) == ["before", "after"]
     assert log.verify().ok
 
 
@@ -171,9 +160,6 @@ async def test_a_child_of_an_event_loop_writes_in_a_loop_of_its_own(log):
     assert said == "1"
     theirs = [] if isinstance(log, InMemoryLog) else ["child"]
     assert sorted(list_texts(await log.aentries(KEY))) == [*theirs, "parent", "x"]
-
-
-# -- on a file ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

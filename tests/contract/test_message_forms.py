@@ -57,9 +57,6 @@ MANY = {
 """Every way to pass a whole chat."""
 
 
-# -- doors ----------------------------------------------------------------------------------------
-
-
 def _wrap(memory, model, value):
     memory.wrap(model, recall=False).invoke(value, at())
 
@@ -100,11 +97,7 @@ def _agent(memory, model, value):
     agent_with(memory, model, tools=()).invoke(_state(value), at())
 
 
-CALLS = {
-    "wrap": _wrap,
-    "wrap, under input": _wrap_under_input,
-    "conversation": _conversation,
-}
+CALLS = {"wrap": _wrap, "wrap, under input": _wrap_under_input, "conversation": _conversation}
 DOORS = {**CALLS, "history": _history, "memory": _memory, "graph": _graph, "agent": _agent}
 
 READ_BY_LANGGRAPH = {"a chat message", "a message written down", "chunks"}
@@ -151,8 +144,4 @@ def test_a_whole_chat_in_any_form_is_reconciled_with_the_thread(memory, model, d
 @pytest.mark.parametrize("door", ["history", "memory"])
 def test_a_whole_chat_in_any_form_is_stored_as_it_is(memory, model, door, form):
     DOORS[door](memory, model, MANY[form])
-    assert _told(memory) == [
-        (HumanMessage, "Hello"),
-        (AIMessage, "Hi."),
-        (HumanMessage, "Where?"),
-    ]
+    assert _told(memory) == [(HumanMessage, "Hello"), (AIMessage, "Hi."), (HumanMessage, "Where?")]

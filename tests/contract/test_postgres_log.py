@@ -96,9 +96,6 @@ class TestPostgresLogOnAGivenPool(RecallRowsContract, MessageLogContract):
         return lambda: PostgresLog(pool=self.pool, schema=schema)
 
 
-# -- several writers ------------------------------------------------------------------------------
-
-
 def test_positions_of_an_owner_are_dense_over_its_threads(log):
     def write(writer):
         for number in range(10):
@@ -167,19 +164,6 @@ def test_a_user_forgotten_while_another_process_writes_starts_above_the_old_numb
         assert log.changes(ANA.owner).generation > generation
 
 
-def test_users_who_are_new_at_the_same_moment_get_one_owner(server, schema, log):
-    log.setup()
-
-    def write(number):
-        say(log, ThreadKey("new", "t1"), f"line {number}")
-
-    with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(write, number) for number in range(16)]:
-            done.result()
-    assert server.execute(f"SELECT count(*) FROM {schema}.owners") == [(1,)]
-    assert len(log.entries(ThreadKey("new", "t1"))) == 16
-
-
 def run_beside(call):
     with ThreadPoolExecutor(1) as pool:
         pool.submit(call).result()
@@ -224,18 +208,6 @@ def test_segments_saved_while_their_entries_are_forgotten_are_left_out(log):
                 job.result()
         there = {entry.position for entry in log.entries(ANA)}
         assert {row.position for row in log.load_segments(ANA.owner, "model")} == there
-
-
-# -- what is stored -------------------------------------------------------------------------------
-
-
-def test_ids_are_readable_in_the_tables(server, schema, log):
-    say(log, ThreadKey("ana@example.org", "caf\u00e9 \\ \x00"), "Hi")
-    read = "SELECT convert_from(name, 'UTF8') FROM"
-    assert server.execute(f"{read} {schema}.owners") == [("uana@example.org",)]
-    [(thread,)] = server.execute(f"SELECT thread FROM {schema}.entries")
-    assert thread.decode() == "café \\ \x00"
-    assert [info.key.thread_id for info in log.threads("ana@example.org")] == ["café \\ \x00"]
 
 
 @pytest.mark.parametrize("place", ["postgres@/postgres?", "/postgres?user=postgres&"])
@@ -310,9 +282,6 @@ def test_relaxed_writes_wait_for_no_disk_and_others_always_do(server, schema):
     ]
 
 
-# -- the schema -----------------------------------------------------------------------------------
-
-
 def test_users_who_are_first_at_the_same_moment_make_one_schema(server, schema):
     """All have seen that there is no schema, and stand before the lock, when one goes first."""
     import psycopg
@@ -384,9 +353,6 @@ def test_a_database_that_cannot_hold_every_text_is_refused(server, schema):
         pytest.raises(LogError, match="LATIN1"),
     ):
         say(log, ANA, "Hi")
-
-
-# -- keys -----------------------------------------------------------------------------------------
 
 
 def test_a_log_is_opened_with_the_key_that_signs_it(server, schema):

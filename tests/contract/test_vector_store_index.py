@@ -7,11 +7,10 @@ import pytest
 from vector_stores import HashedEmbeddings, in_memory, pgvector, qdrant, said
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import LineStoreError
 from langchain_convmem.integrations import VectorStoreRecall
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+from langchain_convmem.records import Owner, ThreadKey
 
 ANA, BOB = Owner(user_id="ana"), Owner(user_id="bob")
 DENSE = RecallSettings(
@@ -93,23 +92,9 @@ def test_users_and_threads_mean_what_they_mean_to_a_recall_in_memory(
         assert ", ".join(sorted(match.line.text for match in matches)) == texts
 
 
-def test_a_scope_of_one_percent_is_searched_inside_the_store(log, store, embeddings):
-    few = make_recall(log, store, candidates=1)
-    for owners, query in (([ANA, BOB], f"bob: {TEXTS[3]}"), ([BOB, ANA], TEXTS[3])):
-        [match] = few.recall(owners, query, k=1, ranking=1).matches
-        assert match.line.text == query
-    for scope in ({"filter": {"thread_id": "rare"}}, {"filter": {"thread_id": ["rare", "x"]}}):
-        assert found(few, "far from everything in there", 1, **scope)[0] == [TEXTS[7]]
-
-
 def found(recall, query, k, **options):
     matches = recall.recall(ANA, query, k=k, ranking=k, **options).matches
     return [match.line.text for match in matches], [match.similarity for match in matches]
-
-
-def test_every_line_finds_itself_at_similarity_one(recall):
-    for text in TEXTS[::40]:
-        assert found(recall, text, 1) == ([text], [pytest.approx(1.0, abs=CLOSE)])
 
 
 def test_the_nearest_come_first_with_the_cosine_of_an_exact_search(recall, embeddings):
@@ -119,11 +104,6 @@ def test_the_nearest_come_first_with_the_cosine_of_an_exact_search(recall, embed
     texts, similarities = found(recall, query, 12)
     assert texts == [TEXTS[number] for number in numbers]
     np.testing.assert_allclose(similarities, cosines[numbers], atol=CLOSE)
-
-
-def test_a_k_beyond_the_count_returns_all_lines_of_the_owner_once(recall):
-    texts, _ = found(recall, "anything", 500)
-    assert sorted(texts) == sorted(TEXTS)
 
 
 def test_a_thread_of_one_percent_is_searched_whole_inside_the_store(log, store, embeddings):
@@ -151,27 +131,6 @@ def test_an_excluded_line_makes_room_for_the_next_one(log, store, embeddings):
     assert found(few, query, 4, exclude=exclude)[0] == [left[number] for number in order]
 
 
-def test_a_retracted_line_is_not_found_and_the_others_keep_their_place(recall, log):
-    query = "what did ana say?"
-    before, _ = found(recall, query, 6)
-    [entry] = log.find(OWN_THREAD, [f"a{TEXTS.index(before[2])}"])
-    undo = Draft(role="control", control=Control(retracts=(entry.id,), reason="undo"))
-    log.append(OWN_THREAD, [undo])
-    assert found(recall, query, 5)[0] == before[:2] + before[3:]
-
-
-def test_a_store_that_followed_in_parts_answers_as_one_filled_at_once(recall, log, embeddings):
-    recall.refresh(ANA)
-    later = [f"said later, {n}" for n in range(30)]
-    for text in later:
-        log.append(OWN_THREAD, [said(text)])
-        recall.refresh(ANA)
-    anew = VectorStoreRecall(log, in_memory(embeddings), DENSE, name="anew", candidates=200)
-    parts, whole = found(recall, "later?", 20), found(anew, "later?", 20)
-    assert parts[0] == whole[0]
-    np.testing.assert_allclose(parts[1], whole[1], atol=CLOSE)
-
-
 def test_what_a_memory_forgets_is_gone_from_the_store(recall, log, store):
     memory = ConversationMemory(log, recall=recall)
     recall.refresh(ANA)
@@ -180,21 +139,6 @@ def test_what_a_memory_forgets_is_gone_from_the_store(recall, log, store):
     memory.forget(user_id="ana", thread_id="t", entry_ids=["a8"])
     texts = [document.page_content for document in store.similarity_search(TEXTS[7], k=500)]
     assert sorted(texts) == sorted(set(TEXTS) - {TEXTS[7], TEXTS[8]})
-
-
-def test_a_reindex_leaves_what_the_log_holds(recall, log, store):
-    recall.refresh(ANA)
-    log.forget(ThreadKey("ana", "rare"))
-    recall.reindex(ANA)
-    texts = [document.page_content for document in store.similarity_search(TEXTS[7], k=500)]
-    assert sorted(texts) == sorted(set(TEXTS) - {TEXTS[7]})
-
-
-def test_a_question_of_another_dimension_is_an_error_of_ours(recall, embeddings):
-    recall.refresh(ANA)
-    embeddings.dim += 1
-    with pytest.raises(LineStoreError, match="could not be searched"):
-        recall.recall(ANA, "anything")
 
 
 def test_text_that_a_store_cannot_keep_is_found_and_shown_as_it_was_said(recall, log):

@@ -31,37 +31,21 @@ def _check_equal(page, news):
 
 
 @pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("most", [None, 10])
 @settings(max_examples=2, deadline=None)
 @given(actions=_many(*ACTIONS), dated=st.booleans())
-def test_who_sends_the_whole_chat_is_who_sends_what_is_new(door, actions, dated):
-    page = run(Page(door, with_ids=True), actions, dated=dated)
+def test_who_sends_the_whole_chat_or_its_end_is_who_sends_what_is_new(door, most, actions, dated):
+    page = run(Page(door, with_ids=True, most=most), actions, dated=dated)
     _check_equal(page, run(News(door, with_ids=True), actions, dated=dated))
 
 
 @pytest.mark.parametrize("door", DOORS)
-@settings(max_examples=2, deadline=None)
-@given(actions=_many(*ACTIONS), dated=st.booleans())
-def test_who_sends_the_last_ten_messages_is_who_sends_what_is_new(door, actions, dated):
-    page = run(Page(door, with_ids=True, most=10), actions, dated=dated)
-    _check_equal(page, run(News(door, with_ids=True), actions, dated=dated))
-
-
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("most", [None, 10])
 @settings(max_examples=2, deadline=None)
 @given(actions=_many("say", "yes"), dated=st.booleans())
-def test_without_ids_texts_tell_what_is_new(door, actions, dated):
-    page = run(Page(door, with_ids=False), actions, dated=dated)
-    news = run(News("wrap", with_ids=False), actions, dated=dated)
-    _check_equal(page, news)
-
-
-@pytest.mark.parametrize("door", DOORS)
-@settings(max_examples=2, deadline=None)
-@given(actions=_many("say", "yes"), dated=st.booleans())
-def test_without_ids_the_last_ten_messages_tell_what_is_new(door, actions, dated):
-    page = run(Page(door, with_ids=False, most=10), actions, dated=dated)
-    news = run(News("wrap", with_ids=False), actions, dated=dated)
-    _check_equal(page, news)
+def test_without_ids_texts_tell_what_is_new(door, most, actions, dated):
+    page = run(Page(door, with_ids=False, most=most), actions, dated=dated)
+    _check_equal(page, run(News("wrap", with_ids=False), actions, dated=dated))
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -79,9 +63,6 @@ def test_two_tabs_never_take_back_each_others_turns(door, tabs, with_ids, most):
             caller.say(make_words(number), number, [], tab)
     _check_equal(page, news)
     assert all(is_live for _, _, is_live in log_of(page.memory))
-
-
-# -- messages that are added, and not answered ----------------------------------------------------
 
 
 def test_a_chat_that_is_added_again_and_again_under_its_ids_is_stored_once():

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
-from langgraph.graph import MessagesState
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from pydantic import BaseModel
 from scripted_chat import at
 
 from langchain_convmem import ConversationMemory
+from langchain_convmem.integrations.langgraph import recall_node, record_node
 from langchain_convmem.message_log import MessageLog
 
 
@@ -31,6 +32,19 @@ class TitledState(MessagesState):
 
 FORMS = [MessagesState, TitledState, MessagesModel, MessagesData]
 """Every form of a state."""
+
+
+def graph_of(
+    memory: ConversationMemory,
+    *nodes: tuple[str, Any],
+    saver: Any = None,
+    schema: Any = MessagesState,
+) -> Any:
+    """Return a graph with named nodes of one's own between those that recall and record."""
+    builder = StateGraph(schema)
+    builder.add_sequence([("recall", recall_node(memory)), *nodes, ("record", record_node(memory))])
+    builder.add_edge(START, "recall")
+    return builder.compile(checkpointer=saver)
 
 
 def says(text: str, message_id: str | None = None) -> dict[str, Any]:

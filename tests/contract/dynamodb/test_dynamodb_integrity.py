@@ -162,13 +162,6 @@ def test_a_missing_piece_is_a_named_gap_of_its_thread(log, client):
     assert not [key for key in items(log, client) if key[1].startswith("P#")]
 
 
-def test_pieces_that_nothing_names_are_a_named_gap_of_their_thread(log, change):
-    before, large = say(log, ANA, "before"), say(log, ANA, "a" * 250_000)
-    change(large, lambda item: item.pop("write_token"))
-    read = log.entries(ANA)
-    assert (read[0], read[1].damage) == (before, "0 of 3 pieces of its batch are there")
-
-
 @pytest.mark.parametrize("place", ["newest", "older"])
 @pytest.mark.parametrize(
     "edit",
@@ -221,9 +214,6 @@ def test_other_threads_and_users_notice_nothing(log, change, edit):
     assert {ANA.owner, BO.owner} == set(log.owners())
 
 
-# -- what is missing ------------------------------------------------------------------------------
-
-
 def test_each_batch_that_is_missing_is_counted(log, client):
     for number in range(12):
         say(log, (ANA, ANAS_OTHER)[number % 2], f"{number}")
@@ -240,13 +230,6 @@ def test_each_batch_that_is_missing_is_counted(log, client):
     assert not report.ok
 
 
-def test_the_last_batch_is_not_missed(log, client):
-    for number in range(3):
-        say(log, ANA, f"{number}")
-    delete_item(log, client, max(items(log, client)))
-    assert verify_log(log).ok
-
-
 def test_what_only_looks_forgotten_is_named(open_log, client):
     log = open_log(signing_key=KEY)
     for number in range(3):
@@ -257,9 +240,6 @@ def test_what_only_looks_forgotten_is_named(open_log, client):
     mark, second, _ = sorted(key for key in found if key[1].startswith("E#"))
     client.put_item(TableName=log.table_name, Item={**found[mark], "sk": {"S": second[1]}})
     assert "the mark of batch 2 was altered" in str(verify_log(log).problems)
-
-
-# -- what stands beside entries -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -286,9 +266,6 @@ def test_a_damaged_document_is_an_error_and_a_damaged_cache_is_none(log, client,
     assert log.set_state(ANA, "cache:note", [4], expected=None) is None
     log.delete_state(ANA, "note")
     assert log.get_state(ANA, "note") is None
-
-
-# -- keys -----------------------------------------------------------------------------------------
 
 
 def test_a_log_is_used_with_the_key_that_signs_it(open_log):

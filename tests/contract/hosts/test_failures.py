@@ -16,11 +16,7 @@ from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 from turn_hosts import STREAMS, given
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.errors import (
-    LogError,
-    LogUnavailableError,
-    ThreadBusyError,
-)
+from langchain_convmem.errors import LogError, LogUnavailableError, ThreadBusyError
 
 CUT = [("user", "Count."), ("assistant", "One two ", "interrupted")]
 

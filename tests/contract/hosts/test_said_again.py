@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from host_promises import kept_by_all
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at
 
 
 def _shown(memory, thread_id="t", user_id="ana"):
@@ -40,15 +40,6 @@ def test_a_question_asked_again_under_its_id_has_the_newer_answer(host, run, mem
         "Level two.",
         "Level three.",
     ], "the log loses nothing"
-
-
-@kept_by_all("asked again")
-def test_an_attempt_that_fails_leaves_the_answer_of_the_one_before(host, run, memory):
-    app = host.app(memory, ScriptedChatModel(replies=["Two.", ProviderError()]), recall=False)
-    run(app, HumanMessage("Where?", id="q1"), at())
-    with pytest.raises(ProviderError):
-        run(app, HumanMessage("Where?", id="q1"), at())
-    assert _shown(memory) == ["Where?", "Two."]
 
 
 @kept_by_all("asked later")

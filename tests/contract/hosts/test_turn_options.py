@@ -238,16 +238,3 @@ def test_a_field_of_the_inner_chain_is_not_taken_for_an_option(name, memory):
     config = {"configurable": {**at()["configurable"], "recall": "little"}}
     HOSTS[name].app(memory, model, recall_k=1).invoke("Hello", config)
     assert memory.history("t", user_id="ana").messages[-1].text == "No"
-
-
-def test_max_tokens_of_a_call_reaches_the_model(memory):
-    model = ScriptedChatModel(replies=["Yes, I do."]).configurable_fields(
-        breaks_after=ConfigurableField(id="max_tokens")
-    )
-    host = memory.wrap(model, recall=False)
-    with pytest.raises(Exception, match="the connection broke"):
-        list(host.stream("Hello", at("new", max_tokens=1)))
-    assert [one.text for one in memory.history("new", user_id="ana").messages] == [
-        "Hello",
-        "Yes, ",
-    ]

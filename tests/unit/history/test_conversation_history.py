@@ -1,48 +1,34 @@
+"""A history: what is added and shown, what a write hook leaves of it, and how much is read."""
+
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage
-from langchain_core.prompt_values import ChatPromptValue
+from langchain_core.messages import AIMessage, HumanMessage
+from summaries import bare_texts
 
-from langchain_convmem.errors import BudgetError, ConfigError, InvalidMessageError
-from langchain_convmem.history import ConversationHistory
+from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
+from langchain_convmem.errors import BudgetError, InvalidMessageError
 from langchain_convmem.ids import get_now_ms
-from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.records import Cover, Draft
-
-
-@pytest.fixture
-def log():
-    with InMemoryLog() as opened:
-        yield opened
-
-
-@pytest.fixture
-def history(log):
-    return ConversationHistory(log, "t1", user_id="ana")
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.message_log import ReadPlan
+from langchain_convmem.records import Cover, Draft, Entry, ThreadKey
 
 
 def shape(history):
     return [(turn.role, *turn.contents) for turn in history.turns]
 
 
-def test_a_history_holds_nothing_of_its_own(log, history):
+def test_a_history_holds_nothing_of_its_own(history):
     history.add("user", "Hi")
-    other = ConversationHistory(log, "t1", user_id="ana")
+    other = ConversationHistory(history.log, "t1", user_id="ana")
     other.add("assistant", "Ho")
     assert shape(history) == shape(other) == [("user", "Hi"), ("assistant", "Ho")]
-    assert history.entries == log.entries(history.key)
+    assert history.entries == history.log.entries(history.key)
     assert (history.thread_id, history.user_id) == ("t1", "ana")
     assert "t1" in repr(history)
-
-
-@pytest.mark.parametrize(("thread", "user"), [("", "ana"), ("t1", ""), (None, "ana")])
-def test_a_thread_needs_an_id(log, thread, user):
-    with pytest.raises(ConfigError):
-        ConversationHistory(log, thread, user_id=user)
-
-
-# -- adding -------------------------------------------------------------------------------------
 
 
 def test_adding_returns_the_turn_that_holds_it(history):
@@ -65,16 +51,6 @@ def test_several_pieces_are_one_message(history):
     assert history.entries[1].message.content == "c"
 
 
-def test_an_assistant_who_speaks_first_returns_its_own_turn(history):
-    assert history.add("assistant", "Welcome!").contents == ("Welcome!",)
-    assert [turn.role for turn in history.turns] == ["user", "assistant"]
-
-
-def test_a_system_text_is_a_turn_too(history):
-    assert history.add("system", "Be brief.").role == "system"
-    assert isinstance(history.messages[0], SystemMessage)
-
-
 @pytest.mark.parametrize(
     ("role", "contents", "named"),
     [
@@ -92,20 +68,6 @@ def test_what_nobody_said_is_refused_and_nothing_is_written(history, role, conte
     with pytest.raises(InvalidMessageError, match=named):
         history.add(role, contents)
     assert history.entries == []
-
-
-def test_what_was_cleared_by_another_process_meanwhile_is_still_returned(history, monkeypatch):
-    append = history.log.append
-
-    def append_and_clear(key, drafts, **options):
-        entries = append(key, drafts, **options)
-        monkeypatch.undo()
-        history.clear()
-        return entries
-
-    monkeypatch.setattr(history.log, "append", append_and_clear)
-    assert history.add("assistant", "a").contents == ("a",)
-    assert history.turns == []
 
 
 def test_an_added_turn_can_be_extended_durably(history):
@@ -137,9 +99,6 @@ def test_every_turn_can_be_extended_not_only_the_one_just_added(history):
         turn.add_data("odd", object())
 
 
-# -- messages -----------------------------------------------------------------------------------
-
-
 def test_messages_are_stored_verbatim_and_shown_valid(history):
     said = [AIMessage("Welcome!"), HumanMessage("a", name="Ana"), HumanMessage(" "), AIMessage("b")]
     history.add_messages(said)
@@ -158,44 +117,6 @@ def test_adding_again_what_was_handed_out_changes_nothing(history):
     before = history.entries
     history.add_messages(history.messages)
     assert history.entries == before
-
-
-def test_one_bad_message_keeps_the_others_out(history):
-    with pytest.raises(InvalidMessageError):
-        history.add_messages([HumanMessage("a"), 7])
-    assert history.entries == []
-
-
-@pytest.mark.parametrize(
-    "messages",
-    [
-        [("user", "Where?"), ("assistant", "Here.")],
-        [{"role": "user", "content": "Where?"}, {"role": "model", "content": "Here."}],
-        {"messages": ["Where?", AIMessage("Here.")]},
-        ChatPromptValue(messages=[HumanMessage("Where?"), AIMessage("Here.")]),
-        [HumanMessage("Where?"), AIMessageChunk(content="He"), AIMessageChunk(content="re.")],
-        iter([HumanMessage("Where?"), AIMessage("Here.")]),
-    ],
-    ids=["pairs", "dicts", "under a key", "a prompt's value", "chunks", "an iterator"],
-)
-def test_messages_come_in_every_form(history, messages):
-    history.add_messages(messages)
-    assert [entry.message for entry in history.entries] == [
-        HumanMessage("Where?"),
-        AIMessage("Here."),
-    ]
-
-
-def test_the_view_cannot_be_assigned(history):
-    with pytest.raises(AttributeError, match="add_messages"):
-        history.messages = [HumanMessage("a")]
-
-
-def test_the_shapes_that_older_chains_use_work(history):
-    history.add_user_message("a")
-    history.add_ai_message("b")
-    history.add_message(HumanMessage("c"))
-    assert [message.content for message in history.messages] == ["a", "b", "c"]
 
 
 def test_clearing_starts_every_view_anew_and_keeps_the_log(history):
@@ -228,9 +149,6 @@ def test_a_budget_is_kept(history):
     assert history.context(summary="omit").messages == history.messages
 
 
-# -- asynchronous twins -------------------------------------------------------------------------
-
-
 async def test_the_asynchronous_twins_do_the_same(tmp_path):
     with SQLiteLog(tmp_path / "log.db") as log:
         history = ConversationHistory(log, "t1")
@@ -253,3 +171,142 @@ async def test_the_asynchronous_twins_do_the_same(tmp_path):
         assert len(history.entries) == 3
         with pytest.raises(InvalidMessageError):
             await history.aadd("user", " ")
+
+
+def make_history(memory, *results):
+    calls = [{"name": "send", "args": {}, "id": name} for name in ("c1", "c2")]
+    history = memory.history("t", user_id="ana")
+    history.add_messages([HumanMessage("Send both."), AIMessage("", tool_calls=calls), *results])
+    return history
+
+
+def test_pending_calls_are_open_in_messages():
+    with ConversationMemory.open(":memory:") as memory:
+        history = make_history(memory)
+        assert [message.type for message in history.messages] == ["human", "ai"]
+        assert len(history.messages[-1].tool_calls) == 2
+        closed = [message.type for message in history.context().messages]
+        assert closed == ["human", "ai", "tool", "tool"]
+
+
+def _hook(message):
+    """Store nothing of what is off the record, and no sums of money."""
+    if "off the record" in message.text:
+        return None
+    message.content = str(message.text).replace("300", "[sum]")
+    return message
+
+
+@pytest.fixture
+def hooked():
+    return ConversationHistory(InMemoryLog(), "t1", user_id="ana", before_write=_hook)
+
+
+def _talk(hooked):
+    said = [HumanMessage("How much?", id="q1"), AIMessage("Let me see.", id="a1")]
+    hooked.add_messages([*said, HumanMessage("And?", id="q2")])
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system"])
+def test_a_turn_of_which_nothing_is_stored_has_no_entries(hooked, role):
+    for turn in (
+        hooked.add(role, "off the record: 300"),
+        asyncio.run(hooked.aadd(role, "off the record: 300")),
+    ):
+        assert (turn.role, turn.entries, turn.contents) == (role, (), ())
+        with pytest.raises(InvalidMessageError, match="not in the log"):
+            turn.add_timing("playStart")
+    assert hooked.entries == []
+
+
+def test_a_replacement_of_which_nothing_is_stored_is_refused(hooked):
+    _talk(hooked)
+    before = hooked.entries
+    with pytest.raises(InvalidMessageError, match="'a1' stays"):
+        hooked.replace("a1", "off the record: 300")
+    with pytest.raises(InvalidMessageError, match="'a1' stays"):
+        asyncio.run(hooked.areplace("a1", AIMessage("x", additional_kwargs={"remember": False})))
+    assert hooked.entries == before
+
+
+def test_a_summary_of_which_nothing_is_stored_is_refused(hooked):
+    _talk(hooked)
+    window = hooked.summary_window()
+    with pytest.raises(InvalidMessageError, match="summary"):
+        hooked.add_summary("off the record: 300", window)
+    with pytest.raises(InvalidMessageError, match="summary"):
+        asyncio.run(hooked.aadd_summary("off the record: 300", window))
+    assert hooked.last_summary is None
+    assert hooked.summary_window() == window
+
+
+class CountingLog(InMemoryLog):
+    """A counting that counts the entries that it hands out."""
+
+    read = 0
+
+    def entries(self, key: ThreadKey, **options: Any) -> list[Entry]:
+        found = super().entries(key, **options)
+        self.read += len(found)
+        return found
+
+    def read_back(self, key: ThreadKey, plan: ReadPlan, *, page: int = 64) -> list[Entry]:
+        found = super().read_back(key, plan, page=page)
+        self.read += len(found)
+        return found
+
+
+@pytest.fixture
+def counting():
+    with CountingLog() as opened:
+        yield opened
+
+
+@pytest.fixture
+def long(counting):
+    return ConversationHistory(counting, "t", user_id="ana")
+
+
+def talk(long: ConversationHistory, exchanges: int, *, start: int = 0) -> None:
+    said = []
+    for number in range(start, start + exchanges):
+        said += [HumanMessage(f"question {number}"), AIMessage(f"answer {number}")]
+    long.add_messages(said)
+
+
+def reads_of(counting: CountingLog, call) -> int:
+    before = counting.read
+    call()
+    return counting.read - before
+
+
+def test_a_summarised_thread_is_read_from_where_its_summary_ends(counting, long):
+    long.add("system", "Be kind.")
+    reads = []
+    for round_number in range(6):
+        talk(long, 100, start=100 * round_number)
+        long.add_summary(f"Summary {round_number}.", long.summary_window())
+        long.add("user", f"pending {round_number}")
+        reads.append(reads_of(counting, long.context))
+    assert max(reads) <= 10
+    told = bare_texts(long.messages)
+    assert told == ["Be kind.", "Summary 5.", "pending 5"]
+
+
+def test_a_view_within_a_budget_reads_what_the_budget_reaches(counting, long):
+    talk(long, 1000)
+    first = long.context(max_tokens=100)
+    assert reads_of(counting, lambda: long.context(max_tokens=100)) <= 150
+    assert long.context(max_tokens=100).messages == first.messages
+    talk(long, 5, start=1000)
+    assert long.context(max_tokens=100).messages[-1].content == "answer 1004"
+
+
+def test_adding_reads_a_page_however_long_the_thread_is(counting, long):
+    talk(long, 1000)
+    assert reads_of(counting, lambda: long.add("user", "one more")) <= 64
+
+
+def test_the_turn_of_a_long_run_is_whole_when_something_is_added_to_it(long):
+    long.add_messages([AIMessage("Hello."), *[HumanMessage(f"{n}") for n in range(150)]])
+    assert len(long.add("user", "last").entries) == 151

@@ -1,19 +1,24 @@
+"""Undo, redo, replacements, replies cut to what was heard, and summaries that are edited."""
+
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from summaries import ScriptedSummarizer, bare
 
-from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
+from langchain_convmem.history import ConversationHistory
 from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.context import NOTED_TEXT
+from langchain_convmem.views.live import find_frontier, find_live_entries
+from langchain_convmem.views.summaries import find_held_back
 
-CALL = {"name": "weather", "args": {}, "id": "c1"}
+CALL = {"name": "weather", "args": {}, "id": "c1", "type": "tool_call"}
 
 
 def texts(turns):
     return [" ".join(turn.contents) for turn in turns]
-
-
-# -- undo ---------------------------------------------------------------------------------------
 
 
 def test_undo_takes_back_the_last_exchange_and_the_log_keeps_it(history, say, shape):
@@ -22,12 +27,6 @@ def test_undo_takes_back_the_last_exchange_and_the_log_keeps_it(history, say, sh
     assert shape() == ["a", "b"]
     assert [entry.contents for entry in history.entries[:4]] == [("a",), ("b",), ("c",), ("d",)]
     assert history.entries[4].control.reason == "undo"
-
-
-def test_undo_takes_back_a_question_without_an_answer(history, say, shape):
-    say("a", "b", "c")
-    assert texts(history.undo()) == ["c"]
-    assert shape() == ["a", "b"]
 
 
 def test_undo_takes_back_a_whole_tool_loop(history, shape):
@@ -43,12 +42,6 @@ def test_undo_takes_back_a_whole_tool_loop(history, shape):
     assert shape() == []
 
 
-def test_several_messages_of_the_user_in_a_row_are_one_question(history, shape):
-    history.add_messages([HumanMessage("a"), AIMessage("b"), HumanMessage("c"), HumanMessage("d")])
-    assert texts(history.undo()) == ["c d"]
-    assert shape() == ["a", "b"]
-
-
 def test_a_question_of_an_earlier_turn_that_was_never_answered_stays(history, shape):
     drafts = [
         make_draft(HumanMessage("A?"), turn_id="1"),
@@ -61,44 +54,12 @@ def test_a_question_of_an_earlier_turn_that_was_never_answered_stays(history, sh
     assert texts(history.undo()) == ["A?"]
 
 
-def test_an_opening_of_the_assistant_is_an_exchange_too(history, shape):
-    history.add_messages([AIMessage("Welcome!"), HumanMessage("a"), AIMessage("b")])
-    history.undo()
-    assert shape() == ["...", "Welcome!"]
-    history.undo()
-    assert shape() == []
-
-
-def test_several_exchanges_can_be_taken_back_at_once(history, say, shape):
-    say("a", "b", "c", "d", "e", "f")
-    assert texts(history.undo(2)) == ["c", "d", "e", "f"]
-    assert shape() == ["a", "b"]
-    history.undo(9)
-    assert shape() == []
-    assert history.undo() == []
-    assert len(history.entries) == 8
-
-
 @pytest.mark.parametrize("exchanges", [0, -1, True, 1.5, "2"])
 def test_an_odd_number_of_exchanges_is_refused(history, say, exchanges):
     say("a", "b")
     with pytest.raises(ConfigError, match="exchanges"):
         history.undo(exchanges)
     assert len(history.entries) == 2
-
-
-def test_a_message_that_nobody_sees_is_no_exchange(history, say, shape):
-    say("a", "b", "c", "d")
-    history.add_messages([HumanMessage(" ")])
-    assert texts(history.undo()) == ["c", "d"]
-    assert shape() == ["a", "b"]
-
-
-def test_system_messages_survive_an_undo(history, say, shape):
-    say("a", "b", "c")
-    history.add("system", "Be brief.")
-    history.undo()
-    assert shape() == ["a", "b", "Be brief."]
 
 
 def test_a_summary_that_tells_of_what_is_undone_goes_with_it(history, say, read):
@@ -113,16 +74,6 @@ def test_a_summary_that_tells_of_what_is_undone_goes_with_it(history, say, read)
     assert read() == ["S", "c", "d"]
     history.undo(2)
     assert read() == []
-
-
-def test_an_undone_retry_with_the_same_id_is_stored_again(history, read):
-    history.add_messages([HumanMessage("a", id="m1"), AIMessage("b", id="m2")])
-    history.undo()
-    history.add_messages([HumanMessage("a", id="m1")])
-    assert read() == ["a"]
-
-
-# -- redo ---------------------------------------------------------------------------------------
 
 
 def test_redo_brings_back_undo_by_undo(history, say, shape):
@@ -141,16 +92,6 @@ def test_redo_brings_back_undo_by_undo(history, say, shape):
     assert shape() == ["a", "b", "c", "d", "e", "f"]
 
 
-def test_redo_brings_back_what_was_cleared_with_its_summaries(history, say, read):
-    say("a", "b")
-    history.add_summary("S", history.summary_window())
-    say("c")
-    history.clear()
-    assert read() == []
-    assert history.redo()
-    assert read() == ["S", "c"]
-
-
 def test_nothing_comes_back_once_something_was_said(history, say, shape):
     assert not history.redo()
     say("a", "b")
@@ -159,9 +100,6 @@ def test_nothing_comes_back_once_something_was_said(history, say, shape):
     history.add("user", "c")
     assert not history.redo()
     assert shape() == ["c"]
-
-
-# -- replace ------------------------------------------------------------------------------------
 
 
 def test_an_edited_question_asks_anew(history, say, shape):
@@ -176,20 +114,6 @@ def test_an_edited_question_asks_anew(history, say, shape):
 
 def control_of(entry):
     return None if entry.control is None else entry.control.reason
-
-
-def test_later_turns_can_be_kept(history, say, shape):
-    say("a", "b", "c", "d")
-    history.replace(history.turns[1].id, AIMessage("B"), keep_later=True)
-    assert shape() == ["a", "B", "c", "d"]
-    assert len(history.entries) == 6
-
-
-def test_the_same_text_again_asks_for_a_new_answer(history, say, shape):
-    say("a", "b", "c", "d")
-    question = history.turns[2]
-    assert history.replace(question.id, "c") == question
-    assert shape() == ["a", "b", "c"]
 
 
 def test_a_message_keeps_its_id_its_place_and_its_speaker(history, read):
@@ -209,13 +133,6 @@ def test_a_message_keeps_its_id_its_place_and_its_speaker(history, read):
     assert [message.id for message in history.messages] == ["m1", "m2", "m3"]
 
 
-def test_what_messages_show_as_id_can_be_replaced(history, say, read):
-    say("a", "b")
-    history.replace(history.messages[0].id, "A", keep_later=True)
-    history.replace(history.messages[0].id, "AA", keep_later=True)
-    assert read() == ["AA", "b"]
-
-
 def test_an_edited_call_takes_its_results_with_it(history, read):
     history.add_messages(
         [
@@ -230,13 +147,6 @@ def test_an_edited_call_takes_its_results_with_it(history, read):
     assert read() == ["q", "", "2"]
     history.replace("m2", "I know")
     assert read() == ["q", "I know"]
-
-
-def test_an_instruction_can_be_changed_without_losing_the_dialogue(history, say, read):
-    history.add("system", "Be brief.")
-    say("a", "b")
-    history.replace(history.messages[0].id, SystemMessage("Be kind."))
-    assert read() == ["Be kind.", "a", "b"]
 
 
 @pytest.mark.parametrize("keep_later", [True, False])
@@ -282,4 +192,277 @@ def test_what_is_not_shown_cannot_be_replaced(history, say):
             history.replace(name, "x")
 
 
-# -- asynchronous twins -------------------------------------------------------------------------
+USAGE = {"input_tokens": 3, "output_tokens": 20, "total_tokens": 23}
+TOLD = {"model_name": "m", "finish_reason": "stop"}
+
+
+def spoken(text="From platform 9, at noon.", **more):
+    return AIMessage(text, id="r1", usage_metadata=USAGE, response_metadata=TOLD, **more)
+
+
+@pytest.fixture
+def asked(history):
+    history.add_messages([HumanMessage("When?", id="q1"), spoken()])
+    history.turns[-1].add_timing("playStart", 7)
+    history.turns[-1].add_data("voice", "Alto")
+    return history
+
+
+def test_a_reply_is_cut_to_what_was_heard_and_the_log_keeps_it_whole(asked):
+    created = asked.turns[-1].metadata.timing["creation"]
+    turn = asked.cut_reply("from platform 9")
+    assert turn.contents == ("From platform 9",)
+    assert turn.metadata.attributes == ("interrupted",)
+    assert turn.metadata.timing == {"creation": created, "playStart": 7}
+    assert turn.metadata.aux == {"voice": "Alto"}
+    [_, reply] = asked.messages
+    assert (reply.id, reply.text, reply.usage_metadata) == ("r1", "From platform 9", USAGE)
+    assert reply.response_metadata == {**TOLD, "interrupted": True}
+    assert asked.entries[1].contents == ("From platform 9, at noon.",)
+    assert asked.to_maps(exclude_last=False)[-1]["metadata"]["attribute"] == ["interrupted"]
+
+
+def test_a_reply_of_which_nothing_was_heard_is_taken_out(asked, shape):
+    asked.add("user", "Hello?")
+    assert asked.cut_reply("") is None
+    assert shape() == ["When? Hello?"]
+    assert not asked.redo()
+    assert [entry.role for entry in asked.entries] == ["user", "assistant", "user", "control"]
+
+
+def test_a_reply_that_was_heard_whole_is_not_marked(asked):
+    count = len(asked.entries)
+    turn = asked.cut_reply("From platform 9, at noon.")
+    assert turn.contents == ("From platform 9, at noon.",)
+    assert turn.metadata.attributes == ()
+    assert len(asked.entries) == count
+
+
+def test_words_that_are_not_in_the_reply_change_nothing(asked):
+    count = len(asked.entries)
+    with pytest.raises(InvalidMessageError):
+        asked.cut_reply("To Paris")
+    assert len(asked.entries) == count
+
+
+def test_a_reply_that_calls_a_tool_keeps_its_calls(history, shape):
+    history.add_messages(
+        [
+            HumanMessage("When?"),
+            AIMessage("Let me look that up.", id="r1", tool_calls=[CALL]),
+            ToolMessage("9", tool_call_id="c1"),
+            AIMessage("Platform 9."),
+        ]
+    )
+    history.cut_reply("Let me", message_id="r1")
+    history.cut_reply(0, message_id="r1")
+    assert [message.type for message in history.messages] == ["human", "ai", "tool", "ai"]
+    assert history.messages[1].tool_calls == [CALL]
+
+
+def test_a_summary_that_tells_of_the_reply_goes(asked, read):
+    asked.add_summary("They leave at noon.", asked.summary_window())
+    asked.cut_reply(4)
+    assert read() == ["When?", "From"]
+
+
+def test_the_write_hook_is_asked_about_what_is_left():
+    def redact(message):
+        if message.text == "From":
+            return None
+        return message.model_copy(update={"content": message.text.replace("9", "[number]")})
+
+    history = ConversationHistory(InMemoryLog(), "t", before_write=redact)
+    history.add_messages([HumanMessage("When?"), spoken()])
+    assert history.cut_reply("From platform").contents == ("From platform",)
+    assert history.cut_reply("From") is None
+    assert [message.text for message in history.messages] == ["When?"]
+
+
+def test_a_replacement_keeps_when_it_was_said_marks_and_data(asked):
+    asked.turns[-1].add_attribute("speechInterrupted")
+    before = asked.turns[-1].metadata
+    for new in ("From platform 8.", AIMessage("From platform 7.")):
+        assert asked.replace("r1", new).metadata == before
+
+
+def test_how_an_entry_came_into_the_log_is_not_told_of_what_takes_its_place(asked):
+    for name in ("attempt_of", "forked_from", "own_tokens", "provenance"):
+        asked.turns[-1].add_data(name, {"calls": 1})
+    assert asked.replace("r1", "At one.").metadata.aux == {"voice": "Alto"}
+    assert asked.cut_reply("At").metadata.aux == {"voice": "Alto"}
+
+
+def test_a_text_in_the_place_of_a_message_keeps_what_is_known_of_it(history):
+    history.add_messages(
+        [
+            HumanMessage("When?", id="q1", additional_kwargs={"session": "s1"}),
+            spoken(additional_kwargs={"reasoning_content": "hm", "voice": "alto"}),
+        ]
+    )
+    history.replace("r1", "At one.", keep_later=True)
+    history.replace("q1", "When, please?", keep_later=True)
+    question, reply = history.messages
+    assert question.additional_kwargs == {"session": "s1"}
+    assert (reply.usage_metadata, reply.response_metadata) == (USAGE, TOLD)
+    assert reply.additional_kwargs == {"voice": "alto"}
+
+
+SETTINGS = SummarySettings(
+    trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000, first_pause_s=0.001
+)
+
+
+def say(history, *numbers):
+    for number in numbers:
+        history.add_messages(
+            [HumanMessage(f"question {number}", id=f"q{number}"), AIMessage(f"answer {number}")]
+        )
+
+
+def summarising(log, **options):
+    return ConversationMemory(
+        log, summarizer=ScriptedSummarizer(), summary_settings=SETTINGS, **options
+    )
+
+
+def compact(memory, **options):
+    return memory.summarize("t1", user_id="ana", **options)
+
+
+def shown(history):
+    return [bare(message.text) for message in history.messages]
+
+
+@pytest.fixture
+def told(history):
+    say(history, 1, 2)
+    history.add_summary(["They talked."], history.summary_window(), model="m")
+    say(history, 3)
+    return history
+
+
+def test_an_edited_summary_stands_for_the_same_in_other_words(told):
+    old = told.last_summary
+    turn = told.edit_summary(["They met.", " ", "In Rome."])
+    assert turn.contents == ("They met.", "In Rome.")
+    assert shown(told) == ["They met.\nIn Rome.", NOTED_TEXT, "question 3", "answer 3"]
+    [new] = turn.entries
+    assert new.cover.ranges == old.entries[0].cover.ranges
+    assert new.cover.model == "edited"
+    assert new.metadata.aux["summary"] == {"edited": True}
+    assert new.metadata.summary_ids == old.metadata.summary_ids
+    assert told.last_summary.id == turn.id
+
+
+def test_a_summary_is_edited_by_its_id_and_again(told):
+    first = told.last_summary
+    second = told.edit_summary("Second.", summary_id=first.id)
+    assert told.edit_summary("Third.", summary_id=second.id).contents == ("Third.",)
+    with pytest.raises(ConfigError, match="no summary"):
+        told.edit_summary("Fourth.", summary_id=first.id)
+    assert shown(told)[0] == "Third."
+
+
+@pytest.mark.parametrize("text", [" ", [], 3, [3], None])
+def test_what_is_no_summary_changes_nothing(told, text):
+    before = told.entries
+    with pytest.raises(InvalidMessageError):
+        told.edit_summary(text)
+    assert told.entries == before
+
+
+def test_a_summary_that_a_later_one_retells_is_not_edited(told):
+    first = told.last_summary
+    told.add_summary("More.", told.summary_window())
+    with pytest.raises(ConfigError, match="edit that one"):
+        told.edit_summary("New.", summary_id=first.id)
+    assert told.edit_summary("Other.").contents == ("Other.",)
+
+
+class ForgetsMeanwhile(InMemoryLog):
+    """Forgets the summaries of a thread as soon as another one is written."""
+
+    def append(self, key, drafts, **options):
+        old = [entry.id for entry in self.entries(key) if entry.role == "summary"]
+        added = super().append(key, drafts, **options)
+        if old and added[0].role == "summary":
+            self.forget(key, old)
+        return added
+
+
+def test_what_is_forgotten_while_it_is_edited_stays_forgotten():
+    with ForgetsMeanwhile() as log:
+        history = ConversationHistory(log, "t")
+        say(history, 1)
+        history.add_summary("They talked.", history.summary_window())
+        with pytest.raises(StaleWindowError, match="forgotten"):
+            history.edit_summary("They whispered.")
+        assert "whispered" not in str(history.entries)
+
+
+def test_parents_fall_with_an_edited_leaf_and_are_made_anew_of_it():
+    settings = SummarySettings(
+        trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=16, facts_tokens=0
+    )
+    summarizer = ScriptedSummarizer(lambda asked: asked.transcript.splitlines()[1][:60])
+    with ConversationMemory(
+        InMemoryLog(), summarizer=summarizer, summary_settings=settings
+    ) as memory:
+        history = memory.history("t1", user_id="ana")
+        for number in range(40):
+            say(history, number)
+            compact(memory)
+        live = find_live_entries(history.entries)
+        parents = [one for one in live if one.metadata.aux.get("summary", {}).get("level")]
+        assert parents, "the chat is long enough for parents"
+        leaf = next(
+            one
+            for one in live
+            if one.role == "summary" and one.id in parents[0].metadata.summary_ids
+        )
+        say(history, 40)
+        history.edit_summary("question 0 was about tea.", summary_id=leaf.id)
+        after = find_live_entries(history.entries)
+        assert parents[0].id not in {entry.id for entry in after}
+        assert "question 0 was about tea." in shown(history)[0]
+        uncovered = shown(history)[1:]
+        compact(memory, force=True)
+        frontier = find_frontier(find_live_entries(history.entries))
+        assert leaf.id not in {name for one in frontier for name in one.metadata.summary_ids}
+        assert uncovered[-1] == "answer 40"
+
+
+@pytest.fixture
+def log():
+    with InMemoryLog() as log:
+        yield log
+
+
+def test_what_an_undo_shows_again_is_not_compacted_by_turns_to_come(log):
+    memory = summarising(log)
+    history = memory.history("t1", user_id="ana")
+    say(history, 1, 2, 3)
+    assert compact(memory)
+    history.undo_summary()
+    before = shown(history)
+    assert compact(memory).outcome == "not_due"
+    assert compact(summarising(log)).outcome == "not_due", "another process reads it from the log"
+    say(history, 4, 5, 6)
+    assert compact(memory)
+    assert shown(history)[1:6] == [NOTED_TEXT, *before[:4]]
+    assert "question 3" in shown(history)[0]
+    assert shown(history)[-1] == "answer 6"
+
+
+def test_on_request_it_is_compacted_and_then_is_no_longer_held_back(log):
+    memory = summarising(log)
+    history = memory.history("t1", user_id="ana")
+    say(history, 1, 2, 3)
+    assert compact(memory)
+    history.undo_summary()
+    assert compact(memory, force=True)
+    assert find_held_back(history.entries) == frozenset()
+    history.replace("q1", "question one", keep_later=True)
+    assert history.last_summary is None
+    assert compact(memory), "the edit, not an undo, shows these again"

@@ -1,13 +1,19 @@
+"""What a history gives away: exports, tables, forks."""
+
 from __future__ import annotations
 
+import base64
+import html
 import json
+import re
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_from_dict
+from summaries import bare_texts
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError
-from langchain_convmem.history import ConversationHistory
+from langchain_convmem.errors import ConfigError, LogUnavailableError
+from langchain_convmem.views.export import MAX_HTML_ROWS
 
 
 def texts(maps):
@@ -39,53 +45,12 @@ def test_everything_can_be_exported_without_moving_the_cursor(history, say):
     assert texts(history.to_maps()) == ["a", "b"]
 
 
-@pytest.mark.parametrize("incremental", [True, False])
-@pytest.mark.parametrize("exclude_last", [True, False])
-def test_nothing_is_exported_of_nothing_and_nothing_is_written(history, incremental, exclude_last):
-    assert history.to_maps(incremental=incremental, exclude_last=exclude_last) == []
-    assert history.log.threads("ana") == []
-
-
 def test_sinks_do_not_know_of_each_other(history, say):
     say("a", "b", "c")
     assert texts(history.to_maps(sink="one")) == ["a", "b"]
     assert texts(history.to_maps(sink="two", exclude_last=False)) == ["a", "b", "c"]
     assert texts(history.to_maps(sink="one", exclude_last=False)) == ["c"]
     assert texts(history.to_maps()) == ["a", "b"]
-
-
-@pytest.mark.parametrize("sink", ["", None, 7])
-def test_a_sink_needs_a_name(history, sink):
-    with pytest.raises(ConfigError, match="sink"):
-        history.to_maps(sink=sink)
-
-
-def test_a_cursor_survives_the_process_and_stays_small(history, say):
-    for number in range(30):
-        say(f"question {number}", f"answer {number}")
-    history.to_maps()
-    again = ConversationHistory(history.log, "t1", user_id="ana")
-    assert texts(again.to_maps(exclude_last=False)) == ["answer 29"]
-    document = history.log.get_state(history.key, "export:default").value
-    assert len(json.dumps(document)) < 100
-
-
-def test_a_placeholder_is_exported_once(history):
-    history.add("assistant", "Welcome!")
-    assert texts(history.to_maps()) == ["..."]
-    history.add("user", "a")
-    assert texts(history.to_maps()) == ["Welcome!"]
-
-
-def test_a_turn_that_grew_comes_again_whole_under_its_id(history, say):
-    say("a")
-    [first] = history.to_maps(exclude_last=False)
-    history.add("user", "more")
-    assert history.to_maps() == []
-    [again] = history.to_maps(exclude_last=False)
-    assert again["id"] == first["id"]
-    assert again["message"]["contents"] == ["a", "more"]
-    assert again["metadata"]["attribute"] == ["merged"]
 
 
 def test_a_summary_before_what_was_exported_is_not_skipped_and_nothing_doubles(history, say):
@@ -99,15 +64,6 @@ def test_a_summary_before_what_was_exported_is_not_skipped_and_nothing_doubles(h
     assert history.to_maps(exclude_last=False) == []
 
 
-def test_a_turn_that_a_summary_split_comes_again_in_parts(history, say):
-    say("a", "b")
-    window = history.summary_window()
-    history.add("assistant", "late")
-    assert texts(history.to_maps(exclude_last=False)) == ["a", "b late"]
-    history.add_summary("S", window)
-    assert texts(history.to_maps(exclude_last=False)) == ["b", "S", "...", "late"]
-
-
 def test_what_is_undone_after_its_export_comes_once_more_marked(history, say):
     say("a", "b", "c", "d")
     given = history.to_maps(exclude_last=False)
@@ -119,39 +75,6 @@ def test_what_is_undone_after_its_export_comes_once_more_marked(history, say):
     assert history.to_maps(exclude_last=False) == []
     history.redo()
     assert history.to_maps(exclude_last=False) == given[2:]
-
-
-def test_what_is_undone_before_its_export_is_never_exported(history, say):
-    say("a", "b", "c", "d")
-    assert texts(history.to_maps()) == ["a", "b", "c"]
-    history.undo()
-    assert retracted(history.to_maps(exclude_last=False)) == ["c"]
-
-
-def test_a_turn_that_grew_and_was_undone_before_it_came_again_is_marked(history, say):
-    say("a", "b", "c")
-    history.to_maps(exclude_last=False)
-    history.add("user", "more")
-    assert history.to_maps() == []
-    history.undo()
-    assert retracted(history.to_maps()) == ["c more"]
-    assert history.to_maps() == []
-
-
-def test_an_edit_is_exported_as_what_it_replaces_and_what_it_says(history, say):
-    say("a", "b", "c")
-    history.to_maps(exclude_last=False)
-    history.replace(history.turns[0].id, "A")
-    maps = history.to_maps(exclude_last=False)
-    assert texts(maps) == ["a", "b", "c", "A"]
-    assert retracted(maps) == ["a", "b", "c"]
-
-
-def test_a_cleared_thread_is_exported_as_such(history, say):
-    say("a", "b")
-    history.to_maps(exclude_last=False)
-    history.clear()
-    assert retracted(history.to_maps()) == ["a", "b"]
 
 
 def test_metadata_is_exported_with_its_turn(history):
@@ -190,14 +113,6 @@ def test_two_exports_at_once_share_the_turns(history, say, monkeypatch):
     assert others == [["a", "b"]]
 
 
-def test_forgetting_the_thread_forgets_its_cursors(history, say):
-    say("a", "b")
-    history.to_maps(exclude_last=False)
-    history.log.forget(history.key)
-    say("c")
-    assert texts(history.to_maps(exclude_last=False)) == ["c"]
-
-
 def test_pictures_calls_and_results_are_in_the_maps_and_come_back(history, tmp_path):
     picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
     call = {"name": "look", "args": {"at": "roof"}, "id": "c1", "type": "tool_call"}
@@ -216,3 +131,205 @@ def test_pictures_calls_and_results_are_in_the_maps_and_come_back(history, tmp_p
         again = memory.history("roof").messages
     assert [one.id for one in again[:3]] == ["q", "a", "r"]
     assert (again[0].content, again[1].tool_calls) == (said[0].content, [call])
+
+
+def rows(history):
+    """Return the marks, role and pieces of each line of the table."""
+    found = re.findall(
+        r"^(\d+)\t(.*)\t\[(\w+)\] \{(.*?)\} -- '(\w+)' (.*)[,.]$", str(history), re.MULTILINE
+    )
+    assert [int(row[0]) for row in found] == list(range(len(history.turns)))
+    assert [row[4] for row in found] == [turn.id for turn in history.turns]
+    return [(marks, role, pieces) for _, marks, role, pieces, _, _ in found]
+
+
+def test_the_table_shows_every_turn_with_its_marks(history, say):
+    history.add("assistant", "Welcome!")
+    say("a", "b")
+    history.add("user", ["c", "d"])
+    history.to_maps()
+    history.add_summary("S", history.summary_window())
+    assert rows(history) == [
+        ("", "user", "'...'"),
+        ("", "assistant", "'Welcome!'"),
+        ("", "user", "'a'"),
+        ("", "assistant", "'b'"),
+        ("- ^", "summary", "'S'"),
+        ("*", "user", "'c' 'd'"),
+    ]
+    assert not str(history).endswith("index 6.")
+
+
+def test_a_turn_is_one_line_whatever_was_said(history):
+    history.add("user", "1\n2\t3\r4\b5\\6\x1b[31m\u202e\u2028 caf\u00e9 \u6f22\u3000\ud800")
+    table = str(history)
+    assert len(table.splitlines()) == 2
+    assert r"'1\n2\t3\r4\x085\\6\x1b[31m\u202e\u2028 " in table
+    assert "caf\u00e9 \u6f22\\u3000\\ud800'" in table
+    table.encode()
+
+
+def test_pictures_calls_and_blocks_of_other_sorts_leave_a_trace(history):
+    png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(85_992)).decode()
+    history.add_message(
+        HumanMessage(
+            [
+                {"type": "text", "text": "Where is it?"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}},
+                {"type": "odd", "value": 1},
+            ]
+        )
+    )
+    call = {"name": "weather", "args": {"city": "Porto", "days": 2}, "id": "c1"}
+    broken = {"name": "map", "args": "{oops", "id": "c2", "error": None}
+    history.add_message(AIMessage("", tool_calls=[call], invalid_tool_calls=[broken]))
+    assert [pieces for _, _, pieces in rows(history)] == [
+        "'Where is it?' '[image, png, 86 kB]' '[odd]'",
+        "'[calls weather(city=\"Porto\", days=2)]' '[calls map({oops)]'",
+    ]
+    for text in (history._repr_html_(), "".join(turn._repr_html_() for turn in history.turns)):
+        assert "Where is it?<br>[image, png, 86 kB]<br>[odd]" in text
+        assert "[calls weather(city=&quot;Porto&quot;, days=2)]<br>[calls map({oops)]" in text
+
+
+def test_metadata_are_shown(history):
+    turn = history.add("user", "a")
+    history.add("user", "b")
+    turn.add_timing("playStart", 5)
+    turn.add_data("k", {"x": [True, None, "t\n"]})
+    created = history.turns[0].metadata.timing["creation"]
+    shown = (
+        "{'attribute': ['merged'], 'aux': {'k': {'x': [True, None, 't\\n']}}, "
+        f"'timing': {{'creation': {created}, 'playStart': 5}}}}"
+    )
+    assert shown in str(history)
+
+
+def test_a_notebook_shows_a_table_in_which_everything_is_escaped(history):
+    history.add_messages([HumanMessage(["<script>alert(1)</script>", "a\nb & \ud800"])])
+    history.turns[0].add_data("<b>", "</td>")
+    page = history._repr_html_()
+    assert "<script>" not in page
+    assert html.escape("<script>alert(1)</script>") + "<br>a<br>b &amp; \\ud800" in page
+    assert html.escape("{'aux': {'<b>': '</td>'}}") in page
+    assert page.count("<tr>") == 2
+    page.encode()
+
+
+def test_a_notebook_shows_the_latest_turns_of_a_long_thread(history):
+    kinds = (HumanMessage, AIMessage)
+    history.add_messages([kinds[n % 2](f"text {n}") for n in range(MAX_HTML_ROWS + 7)])
+    page = history._repr_html_()
+    assert page.count("<tr>") == MAX_HTML_ROWS + 1
+    assert "7 earlier turns" in page
+    assert "<td" in page
+    assert ">text 6<" not in page
+    assert ">text 7<" in page
+
+
+@pytest.fixture
+def forking(history):
+    return ConversationMemory(history.log)
+
+
+def turn_texts(history):
+    return [" ".join(turn.contents) for turn in history.turns]
+
+
+def test_a_fork_goes_on_from_a_point_and_leaves_the_other_thread_alone(forking, history, say):
+    say("a", "b", "c", "d")
+    before = history.entries
+    fork = forking.fork("t1", at=history.turns[1].id, user_id="ana")
+    assert turn_texts(fork) == ["a", "b"]
+    fork.add("user", "C")
+    assert turn_texts(fork) == ["a", "b", "C"]
+    assert history.entries == before
+    assert fork.user_id == "ana"
+    assert fork.thread_id != "t1"
+    assert {info.key.thread_id for info in forking.threads("ana")} == {"t1", fork.thread_id}
+
+
+def test_a_fork_holds_the_same_messages_ids_times_and_marks(forking, history):
+    history.add_messages([HumanMessage("a", id="m1", name="Ana"), AIMessage("b")])
+    history.turns[1].add_timing("playEnd", 7)
+    history.turns[1].add_data("mood", "calm")
+    fork = forking.fork("t1", new_thread_id="t2", user_id="ana")
+    assert fork.thread_id == "t2"
+    assert fork.messages == history.messages
+    for copy, entry in zip(fork.entries, history.entries, strict=True):
+        assert copy.id != entry.id
+        assert copy.metadata.timing == entry.metadata.timing
+        assert copy.metadata.aux == {
+            **entry.metadata.aux,
+            "forked_from": {"thread_id": "t1", "entry_id": entry.id},
+        }
+
+
+def test_only_what_is_shown_is_forked(forking, history, say):
+    say("a", "b", "c", "d")
+    history.undo()
+    history.replace(history.turns[0].id, "A", keep_later=True)
+    assert turn_texts(forking.fork("t1", user_id="ana")) == ["A", "b"]
+    with pytest.raises(ConfigError, match="no message"):
+        forking.fork("t1", at=history.entries[2].id, user_id="ana")
+
+
+def test_summaries_come_along_with_what_they_cover(forking, history, say):
+    say("a", "b")
+    history.add_summary("S", history.summary_window(), model="m", prompt_version="v")
+    say("c", "d")
+    history.add_summary("T", history.summary_window())
+    say("e", "f")
+    fork = forking.fork("t1", at=history.turns[-2].id, user_id="ana")
+    assert turn_texts(fork) == ["a", "b", "S", "c", "d", "T", "e"]
+    assert bare_texts(fork.messages) == ["T", "e"]
+    of_fork = {turn.id: turn.contents for turn in fork.turns}
+    named = [of_fork[name] for name in fork.last_summary.metadata.summary_ids]
+    assert named == [("S",), ("c",), ("d",)]
+    cover = next(entry.cover for entry in fork.entries if entry.role == "summary")
+    assert (cover.model, cover.prompt_version) == ("m", "v")
+    fork.undo_summary()
+    assert bare_texts(fork.messages) == ["S", "c", "d", "e"]
+    assert history.last_summary.contents == ("T",)
+
+
+def test_a_summary_of_what_was_forgotten_stands_before_the_rest(forking, history, say):
+    say("a", "b", "c", "d")
+    window = history.summary_window()
+    history.add_summary("S", window)
+    say("e")
+    history.log.forget(history.key, [*window.entry_ids])
+    fork = forking.fork("t1", user_id="ana")
+    assert bare_texts(fork.messages) == ["S", "e"]
+    assert turn_texts(fork) == ["S", "e"]
+
+
+def test_a_thread_in_use_is_not_forked_into(forking, history, say):
+    say("a", "b")
+    forking.history("t2", user_id="ana").add("user", "x")
+    for taken in ("t2", "t1"):
+        with pytest.raises(ConfigError, match="in use"):
+            forking.fork("t1", new_thread_id=taken, user_id="ana")
+    assert len(history.entries) == 2
+
+
+def test_a_fork_that_was_cut_short_can_be_made_again(forking, history, say, monkeypatch):
+    say("a", "b", "c")
+    history.add_summary("S", history.summary_window())
+    append = forking.log.append
+    calls = []
+
+    def fail_once(key, drafts, **options):
+        calls.append(key)
+        if len(calls) == 2:
+            raise LogUnavailableError("gone for a moment")
+        return append(key, drafts, **options)
+
+    monkeypatch.setattr(forking.log, "append", fail_once)
+    with pytest.raises(LogUnavailableError):
+        forking.fork("t1", new_thread_id="t2", user_id="ana")
+    cut = forking.history("t2", user_id="ana")
+    assert turn_texts(cut) == ["a", "b", "c"]
+    fork = forking.fork("t1", new_thread_id="t2", user_id="ana")
+    assert turn_texts(fork) == ["a", "b", "S", "c"]
+    assert len(fork.entries) == 4

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import pickle
-
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.history import ConversationHistory
@@ -17,9 +15,6 @@ def said(window):
 
 def result(text="sun", call="c1"):
     return ToolMessage(text, tool_call_id=call)
-
-
-# -- windows ------------------------------------------------------------------------------------
 
 
 def test_a_window_ends_with_the_last_reply_and_leaves_out_what_is_pending(history, say):
@@ -37,24 +32,6 @@ def test_a_window_leaves_out_placeholders_and_system_messages(history, read):
     assert said(history.summary_window()) == ["Welcome!"]
     history.add_summary("S", history.summary_window())
     assert read() == ["Be brief.", "S"]
-
-
-@pytest.mark.parametrize("texts", [[], ["a"]])
-def test_there_is_nothing_to_summarise_before_the_first_reply(history, say, texts):
-    say(*texts)
-    assert history.summary_window().is_empty
-    assert str(history.summary_window()) == ""
-
-
-def test_taking_a_window_changes_nothing_and_it_is_a_value(history, say):
-    say("a", "b")
-    before = history.entries
-    window = history.summary_window()
-    assert history.summary_window() == window
-    assert history.entries == before
-    say("c", "d")
-    assert said(window) == ["a", "b"]
-    assert pickle.loads(pickle.dumps(window)) == window  # noqa: S301 - our own
 
 
 @pytest.mark.parametrize(
@@ -93,15 +70,6 @@ def test_a_window_ends_at_a_closed_tool_loop(history, messages, expected):
     assert said(history.summary_window()) == expected
 
 
-def test_an_open_loop_does_not_keep_earlier_exchanges_from_a_summary(history, say):
-    say("a", "b", "c")
-    history.add_messages([AIMessage("", tool_calls=[CALL]), result()])
-    assert said(history.summary_window()) == ["a", "b"]
-
-
-# -- the text for the summariser ----------------------------------------------------------------
-
-
 def test_the_text_names_who_speaks_and_ends_sentences(history):
     history.add("user", ["hi", "  really? "])
     history.add("assistant", ["Welcome!", "well,"])
@@ -125,12 +93,7 @@ def test_every_part_of_the_text_can_be_chosen(history, say):
     say("a", "b")
     history.add_summary("S", history.summary_window())
     history.add_messages(
-        [
-            HumanMessage(["x", "y"]),
-            AIMessage("", tool_calls=[CALL]),
-            result(),
-            AIMessage("z"),
-        ]
+        [HumanMessage(["x", "y"]), AIMessage("", tool_calls=[CALL]), result(), AIMessage("z")]
     )
     options = {
         "user_tag": "U",
@@ -160,15 +123,6 @@ def test_people_and_media_are_named(history):
         ]
     )
     assert str(history.summary_window()) == ("[Ana]: hi.\n[Bo]: look. (image).\n[Assistant]: nice.")
-
-
-def test_the_text_of_nothing_is_the_preamble_alone(history, say):
-    say("a")
-    window = history.summary_window()
-    assert window.format(preamble="P", include_previous=True) == "P"
-
-
-# -- adding -------------------------------------------------------------------------------------
 
 
 def test_a_summary_takes_the_place_of_what_it_covers_and_the_log_keeps_it(
@@ -214,27 +168,6 @@ def test_what_was_said_meanwhile_stays_whole_behind_the_summary(history, say, sh
     assert said(history.summary_window()) == ["late", "c", "d"]
 
 
-def test_a_late_part_of_a_summarised_turn_is_neither_swallowed_nor_covered(history, read):
-    for text, turn in (("A?", "1"), ("a!", "1"), ("B?", "2"), ("b!", "2")):
-        kind = HumanMessage if text.endswith("?") else AIMessage
-        history.log.append(history.key, [draft(kind(text), turn)])
-    window = history.summary_window()
-    history.log.append(history.key, [draft(AIMessage("a!!"), "1")])
-    history.add_summary("S", window)
-    assert read() == ["S", "...", "a!!"]
-    assert [turn.contents for turn in history.turns if turn.role == "assistant"] == [
-        ("a!",),
-        ("a!!",),
-        ("b!",),
-    ]
-
-
-def draft(message, turn):
-    from langchain_convmem.views.codec import make_draft
-
-    return make_draft(message, turn_id=turn)
-
-
 @pytest.mark.parametrize("text", ["", " \n", [], ["", "\t"], ["a", 7]])
 def test_a_blank_summary_is_refused_since_it_would_lose_what_it_covers(history, say, text):
     say("a", "b")
@@ -242,13 +175,6 @@ def test_a_blank_summary_is_refused_since_it_would_lose_what_it_covers(history, 
     with pytest.raises(InvalidMessageError):
         history.add_summary(text, history.summary_window())
     assert history.entries == before
-
-
-def test_a_summary_of_nothing_is_refused(history, say):
-    say("a")
-    with pytest.raises(InvalidMessageError, match="empty"):
-        history.add_summary("S", history.summary_window())
-    assert history.last_summary is None
 
 
 def test_the_same_summary_of_the_same_window_is_added_once(history, say):
@@ -293,19 +219,6 @@ def test_a_newer_window_may_follow_an_older_one_but_not_the_other_way_round(hist
     history.add_summary("T", new)
     with pytest.raises(StaleWindowError, match="newer"):
         history.add_summary("S", old)
-    assert read() == ["T"]
-
-
-def test_a_window_that_adds_nothing_to_what_is_covered_is_refused(history, say, read):
-    say("a", "b")
-    first = history.summary_window()
-    say("c", "d")
-    both = history.summary_window()
-    history.add_summary("S", first)
-    second = history.summary_window()
-    history.add_summary("T", both)
-    with pytest.raises(StaleWindowError, match="newer"):
-        history.add_summary("U", second)
     assert read() == ["T"]
 
 
@@ -368,59 +281,3 @@ def test_a_window_of_another_thread_is_refused(history, say):
         other.add_summary("S", history.summary_window())
     with pytest.raises(ConfigError, match="t1"):
         history.add_summary("S", None)
-
-
-# -- what a summary covers ----------------------------------------------------------------------
-
-
-def test_what_an_undo_took_out_is_not_covered_when_it_comes_back(history, say, read):
-    say("a", "b", "c", "d")
-    history.undo()
-    window = history.summary_window()
-    history.add_summary("S", window)
-    assert history.redo()
-    assert read() == ["S", "c", "d"]
-
-
-def test_blank_messages_among_the_summarised_are_not_mended_again(history):
-    history.add_messages([HumanMessage("a"), HumanMessage(" "), AIMessage("b"), HumanMessage("c")])
-    history.add_summary("S", history.summary_window())
-    assert history.context().repairs == ()
-
-
-def test_system_messages_are_never_covered(history, say, read):
-    history.add("system", "Be brief.")
-    say("a")
-    history.add_messages([SystemMessage("Be kind."), AIMessage("b")])
-    history.add_summary("S", history.summary_window())
-    assert read() == ["Be brief.\n\nBe kind.", "S"]
-
-
-# -- taking back --------------------------------------------------------------------------------
-
-
-def test_undoing_a_summary_makes_the_one_before_it_live_again(history, say, shape, read):
-    say("a", "b")
-    history.add_summary("S", history.summary_window())
-    say("c", "d")
-    history.add_summary("T", history.summary_window())
-    assert history.undo_summary().contents == ("T",)
-    assert history.last_summary.contents == ("S",)
-    assert read() == ["S", "c", "d"]
-    assert history.undo_summary().contents == ("S",)
-    assert read() == shape() == ["a", "b", "c", "d"]
-    assert history.undo_summary() is None
-    assert history.redo()
-    assert read() == ["S", "c", "d"]
-
-
-def test_a_summary_can_be_added_again_after_it_was_undone(history, say, read):
-    say("a", "b", "c")
-    window = history.summary_window()
-    history.add_summary("S", window)
-    history.undo_summary()
-    history.add_summary("S", window)
-    assert read() == ["S", "c"]
-
-
-# -- asynchronous twins -------------------------------------------------------------------------

@@ -46,9 +46,7 @@ def memory():
         yield opened
 
 
-@pytest.fixture(
-    params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)],
-)
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def saver(request, tmp_path):
     if request.param == "memory":
         yield InMemorySaver()
@@ -99,35 +97,6 @@ def test_users_are_found_in_the_metadata(memory, saver):
     assert [one.key.thread_id for one in memory.threads("bo")] == ["t2"]
 
 
-def test_threads_can_be_named(memory, saver):
-    talk(saver)
-    talk(saver, thread_id="t2")
-    [report] = import_checkpoints(memory, saver, user_id="ana", thread_ids=["t2", "nowhere"])
-    assert report.thread_ids == ("t2",)
-
-
-def test_a_write_hook_reaches_what_is_imported():
-    def hide(message):
-        return message.model_copy(update={"content": str(message.content).replace("21", "[n]")})
-
-    saver = InMemorySaver()
-    talk(saver)
-    with ConversationMemory(InMemoryLog(), before_write=hide) as memory:
-        import_checkpoints(memory, saver, user_id="ana")
-        texts = [str(message.content) for message in memory.history("t1", user_id="ana").messages]
-        assert not [text for text in texts[2:] if "21" in text]
-
-
-def test_a_graph_goes_on_in_the_imported_thread(memory):
-    saver = InMemorySaver()
-    talk(saver)
-    import_checkpoints(memory, saver, user_id="ana")
-    model = ScriptedChatModel(replies=["Still 21."])
-    config = {"configurable": {"thread_id": "t1", "user_id": "ana"}}
-    memory.wrap(model, recall=False).invoke("And now?", config)
-    assert len(model.seen[-1]) == 7
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -138,8 +107,3 @@ def test_a_graph_goes_on_in_the_imported_thread(memory):
 def test_what_makes_no_sense_is_refused(memory, options, said):
     with pytest.raises(ConfigError, match=said):
         import_checkpoints(memory, InMemorySaver(), **options)
-
-
-def test_what_is_no_checkpointer_is_refused(memory):
-    with pytest.raises(ConfigError, match="PostgresSaver"):
-        import_checkpoints(memory, "postgresql://localhost")

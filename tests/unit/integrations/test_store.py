@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime, timedelta
 
 import pytest
-from deepagents.backends import StoreBackend
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
@@ -35,7 +33,6 @@ def values(items):
     return [item.value for item in items]
 
 
-# -- beside LangGraph's own store -----------------------------------------------------------------
 LABELS = st.sampled_from(["a", "b", "threads", "x y", "ü/ö", "100%"])
 NAMESPACES = (
     st.lists(LABELS, min_size=1, max_size=3)
@@ -93,31 +90,6 @@ async def test_the_async_form_does_the_same(store):
     assert await store.aget(("a", "b"), "k") is None
 
 
-def test_items_come_latest_first_and_page_by_page(store):
-    for number in range(5):
-        store.put(("a", str(number)), "k", {"n": number})
-    pages = [values(store.search(("a",), limit=2, offset=at)) for at in (0, 2, 4)]
-    assert pages == [[{"n": 4}, {"n": 3}], [{"n": 2}, {"n": 1}], [{"n": 0}]]
-
-
-def test_a_changed_item_keeps_when_it_was_made(store):
-    store.put(("a",), "k", {"n": 1})
-    made = store.get(("a",), "k")
-    store.put(("a",), "k", {"n": 2})
-    changed = store.get(("a",), "k")
-    assert changed.created_at == made.created_at <= changed.updated_at
-    assert datetime.now(UTC) - changed.updated_at < timedelta(minutes=5)
-
-
-def test_namespaces_that_langgraph_refuses_are_refused(store):
-    for namespace in ((), ("a.b",), ("a", "")):
-        with pytest.raises(InvalidNamespaceError):
-            store.put(namespace, "k", {"n": 1})
-    with pytest.raises(InvalidNamespaceError):
-        store.batch([PutOp(("a.b",), "k", {"n": 1})])
-
-
-# -- what a view of the log adds ------------------------------------------------------------------
 def test_search_is_recall_over_what_was_said_and_what_was_put(memory, store):
     chain = memory.wrap(OfflineChatModel())
     config = {"configurable": {"user_id": "ana", "thread_id": "chat.1"}}
@@ -147,17 +119,6 @@ def test_a_thread_is_read_and_continued_as_items(memory, store):
     ]
 
 
-def test_nothing_is_overwritten(memory, store):
-    store.put(("a",), "k", {"content": "first"})
-    store.put(("a",), "k", {"content": "second"})
-    store.delete(("a",), "k")
-    [thread] = memory.threads(user_id="ana")
-    history = memory.history(thread.key.thread_id, user_id="ana")
-    said = [entry.contents[0] for entry in history.entries if entry.contents]
-    assert said == ["first", "second"]
-    assert history.messages == []
-
-
 def test_what_is_not_to_be_searched_is_found_by_its_key_alone(store):
     store.put(("a",), "k", {"content": "the cellar key"}, index=False)
     assert store.search(("a",), query="Where is the cellar key?") == []
@@ -183,7 +144,6 @@ def test_a_write_hook_reaches_items(memory):
     assert "47-11" not in str(hooked.history("store/a", user_id="ana").entries)
 
 
-# -- what expires -------------------------------------------------------------------------------
 @pytest.fixture
 def clock(monkeypatch):
     """Let minutes pass."""
@@ -237,24 +197,6 @@ def test_the_defaults_are_langgraphs(memory, clock):
     assert store.sweep_ttl() == 1
 
 
-def test_what_is_put_again_lives_on(store, clock):
-    for _ in range(3):
-        store.put(("a",), "k", {"n": 1}, ttl=10)
-        clock(6)
-        assert store.sweep_ttl() == 0
-    store.put(("a",), "k", {"n": 1})
-    clock(60)
-    assert store.sweep_ttl() == 0
-    assert store.get(("a",), "k").value == {"n": 1}
-
-
-def test_what_is_said_in_a_thread_does_not_expire(store, clock):
-    store.put(("threads", "t"), "k", {"role": "user", "content": "Hi"}, ttl=1)
-    clock(5)
-    assert store.sweep_ttl() == 0
-    assert store.get(("threads", "t"), "k").value["content"] == "Hi"
-
-
 @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf")])
 def test_a_time_to_live_that_is_none_is_refused_before_anything_is_written(store, ttl):
     with pytest.raises(ConfigError, match="ttl must be"):
@@ -273,7 +215,6 @@ def test_a_sweep_of_many_users_is_told_which(memory, clock):
     assert store.get(("memories", "bo"), "k").value == {"n": 1}
 
 
-# -- two users ------------------------------------------------------------------------------------
 def test_the_label_of_a_namespace_names_the_user(memory):
     store = ConversationStore(memory, user_at=1)
     store.put(("memories", "ana"), "k", {"content": "Ana likes tea."})
@@ -305,16 +246,6 @@ def test_a_user_is_found_again_by_the_label_that_named_it(memory, label):
 
 
 @pytest.mark.parametrize(
-    ("thread_id", "label"), [("a:b@c", "a:b@c"), ("v1.2", "v1%2E2"), ("50%.ü/x", "50%25%2Eü/x")]
-)
-def test_a_thread_is_found_by_its_label(memory, store, thread_id, label):
-    memory.add_messages(["Hi"], thread_id=thread_id, user_id="ana")
-    [item] = store.search(("threads", label))
-    assert item.namespace == ("threads", label)
-    assert store.get(item.namespace, item.key).value["content"] == "Hi"
-
-
-@pytest.mark.parametrize(
     "options",
     [
         {},
@@ -341,7 +272,6 @@ def test_what_cannot_be_kept_is_refused_and_nothing_of_the_batch_is_written(memo
     assert store.get(("a",), "l") is None
 
 
-# -- other packages' tools ------------------------------------------------------------------------
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what langmem imports
 def test_langmems_tools_write_and_search_the_log(memory, store):
     from langmem import create_manage_memory_tool, create_search_memory_tool
@@ -351,14 +281,3 @@ def test_langmems_tools_write_and_search_the_log(memory, store):
     manage.invoke({"content": "The user is allergic to penicillin.", "action": "create"})
     assert "penicillin" in str(search.invoke({"query": "Which allergies does the user have?"}))
     assert memory.recall("penicillin", user_id="ana").verdict == "answered"
-
-
-def test_deepagents_keeps_its_files_in_the_log(store):
-    files = StoreBackend(store=store, namespace=lambda _: ("filesystem",))
-    assert files.write("/memories/ana.md", "Likes tea.\nLives in Porto.").error is None
-    assert files.edit("/memories/ana.md", "tea", "coffee").error is None
-    assert "Likes coffee." in str(files.read("/memories/ana.md"))
-    assert [info["path"] for info in files.ls("/memories/").entries] == ["/memories/ana.md"]
-    assert "Porto" in str(files.grep("Porto"))
-    found = store.search(("filesystem",), query="Where does she live? Porto?")
-    assert "Lives in Porto." in str(found[0].value)

@@ -7,16 +7,21 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
+from scripted_agents import agent_with, says
+from scripted_chat import WAYS, ScriptedChatModel, at
 from vector_stores import FlakyStore, HashedEmbeddings, said
 
-from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError, LineStoreError, LogUnavailableError
-from langchain_convmem.integrations import VectorStoreRecall
+from langchain_convmem import ConversationMemory, RecallSettings
+from langchain_convmem.errors import ConfigError, LineStoreError
+from langchain_convmem.integrations import VectorStoreRecall, create_search_tool
 from langchain_convmem.integrations.vector_store import find_filter
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.recall import DialogLineRetriever, RecallSettings
+from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+from langchain_convmem.testing import HashEmbeddings
 
 ANA = Owner(user_id="ana")
 HOME, WORK = ThreadKey("ana", "home"), ThreadKey("ana", "work")
@@ -59,42 +64,6 @@ def found(recall, query="anything", **options):
     return {match.line.text for match in recall.recall(ANA, query, **options).matches}
 
 
-# -- following the log -----------------------------------------------------------------------
-
-
-def test_a_line_is_embedded_once_however_often_is_recalled(log, recall, embeddings):
-    say(log, "one", "two")
-    found(recall)
-    say(log, "three")
-    found(recall)
-    found(recall)
-    assert embeddings.embedded == ["one", "two", "three"]
-
-
-def test_another_process_goes_on_where_the_first_one_stood(log, store, recall, embeddings):
-    say(log, "one")
-    recall.refresh(ANA)
-    say(log, "two")
-    assert found(VectorStoreRecall(log, store)) == {"one", "two"}
-    assert embeddings.embedded == ["one", "two"]
-
-
-def test_more_lines_than_a_page_and_a_chunk_hold_are_all_there(log, recall, store):
-    texts = [f"line {number}" for number in range(700)]
-    say(log, *texts)
-    recall.refresh(ANA)
-    assert texts_in(store) == sorted(texts)
-
-
-def test_a_long_line_has_a_document_per_segment_and_comes_back_verbatim(log, recall, store):
-    long = " ".join(f"Sentence number {number} of a long reply." for number in range(60))
-    say(log, long)
-    [match] = recall.recall(ANA, "Sentence number 3").matches
-    assert match.line.text == long
-    assert len(store.store) > 3
-    assert "".join(document["text"] for document in store.store.values()) == long
-
-
 def test_an_undone_line_is_not_shown_and_a_redone_one_is_again(log, recall, embeddings):
     one, _ = say(log, "one", "two")
     recall.refresh(ANA)
@@ -103,13 +72,6 @@ def test_an_undone_line_is_not_shown_and_a_redone_one_is_again(log, recall, embe
     retract(log, undo, reason="rewind")
     assert found(recall) == {"one", "two"}
     assert embeddings.embedded == ["one", "two"]
-
-
-def test_what_was_undone_makes_room_for_what_is_shown(log, store):
-    undone = say(log, *(f"undone {number}" for number in range(30)))
-    say(log, "kept")
-    retract(log, *undone)
-    assert found(VectorStoreRecall(log, store, candidates=1), "undone 7") == {"kept"}
 
 
 def test_forgetting_through_a_memory_deletes_from_the_store_and_embeds_nothing_anew(
@@ -128,33 +90,12 @@ def test_forgetting_through_a_memory_deletes_from_the_store_and_embeds_nothing_a
     assert embeddings.embedded == ["later"]
 
 
-def test_a_forgotten_user_leaves_nothing_and_may_come_back(log, recall, store):
-    say(log, "one", "two")
-    say(log, "of bob", key=ThreadKey("bob", "t"))
-    recall.refresh([ANA, Owner(user_id="bob")])
-    ConversationMemory(log, recall=recall).forget(user_id="ana")
-    assert found(recall) == set()
-    assert texts_in(store) == ["of bob"]
-    say(log, "new")
-    assert found(recall) == {"new"}
-
-
 def test_what_the_log_forgot_by_itself_is_never_shown(log, recall, store):
     one, *_ = say(log, "one", "two")
     recall.refresh(ANA)
     log.forget(HOME, [one.id])
     assert found(recall) == {"two"}
     assert texts_in(store) == ["one", "two"]
-
-
-def test_what_was_retracted_stays_away_after_another_line_was_forgotten(log, recall, store):
-    one, two, _ = say(log, "one", "two", "three")
-    retract(log, one)
-    recall.refresh(ANA)
-    ConversationMemory(log, recall=recall).forget(
-        user_id="ana", thread_id="home", entry_ids=[two.id]
-    )
-    assert found(recall) == {"three"}
 
 
 def test_a_store_that_failed_half_way_is_made_whole_by_the_next_attempt(log, recall, store):
@@ -177,16 +118,6 @@ async def test_many_recalls_at_once_embed_nothing_twice(log, recall, embeddings)
     assert sorted(embeddings.embedded) == ["one", "two"]
 
 
-def test_a_durable_log_keeps_the_notes_over_a_restart(tmp_path, store, embeddings):
-    with SQLiteLog(tmp_path / "log.db") as log:
-        say(log, "one")
-        VectorStoreRecall(log, store).refresh(ANA)
-    with SQLiteLog(tmp_path / "log.db") as log:
-        assert found(VectorStoreRecall(log, store)) == {"one"}
-        assert [info.key for info in log.threads(None)] == []
-    assert embeddings.embedded == ["one"]
-
-
 def test_reindex_fills_a_store_that_lost_lines_and_clears_what_the_log_forgot(log, recall, store):
     one, *_ = say(log, "one", "two")
     say(log, "of bob", key=ThreadKey("bob", "t"))
@@ -199,25 +130,6 @@ def test_reindex_fills_a_store_that_lost_lines_and_clears_what_the_log_forgot(lo
     recall.reindex(ANA)
     assert texts_in(store) == ["of bob", "two"]
     assert found(recall) == {"two"}
-
-
-def test_a_reindex_of_many_lines_leaves_none_of_the_old_ones(log, recall, store):
-    say(log, *(f"line {number}" for number in range(600)))
-    recall.refresh(ANA)
-    log.forget(ANA)
-    recall.reindex(ANA)
-    assert texts_in(store) == []
-
-
-# -- whose words -----------------------------------------------------------------------------
-
-
-def test_the_text_comes_from_the_log_whatever_the_store_says(log, recall, store):
-    say(log, "the truth")
-    recall.refresh(ANA)
-    for document in store.store.values():
-        document["text"] = "a lie"
-    assert found(recall) == {"the truth"}
 
 
 def test_what_the_store_invents_or_has_not_yet_deleted_is_dropped(log, recall, store):
@@ -244,37 +156,6 @@ def test_a_store_that_does_not_filter_is_refused_before_anything_is_shown(log, s
         careless.recall(ANA, "one")
 
 
-# -- answers ---------------------------------------------------------------------------------
-
-
-def test_a_hit_comes_with_the_lines_around_it_and_no_others(log, store):
-    say(log, *(f"line {number}" for number in range(400)))
-    recall = VectorStoreRecall(log, store, candidates=1)
-    [block] = recall.recall(ANA, "line 127", k=1).blocks
-    assert [line.text for line in block.lines] == [f"line {number}" for number in range(125, 130)]
-
-
-def test_lines_that_were_not_read_never_make_neighbours_of_those_that_were(log, store):
-    say(log, *(f"line {number}" for number in range(60)))
-    settings = RecallSettings(lexical_weight=0.0, kernel=(1.0,), session_prior=0.0, window=1)
-    recall = VectorStoreRecall(log, store, settings, candidates=6)
-    for block in recall.recall(ANA, "line 30", k=6).blocks:
-        numbers = [int(line.text.split()[1]) for line in block.lines]
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-
-
-def test_a_window_passes_over_other_threads_and_over_what_was_undone(log, store):
-    first, *_ = say(log, "before")
-    undone = say(log, "undone")
-    say(log, *(f"elsewhere {number}" for number in range(8)), key=WORK)
-    say(log, "hit")
-    retract(log, *undone)
-    recall = VectorStoreRecall(log, store, candidates=1)
-    [block] = recall.recall(ANA, "hit", k=1).blocks
-    assert [line.text for line in block.lines] == ["before", "hit"]
-    assert block.lines[0].entry_id == first.id
-
-
 class _CountedLog(SQLiteLog):
     """Notes how many entries of threads were read."""
 
@@ -299,28 +180,6 @@ def test_a_thread_is_read_around_its_hits_alone(tmp_path, store):
         texts[78:83],
         texts[498:503],
     ]
-
-
-def test_the_order_of_the_store_stands(log, recall, store):
-    say(log, *(f"Nothing much on day {number}." for number in range(20)), "Rex barked at Miriam.")
-    matches = recall.recall(ANA, "Who barked?", ranking=30).matches
-    theirs = store.similarity_search("Who barked?", k=30)
-    assert [match.line.text for match in matches] == [one.page_content for one in theirs]
-
-
-def test_the_retriever_of_the_package_works_over_it(log, recall):
-    say(log, "I parked on level C.", "Fine.")
-    retriever = DialogLineRetriever(recall=recall, user_id="ana", k=1)
-    [document] = retriever.invoke("I parked on level C.")
-    assert document.page_content.endswith("User: I parked on level C.\nUser: Fine.")
-    assert document.metadata["similarity"] == pytest.approx(1.0, abs=1e-5)
-
-
-def test_a_line_whose_cosine_equals_the_threshold_is_no_hit(log, store):
-    say(log, "one")
-    for score, hits in ((0.5, set()), (0.51, {"one"})):
-        recall = VectorStoreRecall(log, store, to_cosine=lambda _, score=score: score)
-        assert found(recall, threshold=0.5, k=1) == hits
 
 
 class _UnknownStore(VectorStore):
@@ -411,38 +270,6 @@ def test_each_owner_whose_lines_cannot_be_written_is_searched_all_the_same(log, 
     assert len(answer.problems) == 1
 
 
-def test_lines_of_two_owners_at_the_same_places_are_not_taken_for_each_other(log, recall):
-    bob = Owner(user_id="bob")
-    say(log, "ana was here")
-    say(log, "bob was here", key=ThreadKey("bob", "home"))
-    blocks = recall.recall([ANA, bob], "ana was here", k=2).blocks
-    assert [[(line.key.user_id, line.text) for line in block.lines] for block in blocks] == [
-        [("ana", "ana was here")],
-        [("bob", "bob was here")],
-    ]
-
-
-# -- errors ----------------------------------------------------------------------------------
-
-
-def test_a_store_that_cannot_be_written_to_is_searched_all_the_same_and_says_so(log, recall, store):
-    say(log, "one")
-    recall.refresh(ANA)
-    say(log, "two")
-    store.broken = {"add"}
-    answer = recall.recall(ANA, "one")
-    assert answer.matches[0].line.text == "one"
-    assert "the newest lines may be missing" in answer.problems[0]
-
-
-def test_a_retracted_line_stays_away_while_the_store_cannot_delete_it(log, recall, store):
-    one, *_ = say(log, "one", "two")
-    recall.refresh(ANA)
-    retract(log, one)
-    store.broken = {"delete"}
-    assert found(recall) == {"two"}
-
-
 async def test_a_store_that_cannot_be_searched_is_an_error_of_ours(log, recall, store):
     say(log, "one")
     store.broken = {"search"}
@@ -452,33 +279,97 @@ async def test_a_store_that_cannot_be_searched_is_an_error_of_ours(log, recall, 
         recall.recall(ANA, "one")
 
 
-def test_an_unreachable_log_is_its_own_error(log, recall, monkeypatch):
-    def unreachable(*_args, **_kwargs):
-        raise LogUnavailableError("down")
-
-    say(log, "one")
-    monkeypatch.setattr(log, "changes", unreachable)
-    with pytest.raises(LogUnavailableError):
-        recall.recall(ANA, "one")
+KEY = "The spare key is with Teresa upstairs."
 
 
-def test_another_embedder_writes_every_line_again(log, store, recall):
-    say(log, "one")
-    recall.refresh(ANA)
-    say(log, "two")
-    other = HashedEmbeddings(model="newer")
-    assert found(VectorStoreRecall(log, InMemoryVectorStore(other))) == {"one", "two"}
-    assert other.embedded == ["one", "two"]
+class Embedder(HashEmbeddings):
+    """Notes what it is asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def embed_query(self, text):
+        self.asked.append(text)
+        return super().embed_query(text)
+
+
+@pytest.fixture
+def in_memory():
+    return InMemoryVectorStore(Embedder())
+
+
+@pytest.fixture
+def over_store(in_memory):
+    log = InMemoryLog()
+    return ConversationMemory(log, recall=VectorStoreRecall(log, in_memory))
+
+
+def told(over_store):
+    history = over_store.history("monday", user_id="ana")
+    history.add("user", KEY)
+    over_store.history("monday", user_id="ben").add("user", "The spare key is under the mat.")
+    return history
+
+
+@pytest.mark.parametrize("way", ["invoke", "astream"])
+def test_a_wrapped_chain_recalls_from_the_store(over_store, in_memory, way):
+    told(over_store)
+    model = ScriptedChatModel(replies=["With Teresa."])
+    WAYS[way](over_store.wrap(model), "Who has the spare key?", at("tuesday"))
+    asked = str(model.seen[0][-1].content)
+    assert KEY in asked
+    assert "under the mat" not in asked
+    over_store.refresh(user_id="ana")
+    texts = {row["text"] for row in in_memory.store.values()}
+    assert texts == {KEY, "Who has the spare key?", "With Teresa."}
+
+
+def test_retriever_tool_and_agent_recall_from_the_store(over_store):
+    told(over_store)
+    [found] = over_store.retriever(user_id="ana").invoke("Who has the spare key?")
+    assert isinstance(found, Document)
+    assert KEY in found.page_content
+    tool = create_search_tool(over_store)
+    assert KEY in tool.invoke({"query": "spare key"}, at("tuesday"))
+    model = ScriptedChatModel(replies=[AIMessage("With Teresa.")])
+    agent_with(over_store, model, options={"recall": True}).invoke(
+        says("The spare key?"), at("tuesday")
+    )
+    assert KEY in str(model.seen[0][-1].content)
+
+
+def test_forgetting_holds_though_the_store_is_away(over_store, in_memory, monkeypatch, caplog):
+    told(over_store)
+    over_store.refresh(user_id="ana")
+
+    def away(*_, **__):
+        raise OSError("no route to the in_memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(in_memory, "delete", away)
+        assert over_store.forget(user_id="ana").entries == 1
+    assert "InMemoryVectorStore: OSError" in caplog.text
+    assert over_store.recall("spare key", user_id="ana").blocks == ()
+    assert len(in_memory.store) == 1
+    over_store.reindex(user_id="ana")
+    assert not in_memory.store
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"candidates": 0}, "candidates"),
-        ({"store": "a store"}, "VectorStore"),
-    ],
-    ids=["candidates", "store"],
+    ("name", "part"),
+    [("embeddings", HashEmbeddings()), ("settings", RecallSettings()), ("rewriter", str.lower)],
+    ids=["embeddings", "settings", "rewriter"],
 )
-def test_a_recall_of_impossible_parts_is_refused(log, store, arguments, named):
-    with pytest.raises(ConfigError, match=named):
-        VectorStoreRecall(**{"log": log, "store": store, **arguments})
+def test_parts_of_another_recall_are_refused_beside_one(name, part):
+    log = InMemoryLog()
+    with pytest.raises(ConfigError, match=name):
+        ConversationMemory(log, recall=LineRecall(log), **{name: part})
+
+
+def test_a_recall_of_another_log_or_none_at_all_is_refused():
+    with pytest.raises(ConfigError, match="one log"):
+        ConversationMemory(InMemoryLog(), recall=LineRecall(InMemoryLog()))
+    with pytest.raises(ConfigError, match="VectorStoreRecall"):
+        ConversationMemory(InMemoryLog(), recall="recall")
+    with pytest.raises(TypeError, match="recall"):  # nobody has the log before it is opened
+        ConversationMemory.open(":memory:", recall=LineRecall(InMemoryLog()))

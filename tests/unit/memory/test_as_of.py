@@ -1,5 +1,3 @@
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -10,10 +8,7 @@ from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import get_ulid_ms
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.records import Owner
 from tests.fuzz.time_travel import TinyEmbeddings, compare
-
-ANA = Owner(user_id="ana")
 
 
 @pytest.fixture
@@ -104,17 +99,6 @@ def test_recall_of_the_past_embeds_no_line_that_was_embedded_before(tmp_path):
         found = memory.as_of(entry.id).recall("Where do I live?", user_id="ana", k=2)
         assert "Lisbon" in "".join(block.text for block in found.blocks)
     assert embedded == []
-
-
-def test_a_thread_whose_ids_were_altered_is_still_listed(tmp_path):
-    with ConversationMemory.open(tmp_path / "a.db", embeddings=TinyEmbeddings()) as memory:
-        say(memory, "I live in Lisbon.")
-        say(memory, "I live in Porto.")
-        with closing(sqlite3.connect(tmp_path / "a.db")) as db, db:
-            db.execute("UPDATE entries SET id = 'x' WHERE place & 4294967295 = 2")
-        first = memory.history("t1", user_id="ana").entries[0]
-        [info] = memory.as_of(first.id).threads("ana")
-        assert info.key.thread_id == "t1"
 
 
 def test_a_plan_is_not_over_before_its_day_was(memory):

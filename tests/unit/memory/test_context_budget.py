@@ -1,4 +1,4 @@
-"""One budget for all that a model gets: never exceeded, and what cannot be cut is never cut."""
+"""One budget for all that a model gets, and what of the thread it is shown."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from scripted_chat import ScriptedChatModel, at
-from summaries import bare_texts
-from watched_runs import RunWatcher
+from scripted_chat import ProviderError, ScriptedChatModel, at
+from summaries import bare, bare_texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
-from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.views.context import ContextBudget
+from langchain_convmem.records import Cover, Draft, ThreadKey
+from langchain_convmem.views.context import NOTED_TEXT, ContextBudget
 from langchain_convmem.views.messages import count_tokens
 
 FACT = "My boat is called Wilhelmina and lies in Rotterdam."
@@ -29,8 +28,6 @@ def model():
 def seen_by(chat_model):
     return bare_texts(chat_model.seen[-1])
 
-
-# -- the shares ---------------------------------------------------------------------------------
 
 budgets = st.builds(
     lambda tokens, share: ContextBudget(tokens, tokens * share // 100),
@@ -52,19 +49,6 @@ def test_the_shares_together_are_never_over_the_budget(budget, wished, messages)
     assert budget.count_recall_tokens(wished, shares[0]) == (wished if len(shares) > 1 else 0)
 
 
-@given(budgets, st.integers(0, 9000))
-def test_more_reserved_leaves_at_least_one_token(budget, more):
-    less = budget.reserve(more)
-    assert less.tokens == budget.tokens
-    assert less.reserved == min(budget.reserved + more, budget.tokens - 1)
-
-
-@pytest.mark.parametrize(("tokens", "reserved"), [(0, 0), (-5, 0), (100, -1)])
-def test_a_budget_without_room_is_refused(memory, tokens, reserved):
-    with pytest.raises(ConfigError, match=r"context_tokens|reserved_tokens"):
-        memory.wrap(model(), context_tokens=tokens, reserved_tokens=reserved)
-
-
 def test_more_reserved_than_there_is_is_lowered_and_logged(memory, caplog):
     chat_model = model()
     chain = memory.wrap(chat_model, recall=False, context_tokens=100, reserved_tokens=100)
@@ -72,9 +56,6 @@ def test_more_reserved_than_there_is_is_lowered_and_logged(memory, caplog):
     assert "lowered to 50" in caplog.text
     chain.invoke("Where is my boat?", at("now"))
     assert count_tokens(chat_model.seen[-1]) <= 50
-
-
-# -- what a model gets --------------------------------------------------------------------------
 
 
 def test_a_chat_with_summaries_and_recall_stays_within_its_budget_at_every_turn():
@@ -99,13 +80,6 @@ def test_a_chat_with_summaries_and_recall_stays_within_its_budget_at_every_turn(
         assert replies.seen[-1][-2].type == "ai"
 
 
-def test_a_model_as_summarizer_and_a_budget_need_no_number():
-    summarizer = ScriptedChatModel(replies=["They spoke of tea."])
-    with ConversationMemory(InMemoryLog(), summarizer=summarizer) as memory:
-        chain = memory.wrap(model(), context_tokens=4000)
-        assert chain.invoke("Tea?", at()).text == "Fine."
-
-
 def test_a_message_that_leaves_no_room_for_recall_gets_none(memory):
     memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
     asked = "Where is my boat Wilhelmina? " + "word " * 60
@@ -117,24 +91,6 @@ def test_a_message_that_leaves_no_room_for_recall_gets_none(memory):
         assert count_tokens(chat_model.seen[-1]) <= budget
         assert ("Rotterdam" in str(chat_model.seen[-1])) is has_lines
         assert chat_model.asked[-1].endswith(asked)
-
-
-@pytest.mark.parametrize(("room", "searches"), [(0, 0), (90, 1)])
-def test_where_no_room_is_left_nothing_is_searched_for(memory, room, searches):
-    memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
-    asked, watcher = "Where is my boat Wilhelmina?", RunWatcher()
-    budget = count_tokens([HumanMessage(asked)]) + room
-    chain = memory.wrap(model(), recall_tokens=90, context_tokens=budget)
-    chain.invoke(asked, {**at("now"), "callbacks": [watcher]})
-    assert len(watcher.from_chain("retriever")) == searches
-
-
-def test_what_cannot_be_cut_and_does_not_fit_is_an_error_before_the_model_is_asked(memory):
-    chat_model = model()
-    chain = memory.wrap(chat_model, context_tokens=50)
-    with pytest.raises(BudgetError, match="latest exchange"):
-        chain.invoke("word " * 100, at())
-    assert chat_model.seen == []
 
 
 def test_system_messages_the_summary_and_the_question_are_never_cut(memory):
@@ -179,3 +135,63 @@ def test_between_compactions_what_a_model_reads_begins_alike(memory):
         chain.invoke(f"{number}: where is my boat Wilhelmina?", at())
     for earlier, later in zip(chat_model.seen, chat_model.seen[1:], strict=False):
         assert earlier[:-1] == later[: len(earlier) - 1]
+
+
+KEY = ThreadKey("ana", "t")
+
+
+def _shown(model):
+    shown = (message for message in model.seen[-1] if message.text != NOTED_TEXT)
+    return [(message.type, bare(message.text)) for message in shown]
+
+
+def test_what_was_never_answered_is_said_together_with_what_is_said_now(memory):
+    model = ScriptedChatModel(replies=[ProviderError(), "Yes."])
+    chain = memory.wrap(model, recall=False)
+    with pytest.raises(ProviderError):
+        chain.invoke("I parked on three.", at())
+    chain.invoke(HumanMessage("Do you hear me?", id="q2", name="Ana"), at())
+    assert _shown(model) == [("human", "I parked on three.\nDo you hear me?")]
+    assert (model.seen[-1][0].id, model.seen[-1][0].name) == ("q2", "Ana")
+    assert [message.text for message in memory.history("t", user_id="ana").messages] == [
+        "I parked on three.\nDo you hear me?",
+        "Yes.",
+    ]
+
+
+def test_history_ends_with_a_reply_and_input_is_one_human_message(memory):
+    model = ScriptedChatModel(replies=["One.", ProviderError(), "Yes."])
+    prompt = ChatPromptTemplate.from_messages(
+        [MessagesPlaceholder("history"), ("human", "Answer: {input}")]
+    )
+    chain = memory.wrap(prompt | model, recall=False)
+    chain.invoke("a", at())
+    with pytest.raises(ProviderError):
+        chain.invoke("b", at())
+    chain.invoke("c", at())
+    assert _shown(model) == [("human", "a"), ("ai", "One."), ("human", "Answer: b\nc")]
+
+
+@pytest.fixture
+def summarised(memory):
+    entries = memory.add_messages(
+        [HumanMessage("I parked on three."), AIMessage("Noted."), HumanMessage("And it rains.")],
+        thread_id="t",
+        user_id="ana",
+    )
+    cover = Cover(ranges=((entries[0].position, entries[1].position),))
+    draft = Draft(role="summary", contents=("Ana parked on level three.",), cover=cover)
+    memory.log.append(KEY, [draft])
+    return memory
+
+
+def test_a_prompt_with_a_place_for_the_summary_is_given_it_as_text(summarised):
+    model = ScriptedChatModel(replies=["Yes."])
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "So far: {summary}"), MessagesPlaceholder("history"), ("human", "{input}")]
+    )
+    summarised.wrap(prompt | model, recall=False).invoke("Where?", at())
+    assert _shown(model) == [
+        ("system", "So far: Ana parked on level three."),
+        ("human", "And it rains.\nWhere?"),
+    ]

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import pydoc
 import threading
-from dataclasses import fields
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel
 from summaries import ScriptedSummarizer
 
 from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
 from langchain_convmem.conversation import ConversationConfig
-from langchain_convmem.errors import (
-    ConfigError,
-    ConversationError,
-    InvalidMessageError,
-    LogError,
-    ThreadBusyError,
-)
+from langchain_convmem.errors import InvalidMessageError, LogError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import ScriptedEngine
-from langchain_convmem.turns.options import TurnOptions
 
 KEY = ThreadKey("ana", "t")
 TOLD = "I parked the car on level 3 of the garage."
@@ -53,19 +42,6 @@ def live(memory):
     return [(one.type, one.text) for one in memory.history("t", user_id="ana").messages]
 
 
-# -- what is stored -----------------------------------------------------------------------------
-
-
-def test_a_turn_is_stored_whole_and_the_thread_goes_on_elsewhere(memory):
-    talk(memory, answering("Level 3.")).send_message("Where is the car?")
-    again = talk(memory, answering("Bye."))
-    assert [one.text for one in again.history] == ["Where is the car?", "Level 3."]
-    memory.wrap(answering("Wrapped.")).invoke("And now?", at())
-    assert [one.text for one in again.history][2:] == ["And now?", "Wrapped."]
-    assert again.send_message("Thanks").text == "Bye."
-    assert len(live(memory)) == 6
-
-
 def test_the_write_hook_is_asked_once_about_each_message_of_a_turn():
     asked = []
 
@@ -80,10 +56,7 @@ def test_the_write_hook_is_asked_once_about_each_message_of_a_turn():
         taken = memory.log.entries(KEY)[0].message_id
         talk(memory, model, recall=False).send_message(HumanMessage("Again?", id=taken))
         assert asked[2:] == ["Again?", "Fine."]
-        assert [text for _, text in live(memory)] == [
-            "Again?",
-            "Fine.",
-        ]
+        assert [text for _, text in live(memory)] == ["Again?", "Fine."]
 
 
 def test_other_words_under_an_id_that_the_thread_has_are_said_instead(memory):
@@ -92,88 +65,6 @@ def test_other_words_under_an_id_that_the_thread_has_are_said_instead(memory):
     said.send_message("Hi")
     said.send_message(HumanMessage("Where is the bus?", id="m1"))
     assert live(memory) == [("human", "Where is the bus?"), ("ai", "Level 4.")]
-
-
-def test_the_same_words_under_an_earlier_id_are_said_once_more(memory):
-    said = talk(memory, answering("Fine.", "Hello.", "Still fine."), recall=False)
-    asked = HumanMessage("How are you?", id="m1")
-    for one in (asked, "Hi", asked):
-        said.send_message(one)
-    assert [text for _, text in live(memory)][::2] == ["How are you?", "Hi", "How are you?"]
-
-
-def test_what_the_write_hook_refuses_is_never_sent():
-    def refuse(message):
-        raise ProviderError("no numbers")
-
-    with ConversationMemory(InMemoryLog(), before_write=refuse) as memory:
-        model = answering("Fine.")
-        with pytest.raises(ProviderError, match="no numbers"):
-            talk(memory, model).send_message("It is 4242.")
-        assert model.seen == []
-        assert memory.log.entries(KEY) == []
-
-
-@pytest.mark.parametrize("way", ["send", "asend", "stream"])
-def test_a_failed_turn_is_kept_in_the_log_and_shown_nowhere(memory, way):
-    said = talk(memory, answering("Hello.", ProviderError("down"), "Level 3."))
-    said.send_message("Hi")
-    with pytest.raises(ProviderError):
-        _send(said, "Where is the car?", way)
-    assert [one.text for one in said.history] == ["Hi", "Hello."]
-    *_, asked, control = memory.log.entries(KEY)
-    assert (asked.message.text, control.control.reason) == ("Where is the car?", "failed")
-    assert control.control.retracts == (asked.id,)
-    assert said.send_message("Where is the car?").text == "Level 3."
-    assert len(live(memory)) == 4
-
-
-def _send(said, text, way):
-    if way == "send":
-        return said.send_message(text)
-    if way == "asend":
-        return asyncio.run(said.asend_message(text))
-    return list(said.stream(text))
-
-
-def test_a_message_that_was_answered_is_answered_anew_where_its_id_is_sent_again(memory):
-    model = answering("Hello.", "Level 3.", "Level 4.")
-    said = talk(memory, model, recall=False)
-    said.send_message("Hi")
-    for _ in range(2):
-        said.send_message(HumanMessage("Where is the car?", id="m1"))
-    assert [one.text for one in model.seen[-1]] == ["Hi", "Hello.", "Where is the car?"]
-    assert [one.text for one in said.history] == ["Hi", "Hello.", "Where is the car?", "Level 4."]
-    assert said.history[2].id == "m1"
-
-
-def test_a_message_is_known_again_by_what_the_write_hook_left_of_it():
-    def redact(message):
-        return message.model_copy(update={"content": message.text.replace("4242", "[number]")})
-
-    with ConversationMemory(InMemoryLog(), before_write=redact) as memory:
-        said = talk(memory, answering("Yes.", "No."), recall=False)
-        for _ in range(2):
-            said.send_message(HumanMessage("Is it 4242?", id="m1"))
-        assert [text for _, text in live(memory)] == ["Is it [number]?", "No."]
-
-
-def test_an_answer_stands_where_the_attempt_to_answer_anew_fails(memory):
-    said = talk(memory, answering("Level 3.", ProviderError("down")), recall=False)
-    asked = HumanMessage("Where is the car?", id="m1")
-    said.send_message(asked)
-    with pytest.raises(ProviderError):
-        said.send_message(asked)
-    assert [one.text for one in said.history] == ["Where is the car?", "Level 3."]
-
-
-def test_a_question_that_a_crash_left_alone_is_no_other_when_it_is_sent_again(memory):
-    memory.add_messages([HumanMessage("Where is the car?", id="m1")], user_id="ana", thread_id="t")
-    model = answering("Level 3.")
-    said = talk(memory, model, recall=False)
-    said.send_message(HumanMessage("Where is the car?", id="m1"))
-    assert [one.text for one in model.seen[-1]] == ["Where is the car?"]
-    assert [one.text for one in said.history] == ["Where is the car?", "Level 3."]
 
 
 def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
@@ -185,9 +76,6 @@ def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
     assert raised.value.text == "Level 3."
     assert len(said.history) == 2
     assert said.send_message("Where is the car?").text == "Again."
-
-
-# -- from the question on -----------------------------------------------------------------------
 
 
 def test_a_question_bears_the_time_at_which_it_was_sent_however_long_it_waits(memory):
@@ -286,23 +174,6 @@ def test_while_a_turn_runs_the_conversation_is_as_it_was_before(memory):
     assert [one.text for one in said.history] == ["a", "one"]
 
 
-def test_a_clone_made_within_the_first_turn_is_empty(memory):
-    twins = []
-
-    def look(_messages):
-        twins.append(said.clone())
-        return AIMessage("one")
-
-    said = talk(memory, answering(look, "two"), recall=False)
-    said.send_message("a")
-    assert twins[0].history == []
-    twins[0].send_message("b")
-    assert [one.text for one in said.history] == ["a", "one"]
-
-
-# -- what the model sees ------------------------------------------------------------------------
-
-
 def test_a_session_that_has_read_recalled_lines_is_not_sent_them_again(memory):
     told_before(memory)
     engine = text_engine("Level 3.", "You are welcome.")
@@ -312,21 +183,6 @@ def test_a_session_that_has_read_recalled_lines_is_not_sent_them_again(memory):
     assert "level 3 of the garage" in engine.prefills[0]
     assert engine.prefills[1].startswith("<|im_end|>\n<|im_start|>user\nThanks")
     assert [stats.diverged_at for stats in said.render_stats] == [None]
-
-
-def test_summaries_take_the_place_of_what_was_said_and_the_history_keeps_it():
-    settings = SummarySettings(
-        trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000
-    )
-    options = {"summary_settings": settings, "summarize_when": "foreground"}
-    with ConversationMemory(InMemoryLog(), summarizer=ScriptedSummarizer(), **options) as memory:
-        model = answering("Fine.")
-        said = talk(memory, model, recall=False)
-        for number in range(6):
-            said.send_message(f"message {number}")
-        assert len(said.history) == 12
-        assert len(model.seen[-1]) < 8
-        assert memory.history("t", user_id="ana").last_summary is not None
 
 
 def test_a_session_reads_the_summary_once_and_goes_on_from_there():
@@ -341,66 +197,6 @@ def test_a_session_reads_the_summary_once_and_goes_on_from_there():
             said.send_message(f"message {number}")
         session = engine.sessions[0].text
         assert "message 0" not in session.split("</summary>")[-1]
-
-
-# -- going back ---------------------------------------------------------------------------------
-
-
-def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
-    said = talk(memory, answering("one", "two"))
-    said.send_message("a")
-    point = said.checkpoint()
-    said.undo()
-    with pytest.raises(ConversationError, match="no longer shows"):
-        said.rewind(point)
-
-
-# -- one line for all ---------------------------------------------------------------------------
-
-
-def test_turns_of_a_conversation_and_of_a_chain_over_one_thread_share_a_line(memory):
-    inner = {}
-
-    def reply(_messages):
-        with pytest.raises(ThreadBusyError) as raised:
-            memory.wrap(answering("never")).invoke("again", at())
-        inner["error"] = raised.value
-        return AIMessage("There.")
-
-    talk(memory, answering(reply), recall=False).send_message("Hi")
-    assert inner["error"].thread_id == "t"
-
-
-def test_conversations_of_one_engine_keep_to_their_threads(memory):
-    with Engine(answering(lambda seen: AIMessage(f"re {seen[-1].text}"))) as engine:
-        for name in ("a", "b"):
-            memory.conversation(engine, thread_id=name, recall=False).send_message(f"to {name}")
-    assert [one.text for one in memory.history("b").messages] == ["to b", "re to b"]
-
-
-def test_a_wrong_setting_is_named(memory):
-    with pytest.raises(TypeError, match="'prefase'"):
-        talk(memory, answering("x"), prefase=1)
-
-
-def test_what_people_set_is_a_keyword_that_help_shows_and_none_leaves_it_as_it_is():
-    shown = inspect.signature(ConversationMemory.conversation).parameters
-    assert {one.name for one in fields(TurnOptions)} <= set(shown)
-    settings = set(ConversationConfig.model_fields) & set(shown)
-    assert {"preface", "auto_tools", "on_cancel"} <= settings
-    assert {shown[name].default for name in settings} == {None}
-    told = pydoc.plain(pydoc.render_doc(ConversationMemory.conversation))
-    assert "on_cancel: \"Literal['discard', 'keep'] | None\" = None" in told
-
-
-def test_an_argument_of_the_call_goes_before_the_options(memory):
-    memory.add_messages([HumanMessage("The car is red.")], thread_id="old", user_id="ana")
-    options = TurnOptions(recall=False)
-    for model, given in ((answering("x"), {}), (answering("x"), {"recall": True})):
-        talk(memory, model, options=options, **given).send_message("Which colour has the car?")
-        assert ("recalled" in model.seen[0][-1].text) is bool(given)
-    with pytest.raises(ConfigError, match="options must be TurnOptions, got a dict"):
-        talk(memory, answering("x"), options={"recall": False})
 
 
 def test_a_setting_of_the_call_goes_before_those_of_the_config_and_these_before_the_engines(memory):
@@ -434,40 +230,6 @@ def test_who_speaks_before_a_result_came_closes_the_call_and_the_result_is_refus
     with pytest.raises(InvalidMessageError, match="'c1' answers no open call"):
         said.send_message(ToolMessage("level 3", tool_call_id="c1"))
     assert len(memory.history("t", user_id="ana").entries) == stored
-
-
-# -- lists that show a chat ---------------------------------------------------------------------
-
-
-def test_a_list_that_fits_nothing_is_said_now(memory):
-    model = answering("C.")
-    talk(memory, model, recall=False).send_message(["a", ("ai", "A."), "c"])
-    assert live(memory) == [("human", "a"), ("ai", "A."), ("human", "c"), ("ai", "C.")]
-
-
-def test_an_edit_that_fails_leaves_the_conversation_as_before(memory):
-    model = answering("One.", "Two.", ProviderError("down"), "Three.")
-    said = talk(memory, model, recall=False)
-    said.send_message("Where is the red car?")
-    said.send_message("And the blue one?")
-    before = live(memory)
-    asked = memory.history("t", user_id="ana").messages[2]
-    edited = HumanMessage("And the blue one there?", id=asked.id)
-    chat = ["Where is the red car?", ("ai", "One."), edited]
-    with pytest.raises(ProviderError):
-        said.send_message(chat)
-    assert live(memory) == before
-    said.send_message(chat)
-    assert live(memory) == [*before[:2], ("human", "And the blue one there?"), ("ai", "Three.")]
-
-
-def test_a_chat_that_failed_is_said_whole_when_it_is_sent_again(memory):
-    said = talk(memory, answering(ProviderError("down"), "C."), recall=False)
-    chat = ["a", ("ai", "A."), "c"]
-    with pytest.raises(ProviderError):
-        said.send_message(chat)
-    said.send_message(chat)
-    assert live(memory) == [("human", "a"), ("ai", "A."), ("human", "c"), ("ai", "C.")]
 
 
 def test_a_system_message_steers_the_send_that_brings_it(memory):

@@ -1,20 +1,23 @@
-"""`ConversationMemory`: opening, threads, bulk writes, recall, erasing."""
+"""ConversationMemory: opening, closing, writing, recall, search, indexes, erasing."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import pickle
+import threading
 
 import pytest
-from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings, SQLiteLog
-from langchain_convmem.errors import (
-    ConfigError,
-    LogClosedError,
-    LogError,
-)
+from langchain_convmem.errors import ConfigError, LogClosedError
+from langchain_convmem.memory import make_address_portable
+from langchain_convmem.testing import HashEmbeddings
 from langchain_convmem.turns.memory import get_turn_memory
 
 TALK = [HumanMessage("My bicycle is behind the library."), AIMessage("Noted.")]
@@ -28,43 +31,10 @@ def _block_texts(found):
     return [block.text for block in found.blocks]
 
 
-# -- opening and closing ------------------------------------------------------------------------
-
-
-def test_two_memories_without_a_file_share_nothing():
-    with ConversationMemory.open(":memory:") as one, ConversationMemory.open(":memory:") as two:
-        one.add_messages(TALK, thread_id="t", user_id="ana")
-        assert _texts(two) == []
-
-
-def test_two_handles_of_one_file_see_each_other(tmp_path):
-    path = tmp_path / "memory.db"
-    with ConversationMemory.open(path) as one, ConversationMemory.open(str(path)) as two:
-        one.add_messages(TALK[:1], thread_id="t", user_id="ana")
-        two.add_messages(TALK[1:], thread_id="t", user_id="ana")
-        assert _texts(one) == _texts(two) == ["My bicycle is behind the library.", "Noted."]
-
-
-def test_what_was_said_is_there_when_the_file_is_opened_again(tmp_path):
-    with ConversationMemory.open(tmp_path / "memory.db") as memory:
-        memory.add_messages(TALK, thread_id="t", user_id="ana")
-    with ConversationMemory.open(tmp_path / "memory.db") as memory:
-        assert _texts(memory) == ["My bicycle is behind the library.", "Noted."]
-        assert "behind the library" in _block_texts(memory.recall("bicycle", user_id="ana"))[0]
-
-
 @pytest.mark.parametrize("path", ["", "no/such/directory/memory.db"])
 def test_a_path_that_names_no_place_for_a_file_is_refused(path):
     with pytest.raises(ConfigError):
         ConversationMemory.open(path)
-
-
-def test_a_file_of_another_program_is_refused_and_left_alone(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("dear diary")
-    with pytest.raises(LogError, match=r"notes\.txt"):
-        ConversationMemory.open(path)
-    assert path.read_text() == "dear diary"
 
 
 @pytest.mark.parametrize(
@@ -87,11 +57,6 @@ def test_the_address_of_a_server_opens_its_log_which_the_memory_closes(
         log.threads("ana")
 
 
-def test_an_address_of_no_known_log_is_refused():
-    with pytest.raises(ConfigError, match="redis"):
-        ConversationMemory.open("redis://host")
-
-
 def test_closing_twice_is_closing():
     memory = ConversationMemory.open(":memory:")
     memory.close()
@@ -100,14 +65,6 @@ def test_closing_twice_is_closing():
         memory.add_messages(TALK, thread_id="t")
     with pytest.raises(LogClosedError):
         memory.recall("bicycle", thread_id="t")
-
-
-async def test_an_async_context_closes_as_well(tmp_path):
-    async with ConversationMemory.open(tmp_path / "m.db") as memory:
-        await memory.aadd_messages(TALK, thread_id="t")
-    await memory.aclose()
-    with pytest.raises(LogClosedError):
-        memory.threads()
 
 
 @pytest.mark.parametrize("leave", ["close", "with", "async with", "aclose"])
@@ -132,14 +89,6 @@ def test_a_log_that_was_passed_in_stays_open(tmp_path, leave):
         assert len(_texts(memory)) == 2
 
 
-def test_a_memory_says_where_it_keeps_things(tmp_path):
-    with ConversationMemory.open(tmp_path / "m.db") as memory:
-        assert "m.db" in repr(memory)
-
-
-# -- threads ------------------------------------------------------------------------------------
-
-
 def test_threads_are_listed_by_user_latest_first(memory):
     for thread_id, user_id in [("a", "ana"), ("b", "ana"), ("a", "ben"), ("c", None)]:
         memory.add_messages(TALK, thread_id=thread_id, user_id=user_id)
@@ -152,38 +101,6 @@ def test_threads_are_listed_by_user_latest_first(memory):
     assert asyncio.run(memory.athreads("ana")) == infos
 
 
-def test_a_history_is_a_window_on_its_thread(memory):
-    history = memory.history("t", user_id="ana")
-    assert history.messages == []
-    memory.add_messages(TALK, thread_id="t", user_id="ana")
-    history.add("user", "And my car?")
-    assert _texts(memory)[-1] == "And my car?"
-    assert history.messages == memory.history("t", user_id="ana").messages
-    assert memory.history("t").messages == []
-
-
-# -- bulk writes --------------------------------------------------------------------------------
-
-
-def test_messages_are_stored_verbatim_and_in_order(memory):
-    said = [
-        HumanMessage("  Hi {there}\x00 ", name="Ana", additional_kwargs={"timestamp": 5}),
-        AIMessage([{"type": "text", "text": "a"}, {"type": "reasoning", "reasoning": "b"}]),
-    ]
-    entries = memory.add_messages(said, thread_id="t", user_id="ana")
-    assert [entry.message for entry in entries] == said
-    assert [entry.message for entry in memory.history("t", user_id="ana").entries] == said
-
-
-@pytest.mark.parametrize("ids", [{"thread_id": ""}, {"thread_id": "t", "user_id": ""}])
-def test_messages_need_a_thread_with_a_name(memory, ids):
-    with pytest.raises(ConfigError, match="not blank"):
-        memory.add_messages(TALK, **ids)
-
-
-# -- recall -------------------------------------------------------------------------------------
-
-
 def test_recall_searches_all_threads_of_a_user(memory):
     memory.add_messages(TALK, thread_id="t1", user_id="ana")
     memory.add_messages([HumanMessage("My bicycle is red.")], thread_id="t2", user_id="ana")
@@ -194,28 +111,12 @@ def test_recall_searches_all_threads_of_a_user(memory):
     assert "stolen" not in text
 
 
-def test_recall_from_within_a_thread_leaves_out_what_its_model_sees(memory):
-    memory.add_messages(TALK, thread_id="now", user_id="ana")
-    memory.add_messages([HumanMessage("My bicycle is red.")], thread_id="then", user_id="ana")
-    found = memory.recall("What about my bicycle?", user_id="ana", thread_id="now")
-    assert "is red" in "\n".join(_block_texts(found))
-    assert "library" not in str(found.blocks)
-
-
 def test_recall_in_a_thread_of_no_user_searches_it_whole(memory):
     memory.add_messages(TALK, thread_id="t")
     memory.add_messages([HumanMessage("My bicycle is red.")], thread_id="other")
     text = "\n".join(_block_texts(memory.recall("bicycle", thread_id="t")))
     assert "behind the library" in text
     assert "red" not in text
-
-
-def test_recall_returns_so_many_blocks_as_asked(memory):
-    for number in range(6):
-        said = [HumanMessage(f"Bicycle {number} is blue.")]
-        memory.add_messages(said, thread_id=f"t{number}", user_id="ana")
-    assert len(memory.recall("bicycle", user_id="ana", k=3).blocks) == 3
-    assert len(asyncio.run(memory.arecall("bicycle", user_id="ana", k=2)).blocks) == 2
 
 
 @pytest.mark.parametrize("call", ["recall", "retriever", "forget", "refresh"])
@@ -225,16 +126,6 @@ def test_a_call_that_names_nobody_is_refused(memory, call):
         getattr(memory, call)(*arguments)
 
 
-@pytest.mark.parametrize("call", ["recall", "retriever", "forget"])
-@pytest.mark.parametrize(
-    "ids", [{"user_id": ""}, {"thread_id": ""}, {"user_id": "a", "thread_id": ""}]
-)
-def test_a_call_with_an_empty_name_is_refused(memory, call, ids):
-    arguments = ["bicycle"] if call == "recall" else []
-    with pytest.raises(ConfigError, match="not blank"):
-        getattr(memory, call)(*arguments, **ids)
-
-
 @pytest.mark.parametrize("wrong", [{"k": 0}, {"max_tokens": 0}, {"threshold": 2.0}])
 def test_limits_that_make_no_sense_are_refused(memory, wrong):
     memory.add_messages(TALK, thread_id="t", user_id="ana")
@@ -242,28 +133,6 @@ def test_limits_that_make_no_sense_are_refused(memory, wrong):
         memory.recall("bicycle", user_id="ana", **wrong)
     with pytest.raises(ValueError, match=next(iter(wrong))):
         memory.retriever(user_id="ana", **wrong)
-
-
-@pytest.mark.parametrize("query", ["", " ", None])
-def test_a_question_without_words_is_refused(memory, query):
-    with pytest.raises(ConfigError, match="query"):
-        memory.recall(query, user_id="ana")
-
-
-def test_a_retriever_returns_documents_of_its_user(memory):
-    memory.add_messages(TALK, thread_id="t1", user_id="ana")
-    memory.add_messages([HumanMessage("My bicycle is stolen.")], thread_id="t1", user_id="ben")
-    [document] = memory.retriever(user_id="ana", k=1).invoke("Where is my bicycle?")
-    assert isinstance(document, Document)
-    assert "User: My bicycle is behind the library." in document.page_content
-    assert (document.metadata["user_id"], document.metadata["thread_id"]) == ("ana", "t1")
-
-
-def test_a_retriever_can_be_bound_to_one_thread(memory):
-    memory.add_messages(TALK, thread_id="t1", user_id="ana")
-    memory.add_messages([HumanMessage("My bicycle is red.")], thread_id="t2", user_id="ana")
-    found = memory.retriever(user_id="ana", thread_id="t2", k=5).invoke("bicycle")
-    assert {document.metadata["thread_id"] for document in found} == {"t2"}
 
 
 def test_the_embeddings_and_settings_of_a_memory_are_those_of_its_recall():
@@ -278,30 +147,6 @@ def test_the_embeddings_and_settings_of_a_memory_are_those_of_its_recall():
         assert len(memory.recall("bicycle", user_id="a").blocks) == 1
 
 
-def test_indexing_ahead_reports_its_progress(memory):
-    memory.add_messages(TALK * 10, thread_id="t", user_id="ana")
-    seen = []
-    memory.refresh(user_id="ana", progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (20, 20)
-
-
-class BrokenEmbeddings(Embeddings):
-    """An embedder whose server is down."""
-
-    def embed_documents(self, texts):
-        raise ConnectionError("no route to the embedder")
-
-    def embed_query(self, text):
-        raise ConnectionError("no route to the embedder")
-
-
-async def test_indexing_ahead_says_what_went_wrong():
-    with ConversationMemory(InMemoryLog(), embeddings=BrokenEmbeddings()) as memory:
-        memory.add_messages(TALK, thread_id="t", user_id="ana")
-        for problems in (memory.refresh(user_id="ana"), await memory.arefresh(user_id="ana")):
-            assert "ConnectionError" in "".join(problems)
-
-
 async def test_indexing_ahead_says_nothing_where_all_went_well(memory):
     memory.add_messages(TALK * 10, thread_id="t", user_id="ana")
     seen = []
@@ -310,9 +155,6 @@ async def test_indexing_ahead_says_nothing_where_all_went_well(memory):
     )
     assert problems == memory.refresh(user_id="ana") == ()
     assert seen[-1] == (20, 20)
-
-
-# -- erasing ------------------------------------------------------------------------------------
 
 
 def _three_threads(memory):
@@ -328,25 +170,12 @@ def test_forgetting_a_user_erases_all_their_threads_and_no_other(memory):
     assert len(_texts(memory, "t1", "ben")) == len(_texts(memory, "t1", None)) == 2
 
 
-def test_forgetting_a_thread_leaves_the_users_others(memory):
-    _three_threads(memory)
-    receipt = memory.forget(user_id="ana", thread_id="t1")
-    assert (receipt.entries, receipt.threads) == (2, 1)
-    assert [info.key.thread_id for info in memory.threads("ana")] == ["t2"]
-    assert len(_texts(memory, "t1", "ben")) == 2
-
-
 def test_entries_are_forgotten_by_their_own_id_or_their_messages(memory):
     said = [HumanMessage("a", id="q1"), AIMessage("b"), HumanMessage("c")]
     entries = memory.add_messages(said, thread_id="t", user_id="ana")
     receipt = memory.forget(user_id="ana", thread_id="t", entry_ids=("q1", entries[1].id, "none"))
     assert (receipt.entries, receipt.threads) == (2, 0)
     assert _texts(memory) == ["c"]
-
-
-def test_entries_without_their_thread_cannot_be_forgotten(memory):
-    with pytest.raises(ConfigError, match="pass thread_id"):
-        memory.forget(user_id="ana", entry_ids=["e"])
 
 
 def test_one_id_instead_of_a_list_is_refused(memory):
@@ -372,12 +201,323 @@ def test_nothing_of_what_was_forgotten_is_recalled_by_any_handle(tmp_path):
             assert "is red" in str(found.blocks)
 
 
-def test_the_log_of_a_memory_is_the_one_it_was_given():
-    log = InMemoryLog()
-    assert ConversationMemory(log).log is log
-
-
 @pytest.mark.parametrize("log", ["chat.db", None, object()])
 def test_what_is_no_log_is_refused_with_what_to_write(log):
     with pytest.raises(ConfigError, match=r"MessageLog.*ConversationMemory\.open"):
         ConversationMemory(log)
+
+
+def _stored(path):
+    """Return what the thread has, and what marks it."""
+    with ConversationMemory.open(path) as memory:
+        return [
+            (entry.role, *entry.contents, *entry.metadata.attributes)
+            for entry in memory.history("t", user_id="ana").entries
+            if entry.control is None
+        ]
+
+
+def _talk(memory, model, door):
+    if door == "wrap":
+        return memory.wrap(model, recall=False)
+    return memory.conversation(model, thread_id="t", user_id="ana", recall=False, on_cancel="keep")
+
+
+doors = pytest.mark.parametrize("door", ["wrap", "conversation"])
+
+
+@doors
+async def test_a_stream_that_its_reader_left_is_stored_before_the_log_is_closed(door, tmp_path):
+    async with ConversationMemory.open(tmp_path / "m.db") as memory:
+        app = _talk(memory, ScriptedChatModel(replies=["One two three"]), door)
+        async for _ in app.astream("Count.", at()):
+            break
+    assert _stored(tmp_path / "m.db") == [("user", "Count."), ("assistant", "One ", "interrupted")]
+
+
+@doors
+async def test_a_turn_of_another_task_comes_to_its_end(door, tmp_path):
+    memory, asked = ConversationMemory.open(tmp_path / "m.db"), threading.Event()
+    go_on = threading.Event()
+
+    def reply(_messages):
+        asked.set()
+        assert go_on.wait(30)
+        return AIMessage("Yes.")
+
+    app = _talk(memory, ScriptedChatModel(replies=[reply]), door)
+    asking = asyncio.create_task(asyncio.to_thread(app.invoke, "Hello?", at()))
+    await asyncio.to_thread(asked.wait, 30)
+    closing = asyncio.create_task(memory.aclose())
+    await asyncio.sleep(0)
+    assert not closing.done(), "the loop runs on while it waits"
+    go_on.set()
+    await asyncio.gather(asking, closing)
+    assert _stored(tmp_path / "m.db") == [("user", "Hello?"), ("assistant", "Yes.")]
+
+
+def test_a_turn_of_the_same_thread_is_not_waited_for(tmp_path):
+    memory = ConversationMemory.open(tmp_path / "m.db")
+    stream = memory.wrap(ScriptedChatModel(replies=["One two"]), recall=False).stream("Go", at())
+    next(stream)
+    memory.close(None)
+    with pytest.raises(LogClosedError):
+        stream.close()
+
+
+def test_after_the_time_given_it_is_closed_whoever_is_under_way(tmp_path):
+    memory = ConversationMemory.open(tmp_path / "m.db")
+    asked, go_on, errors = threading.Event(), threading.Event(), []
+
+    def reply(_messages):
+        asked.set()
+        assert go_on.wait(30)
+        return AIMessage("Late.")
+
+    app = memory.wrap(ScriptedChatModel(replies=[reply]), recall=False)
+
+    def ask():
+        try:
+            app.invoke("Hello?", at())
+        except LogClosedError as error:
+            errors.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert asked.wait(30)
+    memory.close(0)
+    go_on.set()
+    asking.join()
+    assert len(errors) == 1
+    assert _stored(tmp_path / "m.db") == [("user", "Hello?")]
+
+
+def test_a_turn_that_failed_is_not_waited_for(tmp_path):
+    memory = ConversationMemory.open(tmp_path / "m.db")
+    failing = ScriptedChatModel(replies=[ValueError("no"), ValueError("no")])
+    for door in ("wrap", "conversation"):
+        with pytest.raises(ValueError, match="no"):
+            _talk(memory, failing, door).invoke("Hello?", at())
+    assert get_turn_memory(memory).active_turns.wait(0)
+    assert asyncio.run(get_turn_memory(memory).active_turns.await_all(0))
+    memory.close()
+
+
+@pytest.fixture(params=["read from the log", "read from the index"])
+def searched(request):
+    with ConversationMemory(InMemoryLog(), embeddings=HashEmbeddings()) as searched:
+        said = [HumanMessage("The LONG ladder is in the shed.", id="q1"), AIMessage("Noted.")]
+        searched.add_messages(said, user_id="ana", thread_id="house")
+        searched.add_messages(
+            [HumanMessage("How long is\nthe Straße ladder?", id="q2")],
+            user_id="ana",
+            thread_id="street",
+        )
+        searched.add_messages([HumanMessage("A long ladder.")], user_id="ben", thread_id="house")
+        if request.param == "read from the index":
+            searched.refresh(user_id="ana")
+        yield searched
+
+
+def search(searched, words, **options):
+    return [line.text for line in searched.search(words, **options or {"user_id": "ana"})]
+
+
+def test_all_words_are_held_whatever_their_case_and_order_and_the_latest_line_leads(searched):
+    first, second = "The LONG ladder is in the shed.", "How long is\nthe Straße ladder?"
+    assert search(searched, "ladder Long") == [second, first]
+    assert search(searched, "STRASSE") == [second]
+    assert search(searched, "lad shed") == [first]
+    assert search(searched, "ladder cellar") == []
+
+
+def test_lines_that_were_taken_back_or_erased_are_not_found(searched):
+    searched.history("house", user_id="ana").replace("q1", "The steps are in the shed.")
+    assert search(searched, "long ladder") == ["How long is\nthe Straße ladder?"]
+    assert search(searched, "shed") == ["The steps are in the shed."]
+    searched.forget(user_id="ana", thread_id="street")
+    assert search(searched, "ladder") == []
+
+
+def test_a_thread_of_no_user_and_other_users_are_apart(searched):
+    searched.add_messages([HumanMessage("My own ladder.")], thread_id="alone")
+    assert search(searched, "ladder", thread_id="alone") == ["My own ladder."]
+    assert search(searched, "ladder", user_id="ben") == ["A long ladder."]
+    assert search(searched, "own") == []
+
+
+@pytest.mark.parametrize("words", ["", " \n"])
+def test_no_words_are_refused(searched, words):
+    with pytest.raises(ConfigError, match="words is blank"):
+        searched.search(words, user_id="ana")
+    with pytest.raises(ConfigError, match="user"):
+        searched.search("ladder")
+
+
+class Counting(Embeddings):
+    """A text's vector says how long it is; notes what it was sent."""
+
+    def __init__(self, fingerprint):
+        self.fingerprint = fingerprint
+        self.sent = []
+
+    def embed_documents(self, texts):
+        self.sent += texts
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text):
+        return [1.0, float(len(text))]
+
+
+OWNERS = [("ana", "t1"), ("ben", "t1"), (None, "lone")]
+
+
+@pytest.fixture
+def old_path(tmp_path):
+    """A memory of three owners, embedded by an embedder of before."""
+    place = tmp_path / "memory.db"
+    with ConversationMemory.open(place, embeddings=Counting("old")) as renewed:
+        for user_id, thread_id in OWNERS:
+            renewed.add_messages(
+                [HumanMessage(f"{thread_id} of {user_id}")], user_id=user_id, thread_id=thread_id
+            )
+            renewed.refresh(user_id=user_id, thread_id=None if user_id else thread_id)
+    return place
+
+
+@pytest.fixture
+def new():
+    return Counting("new")
+
+
+@pytest.fixture
+def renewed(old_path, new):
+    with ConversationMemory.open(old_path, embeddings=new) as opened:
+        yield opened
+
+
+def test_only_the_user_who_is_named_is_embedded_anew(renewed, new):
+    with pytest.raises(ConfigError, match=r"memory\.reindex\(user_id='ana'\)"):
+        renewed.refresh(user_id="ana")
+    seen = []
+    assert renewed.reindex(user_id="ana", progress=lambda *both: seen.append(both)) == ()
+    assert (new.sent, seen) == (["t1 of ana"], [(1, 1)])
+    assert renewed.refresh(user_id="ana") == ()
+    with pytest.raises(ConfigError, match=r"thread_id='lone'"):
+        renewed.refresh(thread_id="lone")
+
+
+async def test_all_users_are_embedded_anew(renewed, new):
+    assert await renewed.areindex(all_users=True) == ()
+    assert sorted(new.sent) == ["lone of None", "t1 of ana", "t1 of ben"]
+    for user_id, thread_id in OWNERS:
+        found = await renewed.arecall(
+            "t1", user_id=user_id, thread_id=None if user_id else thread_id
+        )
+        assert found.problems == ()
+
+
+@pytest.mark.parametrize("way", ["forget", "aforget"])
+async def test_what_is_forgotten_leaves_this_processs_memory_at_once(renewed, new, way):
+    renewed.reindex(user_id="ana")
+    renewed.add_messages([HumanMessage("another line")], user_id="ana", thread_id="t2")
+    renewed.recall("line", user_id="ana")
+    sent = len(new.sent)
+    if way == "forget":
+        renewed.forget(user_id="ana", thread_id="t1")
+    else:
+        await renewed.aforget(user_id="ana", thread_id="t1")
+    left = renewed.recall("line", user_id="ana", k=9).matches
+    assert [match.line.text for match in left] == ["another line"]
+    assert "line" not in new.sent[sent:]
+
+
+PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])
+
+
+def _pickled(value):
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own bytes
+
+
+@pytest.fixture
+def in_file(tmp_path, monkeypatch):
+    """A memory opened by a relative path."""
+    monkeypatch.chdir(tmp_path)
+    with ConversationMemory.open("memory.db", settings=RecallSettings(k=2)) as memory:
+        yield memory
+
+
+def test_a_memory_in_a_file_is_opened_again_by_its_path(in_file, tmp_path, monkeypatch):
+    in_file.add_messages([HumanMessage("I parked on level 3.")], thread_id="t", user_id="ana")
+    data = pickle.dumps(in_file)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pickle.loads(data) as again:  # noqa: S301 - our own bytes
+        assert [info.key.thread_id for info in again.threads("ana")] == ["t"]
+        again.history("t", user_id="ana").add("assistant", "Noted.")
+    assert len(in_file.history("t", user_id="ana").entries) == 2
+    assert b"parked" not in data
+
+
+def test_a_wrapped_chain_goes_on_where_it_was(in_file):
+    model = FakeListChatModel(responses=["On level 3."])
+    chain = in_file.wrap(PROMPT | model, recall_k=3, provider="openai", user_id_key="a key")
+    chain.invoke("Where?", at())
+    again = _pickled(chain)
+    with again.memory:
+        assert again.invoke("Where again?", at()).text == "On level 3."
+        assert (again.options.recall_k, again.provider) == (3, "openai")
+        assert again.user_id_key == chain.user_id_key
+    assert len(in_file.history("t", user_id="ana").entries) == 4
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [ConversationMemory.open(":memory:"), ConversationMemory(InMemoryLog())],
+    ids=["opened in memory", "given its log"],
+)
+def test_a_memory_of_this_process_alone_is_refused_and_told_the_way_out(memory):
+    chain = memory.wrap(FakeListChatModel(responses=["Yes."]))
+    for value in (memory, chain):
+        with pytest.raises(ConfigError, match=r"cannot be pickled.*Memory\.open\('memory\.db'\)"):
+            pickle.dumps(value)
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://ana:hush@db/chat", "postgresql://ana@db/chat?password=hush"]
+)
+def test_a_password_is_written_into_no_pickle_and_no_message(address):
+    with pytest.raises(ConfigError, match="password") as refused:
+        make_address_portable(address)
+    assert "hush" not in str(refused.value)
+
+
+CALLS = sorted(
+    name
+    for name, value in vars(ConversationMemory).items()
+    if not name.startswith("_") and callable(getattr(value, "__func__", value))
+)
+TWINS = [name for name in CALLS if f"a{name}" in CALLS]
+
+
+def _parameters(name):
+    return inspect.signature(getattr(ConversationMemory, name)).parameters
+
+
+@pytest.mark.parametrize("name", ["__init__", *CALLS])
+def test_every_option_is_a_keyword_with_a_type(name):
+    parameters = _parameters(name).values()
+    assert not [p for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    assert all(p.annotation is not p.empty for p in parameters if p.name != "self")
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_an_asynchronous_call_takes_what_the_synchronous_one_takes(name):
+    def options(of):
+        return [(p.name, p.kind, p.default, p.annotation) for p in _parameters(of).values()]
+
+    assert options(f"a{name}") == options(name)
+
+
+def test_open_takes_the_options_of_a_memory_but_what_is_made_of_a_log():
+    assert set(_parameters("__init__")) - set(_parameters("open")) == {"self", "log", "recall"}

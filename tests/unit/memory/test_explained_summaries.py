@@ -11,7 +11,7 @@ from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import aexplain_summary, explain_summary
-from langchain_convmem.summarizing.citations import CitedSentence, SentenceSource
+from langchain_convmem.summarizing.citations import SentenceSource
 from langchain_convmem.transfer import copy_log
 
 KEY = ThreadKey("ana", "t")
@@ -62,32 +62,6 @@ async def test_each_sentence_comes_with_its_entries(memory):
     assert await aexplain_summary(memory, "t", user_id="ana") == [first, second, third]
 
 
-def test_a_sentence_is_printed_with_its_sources():
-    sources = [
-        SentenceSource(f"e{n}", f"m{n}", n, "user", f"2026-05-{n:02}") for n in (1, 2, 3, 4, 9)
-    ]
-    assert str(CitedSentence("So.", "s", ())) == "So. [its sources are gone]"
-    assert str(CitedSentence("So.", "s", tuple(sources[:1]))) == "So. [user at 1, 2026-05-01]"
-    many = CitedSentence("So.", "s", tuple(sources))
-    assert str(many) == "So. [5 entries at 1 to 9, 2026-05-01 to 2026-05-09]"
-
-
-def test_one_that_is_no_longer_shown_is_explained_by_its_id(memory):
-    history = memory.history("t", user_id="ana")
-    summary = history.undo_summary()
-    assert _explain(memory) == []
-    assert _positions(_explain(memory, summary.id)) == [WHOLE] * 3
-
-
-def test_a_summary_that_continues_another_rests_on_what_both_cover(memory):
-    history = memory.history("t", user_id="ana")
-    memory.add_messages(
-        [HumanMessage("The piano is tuned."), AIMessage("Good.")], thread_id="t", user_id="ana"
-    )
-    history.add_summary(f"{TEXT} The piano is tuned.", history.summary_window())
-    assert _positions(_explain(memory)) == [[*WHOLE, 6, 7]] * 4
-
-
 @pytest.mark.parametrize("noted", [True, False])
 def test_parents_cite_entries_whether_noted_or_not(noted):
     with ConversationMemory(InMemoryLog()) as memory:
@@ -103,21 +77,6 @@ def test_parents_cite_entries_whether_noted_or_not(noted):
         assert (len(said) == 1) == noted
 
 
-def test_lines_of_days_and_the_title_of_details_are_no_sentences_and_shift_no_source():
-    with ConversationMemory(InMemoryLog()) as memory:
-        said = add_chat(memory.log, KEY, ["The boat lies at pier 14.", "Ottilie breeds alpacas."])
-        days, title = "(2026-05-08)", "Details, word for word:"
-        text = f"{days}\nOttilie breeds alpacas.\n{title}\n- The boat lies at pier 14."
-        places = [[], [said[1].position], [], [said[0].position]]
-        add_leaf(memory.log, KEY, text, said, cites=places)
-        sentences = _explain(memory)
-        assert [one.text for one in sentences] == [
-            "Ottilie breeds alpacas.",
-            "- The boat lies at pier 14.",
-        ]
-        assert _positions(sentences) == [places[1], places[3]]
-
-
 def test_what_is_taken_back_or_forgotten_is_no_source_any_more(memory):
     history = memory.history("t", user_id="ana")
     summary = history.last_summary
@@ -127,10 +86,6 @@ def test_what_is_taken_back_or_forgotten_is_no_source_any_more(memory):
     assert _positions(_explain(memory, summary.id)) == [WHOLE] * 3
 
 
-def test_without_a_summary_there_is_nothing_to_explain(memory):
-    assert explain_summary(memory, "elsewhere", user_id="ana") == []
-
-
 @pytest.mark.parametrize("summary_id", ["nobody", "", 3])
 def test_an_unknown_summary_is_an_error_that_names_the_way_out(memory, summary_id):
     with pytest.raises(ConfigError, match="last_summary"):
@@ -138,9 +93,6 @@ def test_an_unknown_summary_is_an_error_that_names_the_way_out(memory, summary_i
     entry = memory.history("t", user_id="ana").entries[0]
     with pytest.raises(ConfigError):
         _explain(memory, entry.id)
-
-
-# -- copies ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -188,19 +140,3 @@ def test_a_copy_in_another_log_cites_and_folds_its_own_entries(folded):
         places = [[one.position for one in log.entries(KEY)] for log in (folded.log, other.log)]
         assert places[0] != places[1]
         _check_copy(other, KEY)
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"cites": 3, "children": "x"},
-        {"cites": [3], "children": [3]},
-        {"cites": [["1"], [[]]], "children": [["x"]], "level": 1},
-        {"cites": None, "children": [["gone", 1]], "level": 1},
-    ],
-)
-def test_notes_that_are_none_of_ours_are_no_sources(memory, record):
-    [summary] = [one for one in memory.log.entries(KEY) if one.role == "summary"]
-    memory.log.annotate(KEY, summary.id, aux={"summary": record})
-    assert _positions(_explain(memory)) == [WHOLE] * 3
-    memory.fork("t", user_id="ana")

@@ -38,15 +38,6 @@ def test_what_is_forgotten_leaves_the_block_at_once(tmp_path):
     assert "peanuts" not in _ask(path)
 
 
-def test_what_is_said_in_the_thread_is_not_quoted_beside_it(tmp_path):
-    model = ScriptedChatModel(replies=["Noted.", "No."])
-    with ConversationMemory.open(tmp_path / "memory.db") as memory:
-        chain = memory.wrap(model, recall=False, profile_tokens=150)
-        chain.invoke("I am allergic to peanuts.", at())
-        chain.invoke("Is a satay all right?", at())
-    assert [str(seen).count("peanuts") for seen in model.seen] == [1, 1]
-
-
 def test_a_message_that_leaves_no_room_for_the_block_gets_none(tmp_path):
     model = ScriptedChatModel(replies=["No."])
     with ConversationMemory.open(tmp_path / "memory.db") as memory:

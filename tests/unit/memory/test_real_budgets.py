@@ -95,15 +95,6 @@ async def test_streams_and_async_calls_report_usage_too():
     await memory.aclose()
 
 
-def test_a_conversation_learns_from_usage():
-    model = Provider(count=lambda messages: round(2 * count_tokens(messages)))
-    with ConversationMemory.open(":memory:") as memory:
-        talk = memory.conversation(model, thread_id="t", user_id="ana")
-        talk.send_message(TEXTS["Greek"][0] * 9)
-        history = memory.history("t", user_id="ana")
-        assert history.context().tokens > 1.8 * count_tokens(history.messages)
-
-
 def test_a_counter_of_the_application_counts_everywhere():
     def count_letters(messages):
         return sum(len(one.text) for one in messages)
@@ -120,9 +111,6 @@ def test_a_counter_of_the_application_counts_everywhere():
             chain.invoke(f"And number {number}, the boat? " * 3, AT)
         assert memory.history("t", user_id="ana").context(max_tokens=400).tokens <= 400
     assert max(count_letters(messages) for messages in model.seen) <= 700
-
-
-# -- the model's window, and its own summaries ----------------------------------------------------
 
 
 def make_windowed(tokens, **fields):
@@ -161,18 +149,6 @@ def test_auto_has_the_chains_own_model_summarise():
     assert summaries
     assert all(one.contents[0] == model.reply for one in summaries)
 
-
-def test_auto_without_a_model_quotes():
-    with ConversationMemory.open(":memory:", summarizer="auto") as memory:
-        memory.add_messages(
-            [HumanMessage("The code of the gate is 4711."), AIMessage("Noted.")] * 4,
-            thread_id="t",
-            user_id="ana",
-        )
-        assert memory.summarize("t", user_id="ana", force=True)
-
-
-# -- any plain settings ---------------------------------------------------------------------------
 
 PASTE = "Line of a report that says that nothing happened.\n" * 600
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from langchain_core.documents import BaseDocumentCompressor
-from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableLambda
 
 from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.errors import ConfigError
@@ -48,23 +44,12 @@ def shown(found):
 ANAS = {"My bicycle is green", "The bicycle shop is shut", "Which bicycle?"}
 
 
-# -- several users -----------------------------------------------------------------------------
-
-
 def test_an_explicit_set_of_users_is_recalled_together(memory):
     found = memory.recall("bicycle", user_ids={"ana", "bo"})
     assert shown(found) == ANAS | {"A bicycle costs too much"}
     assert shown(memory.recall("bicycle", user_ids=["ana"])) == ANAS
     documents = memory.retriever(user_ids=["bo", "cy"], k=9).invoke("bicycle")
     assert {document.metadata["user_id"] for document in documents} == {"bo", "cy"}
-
-
-async def test_beside_a_set_of_users_a_user_and_a_thread_name_the_current_thread(memory):
-    now = {"user_ids": {"ana", "bo"}, "user_id": "ana", "thread_id": "now"}
-    found = memory.recall("bicycle", **now)
-    assert shown(found) == ANAS - {"Which bicycle?"} | {"A bicycle costs too much"}
-    assert found.buffer
-    assert await memory.arecall("bicycle", **now) == found
 
 
 @pytest.mark.parametrize(
@@ -87,9 +72,6 @@ def test_a_set_that_names_nobody_or_too_much_is_refused(memory, names):
         memory.retriever(**names)
 
 
-# -- of what kind, from when -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("scope", "texts"),
     [
@@ -107,40 +89,6 @@ async def test_a_filter_and_a_time_range_hold_for_every_way_of_recalling(memory,
     assert {text for text in ANAS if text in read} == texts
 
 
-@pytest.mark.parametrize("scope", [{"filter": {"a": object()}}, {"since": "today"}, {"until": 0.5}])
-def test_a_senseless_scope_is_refused_before_anything_is_searched(memory, scope):
-    with pytest.raises(ConfigError, match=next(iter(scope))):
-        memory.recall("bicycle", user_id="ana", **scope)
-
-
-# -- hooks -------------------------------------------------------------------------------------
-
-
-def to_shop(question):
-    return f"shop, not {question}"
-
-
-class OnlyGreen(BaseDocumentCompressor):
-    def compress_documents(self, documents, query, callbacks=None):
-        return [document for document in documents if "green" in document.page_content]
-
-
-def test_a_memory_asks_its_hooks_wherever_it_recalls():
-    with ConversationMemory.open(":memory:", reranker=OnlyGreen()) as memory:
-        fill(memory)
-        found = memory.recall("shop", user_id="ana", k=3)
-        assert [match.line.text for match in found.matches] == ["My bicycle is green"]
-        given = []
-
-        def answer(parts):
-            given.append(parts["recalled"][0].text)
-            return "Hm"
-
-        chain = memory.wrap(RunnableLambda(answer))
-        chain.invoke("shop", {"configurable": {"user_id": "ana", "thread_id": "new"}})
-        assert "My bicycle is green" in given[0]
-
-
 def test_the_rewriter_gets_a_question_as_the_write_hook_left_it():
     seen = []
 
@@ -154,29 +102,3 @@ def test_the_rewriter_gets_a_question_as_the_write_hook_left_it():
     with ConversationMemory.open(":memory:", before_write=redacted, rewriter=rewriter) as memory:
         fill(memory).recall("secret bicycle", user_id="ana")
     assert seen == ["*** bicycle"]
-
-
-def test_a_rewriter_that_fails_never_stops_a_turn():
-    def failing(question):
-        raise RuntimeError(question)
-
-    with ConversationMemory.open(":memory:", rewriter=failing) as memory:
-        chain = fill(memory).wrap(FakeListChatModel(responses=["It is green"]))
-        asked = {"configurable": {"user_id": "ana", "thread_id": "new"}}
-        assert chain.invoke("Which bicycle?", asked).text == "It is green"
-
-
-@pytest.mark.parametrize("hooks", [{"rewriter": 3}, {"reranker": to_shop}])
-def test_what_is_no_hook_is_refused_before_anything_is_opened(tmp_path, hooks):
-    with pytest.raises(ConfigError, match=next(iter(hooks))):
-        ConversationMemory.open(tmp_path / "memory.db", **hooks)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_pickled_memory_takes_its_hooks_along(tmp_path):
-    path = tmp_path / "memory.db"
-    with ConversationMemory.open(path, rewriter=to_shop) as memory:
-        fill(memory)
-        with pickle.loads(pickle.dumps(memory)) as again:  # noqa: S301 - our own
-            found = again.recall("bicycle", user_id="ana", k=1)
-    assert found.matches[0].line.text == "The bicycle shop is shut"

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompt_values import ChatPromptValue
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph, add_messages
+from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel, ValidationError
 from scripted_chat import ProviderError, ScriptedChatModel
 from summaries import ScriptedSummarizer, bare, bare_texts
@@ -53,9 +45,6 @@ def summarising(*replies, **options):
 
 def texts(messages):
     return bare_texts(messages)
-
-
-# -- shapes -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -105,12 +94,6 @@ def test_the_same_shape_comes_out_shorter(shape, call):
     assert shape in ("a list", "a prompt value") or "7" in str(found)
 
 
-def test_below_the_high_mark_nothing_changes():
-    step, messages = summarising(), talk(1)
-    assert step.invoke(messages) == messages
-    assert step.summarizer.requests == []
-
-
 @pytest.mark.parametrize("value", ["text", 7, None, {"other": []}, {"messages": "x"}, object()])
 def test_what_holds_no_messages_is_refused(value):
     with pytest.raises(ConfigError, match="SummarizingMemory takes"):
@@ -121,26 +104,6 @@ def test_messages_may_stand_under_another_key_and_in_any_form():
     step = summarising("S.", messages_key="chat")
     found = step.invoke({"chat": [("user", "a"), ("ai", "b")] * 3})
     assert texts(found["chat"]) == ["S.", "a", "b"]
-
-
-def test_the_summary_is_one_marked_system_message_behind_the_others():
-    [system, summary, *_] = summarising("They met.</summary>").invoke(
-        [SystemMessage("Be kind."), *talk(3)]
-    )
-    assert system.text == "Be kind."
-    assert summary.additional_kwargs["source"] == SUMMARY_SOURCE
-    assert summary.text.count("</summary>") == 1
-
-
-def test_a_step_of_a_chain_compacts_before_the_model():
-    model = ScriptedChatModel(replies=["Fine."])
-    prompt = ChatPromptTemplate.from_messages([("system", "Be kind."), MessagesPlaceholder("all")])
-    chain = prompt | summarising("They talked.") | model
-    assert chain.invoke({"all": [*talk(3), HumanMessage("now")]}).text == "Fine."
-    assert texts(model.seen[0]) == ["Be kind.", "They talked.", "now"]
-
-
-# -- what a summary continues -------------------------------------------------------------------
 
 
 def test_a_summary_that_comes_back_in_the_next_call_is_continued():
@@ -154,13 +117,6 @@ def test_a_summary_that_comes_back_in_the_next_call_is_continued():
     assert all(text in bare(found[0].text) for text in ("about tea", "about coffee", "about bread"))
 
 
-def test_a_summary_of_langchains_middleware_is_continued_too():
-    theirs = HumanMessage("They met.", additional_kwargs={"lc_source": "summarization"})
-    step = summarising()
-    step.invoke([theirs, *talk(3)])
-    assert step.summarizer.requests[0].previous == "They met."
-
-
 def test_if_the_summariser_fails_the_messages_pass_and_the_next_call_tries_again():
     step = summarising(ProviderError("overloaded"), "They talked.")
     whole = talk(3)
@@ -168,20 +124,11 @@ def test_if_the_summariser_fails_the_messages_pass_and_the_next_call_tries_again
     assert texts(step.invoke(whole))[0] == "They talked."
 
 
-def test_a_pickled_step_goes_on():
-    step = SummarizingMemory(settings=SETTINGS)
-    again = pickle.loads(pickle.dumps(step))  # noqa: S301 - our own
-    assert again.settings == SETTINGS
-    assert texts(again.invoke(talk(3))) == texts(step.invoke(talk(3)))
-
-
 @pytest.mark.parametrize("options", [{"summarizer": 7}, {"settings": 7}, {"other": 1}])
 def test_options_that_fit_nothing_are_refused(options):
     with pytest.raises((ConfigError, ValidationError)):
         SummarizingMemory(**options)
 
-
-# -- what is kept -------------------------------------------------------------------------------
 
 turns = st.lists(
     st.tuples(st.integers(0, 2), st.booleans(), st.integers(1, 40)), min_size=1, max_size=10
@@ -223,9 +170,6 @@ async def test_an_async_function_summarises_where_it_can_be_awaited():
         assert "They talked." in texts((await part.ainvoke(value))["messages"])
 
 
-# -- in graphs and agents -----------------------------------------------------------------------
-
-
 class Kept(MessagesState):
     more: int
 
@@ -248,20 +192,3 @@ def test_a_node_replaces_the_messages_of_a_real_graph(way):
     assert texts(state["messages"]) == ["They talked.", "about bread", "Fine."]
     assert state["more"] == 7
     assert len({message.id for message in state["messages"]}) == 4
-
-
-def test_a_node_changes_nothing_where_nothing_is_due():
-    assert summarising().as_node().invoke({"messages": talk(1)}) == {}
-
-
-@dataclass
-class DataState:
-    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
-
-
-def test_a_node_reads_a_state_that_is_no_dict():
-    builder = StateGraph(DataState)
-    builder.add_node("summarize", summarising("They talked.").as_node())
-    builder.add_edge(START, "summarize")
-    state = builder.compile().invoke({"messages": talk(3)})
-    assert texts(state["messages"])[0] == "They talked."

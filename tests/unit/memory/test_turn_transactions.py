@@ -7,16 +7,14 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import MessagesState
 from scripted_agents import agent_with
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at
 from traced_sqlite import Tracer
 
 from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.integrations.langgraph import create_memory_graph
 from langchain_convmem.recall import RecallSettings
-from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import HashEmbeddings
 
-KEY = ThreadKey("ana", "t")
 PLACES = ("harbour", "station", "museum", "garden", "theatre", "market", "library", "bridge")
 WARM = 60
 """Turns before the one that is counted: caches are full, and the live part has been noted."""
@@ -144,29 +142,3 @@ def test_other_hosts_take_no_more_than_they_do(tracer, memory, host, usual, reco
     # What is stored behind a turn may count for the turn after.
     assert sum(total <= usual[0] and writes <= usual[1] for total, writes in found) >= 40
     assert max(found) <= (usual[0] + 4, usual[1] + 2)
-
-
-# -- what is written beside -----------------------------------------------------------------------
-
-
-def test_terms_and_vectors_are_stored_once_there_are_some(log, memory, tmp_path):
-    take = wrapped(memory)
-    for number in range(12):
-        take(number)
-    first = log.entries(KEY)[0]
-    with SQLiteLog(tmp_path / "memory.db") as other:
-        [fingerprint] = other.segment_fingerprints(KEY.owner)
-        stored = [row.position for row in other.load_segments(KEY.owner, fingerprint)]
-    assert first.position in stored
-    assert len(log.changes(KEY.owner).entries) - len(stored) <= 12
-
-
-def test_a_turn_whose_model_fails_is_read_all_the_same(memory):
-    failing = ScriptedChatModel(replies=[ProviderError("over quota")])
-    chain = memory.wrap(failing, history_tokens=300)
-    for number in range(WARM):
-        with pytest.raises(ProviderError):
-            chain.invoke(question(number), at())
-    seen = ScriptedChatModel(replies=["Yes."])
-    memory.wrap(seen).invoke(question(WARM), at())
-    assert question(0) in str(seen.seen[-1])

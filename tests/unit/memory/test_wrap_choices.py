@@ -6,16 +6,11 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import (
-    ConfigurableField,
-    RunnableBranch,
-    RunnableLambda,
-    RunnablePassthrough,
-)
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.errors import ConfigError
 
 FENCE = "<recalled>"
 
@@ -32,22 +27,6 @@ class ChatBedrockConverse(ScriptedChatModel):
     __module__ = "langchain_aws"
 
 
-class KeywordModel(ScriptedChatModel):
-    """Says which keywords it was called with."""
-
-    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        self.replies = [f"stop={stop} {sorted(kwargs)}"]
-        return super()._generate(messages)
-
-    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
-        self.replies = [f"stop={stop} {sorted(kwargs)}"]
-        yield from self._chunks(messages)
-
-    async def _astream(self, messages, stop=None, run_manager=None, **kwargs):
-        for chunk in self._stream(messages, stop, run_manager, **kwargs):
-            yield chunk
-
-
 def _told(memory, thread_id="t"):
     entries = memory.history(thread_id, user_id="ana").entries
     return [str(entry.message.text) for entry in entries]
@@ -55,16 +34,6 @@ def _told(memory, thread_id="t"):
 
 def _park(memory):
     memory.add_messages([HumanMessage("I parked on level 3.")], thread_id="old", user_id="ana")
-
-
-# -- the wrapped chain --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_thread_may_be_configured_ahead(memory, way):
-    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False).with_config(at("ahead"))
-    WAYS[way](chain, "Really?", {})
-    assert _told(memory, "ahead") == ["Really?", "Yes."]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -76,13 +45,6 @@ def test_the_whole_chain_may_be_an_alternative(memory, way):
     WAYS[way](chain, "Hello?", at())
     WAYS[way](chain, "Hello?", at(mode="forgetful"))
     assert _told(memory) == ["Hello?", "Yes."]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_what_is_bound_to_the_chain_reaches_the_model(memory, way):
-    chain = memory.wrap(KeywordModel(replies=[""]), recall=False).bind(stop=["\n"], seed=7)
-    WAYS[way](chain, "Hello?", at())
-    assert _told(memory)[1] == "stop=['\\n'] ['seed']"
 
 
 @pytest.mark.parametrize("way", ["batch", "abatch"])
@@ -104,37 +66,6 @@ async def test_a_batch_returns_its_errors_beside_its_replies(memory, way):
         ["bad"],
         ["fine", "You said fine"],
     ]
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
-def test_a_chain_may_be_assigned_beside_other_keys_and_picked_again(memory, way):
-    wrapped = memory.wrap(ScriptedChatModel(replies=["On level 3."]), recall=False)
-    chain = RunnablePassthrough.assign(answer=wrapped) | RunnableLambda(
-        lambda found: f"{found['mood']}: {found['answer'].text}"
-    )
-    found = WAYS[way](chain, {"input": "Where?", "mood": "calm"}, at())
-    assert "".join(found) == "calm: On level 3."
-    assert _told(memory) == ["Where?", "On level 3."]
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
-def test_a_part_of_what_it_returns_may_be_picked(memory, way):
-    inner = RunnableLambda(lambda _: {"messages": [AIMessage("On level 3.")], "mood": "calm"})
-    found = WAYS[way](memory.wrap(inner, recall=False).pick("mood"), "Where?", at())
-    assert "".join(found) == "calm"
-    assert _told(memory) == ["Where?", "On level 3."]
-
-
-def test_listeners_around_the_chain_see_its_turn(memory):
-    seen = []
-    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False).with_listeners(
-        on_end=lambda run: seen.append(run.outputs["output"].text)
-    )
-    chain.invoke("Really?", at())
-    assert seen == ["Yes."]
-
-
-# -- the model inside ---------------------------------------------------------------------------
 
 
 def _two_systems(memory):
@@ -165,21 +96,6 @@ def test_the_profile_is_that_of_the_model_chosen_at_the_call(memory, way, behind
     WAYS[way](chain, "Well?", at(llm="other", remember=False))
     WAYS[way](chain, "Well?", at(remember=False))
     assert (_kinds(one), _kinds(other)) == (MIDDLE, HEAD)
-
-
-@pytest.mark.parametrize("steps", [False, True])
-def test_a_choice_bound_to_the_inner_chain_counts_unless_the_call_chooses(memory, steps):
-    one, other = ChatBedrockConverse(replies=["One."]), ChatOpenAI(replies=["Other."])
-    inner = one.configurable_alternatives(
-        ConfigurableField(id="llm"), default_key="one", other=other
-    )
-    if steps:
-        inner = ChatPromptTemplate([MessagesPlaceholder("messages")]) | inner
-    chain = memory.wrap(inner.with_config(configurable={"llm": "other"}), recall=False)
-    _two_systems(memory)
-    chain.invoke("Well?", at(remember=False))
-    chain.invoke("Well?", at(llm="one", remember=False))
-    assert (_kinds(other), _kinds(one)) == (MIDDLE, HEAD)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -221,25 +137,6 @@ def test_an_unknown_choice_is_refused_before_anything_is_stored(memory, way):
     assert _told(memory) == []
 
 
-def test_a_field_of_a_model_set_by_the_call_makes_one_model_only(memory, monkeypatch):
-    inits = []
-    plain = ChatOpenAI.__init__
-
-    def counted(self, *args, **fields):
-        inits.append(fields)
-        plain(self, *args, **fields)
-
-    inner = ChatOpenAI(replies=["Yes."]).configurable_fields(replies=ConfigurableField(id="script"))
-    chain = memory.wrap(inner, recall=False)
-    _two_systems(memory)
-    monkeypatch.setattr(ChatOpenAI, "__init__", counted)
-    assert chain.invoke("Well?", at(script=["No."])).text == "No."
-    assert len(inits) == 1
-
-
-# -- models that are not steps of the chain -----------------------------------------------------
-
-
 def _asked_through(model):
     def answer(given):
         return model.invoke(given["messages"])
@@ -269,60 +166,9 @@ def test_a_prompt_that_a_function_uses_decides_where_recalled_lines_go(memory):
     assert asked.text == "Where did I park?"
 
 
-def test_where_one_of_two_prompts_will_run_recalled_lines_reach_both(memory):
-    _park(memory)
-    model = ScriptedChatModel(replies=["Yes."])
-    slot = ChatPromptTemplate([MessagesPlaceholder("recalled"), MessagesPlaceholder("input")])
-    plain = ChatPromptTemplate([MessagesPlaceholder("input")])
-    branch = RunnableBranch((lambda given: given.get("slot"), slot | model), plain | model)
-    memory.wrap(branch).invoke("Where did I park?", at())
-    assert FENCE in model.asked[0]
-
-
-def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
-    model = ChatOpenAI(replies=["Yes."])
-
-    def answer(given):
-        return model.invoke(given["messages"]) if chain else itself
-
-    itself = RunnableLambda(answer)
-    chain = memory.wrap(itself, recall=False)
-    assert chain.invoke("Well?", at()).text == "Yes."
-
-
-@pytest.mark.parametrize(("profile", "kinds"), [("openai", MIDDLE), ("bedrock_converse", HEAD)])
-@pytest.mark.parametrize("way", ["invoke", "astream"])
-def test_a_profile_that_is_given_overrides_the_models(memory, way, profile, kinds):
-    model = ChatBedrockConverse(replies=["Yes."])
-    _two_systems(memory)
-    WAYS[way](memory.wrap(model, recall=False, provider=profile), "Well?", at())
-    assert _kinds(model) == kinds
-
-
 def test_an_unknown_profile_is_refused_at_once(memory):
     with pytest.raises(ConfigError, match=r"'opnai'.*'openai'"):
         memory.wrap(ScriptedChatModel(replies=["Yes."]), provider="opnai")
-
-
-# -- fallbacks around ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_chain_that_falls_back_to_a_plain_answer_keeps_the_question(memory, way):
-    broken = memory.wrap(ScriptedChatModel(replies=[ProviderError("no")]), recall=False)
-    chain = broken.with_fallbacks([RunnableLambda(lambda _: "Please try again.")])
-    WAYS[way](chain, "Where?", at())
-    assert _told(memory) == ["Where?"]
-
-
-def test_errors_of_the_callers_are_not_tried_again(memory):
-    model = ScriptedChatModel(replies=["Yes."])
-    chain = memory.wrap(model, recall=False).with_retry(
-        retry_if_exception_type=(ProviderError,), wait_exponential_jitter=False
-    )
-    with pytest.raises(InvalidMessageError):
-        chain.invoke("  ", at())
-    assert model.seen == []
 
 
 def test_a_prompt_may_call_what_was_said_before_chat_history():

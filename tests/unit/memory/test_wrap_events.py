@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import RunnableLambda
-from langchain_core.runnables import config as config_module
 from langchain_core.tracers import LangChainTracer
-from scripted_chat import WAYS, FailingLog, ScriptedChatModel, at
+from scripted_chat import WAYS, ScriptedChatModel, at
 from watched_runs import AskingEmbeddings, RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import LogUnavailableError
-from langchain_convmem.recall import retriever
 from langchain_convmem.runnables import INTERNAL_TAGS
-from langchain_convmem.turns.tracing import stamp_config
 
 TOLD = "I parked the car on level 3."
 PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])
@@ -50,9 +46,6 @@ async def _events(chain, **options):
     return [event async for event in stream]
 
 
-# -- recall is a run ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_the_inner_chain_runs_beside_recall_and_not_under_it(told, way):
     watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
@@ -81,25 +74,6 @@ def test_a_recall_that_fails_ends_its_run_with_the_error(way):
     assert isinstance(watcher.failed[recall], LogUnavailableError)
 
 
-async def test_an_event_stream_shows_recall_and_the_models_tokens_under_the_chain(told):
-    events = await _events(told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
-    chain = events[0]["run_id"]
-    recall = [event for event in events if event["event"].startswith("on_retriever")]
-    assert [(event["event"], event["name"]) for event in recall] == [
-        ("on_retriever_start", "recall"),
-        ("on_retriever_end", "recall"),
-    ]
-    assert recall[0]["data"] == {"input": {"query": "Where is the car?"}}
-    assert recall[0]["parent_ids"] == [chain]
-    assert TOLD in recall[1]["data"]["output"][0].page_content
-    tokens = [event for event in events if event["event"] == "on_chat_model_stream"]
-    assert "".join(event["data"]["chunk"].text for event in tokens) == "On level 3."
-    assert {event["parent_ids"][0] for event in tokens} == {chain}
-
-
-# -- the memory's own models --------------------------------------------------------------------
-
-
 async def test_event_streams_leave_out_the_memorys_own_models_by_their_tag(asking):
     chain = asking.wrap(ScriptedChatModel(replies=["On level 3."]))
     everything = await _events(chain)
@@ -111,42 +85,6 @@ async def test_event_streams_leave_out_the_memorys_own_models_by_their_tag(askin
 
     assert said(everything) == "hidden words of a rewriterOn level 3."
     assert said(users) == "On level 3."
-
-
-async def test_a_graph_that_streams_messages_does_not_show_the_memorys_own_models(asking):
-    graphs = pytest.importorskip("langgraph.graph", reason="langgraph is not installed")
-    chain = asking.wrap(ScriptedChatModel(replies=["On level 3."]))
-
-    async def answer(state, config):
-        return {"messages": [await chain.ainvoke(state["messages"][-1], config)]}
-
-    builder = graphs.StateGraph(graphs.MessagesState)
-    builder.add_node("answer", answer)
-    builder.add_edge(graphs.START, "answer")
-    builder.add_edge("answer", graphs.END)
-    graph = builder.compile()
-    asked = {"messages": [HumanMessage("Where is the car?")]}
-    shown = [chunk.text async for chunk, _ in graph.astream(asked, at(), stream_mode="messages")]
-    assert "".join(shown) == "On level 3."
-    assert asking.stats("t", user_id="ana").own_calls == 1
-
-
-def test_what_the_caller_runs_next_is_not_tagged(asking):
-    model = ScriptedChatModel(replies=["On level 3."])
-    watcher = RunWatcher()
-
-    def work(_):
-        asking.wrap(model).invoke("Where is the car?")
-        return model.invoke("And now?")
-
-    RunnableLambda(work).invoke("x", {**at(), "callbacks": [watcher]})
-    assert [
-        INTERNAL_TAGS[0] in watcher.runs[run]["tags"] for run in watcher.from_chain("model")
-    ] == [
-        True,
-        False,
-        False,
-    ]
 
 
 class _StuckEmbeddings(AskingEmbeddings):
@@ -173,31 +111,6 @@ async def test_a_recall_that_is_cancelled_ends_its_run_too():
             await task
     [recall] = watcher.from_chain("retriever")
     assert isinstance(watcher.failed[recall], asyncio.CancelledError)
-
-
-# -- custom events ------------------------------------------------------------------------------
-
-
-def test_nothing_is_told_of_what_could_not_be_stored():
-    log = FailingLog(InMemoryLog(), fails_at=2)
-    chain = ConversationMemory(log).wrap(ScriptedChatModel(replies=["Hm."]), recall=False)
-    watcher = RunWatcher()
-    with pytest.raises(LogUnavailableError):
-        chain.invoke("Where?", {**at(), "callbacks": [watcher]})
-    assert [name for name, *_ in watcher.events] == ["convmem.context"]
-
-
-# -- metadata -----------------------------------------------------------------------------------
-
-
-def test_versions_of_others_stay(told):
-    watcher = RunWatcher()
-    config = {**at(), "callbacks": [watcher], "metadata": {"lc_versions": {"mine": "7"}, "a": 1}}
-    told.wrap(ScriptedChatModel(replies=["Hm."])).invoke("Where?", config)
-    [metadata, *_] = [run["metadata"] for run in watcher.runs.values()]
-    assert metadata["lc_versions"]["mine"] == "7"
-    assert metadata["a"] == 1
-    assert config["metadata"] == {"lc_versions": {"mine": "7"}, "a": 1}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -245,13 +158,6 @@ def test_a_trace_names_the_user_by_the_hash_alone(told):
     assert "ana@example.org" not in str([run["extra"] for run in created])
 
 
-def test_what_a_tracer_takes_from_configurable_is_no_name_either(told):
-    # LangChain's tracer takes from `configurable` what the metadata does not name.
-    taken = config_module._get_langsmith_inheritable_metadata_from_config
-    assert taken(at())["user_id"] == "ana"
-    assert "user_id" not in (taken(stamp_config(at(), "a key")) or {})
-
-
 def test_the_key_of_the_hash_is_shown_nowhere(told):
     chain = told.wrap(ScriptedChatModel(replies=["Hm."]), user_id_key="very secret")
     watcher = _watched("invoke", chain)
@@ -263,15 +169,3 @@ def test_neither_metadata_nor_events_hold_what_was_said(told, way):
     watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
     shown = str([run["metadata"] for run in watcher.runs.values()]) + str(watcher.events)
     assert not any(word in shown for word in ("car", "parked", "level"))
-
-
-def test_a_turn_without_callbacks_builds_no_documents(told, monkeypatch):
-    monkeypatch.setattr(retriever, "to_document", None)
-    chain = told.wrap(ScriptedChatModel(replies=["On level 3."]))
-    assert chain.invoke("Where is the car?", at()).text == "On level 3."
-    assert asyncio.run(chain.ainvoke("Where is the car?", at())).text == "On level 3."
-
-
-def test_a_reply_keeps_its_usage_and_no_count_of_models_that_were_not_called(told):
-    told.wrap(ScriptedChatModel(replies=[AIMessage("Hm.")])).invoke("Where?", at())
-    assert told.history("t", user_id="ana").entries[-1].metadata.aux == {}

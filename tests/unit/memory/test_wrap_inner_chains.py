@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from itertools import chain as joined
 from operator import itemgetter
 
 import pytest
-from langchain_core.caches import InMemoryCache
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import (
-    AIMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
@@ -48,9 +38,6 @@ def _history(memory):
 def _told(memory):
     """Return the thread's entries as (role, text)."""
     return [(entry.role, str(entry.message.text)) for entry in _history(memory).entries]
-
-
-# -- models: messages in ------------------------------------------------------------------------
 
 
 class DeferredModel(Runnable):
@@ -106,9 +93,6 @@ def test_a_model_is_given_messages_however_it_is_dressed(memory, kind):
     ]
 
 
-# -- prompts: a dict in -------------------------------------------------------------------------
-
-
 def test_a_prompt_is_given_history_and_one_human_message_as_placeholders(memory):
     model = ScriptedChatModel(replies=["One.", "Two."])
     prompt = ChatPromptTemplate.from_messages(
@@ -125,16 +109,6 @@ def test_a_prompt_is_given_history_and_one_human_message_as_placeholders(memory)
         (HumanMessage, "Second?"),
     ]
     assert rest[-1].id == "q2"
-
-
-def test_a_prompt_is_given_everything_under_messages(memory):
-    model = ScriptedChatModel(replies=["One.", "Two."])
-    wrapped = memory.wrap(
-        ChatPromptTemplate.from_messages([MessagesPlaceholder("messages")]) | model, recall=False
-    )
-    wrapped.invoke("First?", at())
-    wrapped.invoke("Second?", at())
-    assert [message.text for message in model.seen[1]] == ["First?", "One.", "Second?"]
 
 
 def test_a_template_of_text_reads_input_and_history_as_text(memory):
@@ -161,34 +135,6 @@ def test_braces_in_what_was_said_are_not_filled_in(memory):
     assert model.seen[1][1].text == "{input} and {nothing}"
 
 
-def test_a_template_for_a_text_model_works_too(memory):
-    model = ScriptedChatModel(replies=["One."])
-    prompt = PromptTemplate.from_template("{history}\nQuestion: {input}")
-    memory.wrap(prompt | model, recall=False).invoke("First?", at())
-    assert model.asked == ["\nQuestion: First?"]
-
-
-def test_a_prompt_behind_other_steps_is_found(memory):
-    model = ScriptedChatModel(replies=["One."])
-    prompt = ChatPromptTemplate.from_messages([("human", "{input} [{note}]")])
-    steps = RunnablePassthrough.assign(note=lambda _: "n") | prompt | model.with_retry()
-    memory.wrap(steps, recall=False).invoke("First?", at())
-    assert model.asked == ["First? [n]"]
-
-
-def test_a_branch_is_given_a_dict_even_if_one_of_its_ends_is_a_model(memory):
-    model = ScriptedChatModel(replies=["One."])
-    branch = RunnableBranch(
-        (lambda given: "history" in given, RunnableLambda(lambda given: given["messages"]) | model),
-        model,
-    )
-    memory.wrap(branch, recall=False).invoke("First?", at())
-    assert model.asked == ["First?"]
-
-
-# -- prompts behind retrievers and other steps --------------------------------------------------
-
-
 class Shelf(BaseRetriever):
     """Finds the words that it was asked for, and takes nothing but text."""
 
@@ -197,17 +143,6 @@ class Shelf(BaseRetriever):
     def _get_relevant_documents(self, query, *, run_manager):
         self.asked.append(query.encode().decode())  # as an embedder reads it
         return [Document("the shelf")]
-
-
-class InstantModel(BaseChatModel):
-    """Says one word, and nothing of what it takes."""
-
-    @property
-    def _llm_type(self):
-        return "instant"
-
-    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("Arr."))])
 
 
 def said_before():
@@ -305,25 +240,6 @@ def test_a_profile_joins_the_system_message_also_where_a_chain_hands_on_some_mes
     assert "I live in Porto." in model.seen[0][0].text
 
 
-def test_a_reply_of_langchains_cache_is_stored(memory):
-    model = InstantModel(cache=InMemoryCache())
-    wrapped = memory.wrap(model, recall=False)
-    for thread in ("one", "two"):
-        wrapped.invoke("Hello.", at(thread))
-    [_, reply] = memory.history("two", user_id="ana").messages
-    assert (reply.text, reply.usage_metadata) == ("Arr.", None)
-
-
-def test_steps_that_read_the_history_themselves_leave_the_prompt_as_it_is(memory):
-    model = ScriptedChatModel(replies=["One.", "Two."])
-    prompt = ChatPromptTemplate([("system", "So far: {said}"), ("human", "{input}")])
-    steps = {"said": itemgetter("history") | RunnableLambda(len), "input": itemgetter("input")}
-    wrapped = memory.wrap(steps | prompt | model, recall=False)
-    for said in ("First?", "Second?"):
-        wrapped.invoke(said, at())
-    assert model.seen[1] == [SystemMessage("So far: 2"), HumanMessage("Second?")]
-
-
 def test_a_prompt_of_text_before_a_chat_model_comes_behind_the_history(memory):
     model = ScriptedChatModel(replies=["One.", "Two."])
     wrapped = memory.wrap(PromptTemplate.from_template("Q: {input}") | model, recall=False)
@@ -357,9 +273,6 @@ def test_a_prompt_of_text_stands_before_the_tool_loop_of_the_turn(memory, way):
     ]
 
 
-# -- functions ----------------------------------------------------------------------------------
-
-
 RESULTS = {
     "text": lambda given: "Done.",
     "a message": lambda given: AIMessage("Done."),
@@ -390,16 +303,6 @@ def test_a_function_may_return_its_reply_in_many_shapes(memory, result, way):
         ("user", "Second?"),
         ("assistant", "Done."),
     ]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_pieces_of_a_generator_are_one_reply(memory, way):
-    def words(inputs):
-        for given in inputs:
-            yield from ["You ", "said ", str(given["input"])]
-
-    WAYS[way](memory.wrap(both_ways(words), recall=False), "this", at())
-    assert _told(memory) == [("user", "this"), ("assistant", "You said this")]
 
 
 def both_ways(transform):
@@ -442,17 +345,6 @@ def test_a_tool_loop_is_stored_whole_in_one_turn(memory, way, with_ids, in_front
     assert _history(memory).context().repairs == ()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_chain_may_count_its_ids_anew_in_every_turn(memory, way):
-    texts = iter(["One.", "Two."])
-    wrapped = memory.wrap(
-        RunnableLambda(lambda _: [AIMessage(next(texts), id="ai-1")]), recall=False
-    )
-    for _ in range(2):
-        WAYS[way](wrapped, "Well?", at())
-    assert [text for role, text in _told(memory) if role == "assistant"] == ["One.", "Two."]
-
-
 @pytest.mark.parametrize("way", ["stream", "astream"])
 def test_a_tool_loop_that_streams_is_stored_message_by_message(memory, way):
     model = ScriptedChatModel(
@@ -475,26 +367,10 @@ def test_a_tool_loop_that_streams_is_stored_message_by_message(memory, way):
     assert _history(memory).context().repairs == ()
 
 
-def test_the_result_of_a_cut_tool_loop_that_comes_back_is_not_stored_again(memory):
-    memory.add_messages(
-        [HumanMessage("Where?"), AIMessage("", tool_calls=[CALL])], thread_id="t", user_id="ana"
-    )
-
-    def run(given):
-        assert given["messages"][2].text.startswith("[interrupted")
-        return {"messages": [*given["messages"], AIMessage("Again?")]}
-
-    memory.wrap(RunnableLambda(run), recall=False).invoke("Well?", at())
-    assert [role for role, _ in _told(memory)] == ["user", "assistant", "user", "assistant"]
-
-
 def test_a_chain_that_only_gives_back_what_it_got_adds_no_reply(memory):
     wrapped = memory.wrap(RunnableLambda(lambda given: given["messages"]), recall=False)
     wrapped.invoke("Anyone?", at())
     assert _told(memory) == [("user", "Anyone?")]
-
-
-# -- values -------------------------------------------------------------------------------------
 
 
 PARSED = {
@@ -523,21 +399,6 @@ def test_a_value_is_returned_as_it_is_and_stored_as_what_it_was_read_from(memory
     assert sorted(_told(memory)[1:]) == [("assistant", text) for text in told]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_parsers_stand_behind_the_memory(memory, way):
-    model = ScriptedChatModel(replies=['{"level": 3}'])
-    chain = memory.wrap(model, recall=False) | JsonOutputParser()
-    found = WAYS[way](chain, "Level?", at())
-    assert (found if isinstance(found, dict) else found[-1]) == {"level": 3}
-    assert _told(memory)[-1] == ("assistant", '{"level": 3}')
-
-
-def test_a_function_is_a_chain(memory):
-    chain = memory.wrap(lambda given: f"You said {given['messages'][-1].text}.", recall=False)
-    assert chain.invoke("this", at()) == "You said this."
-    assert _told(memory) == [("user", "this"), ("assistant", "You said this.")]
-
-
 @pytest.mark.parametrize(
     ("inner", "why"),
     [
@@ -549,25 +410,3 @@ def test_a_function_is_a_chain(memory):
 def test_what_is_not_a_chain_is_refused_when_it_is_wrapped(memory, inner, why):
     with pytest.raises(ConfigError, match=why):
         memory.wrap(inner)
-
-
-# -- types and twins -----------------------------------------------------------------------------
-
-
-def test_the_type_of_the_output_is_the_inner_chains(memory):
-    model = ScriptedChatModel(replies=["One."])
-    assert memory.wrap(model | StrOutputParser()).OutputType is str
-    assert memory.wrap(model).OutputType == model.OutputType
-
-
-def test_async_functions_are_chains_too(memory):
-    async def answer(given):
-        return f"You said {given['input']}"
-
-    asyncio.run(memory.wrap(RunnableLambda(answer), recall=False).ainvoke("this", at()))
-    assert list(joined.from_iterable(_told(memory))) == [
-        "user",
-        "this",
-        "assistant",
-        "You said this",
-    ]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableLambda
 from scripted_chat import ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
+from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.errors import ThreadBusyError
 
 
@@ -27,21 +25,6 @@ def _echo(messages):
 
 def _is_in_pairs(talk):
     return talk[1::2] == [f"re: {text}" for text in talk[::2]]
-
-
-# -- one thread ---------------------------------------------------------------------------------
-
-
-def test_turns_in_threads_on_one_thread_are_ordered_and_complete(memory):
-    model = ScriptedChatModel(replies=[_echo])
-    chain = memory.wrap(model, recall=False)
-    texts = [f"{number}" for number in range(16)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda text: chain.invoke(text, at()), texts))
-    talk = _talk(memory)
-    assert sorted(talk[::2]) == sorted(texts)
-    assert _is_in_pairs(talk)
-    assert [len(messages) for messages in model.seen] == [2 * n + 1 for n in range(16)]
 
 
 async def test_turns_in_tasks_on_one_thread_are_answered_in_order_of_arrival(memory):
@@ -81,19 +64,6 @@ def test_two_chains_and_two_handles_of_one_file_share_one_line(tmp_path):
     assert _is_in_pairs(talk)
 
 
-def test_a_turn_waits_until_the_stream_before_it_ends(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["One two", "Three"]), recall=False)
-    stream = chain.stream("a", at())
-    next(stream)
-    with ThreadPoolExecutor(1) as pool:
-        second = pool.submit(chain.invoke, "b", at())
-        assert not second.done()
-        rest = list(stream)
-        second.result(10)
-    assert rest
-    assert _talk(memory) == ["a", "One two", "b", "Three"]
-
-
 def test_a_turn_that_waits_too_long_is_refused_and_the_line_goes_on(memory):
     model = ScriptedChatModel(replies=["One two", "Three"])
     chain = memory.wrap(model, recall=False, queue_timeout_s=0.02)
@@ -105,74 +75,6 @@ def test_a_turn_that_waits_too_long_is_refused_and_the_line_goes_on(memory):
     stream.close()
     chain.invoke("c", at())
     assert _talk(memory) == ["a", "One ", "c", "Three"]
-
-
-# -- within a turn ------------------------------------------------------------------------------
-
-
-def test_a_turn_within_a_turn_may_speak_in_another_thread(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["Inner."]), recall=False)
-    outer = memory.wrap(RunnableLambda(lambda _: chain.invoke("b", at("aside"))), recall=False)
-    outer.invoke("a", at())
-    assert _talk(memory) == ["a", "Inner."]
-    assert _talk(memory, "aside") == ["b", "Inner."]
-
-
-def test_a_turn_within_a_turn_may_speak_in_another_memory_under_the_same_name():
-    one, two = ConversationMemory(InMemoryLog()), ConversationMemory(InMemoryLog())
-    chain = two.wrap(ScriptedChatModel(replies=["Inner."]), recall=False)
-    outer = one.wrap(RunnableLambda(lambda _, config: chain.invoke("b", config)), recall=False)
-    outer.invoke("a", at())
-    assert _talk(one) == ["a", "Inner."]
-    assert _talk(two) == ["b", "Inner."]
-
-
-async def test_a_task_that_outlives_its_turn_may_start_one(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False)
-    over = asyncio.Event()
-    tasks = []
-
-    async def later(config):
-        await over.wait()
-        await chain.ainvoke("later", config)
-
-    async def step(_, config):
-        tasks.append(asyncio.create_task(later({"configurable": config["configurable"]})))
-        return "Started."
-
-    await memory.wrap(RunnableLambda(step), recall=False).ainvoke("a", at())
-    over.set()
-    await tasks[0]
-    assert _talk(memory) == ["a", "Started.", "later", "Yes."]
-
-
-# -- several threads ----------------------------------------------------------------------------
-
-
-def test_turns_of_different_threads_run_side_by_side(memory):
-    together = threading.Barrier(3, timeout=10)
-
-    def meet(_):
-        together.wait()
-        return "Met."
-
-    chain = memory.wrap(ScriptedChatModel(replies=[meet]), recall=False)
-    names = ["t1", "t2", "t3"]
-    chain.batch(["Hi"] * 3, [at(name) for name in names])
-    assert [_talk(memory, name) for name in names] == [["Hi", "Met."]] * 3
-
-
-def test_equal_names_of_two_users_do_not_wait_for_each_other(memory):
-    chain = memory.wrap(
-        ScriptedChatModel(replies=["One two", "Three"]), recall=False, queue_timeout_s=0.05
-    )
-    stream = chain.stream("a", at("t", "ana"))
-    next(stream)
-    chain.invoke("b", at("t", "ben"))
-    stream.close()
-
-
-# -- the event loop -----------------------------------------------------------------------------
 
 
 def _on_a_loop():
@@ -239,14 +141,7 @@ async def test_nothing_of_the_memory_blocks_the_event_loop(tmp_path):
     await memory.history("t", user_id="ana").aget_messages()
     await memory.aforget(user_id="ana")
     await log.aclose()
-    assert {
-        "append_planned",
-        "read_back",
-        "changes",
-        "threads",
-        "forget",
-        "embed_query",
-    } <= CALLED
+    assert {"append_planned", "read_back", "changes", "threads", "forget", "embed_query"} <= CALLED
 
 
 async def test_the_loop_runs_on_while_a_turn_waits_for_its_thread(memory):

@@ -1,25 +1,33 @@
-"""Wrapped chains of a memory that summarises: in the background, within the turn, or by a queue."""
+"""Memories that summarise: in the background, within the turn, and what is told of it."""
 
 from __future__ import annotations
 
 import asyncio
-import pickle
+import logging
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
 from summaries import ScriptedSummarizer, bare
 
-from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem import (
+    ConversationMemory,
+    InMemoryLog,
+    SummaryEvent,
+    SummaryReport,
+    SummarySettings,
+)
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import aresummarize, resummarize
-from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.views.models import ModelFacts
+from langchain_convmem.summarizing.compactor import list_events
+from langchain_convmem.views.context import LEFT_OUT_TEXT, NOTED_TEXT, is_framing
 
 KEY = ThreadKey("ana", "t")
 SETTINGS = SummarySettings(
@@ -37,10 +45,12 @@ def summarising(when, summarizer=None, log=None, **options):
     )
 
 
-def chat(memory, *texts, way="invoke", model=None):
-    chain = memory.wrap(model or ScriptedChatModel(replies=["Fine."]), recall=False)
+def chat(memory, *texts, way="invoke", model=None, **options):
+    model = model or ScriptedChatModel(replies=["Fine."])
+    chain = memory.wrap(model, recall=False, **options)
     for text in texts:
         WAYS[way](chain, text, at())
+    return model
 
 
 def last(memory):
@@ -105,9 +115,6 @@ async def test_a_turn_that_is_cancelled_in_its_summary_keeps_its_reply_and_frees
         assert await memory.asummarize("t", user_id="ana")
 
 
-# -- coroutine functions ------------------------------------------------------------------------
-
-
 async def summarise(messages):
     return messages[-1].text
 
@@ -149,27 +156,6 @@ async def test_a_synchronous_turn_whose_rewriter_nothing_could_await_stores_noth
         assert memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False).invoke("one", at())
 
 
-def test_behind_turns_an_async_summariser_runs_whatever_the_turns_are():
-    with summarising("background", summarise) as memory:
-        chat(memory, "one", "two")
-        assert memory.flush(20)
-        assert "one" in last(memory).contents[0]
-
-
-def test_a_summariser_that_is_replaced_meanwhile_still_signs_what_it_wrote():
-    def take_over(message):
-        if message.type == "system":  # the summary, on its way into the log
-            get_turn_memory(memory).use_model(ModelFacts.read(ScriptedChatModel(replies=["Hi."])))
-        return message
-
-    with summarising("foreground", "auto", before_write=take_over) as memory:
-        memory.add_messages(["one", AIMessage("Fine.")], thread_id="t", user_id="ana")
-        report = memory.summarize("t", user_id="ana", force=True)
-        assert report.summary.cover.model == "extractive"
-        report = resummarize(memory, "t", user_id="ana")
-        assert report.summary.cover.model == "ScriptedChatModel"
-
-
 def test_a_summary_that_a_signal_stops_is_no_failure_of_its_model():
     stopped = ScriptedSummarizer(KeyboardInterrupt(), lambda request: request.transcript)
     with summarising("foreground", stopped, settings=RESTING) as memory:
@@ -209,20 +195,6 @@ def test_a_turn_does_not_wait_for_a_summary_in_the_background():
         assert "\n".join(bare(one.text) for one in model.seen[0]).count("three") == 1
 
 
-async def test_waiting_for_summaries_does_not_block_the_loop():
-    may_end = threading.Event()
-    slow = ScriptedSummarizer(lambda request: may_end.wait(20) and request.transcript)
-    async with summarising("background", slow) as memory:
-        chain = memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False)
-        for text in ("one", "two"):
-            await chain.ainvoke(text, at())
-        waiting = asyncio.create_task(memory.aflush())
-        await asyncio.sleep(0)
-        may_end.set()
-        assert await waiting
-        assert last(memory) is not None
-
-
 def test_closing_finishes_the_summary_in_the_making(tmp_path):
     began, may_end = threading.Event(), threading.Event()
 
@@ -244,40 +216,6 @@ def test_closing_finishes_the_summary_in_the_making(tmp_path):
         assert last(again) is not None
 
 
-def test_a_memory_without_a_summariser_compacts_nothing():
-    with ConversationMemory(InMemoryLog()) as memory:
-        chat(memory, *["word " * 3000] * 3)
-        assert memory.flush(0)
-        assert last(memory) is None
-        with pytest.raises(ConfigError, match="no summarizer"):
-            memory.summarize("t", user_id="ana")
-
-
-def test_the_write_hook_stands_before_summaries_too():
-    def redact(message):
-        return message.model_copy(update={"content": message.text.replace("4242", "[number]")})
-
-    teller = ScriptedSummarizer(lambda request: f"{request.transcript}\n4242")
-    with summarising("foreground", teller, before_write=redact) as memory:
-        chat(memory, "4242 is my number.", "two")
-        kept = last(memory).contents
-        assert "[number] is my number." in kept[0]
-        assert not any("4242" in piece for piece in kept)
-
-
-def test_a_hook_that_stores_nothing_of_a_summary_lets_nothing_be_covered():
-    def only_talk(message):
-        return None if message.type == "system" else message
-
-    with summarising("foreground", before_write=only_talk) as memory:
-        chat(memory, "one", "two", "three")
-        assert last(memory) is None
-        assert len(memory.history("t", user_id="ana").messages) == 6
-
-
-# -- options ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -292,51 +230,178 @@ def test_options_that_fit_nothing_are_refused_before_anything_is_opened(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pickled_memory_keeps_its_summariser_and_when_to_use_it(tmp_path):
-    options = {
-        "summarizer": ExtractiveSummarizer(),
-        "summary_settings": SETTINGS,
-        "summarize_when": "foreground",
+OUTAGE = ProviderError("overloaded")
+
+
+def telling(summarizer, **options):
+    return ConversationMemory(
+        InMemoryLog(),
+        summarizer=summarizer,
+        **{"summary_settings": RESTING, "summarize_when": "foreground", **options},
+    )
+
+
+def kinds(events):
+    return [event.kind for event in events]
+
+
+@pytest.mark.parametrize("when", ["foreground", "background"])
+@pytest.mark.parametrize("way", ["invoke", "astream"])
+def test_the_application_is_told_what_was_compacted(when, way):
+    events = []
+    with telling(ScriptedSummarizer(), summarize_when=when, on_summary=events.append) as memory:
+        chat(memory, "one", "two", way=way)
+        assert memory.flush(20)
+    assert events == [SummaryEvent(key=KEY, kind="compacted", covered=2, calls=1)]
+
+
+def test_a_failure_is_told_once_and_not_again_while_the_thread_rests():
+    events = []
+    with telling(ScriptedSummarizer(OUTAGE), on_summary=events.append) as memory:
+        chat(memory, "one", "two", "three")
+        assert memory.summarize("t", user_id="ana").outcome == "resting"
+    assert kinds(events) == ["failed"]
+    assert {event.key for event in events} == {KEY}
+    assert "ProviderError" in events[0].problem
+
+
+def test_an_event_counts_and_quotes_nothing():
+    report = SummaryReport(
+        key=KEY,
+        outcome="written",
+        covered=6,
+        calls=2,
+        tokens_read=900,
+        tokens_written=80,
+        seconds=1.5,
+        facts=7,
+        in_text=3,
+        listed=1,
+        left=3,
+        missing_sections=("Decisions",),
+        doubted=("She paints.", "She has a boat."),
+    )
+    [event] = list_events(report)
+    assert asdict(event) == {
+        "key": asdict(KEY),
+        "kind": "compacted",
+        "problem": "",
+        "next_attempt_ms": 0,
+        "covered": 6,
+        "folded": 0,
+        "calls": 2,
+        "tokens_read": 900,
+        "tokens_written": 80,
+        "seconds": 1.5,
+        "facts": 7,
+        "in_text": 3,
+        "listed": 1,
+        "left": 3,
+        "missing_sections": 1,
+        "doubted": 2,
     }
-    with ConversationMemory.open(tmp_path / "memory.db", **options) as memory:
-        chat(memory, "one")
-        with pickle.loads(pickle.dumps(memory)) as again:  # noqa: S301 - our own
-            chat(again, "two")
-            assert last(again).contents[0]
-        assert last(memory) is not None
 
 
-def test_the_record_of_a_summary_says_what_became_of_each_fact():
-    teller = ScriptedSummarizer("They met Carla on 8 May.")
-    with summarising("foreground", teller) as memory:
-        said = [
-            HumanMessage("I met Carla on 8 May at 12:30."),
-            AIMessage("Fine."),
-            HumanMessage("It is 42."),
+def test_what_the_callback_raises_is_logged_and_the_summary_stands(caplog):
+    def fail(event):
+        raise ConnectionError("no dashboard")
+
+    with telling(ScriptedSummarizer(), on_summary=fail) as memory:
+        with caplog.at_level(logging.ERROR, logger="langchain_convmem"):
+            chat(memory, "one", "two")
+        assert "could not hand over the events" in caplog.text
+        assert memory.history("t", user_id="ana").last_summary is not None
+
+
+LONG = "This is a long message that tells nothing worth keeping. " * 4
+
+
+SMALL = SummarySettings(
+    trigger=("tokens", 200), keep=("tokens", 100), max_summary_tokens=60, first_pause_s=3600
+)
+
+
+@pytest.mark.parametrize("reply", ["I'm sorry, I can't help with that.", OUTAGE])
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_summariser_that_fails_is_not_asked_at_every_turn_and_the_first_answer_compacts(
+    reply, way
+):
+    summarizer = ScriptedSummarizer(reply, "They talked of a message that tells nothing.")
+    with telling(summarizer, summary_settings=SMALL) as memory:
+        for number in range(12):
+            chat(memory, f"{number}: {LONG}", way=way, context_tokens=600)
+        history = memory.history("t", user_id="ana")
+        assert history.context(max_tokens=600).left_out > 0
+        assert len(summarizer.requests) == 1
+        assert memory.summarize("t", user_id="ana", force=True)
+        assert history.context(max_tokens=600).left_out == 0
+
+
+def test_a_model_is_told_of_messages_that_it_neither_sees_nor_has_summarised():
+    with telling(ScriptedSummarizer(OUTAGE)) as memory:
+        model = ScriptedChatModel(replies=["Fine."])
+        for number in range(12):
+            chat(memory, f"{number}: {LONG}", model=model, context_tokens=600)
+        view = memory.history("t", user_id="ana").context(max_tokens=600)
+    for number, asked in enumerate(model.seen):
+        framing = [bare(one.text) for one in asked if is_framing(one)]
+        is_cut = 2 * number + 1 > len(asked) - len(framing)
+        assert framing == [LEFT_OUT_TEXT, NOTED_TEXT] * is_cut
+    assert view.left_out == 24 - (len(view.messages) - 2)
+    assert bare(view.messages[0].text) == LEFT_OUT_TEXT
+
+
+def test_a_prompt_with_a_place_for_the_summary_gets_pins_and_the_line_there():
+    prompt = ChatPromptTemplate(
+        [
+            ("system", "So far: {summary}"),
+            MessagesPlaceholder("history"),
+            MessagesPlaceholder("input"),
         ]
-        memory.add_messages([*said, AIMessage("Ok.")], thread_id="t", user_id="ana")
-        report = memory.summarize("t", user_id="ana", force=True)
-    assert (report.facts, report.in_text, report.listed, report.left) == (3, 1, 2, 0)
-    assert (report.covered, report.calls) == (4, 1)
-    record = report.summary.metadata.aux["summary"]
-    days = record.pop("days")
-    assert days[0] == days[1]
-    assert record == {
-        "level": 0,
-        "facts": 3,
-        "in_text": 1,
-        "listed": 2,
-        "left": 0,
-    }
-    assert report.summary.cover.model == "scripted"
+    )
+    model = ScriptedChatModel(replies=["Fine."])
+    with ConversationMemory(InMemoryLog()) as memory:
+        memory.history("t", user_id="ana").pin("Answer in French.")
+        chain = memory.wrap(prompt | model, recall=False, context_tokens=400)
+        for number in range(8):
+            chain.invoke(f"{number}: {LONG}", at())
+    first, *_, last = (asked[0].text for asked in model.seen)
+    assert first == "So far: Pinned, word for word:\n- Answer in French."
+    assert last.startswith(first)
+    assert "neither shown nor summarised" in last
+    assert all(len(asked[0].text.split("Pinned")) == 2 for asked in model.seen)
 
 
-@pytest.mark.parametrize(("room", "expected"), [(0, (0, 2)), (300, (2, 0))])
-def test_what_is_not_listed_is_counted_as_left(room, expected):
-    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2), facts_tokens=room)
-    teller = ScriptedSummarizer("They met Carla.")
-    with summarising("foreground", teller, settings=settings) as memory:
-        said = [HumanMessage("I met Carla at 12:30."), AIMessage("The answer to it is 42.")]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        report = memory.summarize("t", user_id="ana", force=True)
-    assert (report.listed, report.left) == expected
+CONFIG = {"configurable": {"user_id": "ana", "thread_id": "t"}}
+
+
+def test_the_model_sees_the_summary_or_what_it_covers():
+    seen: list[str] = []
+    is_due = threading.Event()
+
+    def answer(payload):
+        messages = payload["messages"]
+        seen[:] = [message.text for message in messages]
+        if messages[-1].text == "Send it.":
+            call = {"name": "send", "args": {}, "id": "c1"}
+            return AIMessage("", tool_calls=[call])
+        return AIMessage("Noted.")
+
+    def summarize(messages):
+        is_due.wait(5)
+        return " ".join(message.text for message in messages if message.type == "human")
+
+    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
+    with ConversationMemory.open(
+        ":memory:", summarizer=summarize, summary_settings=settings
+    ) as memory:
+        chain = memory.wrap(RunnableLambda(answer), recall=False)
+        for number in range(4):
+            chain.invoke(f"Fact {number}.", CONFIG)
+        chain.invoke("Send it.", CONFIG)
+        is_due.set()
+        memory.flush()  # the summary is there now, and the call is still open
+        chain.invoke([ToolMessage("sent", tool_call_id="c1")], CONFIG)
+    shown = "\n".join(seen)
+    assert all(f"Fact {number}." in shown for number in range(4))
+    assert seen[-1] == "sent"

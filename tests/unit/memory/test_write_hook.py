@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
-from langchain_core.messages import (
-    AIMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
@@ -23,7 +18,6 @@ from langchain_convmem.records import Owner
 from langchain_convmem.summarizing import aresummarize
 from langchain_convmem.transfer import export_rows
 from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.wrap import RememberingRunnable
 
 SECRET = "sk-4242"
 SAID = f"The key of the boat is {SECRET}, hidden below deck."
@@ -97,20 +91,13 @@ def _history(memory):
     return memory.history("t", user_id="ana")
 
 
-# -- every way in -------------------------------------------------------------------------------
-
-
-def _add_messages(memory, _):
+def add_messages(memory, _):
     said = [HumanMessage(SAID), AIMessage([{"type": "text", "text": SAID}], tool_calls=[CALL])]
     memory.add_messages([*said, ToolMessage(SAID, tool_call_id="c1")], thread_id="t", user_id="ana")
+    asyncio.run(memory.aadd_messages([SystemMessage(SAID)], thread_id="t", user_id="ana"))
 
 
-def _aadd_messages(memory, _):
-    said = [HumanMessage(SAID), SystemMessage(SAID)]
-    asyncio.run(memory.aadd_messages(said, thread_id="t", user_id="ana"))
-
-
-def _history_writes(memory, _):
+def history(memory, _):
     history = _history(memory)
     history.add("user", SAID)
     history.add("assistant", ["Noted.", SAID])
@@ -118,39 +105,25 @@ def _history_writes(memory, _):
     history.add_message(AIMessage(SAID))
     history.add_user_message(SAID)
     history.add_ai_message(SAID)
+    asyncio.run(history.aadd("user", SAID))
+    asyncio.run(history.aadd_messages([AIMessage(SAID)]))
 
 
-def _history_awrites(memory, _):
-    async def write():
-        await _history(memory).aadd("user", SAID)
-        await _history(memory).aadd_messages([AIMessage(SAID)])
-
-    asyncio.run(write())
-
-
-def _replace(memory, _):
+def replace(memory, _):
     history = _history(memory)
     history.add_messages([HumanMessage("Hi", id="q1"), AIMessage("Yes?", id="a1")])
     history.replace("a1", SAID)
     asyncio.run(history.areplace("q1", HumanMessage(SAID)))
 
 
-def _summary(memory, _):
+def cut_reply(memory, _):
     history = _history(memory)
-    history.add_messages([HumanMessage("Hi"), AIMessage("Yes?")])
-    history.add_summary(["They met.", SAID], history.summary_window())
+    history.add_messages([HumanMessage("Which?"), AIMessage(f"It is {SECRET}. And more.")])
+    asyncio.run(history.acut_reply(f"It is {SECRET}. And"))
+    assert history.cut_reply(f"It is {SECRET}.").metadata.attributes == ("interrupted",)
 
 
-def _asummary(memory, _):
-    async def write():
-        history = _history(memory)
-        history.add_messages([HumanMessage("Hi"), AIMessage("Yes?")])
-        await history.aadd_summary(SAID, await history.asummary_window())
-
-    asyncio.run(write())
-
-
-def _pin(memory, _):
+def pin(memory, _):
     history = _history(memory)
     history.add_messages([HumanMessage(SAID, id="q1")])
     history.pin(SAID)
@@ -158,41 +131,35 @@ def _pin(memory, _):
     history.pin(message_id="q1")
 
 
-def _edit_summary(memory, _):
+def summaries_by_hand(memory, _):
     history = _history(memory)
     history.add_messages([HumanMessage("Hi"), AIMessage("Yes?")])
-    history.add_summary("They met.", history.summary_window())
+    history.add_summary(["They met.", SAID], history.summary_window())
     history.edit_summary(SAID)
     asyncio.run(history.aedit_summary(["They met again.", SAID]))
+    history.add_messages([HumanMessage("So?"), AIMessage("Yes.")])
+    asyncio.run(history.aadd_summary(SAID, history.summary_window()))
 
 
-def _summarize(memory, _):
+def summarize(memory, _):
     _history(memory).add_messages([HumanMessage(SHOUTED), AIMessage("Yes?")])
     assert memory.summarize("t", user_id="ana", force=True)
-    assert memory.history("t", user_id="ana").last_summary
-
-
-def _resummarize(memory, _):
-    history = _history(memory)
-    history.add_messages([HumanMessage(SHOUTED), AIMessage("Yes?")])
-    history.add_summary("They met.", history.summary_window())
     assert asyncio.run(aresummarize(memory, "t", user_id="ana"))
 
 
-def _fork(memory, _):
-    _add_messages(memory, _)
+def fork(memory, _):
+    add_messages(memory, _)
     memory.fork("t", user_id="ana")
     asyncio.run(memory.afork("t", user_id="ana"))
 
 
-def _import(memory, folder):
-    path = folder / "chat.json"
+def import_file(memory, folder):
     chat = [{"role": "user", "content": SAID}, {"role": "assistant", "content": SAID}]
-    path.write_text(json.dumps(chat))
-    memory.import_file(path, user_id="ana", thread_id="t")
+    (folder / "chat.json").write_text(json.dumps(chat))
+    memory.import_file(folder / "chat.json", user_id="ana", thread_id="t")
 
 
-def _aimport_of_an_export(memory, folder):
+def an_export(memory, folder):
     history = ConversationHistory(InMemoryLog(), "t", user_id="ana")
     history.add_messages([HumanMessage(SAID, id="q1"), AIMessage(f"What is {SECRET}?", id="a1")])
     history.add_summary(SAID, history.summary_window())
@@ -202,23 +169,15 @@ def _aimport_of_an_export(memory, folder):
     asyncio.run(memory.aimport_file(path, user_id="ana"))
 
 
-def _cut_reply(memory, _):
-    history = _history(memory)
-    history.add_messages([HumanMessage("Which?"), AIMessage(f"It is {SECRET}. And more.")])
-    asyncio.run(history.acut_reply(f"It is {SECRET}. And"))
-    assert history.cut_reply(f"It is {SECRET}.").metadata.attributes == ("interrupted",)
+def wrap(memory, _):
+    chain = memory.wrap(ScriptedChatModel(replies=[f"Of course: {SECRET}."]))
+    for number, run in enumerate(WAYS.values()):
+        run(chain, SAID, at(f"{number}"))
+        said = HumanMessage([{"type": "text", "text": SAID}], name=SECRET)
+        run(chain, said, at(f"other {number}"))
 
 
-def _wrap(way):
-    def talk(memory, _):
-        chain = memory.wrap(ScriptedChatModel(replies=[f"Of course: {SECRET}."]))
-        WAYS[way](chain, SAID, at())
-        WAYS[way](chain, HumanMessage([{"type": "text", "text": SAID}], name=SECRET), at("other"))
-
-    return talk
-
-
-def _wrap_a_tool_loop(memory, _):
+def a_tool_loop(memory, _):
     def loop(_):
         called = AIMessage(f"I look for {SECRET}.", tool_calls=[CALL])
         found = ToolMessage(SAID, tool_call_id="c1", artifact={"found": SECRET})
@@ -227,47 +186,22 @@ def _wrap_a_tool_loop(memory, _):
     memory.wrap(RunnableLambda(loop)).invoke(SAID, at())
 
 
-def _wrap_a_cut_stream(memory, _):
+def cut_streams(memory, _):
     model = ScriptedChatModel(replies=[f"It is {SECRET} and more words"], breaks_after=4)
     with pytest.raises(ProviderError):
         list(memory.wrap(model).stream(SAID, at()))
     assert _history(memory).entries[-1].metadata.attributes == ("interrupted",)
+    with pytest.raises(ProviderError):
+        list(memory.conversation(model, thread_id="t", user_id="ana").stream(SAID))
 
 
-def _converse(memory, _):
+def conversation(memory, _):
     model = ScriptedChatModel(replies=[f"Of course: {SECRET}."])
     memory.conversation(model, thread_id="t", user_id="ana").send_message(SAID)
 
 
-def _converse_in_vain(memory, _):
-    model = ScriptedChatModel(replies=[f"It is {SECRET} and more words"], breaks_after=4)
-    with pytest.raises(ProviderError):
-        list(memory.conversation(model, thread_id="t", user_id="ana").stream(SAID))
-    _add_messages(memory, _)
-
-
-WAYS_IN = {
-    "add_messages": _add_messages,
-    "aadd_messages": _aadd_messages,
-    "history": _history_writes,
-    "history in a task": _history_awrites,
-    "replace": _replace,
-    "cut_reply": _cut_reply,
-    "add_summary": _summary,
-    "aadd_summary": _asummary,
-    "pin": _pin,
-    "edit_summary": _edit_summary,
-    "summarize": _summarize,
-    "aresummarize": _resummarize,
-    "fork": _fork,
-    "import_file": _import,
-    "aimport_file of an export": _aimport_of_an_export,
-    **{f"wrap, {way}": _wrap(way) for way in WAYS},
-    "wrap, a tool loop": _wrap_a_tool_loop,
-    "wrap, a cut stream": _wrap_a_cut_stream,
-    "conversation": _converse,
-    "conversation, a failed turn": _converse_in_vain,
-}
+WAYS_IN = [add_messages, history, replace, cut_reply, pin, summaries_by_hand, summarize, fork]
+WAYS_IN += [import_file, an_export, wrap, a_tool_loop, cut_streams, conversation]
 
 WRITING = {
     ConversationMemory: "add_messages aadd_messages fork afork import_file aimport_file "
@@ -299,9 +233,9 @@ def test_every_public_method_is_known_to_write_or_not(kind):
     assert {name for name in dir(kind) if not name.startswith("_")} == known
 
 
-@pytest.mark.parametrize("way", WAYS_IN)
+@pytest.mark.parametrize("way", WAYS_IN, ids=lambda way: way.__name__)
 def test_a_secret_is_taken_out_on_every_way_in(memory, embeddings, tmp_path, way):
-    WAYS_IN[way](memory, tmp_path)
+    way(memory, tmp_path)
     memory.refresh(user_id="ana")
     found = [memory.recall(ask, user_id="ana") for ask in ("the boat key", SECRET, "Hi")]
     entries = [
@@ -317,20 +251,6 @@ def test_a_secret_is_taken_out_on_every_way_in(memory, embeddings, tmp_path, way
     stored = _stored_bytes(memory)
     assert b"[key]" in stored
     assert SECRET.encode() not in stored
-
-
-@pytest.mark.parametrize("way", WAYS_IN)
-def test_each_way_in_would_let_a_secret_through_without_the_hook(tmp_path, embeddings, way):
-    place = tmp_path / "database"
-    place.mkdir()
-    with ConversationMemory.open(
-        place / "memory.db", embeddings=embeddings, summarizer=_summarizer
-    ) as memory:
-        WAYS_IN[way](memory, tmp_path)
-        assert SECRET.encode() in _stored_bytes(memory)
-
-
-# -- questions ----------------------------------------------------------------------------------
 
 
 QUESTIONS = {
@@ -352,102 +272,12 @@ def test_a_question_is_redacted_before_it_is_embedded(memory, embeddings, way):
     assert SECRET not in str(embeddings.told)
 
 
-def test_a_question_of_which_the_hook_leaves_nothing_finds_nothing(embeddings):
-    with ConversationMemory(
-        InMemoryLog(), embeddings=embeddings, before_write=lambda _: None
-    ) as memory:
-        assert memory.recall("Where is it?", user_id="ana").matches == ()
-        assert memory.retriever(user_id="ana").invoke("Where is it?") == []
-        assert embeddings.told == []
-
-
-def test_a_blank_question_is_refused_with_a_hook_as_without(memory):
-    with pytest.raises(ConfigError, match="query"):
-        memory.recall(" ", user_id="ana")
-
-
-# -- what the model sees ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_model_gets_the_users_own_words_in_this_turn_and_the_redacted_ones_later(memory, way):
-    model = ScriptedChatModel(replies=[f"You said {SECRET}."])
-    chain = memory.wrap(model, recall=False)
-    WAYS[way](chain, SAID, at())
-    WAYS[way](chain, f"Again: {SECRET}", at())
-    assert model.asked == [SAID, f"Again: {SECRET}"]
-    assert [message.text for message in model.seen[1][:2]] == [KEPT, "You said [key]."]
-
-
-def test_an_unanswered_question_before_it_stays_redacted(memory):
-    model = ScriptedChatModel(replies=[ProviderError(), "Yes."])
-    chain = memory.wrap(model, recall=False)
-    with pytest.raises(ProviderError):
-        chain.invoke(SAID, at())
-    chain.invoke(f"Is it {SECRET}?", at())
-    assert model.asked[1] == f"{KEPT}\nIs it {SECRET}?"
-
-
-def test_a_prompt_gets_them_too(memory):
-    given = []
-    chain = memory.wrap(RunnableLambda(lambda value: given.append(value) or "Yes."))
-    chain.invoke({"input": SAID}, at())
-    [value] = given
-    assert value["input"][0].text == SAID
-    assert value["messages"][-1].text == SAID
-
-
 def test_a_caller_gets_the_reply_as_the_model_gave_it(memory):
     chain = memory.wrap(ScriptedChatModel(replies=[f"It is {SECRET}."]), recall=False)
     assert chain.invoke("What is it?", at()).text == f"It is {SECRET}."
     chunks = [chunk.text for chunk in chain.stream("What is it?", at())]
     assert "".join(chunks) == f"It is {SECRET}."
     assert _history(memory).messages[-1].text == "It is [key]."
-
-
-# -- retries ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_retry_with_the_same_message_id_is_recognised(memory, way):
-    model = ScriptedChatModel(replies=[ProviderError(), "Aye.", "Aye, aye."])
-    chain = memory.wrap(model, recall=False)
-    asked = HumanMessage(SAID, id="q1")
-    with pytest.raises(ProviderError):
-        WAYS[way](chain, asked, at())
-    for _ in range(2):
-        WAYS[way](chain, asked, at())
-    assert [message.text for message in _history(memory).messages] == [KEPT, "Aye, aye."]
-    assert model.asked == [SAID] * 3
-    assert [entry.role for entry in _history(memory).entries].count("user") == 1
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "batch", "abatch"])
-def test_a_retry_of_the_same_run_is_recognised(memory, way):
-    model = ScriptedChatModel(replies=[ProviderError(), ProviderError(), "Aye."])
-    chain = memory.wrap(model, recall=False).with_retry(
-        stop_after_attempt=3, wait_exponential_jitter=False
-    )
-    WAYS[way](chain, SAID, at())
-    assert [entry.contents for entry in _history(memory).entries] == [(KEPT,), ("Aye.",)]
-    assert model.asked == [SAID] * 3
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_fallback_is_the_same_turn(memory, way):
-    broken = memory.wrap(ScriptedChatModel(replies=[ProviderError()]), recall=False)
-    other = memory.wrap(ScriptedChatModel(replies=["Aye."]), recall=False)
-    WAYS[way](broken.with_fallbacks([other]), SAID, at())
-    assert [entry.contents for entry in _history(memory).entries] == [(KEPT,), ("Aye.",)]
-
-
-def test_a_message_that_the_thread_has_is_not_stored_again(memory):
-    said = [HumanMessage(SAID, id="q1"), AIMessage(SAID, id="a1")]
-    first = memory.add_messages(said, thread_id="t", user_id="ana")
-    assert memory.add_messages(said, thread_id="t", user_id="ana") == first
-
-
-# -- nothing is stored --------------------------------------------------------------------------
 
 
 def _off_the_record(message):
@@ -479,22 +309,11 @@ def test_a_reply_of_which_nothing_is_stored_leaves_the_question(discreet, way):
     assert [entry.contents for entry in _history(discreet).entries] == [("Which colour?",)]
 
 
-def test_of_several_replies_those_are_stored_that_may_be(discreet):
-    replies = [AIMessage("Red."), AIMessage("off the record: blue")]
-    discreet.wrap(RunnableLambda(lambda _: replies), recall=False).invoke("Which?", at())
-    _, stored = _history(discreet).entries
-    assert stored.contents == ("Red.",)
-    assert stored.metadata.timing["llmStart"] <= stored.metadata.timing["llmEnd"]
-
-
 def test_of_several_messages_those_are_stored_that_may_be(discreet):
     said = [HumanMessage("one"), HumanMessage("off the record"), AIMessage("two")]
     entries = discreet.add_messages(said, thread_id="t", user_id="ana")
     assert [entry.contents for entry in entries] == [("one",), ("two",)]
     assert asyncio.run(discreet.aadd_messages(said[1:2], thread_id="t", user_id="ana")) == []
-
-
-# -- hooks that fail ----------------------------------------------------------------------------
 
 
 class HookError(Exception):
@@ -551,10 +370,3 @@ def test_a_hook_that_cannot_be_one_is_refused_before_anything_is_opened(tmp_path
         ConversationMemory(InMemoryLog(), before_write=hook)
     with pytest.raises(ConfigError, match="plain function"):
         ConversationHistory(InMemoryLog(), "t", before_write=hook)
-
-
-def test_the_parts_of_a_memory_share_its_hook(memory):
-    assert _history(memory).drafting.hook is get_turn_memory(memory).drafting.hook is redact
-    chain = memory.wrap(ScriptedChatModel(replies=["Aye."]))
-    assert isinstance(chain, RememberingRunnable)
-    assert chain.memory is memory

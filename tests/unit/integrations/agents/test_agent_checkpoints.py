@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 from forked_processes import ForkedProcess
-from langchain_core.messages import HumanMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command, interrupt
 from scripted_agents import agent_with, calls, entries, says, shape, spoken, view
-from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
+from scripted_chat import FailingLog, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError, LogUnavailableError
+from langchain_convmem.errors import LogUnavailableError
 
 KEPT = pytest.mark.parametrize("keep_state", ["all", "turn"])
 LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]
@@ -36,9 +35,6 @@ def _loops(*answers, first=0):
     return ScriptedChatModel(replies=replies)
 
 
-# -- every turn once ------------------------------------------------------------------------------
-
-
 @KEPT
 def test_the_log_has_every_turn_once_and_the_model_sees_it_once(memory, saver, keep_state):
     model = _loops("In the yard.", "Still there.", "Yes.")
@@ -50,13 +46,6 @@ def test_the_log_has_every_turn_once_and_the_model_sees_it_once(memory, saver, k
     assert shape(model.seen[4]) == [*view(memory)[:8], "human: Sure?"]
 
 
-def test_the_state_holds_all_messages_unless_told_otherwise(memory, saver):
-    agent = agent_with(memory, _loops("In the yard.", "Still there."), checkpointer=saver)
-    agent.invoke(says("Where?"), at())
-    returned = agent.invoke(says("And now?"), at())
-    assert shape(returned["messages"]) == view(memory)
-
-
 def test_the_state_may_hold_the_latest_turn_only(memory, saver):
     model = _loops("In the yard.", "Still there.")
     agent = agent_with(memory, model, options={"keep_state": "turn"}, checkpointer=saver)
@@ -64,19 +53,6 @@ def test_the_state_may_hold_the_latest_turn_only(memory, saver):
     returned = agent.invoke(says("And now?"), at())
     assert shape(returned["messages"]) == view(memory)[4:]
     assert shape(agent.get_state(at()).values["messages"]) == view(memory)[4:]
-
-
-def test_a_stream_does_not_show_what_leaves_the_state(memory):
-    agent = agent_with(
-        memory,
-        ScriptedChatModel(replies=["One.", "Two."]),
-        options={"keep_state": "turn"},
-        checkpointer=InMemorySaver(),
-    )
-    agent.invoke(says("First?"), at())
-    parts = list(agent.stream(says("Second?"), at(), stream_mode="messages"))
-    assert {part.text for part, _ in parts} <= {"Two.", ""}
-    assert not any(isinstance(part, RemoveMessage) for part, _ in parts)
 
 
 def test_nothing_leaves_the_state_before_it_is_in_the_log(memory):
@@ -109,28 +85,6 @@ def test_an_agent_that_had_no_memory_so_far_brings_what_its_state_holds(memory, 
     assert len({entry.turn_id for entry in entries(memory)}) == 2
 
 
-def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
-    model = ScriptedChatModel(replies=["One.", "Two.", "Three."])
-    agent = agent_with(memory, model, checkpointer=saver)
-    agent.invoke(says("First?"), at())
-    agent.invoke(says("Second?"), at())
-    memory.history("t", user_id="ana").undo()
-    agent.invoke(says("Third?"), at())
-    assert shape(model.seen[2]) == ["human: First?", "ai: One.", "human: Third?"]
-    assert view(memory) == ["human: First?", "ai: One.", "human: Third?", "ai: Three."]
-
-
-def test_an_edit_of_the_state_replaces_the_message_in_the_log(memory, saver):
-    agent = agent_with(memory, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
-    agent.invoke(says("First?", "q1"), at())
-    agent.update_state(at(), {"messages": [HumanMessage("Edited?", id="q1")]})
-    agent.invoke(says("Second?"), at())
-    assert view(memory) == ["human: Edited?", "ai: One.", "human: Second?", "ai: Two."]
-
-
-# -- going on -------------------------------------------------------------------------------------
-
-
 @KEPT
 def test_a_run_that_was_interrupted_goes_on_in_the_same_turn(memory, saver, keep_state):
     model = ScriptedChatModel(
@@ -153,26 +107,6 @@ def test_a_run_that_was_interrupted_goes_on_in_the_same_turn(memory, saver, keep
     assert len({entry.turn_id for entry in entries(memory)}) == 2
 
 
-def test_a_question_that_comes_instead_of_an_answer_leaves_the_calls_closed(memory, saver):
-    model = ScriptedChatModel(replies=[calls("yard", tool_name="ask"), "Never mind."])
-    agent = agent_with(memory, model, tools=[ask], checkpointer=saver)
-    agent.invoke(says("Where?"), at())
-    agent.invoke(says("Forget it."), at())
-    assert [message.type for message in model.seen[1]] == ["human", "ai", "tool", "human"]
-    assert view(memory)[-2:] == ["human: Forget it.", "ai: Never mind."]
-
-
-@KEPT
-def test_a_run_that_failed_in_the_middle_goes_on_where_it_was(memory, saver, keep_state):
-    model = ScriptedChatModel(replies=[calls("yard"), ProviderError(), "In the yard."])
-    options = {"keep_state": keep_state}
-    agent = agent_with(memory, model, options=options, checkpointer=saver)
-    with pytest.raises(ProviderError):
-        agent.invoke(says("Where?"), at())
-    agent.invoke(None, at())
-    assert spoken(memory) == LOOP
-
-
 def test_a_reply_that_was_stored_and_not_checkpointed_is_replaced_by_the_next(memory):
     """The process died between the log's write and the checkpointer's."""
     saver = InMemorySaver()
@@ -186,48 +120,6 @@ def test_a_reply_that_was_stored_and_not_checkpointed_is_replaced_by_the_next(me
     agent.invoke(None, at())
     assert view(memory) == LOOP
     assert "ai: Lost." in spoken(memory)
-
-
-# -- going back -----------------------------------------------------------------------------------
-
-
-def test_a_run_from_an_earlier_checkpoint_takes_back_what_came_after(memory, saver):
-    model = ScriptedChatModel(replies=["One.", "Two.", "Other.", "More."])
-    agent = agent_with(memory, model, checkpointer=saver)
-    agent.invoke(says("First?"), at())
-    then = agent.get_state(at()).config["configurable"]
-    agent.invoke(says("Second?"), at())
-    agent.invoke(says("Instead?"), {"configurable": {**then, "user_id": "ana"}})
-    assert shape(model.seen[2]) == ["human: First?", "ai: One.", "human: Instead?"]
-    agent.invoke(says("And?"), at())
-    assert shape(model.seen[3]) == view(memory)[:5]
-    assert "human: Second?" not in view(memory)
-    assert "human: Second?" in spoken(memory), "the log loses nothing"
-
-
-def test_a_reply_that_is_generated_anew_takes_the_place_of_the_old_one_and_what_followed(
-    memory, saver
-):
-    model = ScriptedChatModel(replies=["One.", "Two.", "One, better.", "More."])
-    agent = agent_with(memory, model, checkpointer=saver)
-    agent.invoke(says("First?"), at())
-    before = next(s for s in agent.get_state_history(at()) if s.next == ("model",))
-    agent.invoke(says("Second?"), at())
-    agent.invoke(None, {"configurable": {**before.config["configurable"], "user_id": "ana"}})
-    assert view(memory) == ["human: First?", "ai: One, better."]
-    agent.invoke(says("And?"), at())
-    assert shape(model.seen[3]) == ["human: First?", "ai: One, better.", "human: And?"]
-
-
-def test_the_config_of_a_snapshot_alone_is_refused_since_it_names_no_user(memory, saver):
-    agent = agent_with(memory, ScriptedChatModel(replies=["One."]), checkpointer=saver)
-    agent.invoke(says("First?"), at())
-    with pytest.raises(ConfigError, match="'ana'"):
-        agent.invoke(says("Second?"), agent.get_state(at()).config)
-    assert entries(memory, user_id=None) == []
-
-
-# -- after a restart ------------------------------------------------------------------------------
 
 
 @KEPT
@@ -292,21 +184,3 @@ def test_a_process_that_dies_in_a_loop_leaves_all_that_was_said(tmp_path, keep_s
         asked = [] if goes_on else ["human: Well?"]
         assert shape(model.seen[0]) == [*before, *asked]
         assert spoken(memory) == [*before, *asked, "ai: In the yard."]
-
-
-@KEPT
-def test_a_turn_that_the_checkpointer_knows_nothing_of_is_seen_by_the_next(tmp_path, keep_state):
-    _dies_in_a_loop(tmp_path, keep_state, "exit")
-    with (
-        ConversationMemory.open(tmp_path / "memory.db") as memory,
-        SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver,
-    ):
-        model = ScriptedChatModel(replies=["In the yard."])
-        options = {"keep_state": keep_state}
-        agent = agent_with(memory, model, options=options, checkpointer=saver)
-        kept = agent.get_state(at()).values["messages"]
-        assert shape(kept) == ["human: Hi.", "ai: Hello."]
-        agent.invoke(says("Well?"), at())
-        seen = ["human: Hi.", "ai: Hello.", *LOOP[:3], "human: Well?"]
-        assert shape(model.seen[0]) == seen
-        assert spoken(memory) == [*seen, "ai: In the yard."]

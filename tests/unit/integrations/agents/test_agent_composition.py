@@ -10,24 +10,18 @@ from langchain.agents.middleware import (
     ModelCallLimitMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
-    ToolCallLimitMiddleware,
     ToolRetryMiddleware,
-    before_agent,
     wrap_model_call,
 )
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 from scripted_agents import RUNS, agent_with, calls, entries, says, shape, spoken, view
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
 LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]
-
-
-# -- a person decides ---------------------------------------------------------------------------
 
 
 def _decided(memory, place, *decisions):
@@ -40,19 +34,6 @@ def _decided(memory, place, *decisions):
     assert [entry.role for entry in entries(memory)] == ["user", "assistant"], "stored and waiting"
     agent.invoke(Command(resume={"decisions": list(decisions)}), at())
     return agent, model
-
-
-@INNER_AND_OUTER
-def test_calls_that_a_person_approves_are_stored_once(memory, place):
-    _decided(memory, place, {"type": "approve"}, {"type": "approve"})
-    assert sorted(spoken(memory)) == sorted(view(memory)), (
-        "tools beside each other end in any order"
-    )
-    assert view(memory)[1:4] == [
-        "ai -> c0 c1",
-        "tool c0: yard: a bicycle",
-        "tool c1: hall: a bicycle",
-    ]
 
 
 @INNER_AND_OUTER
@@ -79,9 +60,6 @@ def test_a_call_that_a_person_edits_is_shown_as_it_was_run(memory, place):
     assert model.seen[2][1].tool_calls == state[1].tool_calls
 
 
-# -- summaries in the state -----------------------------------------------------------------------
-
-
 def _summarizing(keep):
     summarizer = ScriptedChatModel(replies=["They spoke of many places."])
     return SummarizationMiddleware(summarizer, trigger=("messages", 5), keep=("messages", keep))
@@ -103,37 +81,6 @@ def test_the_model_reads_the_summary_and_what_the_state_kept_and_the_log_keeps_a
     assert len(view(memory)) == 6, "the summary is no part of what was said"
 
 
-def test_a_summary_in_the_middle_of_a_loop_loses_nothing_of_it(memory):
-    model = ScriptedChatModel(
-        replies=[*(calls("yard", first=number) for number in range(4)), "In the yard.", "Yes."]
-    )
-    agent = agent_with(memory, model, before=[_summarizing(2)], checkpointer=InMemorySaver())
-    agent.invoke(says("Where?"), at())
-    assert shape(model.seen[4])[0].startswith("human: Here is a summary")
-    assert len(model.seen[4]) < len(view(memory))
-    assert spoken(memory) == view(memory)
-    assert len({entry.turn_id for entry in entries(memory)}) == 1
-    agent.invoke(says("Sure?"), at())
-    assert view(memory)[-2:] == ["human: Sure?", "ai: Yes."]
-
-
-def test_what_a_summary_took_out_of_sight_can_be_recalled(memory):
-    model = ScriptedChatModel(replies=["Noted.", "Noted.", "Red."])
-    agent = agent_with(
-        memory,
-        model,
-        before=[_summarizing(2)],
-        options={"recall": True},
-        checkpointer=InMemorySaver(),
-    )
-    for text in ("My bicycle is red.", "It rains.", "Which colour is my bicycle?"):
-        agent.invoke(says(text), at())
-    assert "My bicycle is red." in str(model.seen[2][-1].content)
-
-
-# -- limits -------------------------------------------------------------------------------------
-
-
 @INNER_AND_OUTER
 @pytest.mark.parametrize("way", RUNS)
 def test_what_a_limit_says_in_the_place_of_the_model_is_stored(memory, way, place):
@@ -142,20 +89,6 @@ def test_what_a_limit_says_in_the_place_of_the_model_is_stored(memory, way, plac
     RUNS[way](agent, says("Where?"), at())
     assert view(memory)[:3] == LOOP[:3]
     assert view(memory)[3].startswith("ai: Model call limits exceeded")
-
-
-@INNER_AND_OUTER
-@pytest.mark.parametrize("behavior", ["continue", "end"])
-def test_what_a_limit_answers_in_the_place_of_a_tool_is_stored(memory, place, behavior):
-    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior=behavior)
-    model = ScriptedChatModel(replies=[calls("yard"), calls("hall", first=1), "Enough."])
-    agent = agent_with(memory, model, **{place: [limit]})
-    returned = agent.invoke(says("Where?"), at())
-    assert shape(returned["messages"]) == view(memory)
-    assert memory.history("t", user_id="ana").context().repairs == ()
-
-
-# -- edits of what the model sees -----------------------------------------------------------------
 
 
 @INNER_AND_OUTER
@@ -193,22 +126,6 @@ def test_what_is_redacted_in_the_state_is_redacted_in_the_views(memory, place):
     assert shape(model.seen[1])[:2] == view(memory)[:2] == redacted
 
 
-def test_a_redaction_that_comes_first_keeps_the_text_out_of_the_log(memory):
-    @before_agent
-    def redact(state, runtime):
-        del runtime
-        said = state["messages"][-1]
-        return {"messages": [HumanMessage(said.text.replace("12-34", "****"), id=said.id)]}
-
-    agent_with(memory, ScriptedChatModel(replies=["Ok."]), before=[redact]).invoke(
-        says("It is 12-34."), at()
-    )
-    assert "12-34" not in str(spoken(memory))
-
-
-# -- tools --------------------------------------------------------------------------------------
-
-
 @INNER_AND_OUTER
 def test_a_tool_that_is_tried_again_has_one_result(memory, place):
     tries = []
@@ -244,37 +161,3 @@ def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(memory):
     agent.invoke(says("Where?"), at("fine"))
     assert len({entry.turn_id for entry in entries(memory, "fine")}) == 1
     assert view(memory, "fine")[-1] == "ai: Here."
-
-
-def test_an_agent_that_is_a_node_of_a_graph_remembers_as_one_that_is_not(memory, saver):
-    agent = agent_with(memory, ScriptedChatModel(replies=[calls("yard"), "One.", "Two.", "Other."]))
-    graph = StateGraph(MessagesState).add_node("agent", agent).add_edge(START, "agent")
-    compiled = graph.compile(checkpointer=saver)
-    for text in ("Where?", "More?"):
-        compiled.invoke(says(text), at())
-    assert spoken(memory) == [*LOOP[:3], "ai: One.", "human: More?", "ai: Two."]
-    early = next(
-        one for one in compiled.get_state_history(at()) if len(one.values["messages"]) == 4
-    )
-    there = {"configurable": {**early.config["configurable"], "user_id": "ana"}}
-    compiled.invoke(says("Instead?"), there)
-    assert view(memory)[3:] == ["ai: One.", "human: Instead?", "ai: Other."]
-
-
-def test_an_agent_that_a_tool_calls_may_have_a_thread_of_its_own(memory):
-    expert = agent_with(memory, ScriptedChatModel(replies=["In the yard."]))
-
-    @tool
-    def ask_expert(place: str) -> str:
-        """Ask somebody."""
-        return expert.invoke(says(place), at("expert"))["messages"][-1].text
-
-    model = ScriptedChatModel(replies=[calls("yard", tool_name="ask_expert"), "It is there."])
-    agent_with(memory, model, tools=[ask_expert]).invoke(says("Where?"), at())
-    assert view(memory, "expert") == ["human: yard", "ai: In the yard."]
-    assert view(memory) == [
-        "human: Where?",
-        "ai -> c0",
-        "tool c0: In the yard.",
-        "ai: It is there.",
-    ]

@@ -1,17 +1,22 @@
-"""Branches side by side, hand-over, subgraphs: each reply once, under its own name, none lost."""
+"""Branches and streams: each reply once, under its own name, none lost."""
 
 from __future__ import annotations
 
+import asyncio
 import operator
+import threading
+from contextlib import closing
 from typing import Annotated, TypedDict
 
 import pytest
-from graphs import echo, messages_of, says, shown, snapshot, spoken
-from langchain_core.messages import AIMessage, HumanMessage
+from graphs import answer_of, echo, messages_of, says, shown, spoken
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, Send, interrupt
+from scripted_agents import calls
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem.integrations.langgraph import (
@@ -21,7 +26,6 @@ from langchain_convmem.integrations.langgraph import (
     record_node,
 )
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
 
 
 def said_by(memory):
@@ -45,9 +49,6 @@ def call_of(place, number=0):
 def ask(place: str) -> str:
     """Ask a person."""
     return f"{place}: {interrupt(place)}"
-
-
-# -- a tool that waits for a person ---------------------------------------------------------------
 
 
 def a_tool_loop(memory, saver, model, tools=(ask,)):
@@ -77,16 +78,6 @@ def test_a_call_that_waits_for_a_person_is_in_the_log_and_goes_on_in_its_turn(me
     assert shown(memory)[-2:] == ["yard: yes", "It is there."]
 
 
-def test_a_question_that_comes_instead_of_an_answer_leaves_the_call_closed(memory, saver):
-    model = ScriptedChatModel(replies=[call_of("yard"), "Never mind."])
-    graph = a_tool_loop(memory, saver, model)
-    graph.invoke(says("Where?"), at())
-    graph.invoke(says("Forget it."), at())
-    assert [one.type for one in model.seen[1]] == ["human", "ai", "tool", "human"]
-    assert model.seen[1][2].text == INTERRUPTED_RESULT
-    assert shown(memory)[-2:] == ["Forget it.", "Never mind."]
-
-
 def test_a_call_whose_attempt_came_to_nothing_makes_way_for_the_next(memory):
     @tool("ask")
     def broken(place: str) -> str:
@@ -106,9 +97,6 @@ def test_a_call_whose_attempt_came_to_nothing_makes_way_for_the_next(memory):
     assert [one.text for one in model.seen[1]] == ["Where?"]
     assert shown(memory) == ["Where?", "hall", "In the hall."]
     assert len([one for one in entries(memory) if one.role == "assistant"]) == 3
-
-
-# -- branches side by side ------------------------------------------------------------------------
 
 
 def two_voices(memory, saver, *, record_each=False, **replies):
@@ -142,15 +130,6 @@ def test_branches_at_once_each_leave_their_reply_under_their_own_name(memory, sa
     assert not [one for one in entries(memory) if one.control is not None]
 
 
-def test_a_branch_that_failed_is_run_again_and_the_reply_beside_it_stays(memory, saver):
-    graph = two_voices(memory, saver, record_each=True, bea=[ProviderError("late"), "bea, later."])
-    with pytest.raises(ProviderError):
-        graph.invoke(says("Is it so?"), at())
-    graph.invoke(None, at())
-    assert sorted(spoken(memory)) == ["Is it so?", "abe thinks so.", "bea, later."]
-    assert sorted(shown(memory)) == sorted(spoken(memory))
-
-
 def test_branches_that_are_run_anew_each_take_the_place_of_their_own_reply(memory):
     for number in (1, 2):
         graph = two_voices(memory, None, record_each=True, abe=f"abe {number}", bea=f"bea {number}")
@@ -158,63 +137,149 @@ def test_branches_that_are_run_anew_each_take_the_place_of_their_own_reply(memor
     assert sorted(shown(memory)) == ["Is it so?", "abe 2", "bea 2"]
 
 
-class Reports(TypedDict, total=False):
-    topics: list[str]
-    reports: Annotated[list[str], operator.add]
+def ask_at_once(memory, saver):
+    """Let four threads ask in one thread of the conversation, and then ask once more."""
+    together = threading.Barrier(4)
 
+    def answer(messages):
+        together.wait(30)
+        return echo(messages)
 
-def test_of_one_question_sent_to_several_at_once_every_reply_is_kept(memory, saver):
-    worker = create_memory_graph(memory, ScriptedChatModel(replies=[echo]))
-
-    def work(state):
-        found = worker.invoke({"messages": [HumanMessage("Report.", id="q")]})
-        return {"reports": [found["messages"][-1].id]}
-
-    builder = StateGraph(Reports)
-    builder.add_node("work", work)
-    builder.add_conditional_edges(
-        START, lambda state: [Send("work", {"topics": [one]}) for one in state["topics"]]
-    )
-    graph = builder.compile(checkpointer=saver)
-    found = graph.invoke({"topics": ["one", "two", "three"]}, at())
-    replies = [one.message.id for one in entries(memory) if one.role == "assistant"]
-    assert sorted(replies) == sorted(found["reports"])
-    assert not [one for one in entries(memory) if one.control is not None]
-
-
-# -- hand-over ------------------------------------------------------------------------------------
-
-
-def test_a_graph_that_hands_over_to_another_leaves_each_reply_under_its_own_name(memory, saver):
-    first = ScriptedChatModel(replies=["Ask the expert.", "Welcome back."])
-    expert = ScriptedChatModel(replies=["On level C."])
-    builder = StateGraph(MessagesState)
-    builder.add_node("recall", recall_node(memory))
-    builder.add_node("host", model_node(memory, first, name="host"))
-    builder.add_node("expert", model_node(memory, expert, name="expert"))
-    builder.add_node("record", record_node(memory))
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "host")
-    builder.add_edge("host", "expert")
-    builder.add_edge("expert", "record")
-    graph = builder.compile(checkpointer=saver)
-    graph.invoke(says("Where?"), at())
-    assert said_by(memory) == [
-        ("user", "Where?"),
-        ("host", "Ask the expert."),
-        ("expert", "On level C."),
+    model = ScriptedChatModel(replies=[answer])
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    threads = [
+        threading.Thread(target=graph.invoke, args=(says(f"question {number}"), at()))
+        for number in range(4)
     ]
-    assert len({one.turn_id for one in entries(memory)}) == 1
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    model = ScriptedChatModel(replies=["Yes."])
+    later = create_memory_graph(memory, model, checkpointer=saver)
+    later.invoke(says("All there?"), at())
+    return memory.history("t", user_id="ana").entries
 
 
-# -- going back -----------------------------------------------------------------------------------
+def test_turns_at_once_on_one_thread_are_all_stored_and_shown(filed, saver):
+    entries = ask_at_once(filed, saver)
+    assert [entry for entry in entries if entry.role == "control"] == []
+    texts = [text for text in spoken(filed) if text.startswith("question")]
+    assert sorted(texts) == [f"question {number}" for number in range(4)]
+    assert len([text for text in spoken(filed) if text.startswith("re: ")]) == 4
 
 
-def test_a_graph_that_keeps_its_state_small_goes_back_all_the_same(memory, saver):
-    model = ScriptedChatModel(replies=[echo])
-    graph = create_memory_graph(memory, model, checkpointer=saver, follow_edits=False)
-    for text in ("one", "two", "three"):
+class Several(TypedDict, total=False):
+    questions: list[str]
+    answers: Annotated[list[str], operator.add]
+
+
+def turns_of(memory):
+    """Return the texts of every turn of the thread, turn by turn."""
+    by_turn = {}
+    for entry in memory.history("t", user_id="ana").entries:
+        by_turn.setdefault(entry.turn_id, []).extend(entry.contents)
+    return sorted(by_turn.values())
+
+
+def a_graph_that_asks_several(memory, saver, model):
+    chat = create_memory_graph(memory, model)
+    builder = StateGraph(Several)
+    builder.add_node("ask", lambda state: {"answers": [answer_of(chat.invoke(state))]})
+    builder.add_conditional_edges(
+        START, lambda state: [Send("ask", says(one)) for one in state["questions"]]
+    )
+    return builder.compile(checkpointer=saver)
+
+
+def test_questions_sent_to_the_graph_at_once_are_turns_of_their_own(memory, saver):
+    graph = a_graph_that_asks_several(memory, saver, ScriptedChatModel(replies=[echo]))
+    found = graph.invoke({"questions": ["one", "two", "three"]}, at())
+    assert found["answers"] == ["re: one", "re: two", "re: three"]
+    assert turns_of(memory) == [["one", "re: one"], ["three", "re: three"], ["two", "re: two"]]
+
+
+def test_of_several_questions_the_one_that_failed_is_asked_again_and_doubles_nothing(memory, saver):
+    failures = [ProviderError("overloaded")]
+
+    def answer(messages):
+        return failures.pop() if failures and "two" in messages[-1].text else echo(messages)
+
+    graph = a_graph_that_asks_several(memory, saver, ScriptedChatModel(replies=[answer]))
+    with pytest.raises(ProviderError):
+        graph.invoke({"questions": ["one", "two"]}, at())
+    found = graph.invoke(None, at())
+    assert sorted(found["answers"]) == ["re: one", "re: two"]
+    assert turns_of(memory) == [["one", "re: one"], ["two", "re: two"]]
+
+
+def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory, saver):
+    model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    with closing(graph.stream(says("Where?", "q1"), at(), stream_mode="messages")) as parts:
+        next(parts)
+    graph.invoke(says("Where?", "q1"), at())
+    assert shown(memory) == ["Where?", "In the yard."]
+
+
+def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, saver):
+    model = ScriptedChatModel(replies=["In the hall."])
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    value, modes = says("Where?"), ["messages", "updates"]
+    with closing(
+        graph.stream(value, at(), stream_mode=modes, interrupt_before=["record"])
+    ) as parts:
+        for mode, part in parts:
+            if mode == "updates" and "__interrupt__" in part:
+                break
+    assert spoken(memory) == ["Where?"]
+    graph.invoke(None, at())
+    assert spoken(memory) == ["Where?", "In the hall."]
+
+
+def breaking(*replies, after=2):
+    return ScriptedChatModel(replies=list(replies) or ["One two three four"], breaks_after=after)
+
+
+def a_graph(memory, model, saver=None):
+    return create_memory_graph(memory, model, checkpointer=saver)
+
+
+def run_broken(graph):
+    with pytest.raises(ProviderError):
+        list(graph.stream(says("Count.", "q1"), at(), stream_mode="messages"))
+
+
+def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, saver):
+    run_broken(a_graph(memory, breaking(), saver))
+    model = ScriptedChatModel(replies=["Three.", "Four."])
+    graph = a_graph(memory, model, saver)
+    for text in ("Go on.", "And now?"):
         graph.invoke(says(text), at())
-    first = snapshot(graph, lambda s: not s.next and s.values["messages"][-1].text == "re: one")
-    graph.invoke(says("another two"), first)
-    assert shown(memory) == ["one", "re: one", "another two", "re: another two"]
+    said = ["Count.", "One two ", "Go on.", "Three.", "And now?"]
+    assert [one.text for one in model.seen[-1]] == said
+    assert shown(memory) == [*said, "Four."]
+
+
+def test_a_tool_call_that_came_is_stored_though_the_run_is_cancelled_at_once(memory):
+    class Cancelled(Runnable):
+        """Calls a tool, in a run that is cancelled as soon as it has."""
+
+        def invoke(self, given, config=None, **more):
+            raise NotImplementedError
+
+        async def ainvoke(self, given, config=None, **more):
+            runs[0].cancel()
+            return calls("yard")
+
+    async def chat():
+        runs.append(asyncio.create_task(graph.ainvoke(says("Where?"), at())))
+        with pytest.raises(asyncio.CancelledError):
+            await runs[0]
+
+    runs = []
+    graph = a_graph(memory, Cancelled())
+    asyncio.run(chat())
+    *_, last = memory.history("t", user_id="ana").entries
+    assert [call["id"] for call in last.message.tool_calls] == ["c0"]

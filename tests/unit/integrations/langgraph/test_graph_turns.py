@@ -1,16 +1,32 @@
+"""Graphs with the nodes of a memory: turns, pauses, retries, and what is not stored."""
+
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import pytest
-from graphs import answer_of, says, shown
+from graphs import (
+    FORMS,
+    Crash,
+    CrashingLog,
+    answer_of,
+    echo,
+    graph_of,
+    messages_of,
+    says,
+    shown,
+    spoken,
+)
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
-from scripted_chat import ScriptedChatModel, at
+from langgraph.types import Command, RetryPolicy, interrupt
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError
+from langchain_convmem import ConversationMemory, SummarySettings
+from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.integrations.langgraph import (
     create_memory_graph,
     model_messages,
@@ -18,7 +34,7 @@ from langchain_convmem.integrations.langgraph import (
     recall_node,
     record_node,
 )
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.offline import ExtractiveSummarizer
 
 
 class Noted(MessagesState):
@@ -32,31 +48,6 @@ GARAGE = "I parked on level C, next to the blue pillar."
 
 def a_model(*replies):
     return ScriptedChatModel(replies=list(replies) or ["Noted."])
-
-
-# -- one turn after the other ---------------------------------------------------------------------
-
-
-def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(memory):
-    from langgraph.checkpoint.memory import InMemorySaver
-
-    for said in (GARAGE, "And now?"):
-        graph = create_memory_graph(memory, a_model(), checkpointer=InMemorySaver())
-        graph.invoke(says(said), at())
-        graph.invoke(says(f"{said} Again."), at())
-    assert shown(memory)[::2] == [GARAGE, f"{GARAGE} Again.", "And now?", "And now? Again."]
-
-
-# -- streams --------------------------------------------------------------------------------------
-
-
-def test_a_stream_of_messages_holds_the_answer_and_nothing_else(memory, saver):
-    graph = create_memory_graph(memory, a_model("On level C."), checkpointer=saver)
-    for _ in range(2):
-        parts = list(graph.stream(says(GARAGE), at(), stream_mode="messages"))
-        assert "".join(part.text for part, _ in parts) == "On level C."
-        assert {about["langgraph_node"] for _, about in parts} == {"model"}
-    assert shown(memory) == [GARAGE, "On level C.", GARAGE, "On level C."]
 
 
 def test_a_stream_holds_nothing_of_a_model_that_the_memory_calls(memory, saver):
@@ -73,20 +64,6 @@ def test_a_stream_holds_nothing_of_a_model_that_the_memory_calls(memory, saver):
     assert own.seen
 
 
-def test_a_model_chosen_by_the_call_gets_what_that_model_takes(memory):
-    one, other = a_model("one"), a_model("other")
-    slots = [MessagesPlaceholder("history"), MessagesPlaceholder("input")]
-    prompt = ChatPromptTemplate([SystemMessage("Be brief."), *slots])
-    chosen = one.configurable_alternatives(ConfigurableField("model"), other=prompt | other)
-    graph = create_memory_graph(memory, chosen)
-    assert answer_of(graph.invoke(says("Hi"), at())) == "one"
-    assert answer_of(graph.invoke(says("Hi"), at(model="other"))) == "other"
-    assert [seen.text for seen in other.seen[0]] == ["Be brief.", "Hi", "one", "Hi"]
-
-
-# -- nodes of one's own ---------------------------------------------------------------------------
-
-
 def test_a_model_node_of_ones_own_gets_its_messages_from_the_log(memory, saver):
     seen = []
 
@@ -94,14 +71,7 @@ def test_a_model_node_of_ones_own_gets_its_messages_from_the_log(memory, saver):
         seen.append(model_messages(memory, state, config))
         return {"messages": [("ai", f"You said: {seen[-1][-1].text}")]}
 
-    builder = StateGraph(MessagesState)
-    builder.add_node("recall", recall_node(memory))
-    builder.add_node("answering", answering)
-    builder.add_node("record", record_node(memory))
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "answering")
-    builder.add_edge("answering", "record")
-    graph = builder.compile(checkpointer=saver)
+    graph = graph_of(memory, ("answering", answering), saver=saver)
 
     graph.invoke(says("One"), at())
     graph.invoke(says("Two"), at())
@@ -128,17 +98,9 @@ def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(memory,
     graph.update_state(at(), {"messages": before})
     graph.invoke(says("Thanks."), at())
     assert [one.text for one in model.seen[0]] == [
-        *("Be brief.", GARAGE, "", "Level C.", "On level C.", "Thanks."),
+        *("Be brief.", GARAGE, "", "Level C.", "On level C.", "Thanks.")
     ]
     assert [one.id for one in model.seen[0]][:5] == ["s", "h", "a", "r", "b"]
-
-
-def test_a_model_that_repeats_its_ids_loses_no_reply(memory, saver):
-    model = a_model(AIMessage("One.", id="same"), AIMessage("Two.", id="same"))
-    graph = create_memory_graph(memory, model, checkpointer=saver)
-    graph.invoke(says("First?"), at())
-    graph.invoke(says("Second?"), at())
-    assert shown(memory) == ["First?", "One.", "Second?", "Two."]
 
 
 @pytest.mark.parametrize("schema", [MessagesState, Noted])
@@ -158,31 +120,6 @@ def test_a_reply_that_no_node_recorded_is_stored_by_the_next_turn(memory, saver,
     assert "re: One" not in caplog.text
 
 
-def test_a_graph_with_all_its_nodes_warns_of_nothing(memory, saver, caplog):
-    builder = StateGraph(MessagesState)
-    nodes = [recall_node(memory), model_node(memory, a_model("Yes.")), record_node(memory)]
-    builder.add_sequence(list(zip(("recall", "model", "record"), nodes, strict=True)))
-    builder.add_edge(START, "recall")
-    graph = builder.compile(checkpointer=saver)
-    for text in ("One", "Two"):
-        graph.invoke(says(text), at())
-    assert caplog.records == []
-
-
-def test_options_come_as_one_value_or_by_name(memory):
-    options = TurnOptions(history_tokens=1, recall=False)
-    for named, count in (({}, 1), ({"history_tokens": 100}, 3)):
-        model = a_model("Noted.")
-        thread = at(f"thread {count}")
-        graph = create_memory_graph(memory, model, options=options, **named)
-        for text in ("One", "Two"):
-            graph.invoke(says(text), thread)
-        assert len([one for one in model.seen[-1] if one.type != "system"]) == count
-
-
-# -- a state that keeps one turn ------------------------------------------------------------------
-
-
 def test_a_state_may_keep_its_turn_alone(memory, saver):
     model = a_model("Noted.", "On level C.", "Bye.")
     graph = create_memory_graph(memory, model, checkpointer=saver, keep_state="turn")
@@ -191,19 +128,6 @@ def test_a_state_may_keep_its_turn_alone(memory, saver):
     assert [one.text for one in states[-1]["messages"]] == ["Thanks.", "Bye."]
     assert [one.text for one in model.seen[-1]][:4] == [GARAGE, "Noted.", said[1], "On level C."]
     assert shown(memory) == [GARAGE, "Noted.", said[1], "On level C.", "Thanks.", "Bye."]
-
-
-def test_going_back_works_where_a_state_keeps_its_turn_alone(memory, saver):
-    model = a_model("One.", "Two.", "Three.")
-    graph = create_memory_graph(memory, model, checkpointer=saver, keep_state="turn")
-    graph.invoke(says("First?"), at())
-    first = graph.get_state(at()).config["configurable"]
-    graph.invoke(says("Second?"), at())
-    graph.invoke(says("Another?"), {"configurable": {**first, "user_id": "ana"}})
-    assert shown(memory) == ["First?", "One.", "Another?", "Three."]
-
-
-# -- refusals -------------------------------------------------------------------------------------
 
 
 def test_a_state_without_messages_and_a_wrong_choice_are_refused(memory):
@@ -223,16 +147,6 @@ def test_a_state_without_messages_and_a_wrong_choice_are_refused(memory):
         builder.compile().invoke({"input": "Teresa"}, at())
 
 
-@pytest.mark.parametrize("messages", [[], [("system", "Be brief.")]])
-def test_a_state_in_which_nobody_says_anything_changes_nothing(memory, messages):
-    graph = create_memory_graph(memory, a_model())
-    graph.invoke({"messages": [("user", "Hi")]}, at())
-    before = memory.history("t", user_id="ana").entries
-    with pytest.raises(ConfigError, match="nothing to answer"):
-        graph.invoke({"messages": messages}, at())
-    assert memory.history("t", user_id="ana").entries == before
-
-
 def test_messages_without_ids_are_refused(memory):
     from typing import TypedDict
 
@@ -247,14 +161,196 @@ def test_messages_without_ids_are_refused(memory):
     assert memory.threads("ana") == []
 
 
-def test_what_is_no_message_is_refused(memory):
-    from typing import TypedDict
+def test_a_node_that_asks_a_human_runs_again_from_its_start_and_doubles_nothing(memory, saver):
+    model = ScriptedChatModel(replies=["On level C."])
 
-    class Bare(TypedDict):
-        messages: list
+    def asking(state, config):
+        said = model_messages(memory, state, config)
+        approved = interrupt({"question": "May I answer?"})
+        reply = model.invoke([*said]).text if approved else "I may not say."
+        return {"messages": [("ai", reply)]}
 
-    builder = StateGraph(Bare)
+    graph = graph_of(memory, ("asking", asking), saver=saver)
+
+    graph.invoke(says("Where?"), at())
+    assert spoken(memory) == ["Where?"]
+    graph.invoke(Command(resume=True), at())
+    assert spoken(memory) == ["Where?", "On level C."]
+
+
+def test_a_reply_that_a_human_corrects_before_it_is_recorded_is_stored_as_corrected(memory, saver):
+    model = ScriptedChatModel(replies=["On level D."])
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    graph.invoke(says("Where?"), at(), interrupt_before=["record"])
+    reply = messages_of(graph)[-1]
+    graph.update_state(at(), {"messages": [AIMessage("On level C.", id=reply.id)]})
+    graph.invoke(None, at())
+    assert spoken(memory) == ["Where?", "On level C."]
+
+
+@pytest.mark.parametrize("has_note", [False, True])
+def test_a_reply_before_a_pause_is_part_of_what_follows_it(memory, saver, has_note):
+    model = ScriptedChatModel(replies=["First draft.", "Final."])
+
+    def approve(state):
+        return {"messages": [HumanMessage(interrupt("How is it?"))]}
+
+    class NotedState(MessagesState):
+        convmem_turn: Any
+
+    schema = NotedState if has_note else MessagesState
+    nodes = [
+        ("draft", model_node(memory, model)),
+        ("approve", approve),
+        ("model", model_node(memory, model)),
+    ]
+    graph = graph_of(memory, *nodes, saver=saver, schema=schema)
+    graph.invoke(says("Write a title."), at())
+    graph.invoke(Command(resume="Shorter, please."), at())
+    told = ["Write a title.", "First draft.", "Shorter, please."]
+    assert [message.text for message in model.seen[1]] == told
+    assert spoken(memory) == [*told, "Final."]
+
+
+def redact(message):
+    if "off the record" in message.text or "private" in message.additional_kwargs:
+        return None
+    message.content = message.content.replace("sk-4242", "[key]")
+    return message
+
+
+def test_a_call_that_is_not_stored_stays_out_when_it_is_resumed(memory, saver):
+    model = ScriptedChatModel(replies=[echo])
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    graph.invoke(says("one"), at())
+    graph.invoke(says("between us"), at(remember=False), interrupt_before=["model"])
+    reply = graph.invoke(None, at())
+    assert answer_of(reply) == "re: between us"
+    assert spoken(memory) == ["one", "re: one"]
+
+
+def test_no_message_is_searched_for_before_the_hook_was_asked(memory, saver):
+    asked = []
+
+    class Noting(Embeddings):
+        def embed_documents(self, texts):
+            return [self.embed_query(text) for text in texts]
+
+        def embed_query(self, text):
+            asked.append(text)
+            return [1.0, 0.5]
+
+    careful = ConversationMemory(memory.log, embeddings=Noting(), before_write=redact)
+    model = ScriptedChatModel(replies=["Noted."])
+    graph = create_memory_graph(careful, model, checkpointer=saver)
+    graph.invoke(says("My key is sk-4242."), at("monday"))
+    graph.invoke(says("Is sk-4242 my key?"), at("tuesday"))
+    graph.invoke(says("off the record: no"), at("wednesday"))
+    private = HumanMessage("What do you know of my key?", additional_kwargs={"private": True})
+    graph.invoke({"messages": [private]}, at("thursday"))
+    assert "Is [key] my key?" in asked
+    assert not any("sk-4242" in text or "off the record" in text for text in asked)
+    assert private.text not in asked
+
+
+SETTINGS = SummarySettings(trigger=("messages", 6), keep=("messages", 2))
+TEXTS = [f"On {day} May I paid {day}40 euros." for day in range(1, 6)]
+
+
+def memory_of(when):
+    return ConversationMemory.open(
+        ":memory:",
+        summarizer=ExtractiveSummarizer(),
+        summary_settings=SETTINGS,
+        summarize_when=when,
+    )
+
+
+def test_a_turn_that_is_not_remembered_compacts_nothing():
+    with memory_of("foreground") as memory:
+        model = ScriptedChatModel(replies=["A."] * 6)
+        graph = create_memory_graph(memory, model, recall=False)
+        for text in TEXTS:
+            graph.invoke(says(text), at(remember=False))
+        assert memory.history("t", user_id="ana").last_summary is None
+
+
+@pytest.mark.parametrize("schema", FORMS)
+def test_a_strict_checkpointer_reads_back_all_that_a_turn_puts_into_it(
+    memory, saver, schema, caplog
+):
+    graph = create_memory_graph(
+        memory, ScriptedChatModel(replies=[echo]), state_schema=schema, checkpointer=saver
+    )
+    with caplog.at_level(logging.WARNING):
+        graph.invoke(says("one", "h1"), at(), interrupt_before=["record"])
+        graph.invoke(None, at())
+        graph.invoke(says("two"), at())
+        [*_] = graph.get_state_history(at())
+    assert shown(memory) == ["one", "re: one", "two", "re: two"]
+    assert caplog.records == []
+
+
+def outer(inner, saver, schema=MessagesState):
+    builder = StateGraph(schema)
+    builder.add_node("chat", inner)
+    builder.add_node("after", lambda state: {})
+    builder.add_edge(START, "chat")
+    builder.add_edge("chat", "after")
+    return builder.compile(checkpointer=saver)
+
+
+def test_a_subgraph_that_was_interrupted_goes_on_where_it_was(memory, saver):
+    model = ScriptedChatModel(replies=[echo])
+    graph = outer(create_memory_graph(memory, model), saver)
+    graph.invoke(says("one"), at())
+    stream = graph.stream(says("two"), at(), interrupt_before=["model"], subgraphs=True)
+    [*_] = stream
+    graph.invoke(None, at())
+    assert shown(memory) == ["one", "re: one", "two", "re: two"]
+    assert len(model.seen) == 2
+
+
+@pytest.mark.parametrize("crash", [1, 2])
+def test_a_node_that_stopped_right_after_its_write_stores_nothing_twice(memory, saver, crash):
+    crashing = ConversationMemory(CrashingLog(memory.log, crash))
+    model = ScriptedChatModel(replies=["On level C."])
+    graph = create_memory_graph(crashing, model, checkpointer=saver)
+    with pytest.raises(Crash):
+        graph.invoke(says("Where?"), at(), durability="sync")
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    graph.invoke(None, at(), durability="sync")
+    assert spoken(memory) == ["Where?", "On level C."]
+
+
+def test_a_reply_that_could_not_be_written_is_raised_and_written_on_resuming(memory, saver):
+    model = ScriptedChatModel(replies=["On level C.", "another"])
+    memory = ConversationMemory(FailingLog(memory.log, fails_at=2))
+    graph = create_memory_graph(memory, model, checkpointer=saver)
+    with pytest.raises(LogUnavailableError):
+        graph.invoke(says("Where?"), at())
+    graph.invoke(None, at())
+    assert spoken(memory) == ["Where?", "On level C."]
+    assert len(model.seen) == 1
+
+
+def test_a_retry_policy_stores_nothing_twice(memory):
+    memory = ConversationMemory(CrashingLog(memory.log))
+    failures = iter([ProviderError("once"), ProviderError("twice")])
+
+    def shaky(state, config):
+        model_messages(memory, state, config)
+        for failure in failures:
+            raise failure
+        return {"messages": [("ai", "At last.")]}
+
+    policy = RetryPolicy(max_attempts=3, initial_interval=0, jitter=False, retry_on=ProviderError)
+    builder = StateGraph(MessagesState)
     builder.add_node("recall", recall_node(memory))
+    builder.add_node("shaky", shaky, retry_policy=policy)
+    builder.add_node("record", record_node(memory), retry_policy=policy)
     builder.add_edge(START, "recall")
-    with pytest.raises(ConfigError, match="must be a list of messages"):
-        builder.compile().invoke({"messages": ["Hi"]}, at())
+    builder.add_edge("recall", "shaky")
+    builder.add_edge("shaky", "record")
+    builder.compile().invoke(says("Hi"), at())
+    assert spoken(memory) == ["Hi", "At last."]

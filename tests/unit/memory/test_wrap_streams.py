@@ -1,4 +1,4 @@
-"""Streams that do not come to their end: what came is kept, and the thread goes on."""
+"""Streams of a wrapped chain: cut, closed, typed, and in the shapes that graphs give them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.runnables import Runnable, RunnableGenerator
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.runnables import RunnableGenerator
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.errors import ConfigError, LogError
 
 CALL = {"name": "erase", "args": {"path": "/srv/all"}, "id": "c1", "type": "tool_call"}
 
@@ -36,9 +37,6 @@ def model():
 def chain(memory, model):
     # A line that is not left would make the next turn wait, and this makes it fail instead.
     return memory.wrap(model, recall=False, queue_timeout_s=2)
-
-
-# -- leaving ------------------------------------------------------------------------------------
 
 
 def _close(stream):
@@ -113,28 +111,6 @@ async def _settled(condition):
         await asyncio.sleep(0.001)
 
 
-class _Reader(Runnable):
-    """Streams from a source that others can close."""
-
-    def __init__(self):
-        self.source = (word for word in ("One ", "two ", "three"))
-
-    def invoke(self, value, config=None, **kwargs):
-        return "".join(self.source)
-
-    def stream(self, value, config=None, **kwargs):
-        return self.source
-
-
-def test_a_reply_whose_source_was_closed_behind_its_back_is_no_whole_reply(memory):
-    reader = _Reader()
-    stream = memory.wrap(reader).stream("Count.", at())
-    assert next(stream) == "One "
-    reader.source.close()
-    assert list(stream) == []
-    assert _talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
-
-
 @pytest.mark.parametrize("leave", [_aclose, _abreak, _acancel_reader])
 async def test_an_async_stream_that_is_left_keeps_what_came(memory, chain, leave):
     async def left():
@@ -148,16 +124,6 @@ async def test_an_async_stream_that_is_left_keeps_what_came(memory, chain, leave
 
 # Not `_forget`: when a whole chain is collected, the collector may close the model's stream first
 # and let the parser read on, and then a cut reply cannot be told from a short one.
-@pytest.mark.parametrize("leave", [_close, _break, _raise])
-def test_a_stream_that_is_left_behind_a_parser_keeps_what_came(memory, chain, leave):
-    leave((chain | StrOutputParser()).stream("Count.", at()))
-    gc.collect()
-    _, replied = _entries(memory)
-    # LangChain may read what stands before a parser to its end: then nothing was cut.
-    assert replied.contents[0] in {"One two ", "One two three four"}
-    is_cut = "interrupted" in replied.metadata.attributes
-    assert is_cut is (replied.contents[0] == "One two ")
-    chain.invoke("Again.", at())
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -218,15 +184,9 @@ async def _collected(chain):
     return [chunk async for chunk in chain.astream("Count.", at())]
 
 
-# -- going on -----------------------------------------------------------------------------------
-
-
 def test_a_stream_that_nobody_began_to_read_is_no_turn(memory, chain):
     chain.stream("Count.", at()).close()
     assert _entries(memory) == []
-
-
-# -- breaking -----------------------------------------------------------------------------------
 
 
 def test_a_message_that_was_whole_before_the_cut_keeps_its_tool_call(memory):
@@ -246,14 +206,118 @@ def test_a_message_that_was_whole_before_the_cut_keeps_its_tool_call(memory):
     assert memory.history("t", user_id="ana").context().repairs == ()
 
 
-def test_usage_that_came_before_the_cut_is_kept(memory):
-    usage = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10}
+def test_a_write_that_fails_while_a_stream_is_closed_is_raised():
+    log = FailingLog(InMemoryLog(), 2)
+    chain = ConversationMemory(log).wrap(
+        ScriptedChatModel(replies=["One two"]), recall=False, queue_timeout_s=2
+    )
+    stream = chain.stream("Count.", at())
+    next(stream)
+    with pytest.raises(LogError, match="disk is full"):
+        stream.close()
+    chain.invoke("Again.", at())
+
+
+def test_leaving_a_stream_closes_the_models_own():
+    closed = []
 
     def stream(inputs):
-        for _ in inputs:
-            yield AIMessageChunk(content="One ", usage_metadata=usage)
-            raise ProviderError
+        try:
+            for _ in inputs:
+                yield from ["One ", "two"]
+        finally:
+            closed.append("closed")
 
-    with pytest.raises(ProviderError):
-        list(memory.wrap(RunnableGenerator(stream), recall=False).stream("Count.", at()))
-    assert _entries(memory)[-1].message.usage_metadata == usage
+    memory = ConversationMemory(InMemoryLog())
+    reading = memory.wrap(RunnableGenerator(stream), recall=False).stream("Count.", at())
+    next(reading)
+    reading.close()
+    assert closed == ["closed"]
+
+
+async def test_leaving_an_async_stream_closes_the_models_own():
+    closed = []
+
+    async def stream(inputs):
+        try:
+            async for _ in inputs:
+                yield "One "
+                yield "two"
+        finally:
+            closed.append("closed")
+
+    memory = ConversationMemory(InMemoryLog())
+    reading = memory.wrap(RunnableGenerator(stream), recall=False).astream("Count.", at())
+    await anext(reading)
+    await reading.aclose()
+    assert closed == ["closed"]
+
+
+def _shown(memory):
+    return [one.text for one in memory.history("t", user_id="ana").messages]
+
+
+def _read(chain):
+    return str(chain.stream_events("Count", at(), version="v3").text)
+
+
+def _read_async(chain):
+    async def read():
+        stream = await chain.astream_events("Count", at(), version="v3")
+        return "".join([delta async for delta in stream.text])
+
+    return asyncio.run(read())
+
+
+@pytest.mark.parametrize("read", [_read, _read_async])
+@pytest.mark.parametrize("parses", [False, True])
+def test_a_typed_stream_is_a_turn(memory, model, read, parses):
+    chain = memory.wrap(model | StrOutputParser() if parses else model, recall=False)
+    assert read(chain) == "One two three four"
+    assert _shown(memory) == ["Count", "One two three four"]
+
+
+@pytest.mark.parametrize("read", [_read, _read_async])
+def test_a_chain_that_yields_values_names_the_way_out(memory, read):
+    model = ScriptedChatModel(replies=['{"a": 1}'])
+    with pytest.raises(ConfigError, match="version='v2'"):
+        read(memory.wrap(model | JsonOutputParser(), recall=False))
+
+
+def _told(memory):
+    """Return the thread's entries as (role, text)."""
+    entries = memory.history("t", user_id="ana").entries
+    return [(entry.role, str(entry.message.text)) for entry in entries]
+
+
+def test_the_updates_of_a_graph_are_read_node_by_node(memory):
+    def updates(inputs):
+        for _ in inputs:
+            yield {"agent": {"messages": [AIMessage("", tool_calls=[CALL], id="a1")]}}
+            yield {"tools": {"messages": [ToolMessage("found", tool_call_id="c1", id="r1")]}}
+            yield {"counter": {"steps": 3}}
+            yield {"agent": {"messages": [AIMessage("On level three.", id="a2")]}}
+
+    list(memory.wrap(RunnableGenerator(updates), recall=False).stream("Where?", at()))
+    assert [role for role, _ in _told(memory)] == ["user", "assistant", "tool", "assistant"]
+
+
+def _loop():
+    return [
+        AIMessage("Let me look.", tool_calls=[CALL], id="m1"),
+        ToolMessage("level three", tool_call_id="c1"),
+        AIMessage("On level three.", id="m2"),
+    ]
+
+
+def test_whole_states_that_grow_are_stored_once(memory):
+    def states(inputs):
+        for given in inputs:
+            state = list(given["messages"])
+            for message in _loop():
+                yield {"messages": list(state)}
+                state.append(message)
+            yield {"messages": state}
+
+    list(memory.wrap(RunnableGenerator(states), recall=False).stream("Where?", at()))
+    assert [role for role, _ in _told(memory)] == ["user", "assistant", "tool", "assistant"]

@@ -1,4 +1,4 @@
-"""Graphs and agents without a checkpointer, whose callers send the whole chat with every run."""
+"""Runs whose callers or checkpointers send what was said before: each thing once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from itertools import pairwise
 
 import pytest
 from langchain.agents.middleware import wrap_model_call
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from pydantic import BaseModel
 from scripted_agents import agent_with, calls, shape
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.integrations.langgraph import (
     create_memory_graph,
     model_node,
@@ -51,38 +52,6 @@ def model():
 @pytest.fixture(params=HOSTS)
 def app(request, quick, model):
     return HOSTS[request.param](quick, model)
-
-
-def test_the_last_messages_are_enough(quick, model, app):
-    shown = []
-    for text in ("Where is the bike?", "In which town?", "When?"):
-        _say(app, shown, text)
-        shown = shown[-2:]
-    assert len(quick.history("t", user_id="ana").entries) == 6
-    assert len(model.seen[2]) == 5
-
-
-def test_a_second_page_takes_nothing_back(quick, app):
-    shown = []
-    for text in ("Where is the bike?", "In which town?"):
-        _say(app, shown, text)
-    app.invoke({"messages": [*shown[:2], {"role": "user", "content": "Play some jazz"}]}, at())
-    assert _view(quick)[2:] == ["In which town?", "Reply 2.", "Play some jazz", "Reply 3."]
-
-
-def test_ids_of_what_the_user_said_are_enough(quick, model, app):
-    """As where a page names its own messages, and shows replies in a form of its own."""
-    shown = []
-    for number, text in enumerate(("Where is the bike?", "yes", "yes")):
-        shown.append(HumanMessage(text, id=f"u{number}"))
-        found = app.invoke({"messages": shown}, at())
-        shown.append(AIMessage(f"<b>{found['messages'][-1].text}</b>", id=f"page-{number}"))
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "yes", "Reply 2.", "yes", "Reply 3."]
-    assert len(quick.history("t", user_id="ana").entries) == 6
-    edited = [*shown[:2], HumanMessage("Play some jazz", id="u1")]
-    app.invoke({"messages": edited}, at())
-    assert _view(quick) == ["Where is the bike?", "Reply 1.", "Play some jazz", "Reply 4."]
-    assert len(model.seen[3]) == 3
 
 
 def test_a_window_of_messages_with_their_own_ids_takes_nothing_back(quick, model, app):
@@ -170,68 +139,6 @@ def test_an_agent_goes_on_with_results_that_its_caller_has(quick):
     assert len({entry.turn_id for entry in history.entries}) == 1
 
 
-def test_a_question_that_failed_stands_once_before_the_next(quick):
-    model = ScriptedChatModel(replies=["There.", ProviderError(), "Then."])
-    for app in (HOSTS["agent"](quick, model), HOSTS["graph"](quick, model)):
-        model.replies = ["There.", ProviderError(), "Then."]
-        shown = []
-        _say(app, shown, "Where is the bike?")
-        with pytest.raises(ProviderError):
-            _say(app, shown, "In which town?")
-        _say(app, shown, "When?")
-        view = ["Where is the bike?", "There.", "In which town?\nWhen?", "Then."]
-        assert [one.text for one in quick.history("t", user_id="ana").context().messages] == view
-        assert [one.text for one in model.seen[-1]] == view[:-1]
-        quick.history("t", user_id="ana").clear()
-
-
-def test_of_a_chat_whose_question_is_not_to_be_stored_nothing_is(quick, model, app):
-    shown = []
-    _say(app, shown, "Where is the bike?")
-    secret = HumanMessage("My code is 77", additional_kwargs={"remember": False})
-    app.invoke({"messages": [*shown, secret]}, at())
-    assert _view(quick) == ["Where is the bike?", "Reply 1."]
-    assert len(quick.history("t", user_id="ana").entries) == 2
-    assert [one.text for one in model.seen[1]] == [
-        *("Where is the bike?", "Reply 1."),
-        "My code is 77",
-    ]
-
-
-def test_what_was_said_elsewhere_since_is_stored_once(quick, model, app):
-    shown = []
-    _say(app, shown, "Where is the bike?")
-    shown += [
-        {"role": "user", "content": "Is it open?"},
-        {"role": "assistant", "content": "From nine."},
-        {"role": "user", "content": "Hm."},
-    ]
-    _say(app, shown, "Thanks")
-    assert len(quick.history("t", user_id="ana").entries) == 7
-    assert [one.text for one in model.seen[1]] == [
-        *("Where is the bike?", "Reply 1.", "Is it open?", "From nine.", "Hm.\nThanks"),
-    ]
-
-
-class Place(BaseModel):
-    """Where something is."""
-
-    level: int
-
-
-@pytest.mark.parametrize("include_raw", [False, True])
-def test_structured_output_is_the_reply_of_a_graph(quick, include_raw):
-    call = {"name": "Place", "args": {"level": 3}, "id": "c1", "type": "tool_call"}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call])])
-    inner = model.with_structured_output(Place, include_raw=include_raw)
-    create_memory_graph(quick, inner, recall=False).invoke({"messages": [("user", "Where?")]}, at())
-    assert _view(quick) == ["Where?", '{"level": 3}']
-    assert quick.history("t", user_id="ana").context().repairs == ()
-
-
-# -- graphs of the application's own --------------------------------------------------------------
-
-
 def _own_graph(memory, model, *names):
     nodes = {
         "recall": recall_node(memory, recall=False),
@@ -261,27 +168,141 @@ def test_a_graph_of_ones_own_stores_and_shows_each_said_thing_once(quick, model,
     assert [one.text for one in model.seen[2]] == [one["content"] for one in shown[:-1]]
 
 
-def test_a_graph_of_ones_own_goes_on_with_results_of_its_caller(quick):
-    replies = ["Hi.", calls("yard"), "In the hall.", "Bye."]
-    app = _own_graph(quick, ScriptedChatModel(replies=replies), "model", "record")
-    chat = []
-    result = ToolMessage("no", tool_call_id="c0")
-    for said in (HumanMessage("Hello"), HumanMessage("Where?"), result, HumanMessage("Thanks")):
-        chat.append(said)
-        found = app.invoke({"messages": [_unnamed(one) for one in chat]}, at())
-        chat.append(found["messages"][-1])
+SAVED_HOSTS = {
+    "agent": lambda memory, model, saver: agent_with(memory, model, tools=(), checkpointer=saver),
+    "agent of the latest turn": lambda memory, model, saver: agent_with(
+        memory, model, tools=(), checkpointer=saver, options={"keep_state": "turn"}
+    ),
+    "graph": lambda memory, model, saver: create_memory_graph(
+        memory, model, state_schema=MessagesState, recall=False, checkpointer=saver
+    ),
+}
+WHOLE_STATES = pytest.mark.parametrize("saved", ["agent", "graph"], indirect=True)
+
+
+@pytest.fixture(params=SAVED_HOSTS)
+def saved(request, quick, model):
+    return SAVED_HOSTS[request.param](quick, model, InMemorySaver())
+
+
+def _ask(saved, text, name=None):
+    return saved.invoke({"messages": [HumanMessage(text, id=name)]}, at())["messages"]
+
+
+def _fail(saved, text, name=None):
+    with pytest.raises(ProviderError):
+        _ask(saved, text, name)
+
+
+def _held(saved):
+    return [str(one.text) for one in saved.get_state(at()).values["messages"]]
+
+
+def _texts(memory):
+    return [str(one.text) for one in memory.history("t", user_id="ana").messages]
+
+
+@pytest.mark.parametrize("host", SAVED_HOSTS)
+def test_words_of_a_reply_that_broke_are_one_so_the_same_question_is_another(quick, host):
+    model = ScriptedChatModel(replies=["In the yard.", "In the hall."], breaks_after=1)
+    saved = SAVED_HOSTS[host](quick, model, InMemorySaver())
+    with pytest.raises(ProviderError):
+        list(saved.stream({"messages": [("user", "Where?")]}, at(), stream_mode="messages"))
+    model.breaks_after = None
+    _ask(saved, "Where?")
+    roles = [one.role for one in quick.history("t", user_id="ana").entries]
+    assert roles == ["user", "assistant", "user", "assistant"]
+
+
+def test_an_answered_question_that_comes_again_has_one_answer(quick, model, saved):
+    _ask(saved, "Where?", "q1")
+    _ask(saved, "When?", "q2")
+    _ask(saved, "When?", "q2")
+    assert _held(saved)[-2:] == ["When?", "Reply 3."]
+    assert "Reply 2." not in _held(saved)
+    assert _texts(quick) == ["Where?", "Reply 1.", "When?", "Reply 3."]
+    assert [one.text for one in model.seen[2]] == ["Where?", "Reply 1.", "When?"]
+
+
+def test_a_loop_of_tools_that_comes_again_makes_way_whole(quick):
+    model = ScriptedChatModel(replies=[calls("yard"), "No.", calls("hall"), "Yes."])
+    agent = agent_with(quick, model, checkpointer=InMemorySaver())
+    for _ in range(2):
+        _ask(agent, "Where?", "q1")
+    expected = ["human: Where?", "ai -> c0", "tool c0: hall: a bicycle", "ai: Yes."]
+    assert shape(agent.get_state(at()).values["messages"]) == expected
+    assert shape(quick.history("t", user_id="ana").messages) == expected
+    assert shape(model.seen[2]) == expected[:1]
+
+
+def test_two_answers_of_an_attempt_that_came_to_nothing_are_one_in_the_next_turn():
+    log, model = InMemoryLog(), ScriptedChatModel(replies=["One.", "Two.", "Bye."])
+    memory = ConversationMemory(FailingLog(log, fails_at=3))
+    saved = SAVED_HOSTS["graph"](memory, model, InMemorySaver())
+    _ask(saved, "When?", "q1")
+    with pytest.raises(LogUnavailableError):
+        _ask(saved, "When?", "q1")
+    assert _held(saved) == ["When?", "Two."]
+    _ask(saved, "Thanks", "q2")
+    assert _held(saved) == _texts(ConversationMemory(log)) == ["When?", "Two.", "Thanks", "Bye."]
+
+
+def test_a_run_that_speaks_twice_keeps_both_replies(quick, model):
+    builder = StateGraph(MessagesState)
+    builder.add_node("recall", recall_node(quick, recall=False))
+    builder.add_node("model", model_node(quick, model, recall=False))
+    builder.add_node("record", record_node(quick))
+    builder.add_edge(START, "recall")
+    builder.add_edge("recall", "model")
+    builder.add_edge("model", "record")
+    builder.add_conditional_edges(
+        "record", lambda state: "recall" if len(state["messages"]) < 3 else "__end__"
+    )
+    saved = builder.compile(checkpointer=InMemorySaver())
+    _ask(saved, "Go on.")
+    assert _held(saved) == ["Go on.", "Reply 1.", "Reply 2."]
+    assert _texts(quick) == ["Go on.", "Reply 1.\nReply 2."]
+
+
+@WHOLE_STATES
+def test_an_edit_of_the_log_reaches_the_state(quick, model, saved):
+    _ask(saved, "Where?")
     history = quick.history("t", user_id="ana")
-    assert shape(history.messages) == shape(chat)
-    assert len(history.entries) == len(chat)
+    history.cut_reply("Reply")
+    _ask(saved, "When?")
+    history.replace(history.turns[-1].id, "At noon.")
+    _ask(saved, "Thanks")
+    _ask(saved, "Bye")
+    said = ["Where?", "Reply", "When?", "At noon.", "Thanks", "Reply 3.", "Bye", "Reply 4."]
+    assert _held(saved) == _texts(quick) == said
+    assert [one.text for one in model.seen[-1]] == said[:-1]
+    controls = [one.control for one in history.entries if one.control]
+    assert len(controls) == 2, "nothing is written for an edit that the state learns of"
 
 
-def test_a_chat_that_ends_in_a_call_stores_its_question_once(quick):
-    replies = ["Hi.", calls("yard"), "In the yard."]
-    app = _own_graph(quick, ScriptedChatModel(replies=replies), "recall", "model", "record")
-    chat = []
-    for text in ("Hello", "Where?"):
-        chat.append(HumanMessage(text))
-        chat.append(app.invoke({"messages": [_unnamed(one) for one in chat]}, at())["messages"][-1])
-    app.invoke({"messages": [_unnamed(one) for one in chat]}, at())
-    roles = [one.role for one in quick.history("t", user_id="ana").entries if not one.control]
-    assert roles == ["user", "assistant", "user", "assistant", "assistant"]
+@pytest.mark.parametrize("host", ["agent", "graph"])
+def test_an_edit_of_the_log_while_a_run_waits_is_what_its_model_sees(quick, model, host):
+    if host == "agent":
+        model.replies = [calls("yard"), "Here."]
+        saved = agent_with(quick, model, checkpointer=InMemorySaver())
+        waits = {"interrupt_before": ["tools"]}
+    else:
+        saved, waits = (
+            SAVED_HOSTS[host](quick, model, InMemorySaver()),
+            {"interrupt_before": ["model"]},
+        )
+    saved.invoke({"messages": [HumanMessage("Where?", id="q1")]}, at(), **waits)
+    quick.history("t", user_id="ana").replace("q1", "Where is the bike?", keep_later=True)
+    saved.invoke(None, at())
+    assert model.seen[-1][0].text == "Where is the bike?"
+    _ask(saved, "Thanks")
+    assert _texts(quick)[0] == _held(saved)[0] == "Where is the bike?"
+
+
+def test_what_leaves_the_state_shows_up_in_no_stream_of_messages(model, saved):
+    model.replies = [ProviderError(), "Then.", "Then, I say."]
+    _fail(saved, "When?")
+    for text, name in (("When?", None), ("Why?", "q2"), ("Why?", "q2")):
+        value = {"messages": [HumanMessage(text, id=name)]}
+        shown = [one for one, _ in saved.stream(value, at(), stream_mode="messages")]
+        assert {one.type for one in shown} <= {"AIMessageChunk", "ai"}

@@ -1,9 +1,10 @@
-"""`search_dialog`: whose lines it finds, what it says of them, and what it leaves out."""
+"""`search_dialog` and `read_message`: whose lines they find, and what they leave out."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -11,8 +12,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from scripted_agents import agent_with, says, view
 from scripted_chat import ScriptedChatModel, at
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.integrations import create_search_tool
+from langchain_convmem.integrations import create_search_tool, read_message_tool
+from langchain_convmem.views.tokens import count_text_tokens
 
 QUESTION = "Which colour is the bicycle?"
 CALLS = {
@@ -42,9 +45,6 @@ def say(memory, user_id, thread_id, *texts):
         )
 
 
-# -- whose lines ----------------------------------------------------------------------------------
-
-
 @WAYS
 @pytest.mark.parametrize(
     "more",
@@ -63,11 +63,6 @@ def test_what_a_model_adds_to_a_call_never_changes_whose_lines_are_searched(memo
     assert "black" not in f"{found.content}{found.artifact}"
 
 
-def test_a_model_is_told_of_the_query_alone(memory):
-    described = create_search_tool(memory).tool_call_schema.model_json_schema()
-    assert list(described["properties"]) == ["query"]
-
-
 def test_without_a_user_only_the_thread_itself_is_searched(memory):
     say(memory, None, "t", "The bicycle is red.")
     say(memory, None, "other", "The bicycle is black.")
@@ -79,29 +74,9 @@ def test_without_a_user_only_the_thread_itself_is_searched(memory):
 
 
 @WAYS
-def test_the_context_of_a_run_may_name_the_user(memory, way):
-    say(memory, "ana", "old", "The bicycle is red.")
-    model = ScriptedChatModel(replies=[searching(QUESTION), "Red."])
-    agent = agent_with(memory, model, tools=[create_search_tool(memory)], context_schema=dict)
-    run = {"invoke": agent.invoke, "ainvoke": lambda *a, **k: asyncio.run(agent.ainvoke(*a, **k))}
-    config = {"configurable": {"thread_id": "new"}}
-    returned = run[way](says(QUESTION), config, context={"user_id": "ana"})
-    assert "The bicycle is red." in returned["messages"][2].text
-
-
-def test_a_tool_may_be_made_for_one_user(memory):
-    say(memory, "ana", "old", "The bicycle is red.")
-    found = create_search_tool(memory, user_id="ana").invoke(asks())
-    assert "The bicycle is red." in found.content
-
-
-@WAYS
 def test_a_search_for_nobody_is_refused_and_says_what_to_do(memory, way):
     with pytest.raises(ConfigError, match=r"does not know whose lines.*configurable"):
         CALLS[way](create_search_tool(memory), asks(), {})
-
-
-# -- what comes back ------------------------------------------------------------------------------
 
 
 @WAYS
@@ -137,20 +112,10 @@ def test_it_says_so_where_nothing_was_said(memory, way):
     assert (found.content, found.artifact) == ("Nothing that fits was said before.", [])
 
 
-def test_it_says_so_where_nothing_is_like_it(memory):
-    say(memory, "ana", "old", "It rains in Spain.")
-    strict = create_search_tool(memory, threshold=0.99)
-    found = strict.invoke(asks("quarterly tax return"), at("new"))
-    assert (found.content, found.artifact) == ("Nothing that fits was said before.", [])
-
-
 @pytest.mark.parametrize("blank", ["", " \n"])
 def test_a_blank_query_is_answered_with_what_to_do(memory, blank):
     found = create_search_tool(memory).invoke(asks(blank), at("new"))
     assert (found.content, found.artifact) == ("The query is blank; say what to look for.", [])
-
-
-# -- what is left out -----------------------------------------------------------------------------
 
 
 def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found(memory):
@@ -165,11 +130,6 @@ def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found
         assert QUESTION not in f"{result.text}{result.artifact}"
 
 
-def test_a_thread_whose_last_turn_came_to_its_end_is_searched_whole(memory):
-    say(memory, "ana", "t", "The bicycle is red.")
-    assert "red" in create_search_tool(memory).invoke(asks(), at("t")).content
-
-
 def test_a_summary_written_meanwhile_does_not_hide_which_turn_is_under_way(memory):
     history = memory.history("t", user_id="ana")
     say(memory, "ana", "t", "The bicycle is red.")
@@ -179,14 +139,6 @@ def test_a_summary_written_meanwhile_does_not_hide_which_turn_is_under_way(memor
     found = create_search_tool(memory).invoke(asks(), at("t"))
     assert "red" in found.content
     assert QUESTION not in found.content
-
-
-def test_what_was_undone_is_not_found(memory):
-    say(memory, "ana", "t", "The bicycle is red.", "The bicycle is black.")
-    memory.history("t", user_id="ana").undo()
-    found = create_search_tool(memory).invoke(asks(), at("t"))
-    assert "red" in found.content
-    assert "black" not in found.content
 
 
 def test_the_result_of_a_search_is_stored_as_it_was_and_found_again_by_none(memory):
@@ -203,3 +155,92 @@ def test_the_result_of_a_search_is_stored_as_it_was_and_found_again_by_none(memo
     again = tool.invoke(asks(), at("new"))
     assert again.content.count("<recalled>") == 1
     assert again.content.count("The bicycle is red.") == 1
+
+
+TEXT = "".join(f"Line {n} of the report says that nothing happened.\n" for n in range(500))
+NEXT = re.compile(r'read on with read_message\("([^"]+)", start=(\d+)\)')
+
+
+@pytest.fixture
+def report():
+    with ConversationMemory.open(":memory:") as report:
+        report.add_messages(HumanMessage(TEXT, id="p1"), thread_id="t", user_id="ana")
+        yield report
+
+
+def where(thread="t", user="ana"):
+    return {"configurable": {"thread_id": thread, "user_id": user}}
+
+
+def read_with(tool, config, **args):
+    asked = {"type": "tool_call", "name": tool.name, "id": "c1", "args": args}
+    return tool.invoke(asked, config)
+
+
+async def acall(tool, config, **args):
+    asked = {"type": "tool_call", "name": tool.name, "id": "c1", "args": args}
+    return await tool.ainvoke(asked, config)
+
+
+def body_of(result):
+    return re.search(r"<message>\n(.*)\n</message>", result.content, re.DOTALL)[1]
+
+
+@pytest.mark.parametrize("max_tokens", [100, 1000])
+async def test_reading_on_to_the_end_gives_the_whole_message(report, max_tokens):
+    tool = read_message_tool(report, max_tokens=max_tokens)
+    read, start = "", 0
+    for step in range(1000):
+        ask = read_with if step % 2 else None
+        args = {"message_id": "p1", "start": start}
+        result = ask(tool, where(), **args) if ask else await acall(tool, where(), **args)
+        body = body_of(result)
+        assert count_text_tokens(body) <= max_tokens
+        assert result.artifact["characters"] == len(TEXT)
+        read += body
+        onward = NEXT.search(result.content)
+        if onward is None:
+            break
+        assert onward[1] == "p1"
+        start = int(onward[2])
+    assert read == TEXT
+
+
+def test_the_note_of_a_view_leads_to_what_it_leaves_out(report):
+    [shown] = report.history("t", user_id="ana").context(max_tokens=500).messages
+    [(name, start)] = NEXT.findall(shown.content)
+    result = read_with(read_message_tool(report), where(), message_id=name, start=int(start))
+    assert body_of(result).startswith(TEXT[int(start) : int(start) + 40])
+
+
+@pytest.mark.parametrize(
+    "config", [where(user="ben"), where(thread="other"), {"configurable": {"thread_id": "t"}}]
+)
+def test_messages_of_others_and_of_other_threads_are_not_read(report, config):
+    result = read_with(read_message_tool(report), config, message_id="p1")
+    assert "Line 0" not in result.content
+    assert result.artifact == {}
+
+
+def test_what_was_undone_or_forgotten_is_not_read(report):
+    tool = read_message_tool(report, user_id="ana")
+    assert read_with(tool, where(), message_id="p1").artifact
+    report.forget(user_id="ana", thread_id="t", entry_ids=["p1"])
+    assert not read_with(tool, where(), message_id="p1").artifact
+
+
+def test_a_text_cannot_end_the_fence(report):
+    report.add_messages(HumanMessage("a</message>b", id="p2"), thread_id="t", user_id="ana")
+    result = read_with(read_message_tool(report), where(), message_id="p2")
+    assert result.content.count("</message>") == 1
+
+
+def test_without_a_thread_it_is_refused(report):
+    with pytest.raises(ConfigError, match="thread_id"):
+        read_with(read_message_tool(report), {"configurable": {"user_id": "ana"}}, message_id="p1")
+
+
+@pytest.mark.parametrize("most", [0, 63, True, "100"])
+def test_a_budget_that_holds_nothing_is_refused(report, most):
+    with pytest.raises(ConfigError, match="max_tokens"):
+        read_message_tool(report, max_tokens=most)

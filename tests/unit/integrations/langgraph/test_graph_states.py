@@ -1,0 +1,432 @@
+"""States that are edited, forked, taken back or older than the log: the log follows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from graphs import FORMS, echo, graph_of, messages_of, says, shown, snapshot, spoken
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import interrupt
+from scripted_chat import ScriptedChatModel, at
+from summaries import bare
+
+from langchain_convmem import ConversationMemory, ConversationMemoryMiddleware
+from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.integrations.langgraph import (
+    create_memory_graph,
+    model_node,
+    recall_node,
+    record_node,
+)
+
+
+@pytest.fixture
+def model():
+    return ScriptedChatModel(replies=[echo])
+
+
+@pytest.fixture
+def graph(memory, saver, model):
+    return create_memory_graph(memory, model, checkpointer=saver)
+
+
+def chat(graph, *texts):
+    for text in texts:
+        graph.invoke(says(text), at())
+
+
+def change(graph, *messages):
+    graph.update_state(at(), {"messages": list(messages)})
+
+
+def remove(graph, *numbers):
+    messages = messages_of(graph)
+    change(graph, *[RemoveMessage(id=messages[number].id) for number in numbers])
+
+
+def controls(memory):
+    entries = memory.history("t", user_id="ana").entries
+    return [entry.control.reason for entry in entries if entry.control is not None]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "left"),
+    [
+        ([0, 1], ["two", "re: two", "three", "re: three"]),
+        ([2, 3], ["one", "re: one", "three", "re: three"]),
+        ([4, 5], ["one", "re: one", "two", "re: two"]),
+        ([1], ["one", "two", "re: two", "three", "re: three"]),
+    ],
+)
+def test_removed_messages_go_out_of_the_views_by_a_control_entry(
+    memory, model, graph, numbers, left
+):
+    chat(graph, "one", "two", "three")
+    remove(graph, *numbers)
+    chat(graph, "four")
+    assert shown(memory) == [*left, "four", "re: four"]
+    assert "three" in model.seen[-1][-2].text or 4 in numbers
+    assert controls(memory) == ["rewind"]
+    assert len(spoken(memory)) == 8
+
+
+def test_removing_all_messages_begins_anew(memory, model, graph):
+    chat(graph, "one", "two")
+    change(graph, RemoveMessage(id=REMOVE_ALL_MESSAGES))
+    chat(graph, "three")
+    assert shown(memory) == ["three", "re: three"]
+    assert [one.text for one in model.seen[-1]] == ["three"]
+    assert spoken(memory)[:2] == ["one", "re: one"]
+
+
+def test_a_message_with_the_id_of_another_takes_its_place(memory, model, graph):
+    chat(graph, "one", "two")
+    question, answer = messages_of(graph)[:2]
+    change(graph, HumanMessage("ONE", id=question.id), AIMessage("RE: ONE", id=answer.id))
+    chat(graph, "three")
+    assert shown(memory)[:4] == ["ONE", "RE: ONE", "two", "re: two"]
+    assert [one.text for one in model.seen[-1]][:2] == ["ONE", "RE: ONE"]
+    assert controls(memory) == ["replaced", "replaced"]
+
+
+def test_messages_trimmed_to_keep_the_state_small_stay_in_the_log_if_told_so(memory, saver, model):
+    def trim(state):
+        return {"messages": [RemoveMessage(id=one.id) for one in state["messages"][:-2]]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("recall", recall_node(memory, follow_edits=False))
+    builder.add_node("model", model_node(memory, model))
+    builder.add_node("record", record_node(memory, follow_edits=False))
+    builder.add_node("trim", trim)
+    builder.add_edge(START, "recall")
+    builder.add_edge("recall", "model")
+    builder.add_edge("model", "record")
+    builder.add_edge("record", "trim")
+    graph = builder.compile(checkpointer=saver)
+    chat(graph, "one", "two", "three")
+    assert len(messages_of(graph)) == 2
+    assert [one.text for one in model.seen[-1]] == ["one", "re: one", "two", "re: two", "three"]
+
+
+def a_graph(memory, saver, model=None, **options):
+    model = model or ScriptedChatModel(replies=[echo])
+    return create_memory_graph(memory, model, checkpointer=saver, **options)
+
+
+def ended(text):
+    """Return whether a snapshot is the end of the turn that answered a text."""
+
+    def holds(state):
+        messages = state.values.get("messages")
+        return not state.next and bool(messages) and messages[-1].text == f"re: {text}"
+
+    return holds
+
+
+def test_going_on_from_an_earlier_checkpoint_takes_back_the_later_turns(memory, saver):
+    model = ScriptedChatModel(replies=[echo])
+    graph = a_graph(memory, saver, model)
+    chat(graph, "one", "two", "three")
+
+    graph.invoke(says("another two"), snapshot(graph, ended("one")))
+
+    assert [one.text for one in model.seen[-1]] == ["one", "re: one", "another two"]
+    assert shown(memory) == ["one", "re: one", "another two", "re: another two"]
+    assert "re: three" in spoken(memory)
+    chat(graph, "more")
+    assert [one.text for one in model.seen[-1]][-3:] == ["another two", "re: another two", "more"]
+
+
+@pytest.mark.parametrize("schema", FORMS)
+def test_going_back_to_the_very_beginning_takes_back_everything(memory, saver, schema):
+    graph = a_graph(memory, saver, state_schema=schema)
+    chat(graph, "one", "two")
+    beginning = snapshot(graph, lambda s: s.next == ("__start__",) and s.metadata["step"] == -1)
+    graph.invoke(says("anew"), beginning)
+    assert shown(memory) == ["anew", "re: anew"]
+
+
+@pytest.mark.parametrize("node", ["recall", "model", "record"])
+def test_running_a_turn_again_from_within_replaces_it(memory, saver, node):
+    replies = [lambda _, number=number: f"answer {number}" for number in range(9)]
+    model = ScriptedChatModel(replies=replies)
+    graph = a_graph(memory, saver, model)
+    chat(graph, "one", "two", "three")
+
+    two = [s for s in graph.get_state_history(at()) if s.next == (node,)][1]
+    graph.invoke(None, {"configurable": {**two.config["configurable"], "user_id": "ana"}})
+
+    again = "answer 1" if node == "record" else "answer 3"
+    assert shown(memory) == ["one", "answer 0", "two", again]
+
+
+def test_a_branch_that_was_left_is_found_again(memory, saver):
+    model = ScriptedChatModel(replies=[echo])
+    graph = a_graph(memory, saver, model)
+    chat(graph, "one", "two", "three")
+    graph.invoke(says("another two"), snapshot(graph, ended("one")))
+    graph.invoke(says("four"), snapshot(graph, ended("three")))
+    first = ["one", "two", "three", "four"]
+    assert shown(memory) == [text for said in first for text in (said, f"re: {said}")]
+
+    graph.invoke(says("five"), snapshot(graph, ended("another two")))
+    second = ["one", "another two", "five"]
+    assert shown(memory) == [text for said in second for text in (said, f"re: {said}")]
+
+    graph.invoke(says("six"), snapshot(graph, ended("four")))
+    assert shown(memory) == [text for said in [*first, "six"] for text in (said, f"re: {said}")]
+    assert [one.text for one in model.seen[-1]][-2:] == ["re: four", "six"]
+    assert len(spoken(memory)) == 2 * 7
+
+
+def test_a_question_edited_in_a_fork_is_answered_anew(memory, saver):
+    model = ScriptedChatModel(replies=[echo])
+    graph = a_graph(memory, saver, model)
+    chat(graph, "one", "two", "three")
+    asked = messages_of(graph)[2]
+    before = snapshot(
+        graph, lambda s: s.next == ("recall",) and s.values["messages"][-1].id == asked.id
+    )
+    fork = graph.update_state(before, {"messages": [HumanMessage("another two", id=asked.id)]})
+    graph.invoke(None, {"configurable": {**fork["configurable"], "user_id": "ana"}})
+
+    assert [one.text for one in model.seen[-1]] == ["one", "re: one", "another two"]
+    assert shown(memory) == ["one", "re: one", "another two", "re: another two"]
+    assert "re: three" in spoken(memory)
+
+
+def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, saver):
+    graph = a_graph(memory, saver)
+    chat(graph, "one", "two")
+    config = next(iter(graph.get_state_history(at()))).config
+    with pytest.raises(ConfigError, match="names no user: add user_id"):
+        graph.invoke(says("three"), config)
+    assert memory.threads() == []
+
+
+def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, saver):
+    graph = a_graph(memory, saver)
+    chat(graph, "one", "two")
+    history = memory.history("t", user_id="ana")
+    history.add_summary("They said one and two.", history.summary_window())
+    chat(graph, "three")
+    graph.invoke(says("another two"), snapshot(graph, ended("one")))
+    assert shown(memory) == ["one", "re: one", "another two", "re: another two"]
+    graph.invoke(says("four"), snapshot(graph, ended("three")))
+    assert history.last_summary.contents == ("They said one and two.",)
+    assert bare(history.messages[0].text) == "They said one and two."
+
+
+@pytest.fixture(params=["graph", "agent"])
+def app(request, memory, numbered):
+    saver = InMemorySaver()
+    if request.param == "graph":
+        return create_memory_graph(memory, numbered, recall=False, checkpointer=saver)
+    own = ConversationMemoryMiddleware(memory, recall=False)
+    return create_agent(numbered, middleware=[own], checkpointer=saver)
+
+
+@pytest.fixture
+def numbered():
+    return ScriptedChatModel(replies=[f"Reply {number}." for number in range(1, 10)])
+
+
+def _shown(memory):
+    return [str(one.text) for one in memory.history("t", user_id="ana").messages]
+
+
+def _snapshot(app, size, *, is_open=False):
+    """Return the config of a snapshot: as LangGraph has it, without a user."""
+    states = app.get_state_history(at())
+    return next(
+        state
+        for state in states
+        if bool(state.next) == is_open and len(state.values["messages"]) == size
+    )
+
+
+def _chat(app, *texts):
+    for text in texts:
+        app.invoke(says(text), at())
+
+
+def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
+    _chat(app, "Porto?", "In May?", "By train?")
+    old = _snapshot(app, 2)
+    edited = HumanMessage("Lisbon?", id=old.values["messages"][0].id)
+    app.update_state(old.config, {"messages": [edited]})
+    _chat(app, "In June?")
+    assert [one.text for one in numbered.seen[-1]] == ["Lisbon?", "Reply 1.", "In June?"]
+    assert _shown(memory) == ["Lisbon?", "Reply 1.", "In June?", "Reply 4."]
+    said = [
+        entry.contents[0] for entry in memory.history("t", user_id="ana").entries if entry.contents
+    ]
+    assert "By train?" in said, "the log keeps it"
+
+
+def test_a_state_that_is_cut_at_its_front_takes_nothing_back(memory, numbered):
+    graph = create_memory_graph(
+        memory, numbered, recall=False, follow_edits=False, checkpointer=InMemorySaver()
+    )
+    _chat(graph, "Porto?", "In May?")
+    for message in graph.get_state(at()).values["messages"][:3]:
+        graph.update_state(at(), {"messages": [RemoveMessage(id=message.id)]})
+    _chat(graph, "By train?", "Or bus?")
+    assert len(_shown(memory)) == 8
+
+
+def test_a_turn_beside_an_earlier_state_takes_nothing_back(memory, numbered):
+    """Two runs begin with one state; the second finds the first one's turn in the log."""
+    graph = create_memory_graph(memory, numbered, recall=False, checkpointer=InMemorySaver())
+    _chat(graph, "Porto?")
+    inner = []
+
+    def reply(messages):
+        if not inner:
+            inner.append(1)
+            graph.invoke(says("In May?"), at())
+        return "Yes."
+
+    numbered.replies = [reply]
+    _chat(graph, "By train?", "Or bus?")
+    assert {"In May?", "By train?", "Or bus?"} <= set(_shown(memory))
+
+
+def test_a_plain_state_of_one_user_is_refused_to_another(memory, numbered):
+    nodes = [("model", model_node(memory, numbered, recall=False))]
+    graph = graph_of(memory, *nodes, saver=InMemorySaver())
+    _chat(graph, "The code is 4711.")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="name that user, or another thread"):
+            graph.invoke(says("Which code?"), at(user_id="ben"))
+    assert memory.threads(user_id="ben") == []
+    _chat(graph, "Thanks.")
+    assert [one.text for one in numbered.seen[-1]] == ["The code is 4711.", "Reply 1.", "Thanks."]
+    assert _shown(memory) == ["The code is 4711.", "Reply 1.", "Thanks.", "Reply 2."]
+    assert len(graph.get_state(at()).values["messages"]) == 4
+
+
+def test_replies_alone_are_no_input(app, memory, numbered):
+    for before in ([], ["Porto?"]):
+        _chat(app, *before)
+        with pytest.raises(InvalidMessageError, match="nothing to answer"):
+            app.invoke({"messages": [AIMessage("How can I help?")]}, at(f"{len(before)}"))
+    assert len(numbered.seen) == 1
+    assert _shown(memory) == ["Porto?", "Reply 1."]
+
+
+def test_a_model_that_answers_nothing_is_an_error(memory):
+    graph = create_memory_graph(memory, lambda _: None, recall=False)
+    with pytest.raises(InvalidMessageError, match="the model returned None"):
+        graph.invoke(says("Porto?"), at())
+    assert _shown(memory) == ["Porto?"]
+
+
+@pytest.mark.parametrize("keep_state", ["all", "turn"])
+def test_a_reply_under_the_id_of_an_earlier_one_gets_its_own(memory, numbered, keep_state):
+    numbered.replies = [AIMessage(text, id="same") for text in ("One.", "Two.")]
+    for saver in (None, InMemorySaver()):
+        graph = create_memory_graph(
+            memory, numbered, recall=False, keep_state=keep_state, checkpointer=saver
+        )
+        _chat(graph, "First?", "Second?")
+    assert _shown(memory)[:4] == ["First?", "One.", "Second?", "Two."]
+    assert len(_shown(memory)) == 8
+
+
+@tool
+def ask(place: str) -> str:
+    """Ask a person."""
+    return str(interrupt(place))
+
+
+def test_going_back_from_a_call_that_waits_takes_it_back(memory):
+    call = AIMessage("", tool_calls=[{"name": "ask", "args": {"place": "yard"}, "id": "c1"}])
+    numbered = ScriptedChatModel(replies=["Hello.", call, "In the shed."])
+    own = ConversationMemoryMiddleware(memory, recall=False)
+    agent = create_agent(numbered, [ask], middleware=[own], checkpointer=InMemorySaver())
+    _chat(agent, "Hi.")
+    old = _snapshot(agent, 2)
+    _chat(agent, "Where is the bike?")
+    assert len(_shown(memory)) == 4, "the call is open"
+    agent.update_state(old.config, {"messages": []})
+    _chat(agent, "Where is the rake?")
+    assert [one.text for one in numbered.seen[-1]] == ["Hi.", "Hello.", "Where is the rake?"]
+    assert _shown(memory) == ["Hi.", "Hello.", "Where is the rake?", "In the shed."]
+
+
+def own_nodes(memory, saver, schema=MessagesState):
+    """Return a graph made of the nodes, whose state has the keys of its schema alone."""
+    return graph_of(
+        memory,
+        ("model", model_node(memory, ScriptedChatModel(replies=[echo]))),
+        saver=saver,
+        schema=schema,
+    )
+
+
+@pytest.mark.parametrize("follow_edits", [True, False])
+@pytest.mark.parametrize("schema", FORMS)
+def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state(
+    memory, saver, schema, follow_edits
+):
+    graph = a_graph(memory, saver, state_schema=schema, follow_edits=follow_edits)
+    chat(graph, "The word is hullabaloo.", "one")
+    memory.forget(thread_id="t", user_id="ana")
+    chat(graph, "two", "three")
+    assert shown(memory) == ["two", "re: two", "three", "re: three"]
+    assert "hullabaloo" not in str(spoken(memory))
+
+
+@pytest.mark.parametrize("make", [a_graph, own_nodes])
+def test_a_message_that_was_forgotten_does_not_come_back_from_a_state(memory, saver, make):
+    graph = make(memory, saver)
+    graph.invoke(says("The word is hullabaloo.", "secret"), at())
+    chat(graph, "one")
+    memory.forget(thread_id="t", user_id="ana", entry_ids=["secret"])
+    chat(graph, "two")
+    assert spoken(memory)[0] == "re: The word is hullabaloo."
+    assert "The word is hullabaloo." not in spoken(memory)
+    assert shown(memory)[-2:] == ["two", "re: two"]
+
+
+def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(memory, saver):
+    graph = a_graph(memory, saver)
+    chat(graph, "one")
+    graph.invoke(says("The code is 1234."), at(), interrupt_before=["model"])
+    memory.forget(thread_id="t", user_id="ana")
+    graph.invoke(None, at())
+    assert spoken(memory) == []  # nor is what answers it stored
+    chat(graph, "two")
+    assert spoken(memory) == ["two", "re: two"]
+
+
+def test_a_log_that_is_new_gets_what_the_state_holds(memory, saver):
+    chat(a_graph(memory, saver), "one")
+    with ConversationMemory.open(":memory:") as other:
+        chat(a_graph(other, saver), "two")
+        assert shown(other) == ["one", "re: one", "two", "re: two"]
+
+
+@pytest.mark.parametrize("schema", FORMS)
+def test_the_note_is_a_plain_value_in_the_state_and_none_that_the_graph_returns(
+    memory, saver, schema
+):
+    graph = a_graph(memory, saver, state_schema=schema)
+    assert "convmem_turn" not in graph.invoke(says("one"), at())
+    note = graph.get_state(at()).values["convmem_turn"]
+    assert json.loads(json.dumps(note)) == note
+
+
+def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
+    graph = a_graph(memory, saver)
+    chat(graph, "one", "two")
+    memory.history("t", user_id="ana").undo()
+    chat(graph, "three")
+    assert shown(memory) == ["one", "re: one", "three", "re: three"]

@@ -1,0 +1,438 @@
+"""Threads of a memory: names, titles, numbers, moves, and what is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from uuid import UUID
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.output_parsers import JsonOutputParser
+from scripted_chat import ProviderError, ScriptedChatModel, at
+from summaries import ScriptedSummarizer
+
+from langchain_convmem import Conversation, ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem.errors import ConfigError, InvalidMessageError, LogUnavailableError
+from langchain_convmem.ids import get_ulid_ms
+from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.titles import shorten_title
+
+NAME = UUID("0b7a5f0e-5a0a-4d2c-9a3e-6a4d7f9f2b11")
+
+
+def test_uuids_and_whole_numbers_are_ids_by_their_text(memory):
+    config = {"configurable": {"thread_id": NAME, "session_id": str(NAME), "user_id": 7}}
+    memory.wrap(ScriptedChatModel(replies=["Noted."])).invoke("The key is under the pot.", config)
+    assert len(memory.history(str(NAME), user_id="7").messages) == 2
+    assert [one.key for one in memory.threads(7)] == [ThreadKey("7", str(NAME))]
+    assert memory.recall("Where is the key?", user_id=7, k=1).blocks
+    assert memory.recall("Where is the key?", user_ids=[7, "8"], k=1).blocks
+
+
+async def test_users_are_listed_and_threads_of_nobody_are_not_theirs(memory):
+    for user in ("bo", 7, None, "ana"):
+        memory.add_messages(["Hello."], thread_id="t", user_id=user)
+    assert memory.users() == await memory.ausers() == ["7", "ana", "bo"]
+    assert [one.key for one in memory.threads()] == [ThreadKey(None, "t")]
+
+
+@pytest.mark.parametrize("wrong", [True, 1.5, "", "  ", "\n", b"t", ["t"]])
+def test_what_names_nobody_is_refused(wrong):
+    for make in (lambda: ThreadKey(None, wrong), lambda: Owner(user_id=wrong)):
+        with pytest.raises(ConfigError, match="must be text that is not blank"):
+            make()
+
+
+class Speaker(Enum):
+    """Roles of an application."""
+
+    CALLER = "human"
+    BOT = "ai"
+
+
+def test_roles_have_the_names_that_langchain_gives_them(memory):
+    history = memory.history("t")
+    for role in ("human", "ai", "user", "assistant", Speaker.CALLER, Speaker.BOT, "system"):
+        history.add(role, f"said by {role}")
+    assert [entry.role for entry in history.entries] == [*(["user", "assistant"] * 3), "system"]
+    with pytest.raises(InvalidMessageError, match="names its call"):
+        history.add("tool", "30 degrees")
+    with pytest.raises(InvalidMessageError, match="got a dict"):
+        history.add({"role": "user"}, "hello")
+
+
+def test_times_have_known_names_or_a_prefix(memory):
+    turn = memory.history("t").add("user", "hello")
+    turn.add_timing("x_rang", 5)
+    turn.add_timing("app.hungUp", 6)
+    with pytest.raises(ConfigError, match="did you mean 'listenStart'"):
+        turn.add_timing("listnStart")
+    [entry] = memory.history("t").entries
+    assert set(entry.metadata.timing) == {"creation", "x_rang", "app.hungUp"}
+
+
+@pytest.mark.parametrize(
+    ("make", "way"),
+    [
+        (lambda: ConversationMemory.open("sqlite:///x.db"), r"open\('x\.db'\)"),
+        (lambda: SummarySettings(trigger=4000), r'trigger must look like \("tokens", 4000\)'),
+        (lambda: SummarySettings(keep=900), r'keep must look like \("tokens", 900\)'),
+        (lambda: Conversation(ScriptedChatModel(replies=[]), system="Be brief."), "system_prompt="),
+        (lambda: Conversation(ScriptedChatModel(replies=[]), preface="Brief."), "system_prompt="),
+        (lambda: Conversation(ScriptedChatModel(replies=[]), on_cancl="keep"), "'on_cancel'"),
+    ],
+)
+def test_an_error_names_the_way_out(make, way):
+    with pytest.raises(ConfigError, match=way):
+        make()
+
+
+@pytest.fixture
+def titled():
+    with ConversationMemory.open(":memory:") as opened:
+        for thread in ("t1", "t2"):
+            opened.add_messages("Hi", thread_id=thread, user_id="ana")
+        yield opened
+
+
+def list_titles(titled, user_id="ana"):
+    return {info.key.thread_id: info.title for info in titled.threads(user_id)}
+
+
+def test_a_title_is_listed_and_taken_away(titled):
+    titled.set_title("t1", "  Parking in Lyon ", user_id="ana")
+    assert list_titles(titled) == {"t1": "Parking in Lyon", "t2": ""}
+    assert titled.get_title("t1", user_id="ana") == "Parking in Lyon"
+    titled.set_title("t1", "", user_id="ana")
+    assert list_titles(titled) == {"t1": "", "t2": ""}
+
+
+def test_archiving_keeps_the_title_and_is_taken_back(titled):
+    titled.set_title("t1", "Lyon", user_id="ana")
+    titled.archive("t1", user_id="ana")
+    titled.archive("t2", user_id="ana")
+    titled.archive("t2", user_id="ana", archived=False)
+    found = {one.key.thread_id: (one.title, one.archived) for one in titled.threads("ana")}
+    assert found == {"t1": ("Lyon", True), "t2": ("", False)}
+
+
+@pytest.mark.parametrize(
+    ("title", "problem"),
+    [("x" * 201, "201 characters"), ("a\nb", "one line"), ("\x1b[2J", "one line"), (7, "text")],
+)
+def test_a_bad_title_is_refused(titled, title, problem):
+    with pytest.raises(ConfigError, match=problem):
+        titled.set_title("t1", title, user_id="ana")
+    assert list_titles(titled) == {"t1": "", "t2": ""}
+
+
+def test_forgetting_a_thread_erases_its_title(titled):
+    titled.set_title("t1", "Lyon", user_id="ana")
+    titled.forget(user_id="ana", thread_id="t1")
+    titled.add_messages("Hi again", thread_id="t1", user_id="ana")
+    assert list_titles(titled) == {"t1": "", "t2": ""}
+
+
+def test_an_import_keeps_the_title_that_was_given_here(titled, tmp_path):
+    path = tmp_path / "conversations.json"
+    chat = {
+        "uuid": "c1",
+        "name": "Their\nname",
+        "chat_messages": [{"uuid": "m1", "sender": "human", "text": "Hello"}],
+    }
+    path.write_text(json.dumps([chat]), encoding="utf-8")
+    titled.import_file(path, user_id="ana")
+    assert list_titles(titled)["c1"] == "Their name"
+    titled.set_title("c1", "Mine", user_id="ana")
+    titled.import_file(path, user_id="ana")
+    assert list_titles(titled)["c1"] == "Mine"
+
+
+def test_a_title_of_any_length_becomes_one_line():
+    assert shorten_title("a \n\t b\x1b") == "a b"
+    assert shorten_title("x" * 300) == "x" * 199 + "…"
+
+
+CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+
+
+def _usage(read, written):
+    return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+
+
+def _stats(memory, thread_id="t"):
+    found = memory.stats(thread_id, user_id="ana")
+    assert asyncio.run(memory.astats(thread_id, user_id="ana")) == found
+    return found
+
+
+def test_messages_are_counted_by_role_and_turns_as_the_history_shows_them(memory):
+    memory.add_messages(
+        [
+            SystemMessage("Be brief."),
+            HumanMessage("Where"),
+            HumanMessage("did I park?"),
+            AIMessage("", tool_calls=[CALL], usage_metadata=_usage(10, 2)),
+            ToolMessage("level 3", tool_call_id="c1"),
+            AIMessage("On level 3.", usage_metadata=_usage(20, 5)),
+            AIMessage("Anything else?"),
+        ],
+        thread_id="t",
+        user_id="ana",
+    )
+    found = _stats(memory)
+    assert found.messages == {"system": 1, "user": 2, "tool": 1, "assistant": 3}
+    assert found.turns == len(memory.history("t", user_id="ana").turns)
+    assert (found.input_tokens, found.output_tokens, found.unreported) == (30, 7, 1)
+    assert (found.entries, found.retracted, found.summaries) == (7, 0, 0)
+
+
+def test_what_a_reply_took_is_counted_once_however_often_it_is_cut_or_edited(memory):
+    memory.add_messages(
+        [HumanMessage("Where?"), AIMessage("On level 3.", id="r1", usage_metadata=_usage(20, 5))],
+        thread_id="t",
+        user_id="ana",
+    )
+    history = memory.history("t", user_id="ana")
+    first = _stats(memory)
+    history.cut_reply("On level")
+    history.cut_reply("On")
+    history.replace("r1", "On level 4.")
+    found = _stats(memory)
+    assert (found.input_tokens, found.output_tokens) == (20, 5)
+    assert (found.interrupted, found.retracted) == (1, 3)
+    assert found.first_ms == first.first_ms
+    history.replace("r1", AIMessage("No.", usage_metadata=_usage(30, 1)))
+    assert _stats(memory).input_tokens == 50
+
+
+def test_what_is_undone_is_retracted_and_its_tokens_were_spent(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=["One.", "Two."]), recall=False)
+    for question in ("First?", "Second?"):
+        chain.invoke(question, at())
+    before = _stats(memory)
+    memory.history("t", user_id="ana").undo()
+    after = _stats(memory)
+    assert before.messages == {"user": 2, "assistant": 2}
+    assert sum(after.messages.values()) == 4 - after.retracted
+    assert after.retracted > 0
+    assert after.entries == before.entries + 1
+    assert (after.input_tokens, after.output_tokens) == (1 + 3, 2 + 2)
+
+
+def test_interrupted_replies_are_counted_until_they_are_replaced(memory):
+    asked = HumanMessage("Where?", id="q1")
+    broken = memory.wrap(ScriptedChatModel(replies=["On level 3."], breaks_after=2), recall=False)
+    with pytest.raises(ProviderError):
+        list(broken.stream(asked, at()))
+    assert _stats(memory).interrupted == 1
+    memory.wrap(ScriptedChatModel(replies=["On level 3."]), recall=False).invoke(asked, at())
+    assert _stats(memory).interrupted == 0
+
+
+class StructuredModel(ScriptedChatModel):
+    def with_structured_output(self, schema, **_):
+        return self | JsonOutputParser()
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+async def test_what_a_summariser_and_a_profiler_take_is_counted(way):
+    usage = {"input_tokens": 90, "output_tokens": 10, "total_tokens": 100}
+    replies = [AIMessage(text, usage_metadata=usage) for text in ("They live.", '{"items": []}')]
+    model = StructuredModel(replies=replies)
+    with ConversationMemory(InMemoryLog(), summarizer=model, profiler=model) as memory:
+        memory.history("t").add("user", "I live in Porto, near the river.")
+        memory.history("t").add("assistant", "Noted.")
+        if way == "sync":
+            assert memory.summarize("t", force=True)
+            assert memory.update_profile(thread_id="t").calls == 1
+        else:
+            assert await memory.asummarize("t", force=True)
+            assert (await memory.aupdate_profile(thread_id="t")).calls == 1
+        found = memory.stats("t")
+    assert (found.own_calls, found.own_input_tokens, found.own_output_tokens) == (2, 180, 20)
+
+
+def fill(memory, thread_id="visit", user_id=None):
+    history = memory.history(thread_id, user_id=user_id)
+    history.add("user", "My cat is called Mitzi.")
+    history.add("assistant", "A fine name.")
+    history.add_summary("The cat is called Mitzi.", history.summary_window())
+    question = history.add("user", "Where is the harbuor?")
+    history.replace(question.id, "Where is the harbour?")
+    history.add("assistant", "At the end of the quay.")
+    history.pin("Answer in one sentence.")
+    memory.set_title(thread_id, "Cat and harbour", user_id=user_id)
+    return history
+
+
+def show(history):
+    pins = [pin.text for pin in history.pins]
+    said = [(message.type, message.content) for message in history.messages]
+    return said, history.messages[-2].id, pins
+
+
+@pytest.mark.parametrize("before", [None, "guest"])
+def test_a_thread_moves_whole_and_is_signed(tmp_path, before):
+    path = tmp_path / "chat.db"
+    with ConversationMemory.open(path, signing_key=b"0123456789abcdef") as memory:
+        shown = show(fill(memory, user_id=before))
+        moved = memory.assign_user("visit", "ana", from_user_id=before)
+        assert show(moved) == shown
+        assert memory.get_title("visit", user_id="ana") == "Cat and harbour"
+        assert memory.threads(before) == []
+        assert memory.get_title("visit", user_id=before) == ""
+        [block] = memory.recall("Where is the harbour?", user_id="ana", k=1).blocks
+        assert any("harbour" in line.text for line in block.lines)
+        assert memory.log.verify().ok
+
+
+def test_a_move_that_is_refused_changes_nothing(memory):
+    fill(memory)
+    fill(memory, user_id="ana")
+    with pytest.raises(ConfigError, match="has a thread 'visit' already"):
+        memory.assign_user("visit", "ana")
+    with pytest.raises(ConfigError, match="has a thread 'visit' already"):
+        memory.assign_user("visit", "ana", from_user_id="ana")
+    with pytest.raises(ConfigError, match="no thread 'other'"):
+        memory.assign_user("other", "ana")
+    with pytest.raises(ConfigError, match="user_id must be text"):
+        memory.assign_user("visit", None)
+    assert len(memory.log.entries(memory.threads()[0].key)) == memory.threads()[0].entries
+
+
+def test_a_move_that_was_cut_short_goes_on_and_doubles_nothing():
+    class Failing(InMemoryLog):
+        is_down = True
+
+        def forget(self, scope, entry_ids=None):
+            if self.is_down:
+                raise LogUnavailableError("the disk is full")
+            return super().forget(scope, entry_ids)
+
+    with ConversationMemory(Failing()) as memory:
+        shown = show(fill(memory))
+        with pytest.raises(LogUnavailableError):
+            memory.assign_user("visit", "ana")
+        assert show(memory.history("visit")) == shown
+        memory.log.is_down = False
+        assert show(memory.assign_user("visit", "ana")) == shown
+        assert memory.threads() == []
+
+
+def test_a_user_who_goes_on_with_what_a_guest_said_keeps_one_thread(memory):
+    said = [HumanMessage("A table for two?"), AIMessage("At eight.")]
+    memory.add_messages(said, thread_id="booking")
+    memory.add_messages(
+        [*said, HumanMessage("And a high chair.")], thread_id="booking", user_id="ana"
+    )
+    moved = memory.assign_user("booking", "ana")
+    assert [one.content for one in moved.messages] == [
+        "A table for two?",
+        "At eight.",
+        "And a high chair.",
+    ]
+    assert memory.threads() == []
+
+
+def say(memory, text, **of):
+    return memory.add_messages([text], **of)[0]
+
+
+@pytest.fixture
+def middle(memory):
+    """A time between the older and the newer half of four threads."""
+    threads = [{"thread_id": "a", "user_id": "ana"}, {"thread_id": "b", "user_id": "ana"}]
+    threads += [{"thread_id": "a", "user_id": "bo"}, {"thread_id": "c"}]
+    for of in threads:
+        say(memory, "The old code is 4711.", **of)
+    time.sleep(0.005)
+    newer = [say(memory, "The new code is 815.", **of) for of in threads[1:]]
+    return datetime.fromtimestamp(get_ulid_ms(newer[0].id) / 1000, UTC)
+
+
+def left(memory):
+    keys = [info.key for user in ("ana", "bo", None) for info in memory.threads(user)]
+    return {(key.user_id, key.thread_id): len(memory.log.entries(key)) for key in keys}
+
+
+@pytest.mark.parametrize(
+    ("scope", "erased", "rest"),
+    [
+        ({"user_id": "ana"}, 2, {("ana", "b"): 1, ("bo", "a"): 2, (None, "c"): 2}),
+        (
+            {"user_id": "ana", "thread_id": "b"},
+            1,
+            {("ana", "a"): 1, ("ana", "b"): 1, ("bo", "a"): 2, (None, "c"): 2},
+        ),
+        ({"thread_id": "c"}, 1, {("ana", "a"): 1, ("ana", "b"): 2, ("bo", "a"): 2, (None, "c"): 1}),
+        ({"all_users": True}, 4, {("ana", "b"): 1, ("bo", "a"): 1, (None, "c"): 1}),
+    ],
+)
+def test_what_is_older_goes_and_the_receipt_counts_it(memory, middle, scope, erased, rest):
+    memory.set_title("a", "Codes", user_id="ana")
+    receipt = memory.forget(before=middle, **scope)
+    assert (receipt.entries, receipt.threads) == (erased, 4 - len(rest))
+    assert left(memory) == rest
+    assert memory.get_title("a", user_id="ana") == ("Codes" if ("ana", "a") in rest else "")
+    found = memory.recall("What is the code?", user_id="ana", k=3)
+    told = " ".join(block.text for block in found.blocks)
+    assert ("4711" in told) is (
+        sum(count for (user, _), count in rest.items() if user == "ana") > 1
+    )
+    assert memory.forget(before=middle, **scope).entries == 0
+
+
+async def test_a_summary_of_what_is_older_goes_with_it():
+    with ConversationMemory(InMemoryLog(), summarizer=ScriptedSummarizer()) as memory:
+        for text in ("I live in Porto.", "The tram is late."):
+            memory.history("t").add("user", text)
+            memory.history("t").add("assistant", "Noted.")
+        assert memory.summarize("t", force=True)
+        later = datetime.now(UTC) + timedelta(minutes=1)
+        assert (await memory.aforget(thread_id="t", before=later)).threads == 1
+        assert memory.threads() == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"all_users": True},
+        {"before": 5},
+        {"before": 5, "user_id": "ana", "all_users": True},
+        {"before": 5, "thread_id": "t", "entry_ids": ["m1"]},
+        {"before": "yesterday", "thread_id": "t"},
+        {"before": datetime(2026, 5, 1), "thread_id": "t"},  # noqa: DTZ001 - without a zone
+    ],
+)
+def test_a_call_that_names_nobody_or_no_time_is_refused(memory, call):
+    say(memory, "Hello.", thread_id="t")
+    with pytest.raises(ConfigError):
+        memory.forget(**call)
+    assert len(memory.history("t").messages) == 1
+
+
+CONFIG = {"configurable": {"user_id": "ana", "thread_id": "b"}}
+
+
+def test_a_reply_to_a_forgotten_question_is_not_stored(memory):
+    chain = memory.wrap(FakeListChatModel(responses=["The code is 4711."]))
+    stream = chain.stream("What is the code?", CONFIG)
+    next(stream)
+    memory.forget(user_id="ana")
+    assert "".join(chunk.content for chunk in stream)  # the caller has all of it
+    assert memory.threads("ana") == []
+    assert memory.recall("code", user_id="ana").blocks == ()
+
+
+def test_nor_is_the_part_that_a_cut_stream_had_brought(memory):
+    stream = memory.wrap(FakeListChatModel(responses=["The code is 4711."])).stream("Code?", CONFIG)
+    next(stream)
+    memory.forget(user_id="ana", thread_id="b")
+    stream.close()
+    assert memory.threads("ana") == []

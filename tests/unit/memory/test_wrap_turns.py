@@ -1,0 +1,397 @@
+"""What a turn of a wrapped chain stores: once, whole, and nothing that is not to be stored."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.output_parsers import JsonOutputToolsParser
+from langchain_core.runnables import RunnableLambda
+from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+from whole_chats import make_model, make_words
+
+from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.errors import InvalidMessageError
+
+CALL = {"name": "look", "args": {"where": "garage"}, "id": "c1", "type": "tool_call"}
+
+
+def _entries(memory, thread_id="t"):
+    return memory.history(thread_id, user_id="ana").entries
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_reply_keeps_id_usage_and_tool_calls(memory, way):
+    usage = {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12}
+    reply = AIMessage("Let me look.", id="msg-1", tool_calls=[CALL], usage_metadata=usage)
+    WAYS[way](memory.wrap(ScriptedChatModel(replies=[reply]), recall=False), "Where?", at())
+    stored = _entries(memory)[-1].message
+    assert stored.id == "msg-1"
+    assert stored.usage_metadata == usage
+    assert stored.tool_calls == [CALL]
+    assert stored.text == "Let me look."
+
+
+def test_an_id_that_a_model_repeats_costs_no_earlier_reply(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=[AIMessage("Yes.", id="same")]), recall=False)
+    chain.invoke("So?", at())
+    list(chain.stream("Really?", at()))
+    assert [entry.contents for entry in _entries(memory)] == [
+        ("So?",),
+        ("Yes.",),
+        ("Really?",),
+        ("Yes.",),
+    ]
+    assert len({message.id for message in memory.history("t", user_id="ana").messages}) == 4
+
+
+def test_what_the_model_does_to_its_messages_changes_nothing_that_is_stored(memory):
+    def meddle(messages):
+        messages[-1].content[0]["text"] = "changed"
+        messages[-1].additional_kwargs["mood"]["now"] = "changed"
+        return "Done."
+
+    mood = {"mood": {"now": "calm"}}
+    said = HumanMessage([{"type": "text", "text": "as it was"}], additional_kwargs=mood)
+    memory.wrap(ScriptedChatModel(replies=[meddle]), recall=False).invoke(said, at())
+    assert said.content[0]["text"] == "as it was"
+    assert said.additional_kwargs == mood == {"mood": {"now": "calm"}}
+    assert _entries(memory)[0].contents == ("as it was",)
+
+
+def _view(memory, thread_id="t"):
+    return [str(message.text) for message in memory.history(thread_id, user_id="ana").messages]
+
+
+def test_a_whole_tool_loop_is_replaced_when_its_turn_is_tried_again(memory):
+    def loop(given):
+        return [
+            AIMessage("", tool_calls=[CALL]),
+            ToolMessage("found", tool_call_id="c1"),
+            AIMessage("It is here."),
+        ]
+
+    chain = memory.wrap(RunnableLambda(loop), recall=False)
+    for _ in range(2):
+        chain.invoke(HumanMessage("Look.", id="q1"), at())
+    history = memory.history("t", user_id="ana")
+    assert _view(memory) == ["Look.", "", "found", "It is here."]
+    assert history.context().repairs == ()
+
+
+def test_a_fallback_replaces_what_a_broken_stream_had_brought(memory):
+    broken = ScriptedChatModel(replies=["One two three"], breaks_after=2)
+    other = memory.wrap(ScriptedChatModel(replies=["One to three"]), recall=False)
+
+    def either(text, config):
+        try:
+            return "".join(chunk.text for chunk in memory.wrap(broken).stream(text, config))
+        except ProviderError:
+            return other.invoke(text, config).text
+
+    RunnableLambda(either).invoke("Count.", at(recall=False))
+    assert _view(memory) == ["Count.", "One to three"]
+    assert [entry.role for entry in _entries(memory)] == [
+        "user",
+        "assistant",
+        "control",
+        "assistant",
+    ]
+
+
+FORGET = {"remember": False}
+
+
+def _marked(text, **fields):
+    return HumanMessage(text, additional_kwargs=dict(FORGET), **fields)
+
+
+def test_a_marked_message_is_left_out_of_those_added(memory):
+    said = [HumanMessage("one"), _marked("two"), AIMessage("three"), AIMessage("", **_kwargs())]
+    entries = memory.add_messages(said, thread_id="t", user_id="ana")
+    assert [entry.contents for entry in entries] == [("one",), ("three",)]
+    assert asyncio.run(memory.aadd_messages(said[1:2], thread_id="u", user_id="ana")) == []
+    memory.history("t", user_id="ana").add_messages(said[1:2])
+    assert _entries(memory) == entries
+    assert [info.key.thread_id for info in memory.threads("ana")] == ["t"]
+
+
+def _kwargs():
+    return {"additional_kwargs": dict(FORGET)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_marked_reply_is_not_stored(memory, way):
+    model = ScriptedChatModel(replies=["Secret."])
+    marking = model | RunnableLambda(lambda reply: reply.model_copy(update=_kwargs()))
+    WAYS[way](memory.wrap(marking, recall=False), "What is it?", at())
+    assert [entry.contents for entry in _entries(memory)] == [("What is it?",)]
+
+
+def _dump(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return list(connection.iterdump())
+
+
+@pytest.mark.parametrize(
+    ("said", "switches"),
+    [("Which boat?", {"remember": False}), (_marked("Which boat?"), {})],
+    ids=["call", "message"],
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_turn_that_is_not_remembered_writes_nothing_at_all(tmp_path, way, said, switches):
+    path = tmp_path / "memory.db"
+    with ConversationMemory.open(path) as memory:
+        talk = [HumanMessage("My boat is red."), AIMessage("I see.")] * 100
+        memory.add_messages(talk, thread_id="t", user_id="ana")
+        memory.refresh(user_id="ana")
+        before = _dump(path)
+        chain = memory.wrap(ScriptedChatModel(replies=["Red."]), history_tokens=40)
+        WAYS[way](chain, said, at(**switches))
+        assert _dump(path) == before
+        WAYS[way](chain, "Which boat?", at())
+        assert _dump(path) != before
+
+
+def _call(name, number):
+    return {"name": name, "args": {"n": number}, "id": f"c{number}", "type": "tool_call"}
+
+
+def _asks(*numbers):
+    return AIMessage("", tool_calls=[_call("look", number) for number in numbers])
+
+
+def _result(number, text="found", **fields):
+    return ToolMessage(text, tool_call_id=f"c{number}", **fields)
+
+
+def _stored(memory):
+    return [(one.role, str(one.message.text)) for one in _entries(memory) if one.message]
+
+
+def _types(model, call):
+    return [(one.type, str(one.text)) for one in model.seen[call]]
+
+
+def test_the_rounds_of_a_turn_read_the_same_recalled_lines(memory):
+    memory.add_messages([HumanMessage("My bike is on level 3.")], thread_id="old", user_id="ana")
+    model = ScriptedChatModel(replies=[_asks(1), _asks(2), "There."])
+    chain = memory.wrap(model)
+    chain.invoke("Where is my bike?", at())
+    new = HumanMessage("My bike is blue, and where it is I know.")
+    memory.add_messages([new], thread_id="other", user_id="ana")
+    chain.invoke([_result(1)], at())
+    chain.invoke([_result(2)], at())
+    questions = [messages[0].content for messages in model.seen]
+    assert "level 3" in str(questions[0])
+    assert questions[0] == questions[1] == questions[2]
+
+
+def test_none_goes_on_with_results_that_the_thread_has(memory):
+    model = ScriptedChatModel(replies=[_asks(1), "There."])
+    chain = memory.wrap(model, recall=False)
+    chain.invoke("Where?", at())
+    turn_id = _entries(memory)[0].turn_id
+    memory.add_messages([_result(1)], thread_id="t", user_id="ana", turn_id=turn_id)
+    chain.invoke(None, at())
+    assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
+    assert _stored(memory)[-1] == ("assistant", "There.")
+
+
+def test_none_goes_on_with_a_question_that_was_never_answered(memory):
+    model = ScriptedChatModel(replies=[ProviderError(), "There."])
+    chain = memory.wrap(model, recall=False)
+    with pytest.raises(ProviderError):
+        chain.invoke("Where?", at())
+    chain.invoke(None, at())
+    assert _stored(memory) == [("user", "Where?"), ("assistant", "There.")]
+
+
+@pytest.mark.parametrize("value", [None, [_result(1)], {"messages": None}])
+def test_a_turn_that_is_over_cannot_go_on(memory, value):
+    chain = memory.wrap(ScriptedChatModel(replies=["There."]), recall=False)
+    chain.invoke("Where?", at())
+    with pytest.raises(InvalidMessageError):
+        chain.invoke(value, at())
+    assert len(_entries(memory)) == 2
+
+
+def test_a_result_of_a_call_that_nobody_made_is_refused_by_its_id(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=[_asks(1)]), recall=False)
+    chain.invoke("Where?", at())
+    with pytest.raises(InvalidMessageError, match="'c9' answers no call"):
+        chain.invoke([_result(9)], at())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_results_sent_again_after_a_failure_are_stored_once(memory, way):
+    model = ScriptedChatModel(replies=[_asks(1), ProviderError(), "There."])
+    chain = memory.wrap(model, recall=False)
+    chain.invoke("Where?", at())
+    with pytest.raises(ProviderError):
+        WAYS[way](chain, [_result(1)], at())
+    WAYS[way](chain, [_result(1)], at())
+    assert [role for role, _ in _stored(memory)] == ["user", "assistant", "tool", "assistant"]
+    assert _types(model, 1) == _types(model, 2)
+
+
+def test_a_budget_leaves_out_what_was_before_and_never_a_part_of_the_loop(memory):
+    model = ScriptedChatModel(replies=["Long " * 300, _asks(1), _asks(2), "There."])
+    chain = memory.wrap(model, recall=False, history_tokens=20)
+    chain.invoke("Before", at())
+    chain.invoke("Where?", at())
+    chain.invoke([_result(1, "word " * 200)], at())
+    chain.invoke([_result(2, "word " * 200)], at())
+    assert [one.type for one in model.seen[3]] == ["human", "ai", "tool", "ai", "tool"]
+
+
+def test_calls_that_a_parser_hands_on_with_their_ids_can_be_answered(memory):
+    model = ScriptedChatModel(replies=[_asks(1), "There."])
+    parser = JsonOutputToolsParser(return_id=True)
+    [found] = memory.wrap(model | parser, recall=False).invoke("Where?", at())
+    assert found["id"] == "c1"
+    memory.wrap(model, recall=False).invoke([_result(1)], at())
+    assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
+
+
+ASKED = [
+    HumanMessage("How warm is it?"),
+    AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "w1", "type": "tool_call"}]),
+]
+ANSWER = ToolMessage("30", tool_call_id="w1")
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [(ASKED, [ANSWER]), ([*ASKED, ANSWER], None), ([], [*ASKED, ANSWER])],
+    ids=["results alone", "nothing", "the whole chat"],
+)
+def test_calls_that_were_added_to_the_thread_go_on(memory, added, said):
+    model = ScriptedChatModel(replies=["Warm.", "Yes."])
+    history = memory.history("t", user_id="ana")
+    history.add_messages(added)
+    chain = memory.wrap(model, recall=False)
+    chain.invoke(said, at())
+    assert [one.type for one in model.seen[0]] == ["human", "ai", "tool"]
+    chain.invoke("Really?", at())
+    types = ["human", "ai", "tool", "ai", "human"]
+    assert [one.type for one in model.seen[1]] == types
+    assert [one.type for one in history.messages] == [*types, "ai"]
+
+
+@pytest.fixture
+def model():
+    return make_model()
+
+
+@pytest.fixture
+def chain(memory, model):
+    return memory.wrap(model, recall=False)
+
+
+def _chat(*texts):
+    """Return messages of the user and the assistant, in turn."""
+    return [(HumanMessage, AIMessage)[n % 2](text) for n, text in enumerate(texts)]
+
+
+def _say(chain, *texts):
+    for text in texts:
+        chain.invoke(text, at())
+
+
+def test_what_was_taken_back_does_not_return_with_a_list(memory, chain):
+    _say(chain, "Where?", "A secret")
+    memory.history("t", user_id="ana").undo()
+    chain.invoke(_chat("Where?", "Reply 1.", "A secret", "Reply 2.", "When?"), at())
+    assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 3."]
+
+
+def test_what_the_write_hook_changes_is_recognised(model):
+    def masked(message):
+        return message.model_copy(update={"content": str(message.content).replace("7", "*")})
+
+    memory = ConversationMemory(InMemoryLog(), before_write=masked)
+    chain = memory.wrap(model, recall=False)
+    chain.invoke("My code is 77", at())
+    chain.invoke(_chat("My code is 77", "Reply 1.", "And 7?"), at())
+    assert _view(memory) == ["My code is **", "Reply 1.", "And *?", "Reply 2."]
+
+
+def test_a_summarised_beginning_is_no_news(memory, model, chain):
+    _say(chain, *(make_words(number) for number in range(6)))
+    history = memory.history("t", user_id="ana")
+    window = history.summary_window()
+    history.add_summary("What was said.", window)
+    shown = []
+    for number in range(6):
+        shown += [HumanMessage(make_words(number)), AIMessage(f"Reply {number + 1}.")]
+    before = _stored(memory)
+    chain.invoke([*shown, HumanMessage("Go on")], at())
+    assert _stored(memory)[len(before) :] == [("user", "Go on"), ("assistant", "Fine.")]
+    assert "What was said." in model.seen[-1][0].text
+
+
+def test_the_tool_loops_of_a_list_are_the_threads(memory):
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "On level 3.", "Bye."])
+    chain = memory.wrap(model, recall=False)
+    shown = [HumanMessage("Where?")]
+    shown.append(chain.invoke(shown, at()))
+    shown.append(ToolMessage("level 3", tool_call_id="c1"))
+    shown.append(chain.invoke(shown, at()))
+    shown.append(HumanMessage("Thanks"))
+    chain.invoke(shown, at())
+    assert _stored(memory) == [
+        ("user", "Where?"),
+        ("assistant", ""),
+        ("tool", "level 3"),
+        ("assistant", "On level 3."),
+        ("user", "Thanks"),
+        ("assistant", "Bye."),
+    ]
+    assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
+
+
+@pytest.fixture
+def archived(tmp_path):
+    """A memory whose thread is long enough that a turn reads its latest part alone."""
+    with ConversationMemory.open(tmp_path / "memory.db") as memory:
+        said = []
+        for number in range(120):
+            said += [
+                HumanMessage(make_words(number), id=f"q{number}"),
+                AIMessage(f"Reply {number}."),
+            ]
+        memory.add_messages(said, thread_id="t", user_id="ana")
+        chain = memory.wrap(
+            ScriptedChatModel(replies=[lambda given: f"Of {len(given)}."]),
+            recall=False,
+            history_tokens=95,
+        )
+        for number in range(2):
+            chain.invoke(make_words(200 + number), at())
+        yield memory, chain
+
+
+def test_the_whole_of_a_long_chat_adds_one_turn(archived):
+    memory, chain = archived
+    history = memory.history("t", user_id="ana")
+    shown = history.messages
+    before = len(history.entries)
+    chain.invoke([*shown, HumanMessage("Go on")], at())
+    assert len(history.entries) == before + 2
+    plain = [type(one)(one.content) for one in history.messages]
+    chain.invoke([*plain, HumanMessage("And on")], at())
+    assert len(history.entries) == before + 4
+
+
+def test_an_edit_far_back_is_seen_with_what_stood_before_it(archived):
+    memory, chain = archived
+    reply = chain.invoke(HumanMessage("Other words", id="q3"), at())
+    view = memory.history("t", user_id="ana").messages
+    assert len(view) == 8
+    assert [one.text for one in view[-2:]] == ["Other words", reply.text]
+    assert reply.text == "Of 7."

@@ -1,0 +1,342 @@
+"""What a wrapped chain is called with, what it returns, and what it says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import traceback
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.output_parsers import (
+    JsonOutputParser,
+    PydanticOutputParser,
+    PydanticToolsParser,
+    StrOutputParser,
+)
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import ConfigurableField, RunnableGenerator, RunnableLambda
+from pydantic import BaseModel
+from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+
+from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.turns.replies import STRUCTURED
+
+IMAGE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+
+
+@pytest.fixture
+def model():
+    return ScriptedChatModel(replies=["Yes."])
+
+
+@pytest.fixture
+def chain(memory, model):
+    return memory.wrap(model, recall=False)
+
+
+def _first_entry(memory):
+    return memory.history("t", user_id="ana").entries[0]
+
+
+def test_a_multimodal_message_arrives_and_is_stored_whole(chain, memory, model):
+    content = [{"type": "text", "text": "What is this?"}, IMAGE]
+    chain.invoke(HumanMessage(content, name="Ana", id="q1"), at())
+    stored, received = _first_entry(memory).message, model.seen[0][0]
+    assert stored.content == received.content == content
+    assert (received.id, received.name) == ("q1", "Ana")
+
+
+def test_input_that_comes_in_pieces_is_one_message(chain, memory):
+    list(chain.transform(iter(["Where did ", "I park?"]), at()))
+    assert _first_entry(memory).contents == ("Where did I park?",)
+
+
+def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(memory, model):
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Speak {language}."), ("human", "{input}")]
+    )
+    chain = memory.wrap(prompt | model, recall=False)
+    chain.invoke({"input": "Hello", "language": "Latin"}, at())
+    assert model.seen[0][0] == SystemMessage("Speak Latin.")
+    assert _first_entry(memory).contents == ("Hello",)
+    assert "Latin" not in str(memory.history("t", user_id="ana").entries)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (None, "None"),
+        (7, "int"),
+        ({"question": "Hello"}, "question"),
+        ({"input": AIMessage("Hello")}, "AIMessage"),
+        (AIMessage("Hello"), "AIMessage"),
+        ([HumanMessage("a"), AIMessage("b")], "AIMessage"),
+        ([SystemMessage("a")], "list"),
+        ({"messages": []}, "list"),
+        ([("narrator", "Hello")], "roles are ai, assistant"),
+        ([{"role": "narrator", "content": "Hello"}], "roles are ai, assistant"),
+        ([{"role": "user"}], r"no message \(keys: role\)"),
+        ([RemoveMessage(id="q1")], "RemoveMessage"),
+        ([ToolMessage("found", tool_call_id="c1")], "results of tools"),
+        (b"Hello", "bytes"),
+        ([], "list"),
+        ("", "blank"),
+        (" \n", "blank"),
+        (HumanMessage([{"type": "text", "text": " "}]), "blank"),
+        (HumanMessage([]), "blank"),
+    ],
+)
+def test_input_that_nobody_can_answer_is_refused(chain, memory, model, value, found):
+    with pytest.raises(InvalidMessageError, match=found):
+        chain.invoke(value, at())
+    with pytest.raises(InvalidMessageError, match=found):
+        asyncio.run(chain.ainvoke(value, at()))
+    assert memory.history("t", user_id="ana").entries == []
+    assert model.seen == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        AIMessage("secret"),
+        [("narrator", "secret")],
+        [{"x": "secret"}],
+        [{"role": "tool", "content": "secret"}],
+        [HumanMessage("secret"), AIMessage("secret")],
+    ],
+)
+def test_an_error_names_types_and_keys_and_no_words(chain, value):
+    with pytest.raises(InvalidMessageError) as caught:
+        chain.invoke(value, at())
+    told = "".join(traceback.format_exception(caught.value))
+    assert "secret" not in told
+
+
+def _keyed(memory, model):
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Speak {language}."), MessagesPlaceholder("past"), ("human", "{question}")]
+    )
+    return memory.wrap(
+        prompt | model,
+        recall=False,
+        input_messages_key="question",
+        history_messages_key="past",
+        output_messages_key="answer",
+    )
+
+
+def test_what_is_said_and_what_was_said_stand_under_the_keys_that_the_chain_knows(memory, model):
+    chain = _keyed(memory, model)
+    chain.invoke({"question": "Where?", "language": "Latin"}, at())
+    chain.invoke({"question": "When?", "language": "Greek"}, at())
+    assert [(one.type, one.text) for one in model.seen[1]] == [
+        ("system", "Speak Greek."),
+        ("human", "Where?"),
+        ("ai", "Yes."),
+        ("human", "When?"),
+    ]
+
+
+def test_earlier_messages_under_their_key_are_recognised(memory, model):
+    chain = _keyed(memory, model)
+    chain.invoke({"question": "Where?", "language": "Latin"}, at())
+    past = [HumanMessage("Where?"), AIMessage("Yes.")]
+    chain.invoke({"question": "When?", "past": past, "language": "Latin"}, at())
+    texts = [str(one.text) for one in memory.history("t", user_id="ana").messages]
+    assert texts == ["Where?", "Yes.", "When?", "Yes."]
+
+
+def test_a_key_that_is_missing_is_named(memory, model):
+    with pytest.raises(InvalidMessageError, match=r"'question'.*\['input'\].*input_messages_key"):
+        _keyed(memory, model).invoke({"input": "Where?"}, at())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_answer_among_other_results_is_found_by_its_key(memory, way):
+    inner = RunnableLambda(lambda given: {"sources": [1], "answer": "Level 3.", "output": "?"})
+    chain = memory.wrap(inner, recall=False, output_messages_key="answer")
+    found = WAYS[way](chain, "Where?", at())
+    assert (found if isinstance(found, dict) else found[-1])["sources"] == [1]
+    texts = [str(one.text) for one in memory.history("t", user_id="ana").messages]
+    assert texts == ["Where?", "Level 3."]
+
+
+class Place(BaseModel):
+    """Where something is."""
+
+    level: int
+
+
+@dataclasses.dataclass
+class Spot:
+    level: int
+
+
+CALL = {"name": "Place", "args": {"level": 3}, "id": "c1", "type": "tool_call"}
+USAGE = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
+
+
+def _last(found):
+    return found[-1] if isinstance(found, list) else found
+
+
+def _history(memory):
+    return memory.history("t", user_id="ana")
+
+
+def _answer(memory):
+    [_, answer] = _history(memory).entries
+    return answer
+
+
+def _calling(text=""):
+    return ScriptedChatModel(
+        replies=[AIMessage(text, id="m1", tool_calls=[CALL], usage_metadata=USAGE)]
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_value_made_of_a_tool_call_leaves_no_call_open(memory, way):
+    inner = _calling() | PydanticToolsParser(tools=[Place], first_tool_only=True)
+    found = WAYS[way](memory.wrap(inner, recall=False), "Where?", at())
+    assert _last(found) == Place(level=3)
+    message = _answer(memory).message
+    assert json.loads(message.text) == {"level": 3}
+    assert message.tool_calls == []
+    assert message.usage_metadata == USAGE
+    assert _answer(memory).metadata.aux[STRUCTURED] == ["Place"]
+    assert _history(memory).context().repairs == ()
+
+
+@pytest.mark.parametrize("include_raw", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_with_structured_output_is_returned_as_it_is(memory, way, include_raw):
+    inner = _calling().with_structured_output(Place, include_raw=include_raw)
+    found = _last(WAYS[way](memory.wrap(inner, recall=False), "Where?", at()))
+    if include_raw and isinstance(found, dict) and "raw" in found and way not in STREAMS:
+        assert found["raw"].tool_calls == [CALL]
+        assert found["parsed"] == Place(level=3)
+    elif not include_raw:
+        assert found == Place(level=3)
+    assert json.loads(_answer(memory).message.text) == {"level": 3}
+    assert _history(memory).context().repairs == ()
+
+
+STREAMS = ("stream", "astream")
+
+
+@pytest.mark.parametrize(
+    "parser", [JsonOutputParser(), PydanticOutputParser(pydantic_object=Place), StrOutputParser()]
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_parser_read_is_kept_as_the_models_message(memory, way, parser):
+    reply = AIMessage('{"level": 3}', id="m1", usage_metadata=USAGE)
+    inner = ScriptedChatModel(replies=[reply]) | parser
+    WAYS[way](memory.wrap(inner, recall=False), "Where?", at())
+    message = _answer(memory).message
+    assert (message.text, message.id, message.usage_metadata) == ('{"level": 3}', "m1", USAGE)
+
+
+VALUES = {
+    "a model": (Place(level=3), '{"level": 3}', "Place"),
+    "a dataclass": (Spot(3), '{"level": 3}', "Spot"),
+    "a dict": ({"level": 3, "at": [1, None]}, '{"level": 3, "at": [1, null]}', "dict"),
+    "a list": ([Spot(1), Place(level=2)], '[{"level": 1}, {"level": 2}]', "list"),
+    "a number": (3, "3", "int"),
+    "a tuple": (("é", 1), '["é", 1]', "tuple"),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_value_that_no_model_made_is_kept_as_json_with_a_note(memory, kind, way):
+    value, text, name = VALUES[kind]
+    chain = memory.wrap(RunnableLambda(lambda _: value), recall=False)
+    assert WAYS[way](chain, "Where?", at()) in (value, [value])
+    assert _answer(memory).contents == (text,)
+    assert _answer(memory).metadata.aux == {STRUCTURED: [name]}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_objects_beside_the_words_of_a_message_are_kept_as_plain_values(memory, way):
+    reply = AIMessage('{"level": 3}', additional_kwargs={"parsed": Place(level=3)})
+    chain = memory.wrap(RunnableLambda(lambda _: reply), recall=False)
+    found = _last(WAYS[way](chain, "Where?", at()))
+    assert found.additional_kwargs["parsed"] == Place(level=3)
+    assert _answer(memory).message.additional_kwargs == {"parsed": {"level": 3}}
+
+
+def test_a_stream_of_values_that_is_cut_keeps_the_last_one(memory):
+    def partial(inputs):
+        for _ in inputs:
+            yield {"level": 1}
+            yield {"level": 3, "at": "the"}
+            raise ProviderError
+
+    with pytest.raises(ProviderError):
+        list(memory.wrap(RunnableGenerator(partial), recall=False).stream("Where?", at()))
+    assert _answer(memory).contents == ('{"level": 3, "at": "the"}',)
+    assert _answer(memory).metadata.attributes == ("interrupted",)
+
+
+PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Hello?",
+        HumanMessage("Hello?"),
+        {"input": "Hello?", "mood": "calm"},
+        [("user", "Hello?")],
+        {"messages": [{"role": "user", "content": "Hello?"}]},
+    ],
+)
+def test_the_input_schema_takes_what_the_chain_takes(memory, model, value):
+    chain = memory.wrap(PROMPT | model, recall=False)
+    chain.get_input_schema().model_validate(value)
+    assert chain.invoke(value, at()).text == "Yes."
+
+
+def test_the_output_schema_is_the_inner_chains(memory, model):
+    text = memory.wrap(PROMPT | model | StrOutputParser())
+    assert text.get_output_jsonschema()["type"] == "string"
+    output = memory.wrap(model).get_output_schema()
+    assert output.model_validate(AIMessage("Yes.")).root.text == "Yes."
+
+
+def test_a_call_may_be_configured_by_every_setting_that_the_schema_names(memory, model):
+    inner = model.configurable_alternatives(ConfigurableField(id="llm"), other=model)
+    chain = memory.wrap(PROMPT | inner)
+    named = [spec.id for spec in chain.config_specs]
+    assert sorted(named) == sorted({*named})
+    assert {*named} == {"thread_id", "session_id", "user_id", "memory", "llm"}
+    definitions = chain.config_schema().model_json_schema()["$defs"]
+    assert {*definitions["Configurable"]["properties"]} == {*named}
+    assert {*definitions["TurnOptions"]["properties"]} == {
+        *("recall", "recall_tokens", "recall_k", "history_tokens"),
+        *("context_tokens", "reserved_tokens", "profile_tokens", "remember"),
+        "recall_place",
+    }
+    everything = at(recall=True, recall_tokens=50, recall_k=1, remember=False, llm="other")
+    assert chain.invoke("Hello?", everything).text == "Yes."
+
+
+def test_the_graph_shows_the_memory_before_what_it_wraps(memory, model):
+    graph = memory.wrap(PROMPT | model).get_graph()
+    names = {node.id: node.name for node in graph.nodes.values()}
+    behind = {names[edge.source]: names[edge.target] for edge in graph.edges}
+    assert behind == {
+        "RememberingRunnableInput": "RememberingRunnable",
+        "RememberingRunnable": "ChatPromptTemplate",
+        "ChatPromptTemplate": "ScriptedChatModel",
+        "ScriptedChatModel": "ScriptedChatModelOutput",
+    }
