@@ -14,7 +14,7 @@ from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
 from langchain_convmem.titles import add_titles
 from langchain_convmem.transfer.archives import Archive, is_archive
-from langchain_convmem.transfer.copy import Replay
+from langchain_convmem.transfer.copy import replay
 from langchain_convmem.transfer.formats import (
     DATABASE_READERS,
     READERS,
@@ -469,8 +469,4 @@ def _replay(
         else:
             why = _HOOK if is_remembered(entry.message) else _MARK
             skipped.append(f"message {entry.message_id!r} of thread {key.thread_id!r}: {why}")
-    replay = Replay(log, key)
-    replay.begin(kept, log.entries(key))
-    replay.feed(kept)
-    replay.finish()
-    return _Stored(replay.written, skipped, holds_any=bool(kept))
+    return _Stored(replay(log, key, kept), skipped, holds_any=bool(kept))
