@@ -19,8 +19,8 @@ from langchain_convmem.transfer.source import MAX_FILE_BYTES as MAX_WHOLE_BYTES
 from langchain_convmem.transfer.source import (
     READS,
     Database,
-    Node,
     Source,
+    describe_json,
     is_database,
     read_source,
     refuse,
@@ -177,7 +177,7 @@ def parse_threads(
     if format is not None:
         refuse(source.path, "", f"is not of the format {format!r}; expected {readers[0].form}")
     if isinstance(source, Source):
-        Node(source.document, source.path, "$").fail(f"another form; {READS}")
+        refuse(source.path, "$", f"found {describe_json(source.document)}; {READS}")
     tables = source.tables()
     if tables.keys() >= _OWN_TABLES:
         refuse(source.path, "", "is a log of convmem itself; use 'convmem copy --from' for it")

@@ -293,7 +293,7 @@ class Database:
 # -- values that know where they stand, and their forms --------------------------------------------
 
 
-def _describe(value: Any) -> str:
+def describe_json(value: Any) -> str:
     """Return what was found, short enough for one sentence."""
     if isinstance(value, dict):
         keys = ", ".join(map(describe_name, list(value)[:5]))
@@ -330,7 +330,7 @@ class Node:
 
     def fail(self, expected: str) -> NoReturn:
         """Refuse the file: here stands something else than `expected`."""
-        refuse(self.path, self.location, f"found {_describe(self.value)}, expected {expected}")
+        refuse(self.path, self.location, f"found {describe_json(self.value)}, expected {expected}")
 
     def items(self) -> Iterator[Node]:
         """Yield the list's items in order; raises `ImportFormatError` where it is no list."""
