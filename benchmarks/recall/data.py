@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,7 +14,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.transfer.source import parse_time
 from langchain_convmem.views.codec import make_draft
 
 __all__ = [
@@ -34,6 +34,14 @@ Role = Literal["user", "assistant"]
 _ROLE_OF_SPEAKER: dict[str, Role] = {"User": "user", "Assistant": "assistant"}
 # The category of questions that nothing in the dialogue answers.
 _UNANSWERABLE = "abstention"
+
+
+def _read_time(text: str) -> datetime:
+    """Return a time: ISO 8601, or as LoCoMo writes them, `1:56 pm on 8 May, 2023`."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.strptime(text, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
 
 
 class BadDataError(Exception):
@@ -165,7 +173,7 @@ def _dialogue(value: dict[str, Any], name: str) -> Dialogue:
             item["id"],
             name,
             str(item["session"]),
-            parse_time(item["time"]).isoformat(),
+            _read_time(item["time"]).isoformat(),
             item["speaker"],
             item["text"],
             _ROLE_OF_SPEAKER[item["speaker"]] if is_by_role else None,

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from shutil import get_terminal_size
 
 import click
 from click.shell_completion import (
@@ -23,7 +24,7 @@ from langchain_convmem.cli import data, models
 from langchain_convmem.cli.chat import chat
 from langchain_convmem.cli.export import export
 from langchain_convmem.cli.options import CommandGroup, command
-from langchain_convmem.cli.output import Terminal, escape_controls
+from langchain_convmem.cli.output import Terminal, escape_controls, fold_line
 from langchain_convmem.cli.prompts import prompts
 from langchain_convmem.cli.servers import serve_mcp, serve_web
 from langchain_convmem.errors import ConvMemError
@@ -53,7 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()  # here, where a full disk can be reported
     except ConvMemError as error:
-        print(f"convmem: {escape_controls(str(error))}", file=sys.stderr)
+        said = f"convmem: {escape_controls(str(error))}"
+        if sys.stderr.isatty():
+            width = get_terminal_size().columns
+            said = "\n".join(fold_line(line, width) for line in said.split("\n"))
+        print(said, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -163,6 +168,7 @@ for _command in (
     data.show_profile,
     data.list_threads,
     data.print_log,
+    data.print_stats,
     export,
     data.copy,
     data.forget,

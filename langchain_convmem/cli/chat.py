@@ -21,6 +21,7 @@ from langchain_convmem.cli.options import (
     PROFILE_TOKENS,
     command,
     db_option,
+    find_thread,
     open_memory,
     refuse_usage,
     user_option,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from langchain_convmem.history import ConversationHistory
     from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.records import ThreadInfo
     from langchain_convmem.views.shown import Recall
 
 _SHOWN_THREADS = 10
@@ -47,10 +47,13 @@ _SHOWN_THREADS = 10
     "convmem chat --model openai:gpt-5-mini --thread garden",
     "convmem chat --prompt tutor.prompt --var subject=algebra --tool lessons:find_lesson",
     "echo 'Where did I park?' | convmem chat --json",
+    prints=False,
 )
 @db_option
 @user_option
-@click.option("--thread", metavar="ID", help="Continue this thread.  [default: a new one]")
+@click.option(
+    "--thread", metavar="ID", help="Continue this thread, by its id or title.  [default: a new one]"
+)
 @click.option("-c", "--continue", "goes_on", is_flag=True, help="Continue the latest thread.")
 @click.option(
     "--model",
@@ -111,13 +114,15 @@ def chat(
     with open_memory(db, create=not goes_on, profile_tokens=PROFILE_TOKENS) as memory:
         place = _choose_thread(memory, user, thread, goes_on=goes_on)
         remembered = ThreadModel(memory, user)
-        name, url = (None, None) if named else remembered.read(place)
-        chosen = named or choose_model(name, base_url=url)
+        before, url = (None, None) if named else remembered.read(place)
+        chosen = named or choose_model(before, base_url=url)
         if chosen.notice is not None:
             terminal.note(chosen.notice)
-        if name is not None:
-            terminal.note(f"model {name}, as before")
-        terminal.note(f"thread {place}: continue it with --thread {place}")
+        if before is not None:
+            terminal.note(f"model {before}, as before")
+        title = memory.get_title(place, user_id=user)
+        name = f"thread {title}" if title else f"thread {place}: continue it with --thread {place}"
+        terminal.note(name)
         answer = run_with_tools(chosen.model, functions) if functions else chosen.model
         chain = memory.wrap(template | translate_errors(answer))
         session = ChatSession(
@@ -145,12 +150,13 @@ def _choose_thread(
     Raises:
         ConfigError: If there is no latest thread.
     """
-    from langchain_convmem.cli.options import find_latest_thread
     from langchain_convmem.ids import make_ulid
+    from langchain_convmem.titles import list_threads
 
     if goes_on:
-        return find_latest_thread(memory, user).key.thread_id
-    return thread or make_ulid()
+        return find_thread(memory.log, user).key.thread_id
+    titled = thread and any(info.title == thread for info in list_threads(memory.log, user))
+    return find_thread(memory.log, user, thread).key.thread_id if titled else thread or make_ulid()
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,11 +321,13 @@ class ChatSession:
 
     def _print_recall(self, kind: str, question: str, found: Recall) -> None:
         from langchain_convmem.cli.rendering import encode_recall, format_recall
+        from langchain_convmem.titles import list_titles
 
         if self.terminal.as_json:
             self.terminal.print_json_line({"kind": kind, **encode_recall(question, found)})
         else:
-            self._show(found, format_recall(found))
+            titles = list_titles(self.memory.log, {block.lines[0].key for block in found.blocks})
+            self._show(found, format_recall(found, titles))
 
     def _explain(self) -> None:
         """Show what a model gets from other threads for the last question, and why."""
@@ -397,18 +405,19 @@ class ChatSession:
     # -- threads ----------------------------------------------------------------------------------
 
     def _go_to_thread(self, name: str) -> None:
-        """List the latest threads; or go to one by its id, or to a new one."""
+        """List the latest threads; or go to one by its id or title, or to a new one."""
         from langchain_convmem.ids import make_ulid
 
         if not name:
             self._list_threads()
             return
         if name != "new":
-            self.thread_id = self._find_thread(name).key.thread_id
+            self.thread_id = find_thread(self.memory.log, self.user_id, name).key.thread_id
         else:
             self.thread_id = make_ulid()
         self.terminal.remember_lines(self.list_questions())
-        self.terminal.note(f"thread {self.thread_id}")
+        title = self.memory.get_title(self.thread_id, user_id=self.user_id)
+        self.terminal.note(f"thread {title or self.thread_id}")
 
     def _list_threads(self) -> None:
         from langchain_convmem.cli.rendering import encode_threads, format_threads
@@ -418,12 +427,7 @@ class ChatSession:
             found = encode_threads(threads)
             self.terminal.print_json_line({"kind": "threads", "threads": found})
         else:
-            self.terminal.print_lines(format_threads(threads))
-
-    def _find_thread(self, name: str) -> ThreadInfo:
-        from langchain_convmem.cli.options import find_thread
-
-        return find_thread(self.memory, self.user_id, name)
+            self.terminal.print_lines(format_threads(threads, self.terminal.width))
 
     def _give_title(self, title: str) -> None:
         self.memory.set_title(self.thread_id, title, user_id=self.user_id)
@@ -438,7 +442,8 @@ class ChatSession:
         if not self.terminal.is_interactive:
             raise ConfigError("nobody is there to confirm; use 'convmem forget --yes'")
         scope: Mapping[str, Any] = {"user_id": self.user_id, "thread_id": self.thread_id}
-        question = f"Erase all of thread {self.thread_id}, for good?"
+        name = self.memory.get_title(self.thread_id, user_id=self.user_id) or self.thread_id
+        question = f"Erase all of thread {name}, for good?"
         if what == "last":
             ids = self._list_last_entries()
             scope = {**scope, "entry_ids": ids}
@@ -492,7 +497,7 @@ HELP = """\
 /retry           another answer to your last message
 /edit [TEXT]     say TEXT instead of your last message
 /undo            take back your last message and its answer
-/thread [ID|new] your latest threads, or go to one of them, or to a new one
+/thread [NAME|new] your latest threads, or go to one of them, or to a new one
 /title TEXT      give this thread a title
 /forget last|thread  erase the last exchange, or this thread, for good
 /help            this list

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from langchain_convmem.cli.options import (
     CommandGroup,
     command,
     db_option,
-    find_latest_thread,
     find_thread,
     is_address,
     open_existing_file,
@@ -26,20 +24,19 @@ from langchain_convmem.cli.options import (
     read_signing_key,
     refuse_address,
     refuse_usage,
+    thread_options,
     user_option,
 )
 from langchain_convmem.cli.output import Styled, Terminal, format_count
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.views.lines import format_day, format_iso_time
 
 if TYPE_CHECKING:
     from langchain_convmem.logs.verify import VerifyReport
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.message_log import MessageLog
     from langchain_convmem.profile import TimelineEvent, UserProfile
-    from langchain_convmem.records import Owner, ThreadKey
-    from langchain_convmem.transfer import CopyReport, ImportReport
+    from langchain_convmem.records import DialogLine, Entry, Owner, ThreadInfo, ThreadKey
+    from langchain_convmem.transfer import CopyReport, ImportReport, ShortThread
     from langchain_convmem.transfer.imports import ImportedFile
 
 
@@ -58,24 +55,38 @@ _LONGEST_AGE = 5
     "convmem import conversations.json --user ana",
     "convmem import garden.jsonl --thread garden",
 )
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path())
 @db_option
 @user_option
-@click.option("--thread", metavar="ID", help="Name the thread of a single dialogue.")
+@click.option("--thread", metavar="ID", help="Name the thread of a single conversation.")
+@click.option("--formats", is_flag=True, help="Show how files look that can be read.")
 def import_files(
-    terminal: Terminal, *, files: tuple[str, ...], db: str, user: str, thread: str | None
+    terminal: Terminal,
+    *,
+    files: tuple[str, ...],
+    db: str,
+    user: str,
+    thread: str | None,
+    formats: bool,
 ) -> int:
     """Import conversations from exports, stores and other files.
 
     Reads exports of ChatGPT and Claude as they come, zip, folder or JSON; exports of convmem,
-    messages of OpenAI's API, stores of LangChain and LangGraph, and dialogues. The content tells
-    the format. All files are checked before anything is written, and importing a file twice adds
+    messages of OpenAI's API, stores of LangChain and LangGraph. The content tells the format.
+    All files are checked before anything is written, and importing a file twice adds
     nothing twice. What cannot be read of a zip or folder is left out and named.
     """
+    from langchain_convmem.transfer.formats import READERS
     from langchain_convmem.transfer.imports import read_files
 
+    if formats:
+        forms = {reader.name: reader.form for reader in READERS}
+        terminal.print_result(forms, (f"{name}: {form}" for name, form in forms.items()))
+        return 0
+    if not files:
+        refuse_usage("name a file, or pass --formats to see which ones can be read")
     if thread is not None and len(files) > 1:
-        raise ConfigError(f"--thread names one dialogue, but there are {len(files)} files")
+        raise ConfigError(f"--thread names one conversation, but there are {len(files)} files")
     with terminal.show_progress() as add_stage:
         paths = [Path(name) for name in files]
         read = read_files(paths, thread_id=thread, progress=add_stage("reading"))
@@ -84,7 +95,7 @@ def import_files(
             reports = _store(memory, read, user, add_stage("writing"))
         if not terminal.as_json:
             for report in reports:
-                terminal.print_line(_format_import(report))
+                terminal.print_line(_format_import(report, _name_threads(memory, user, report)))
                 for sentence in report.unread[:_SHOWN_UNREAD]:
                     terminal.print_line(f"  not read: {sentence}")
                 if len(report.unread) > _SHOWN_UNREAD:
@@ -105,6 +116,7 @@ def _store(
     progress: Callable[[int, int], None],
 ) -> list[ImportReport]:
     from langchain_convmem.transfer.imports import store_file
+    from langchain_convmem.turns.memory import get_turn_memory
 
     total = sum(file.entries for file in files)
     progress(0, total)
@@ -137,14 +149,19 @@ def _embed(memory: ConversationMemory, user_id: str, terminal: Terminal) -> tupl
     return problems
 
 
-def _format_import(report: ImportReport) -> str:
+def _name_threads(memory: ConversationMemory, user_id: str, report: ImportReport) -> str:
     threads = report.thread_ids
-    where = f"thread {threads[0]}" if len(threads) == 1 else f"{len(threads)} threads"
+    if len(threads) > 1:
+        return f"{len(threads)} threads"
+    return f"thread {memory.get_title(threads[0], user_id=user_id) or threads[0]}"
+
+
+def _format_import(report: ImportReport, where: str) -> str:
     if report.branches:
         where += f", {report.branches} of them {'a branch' if report.branches == 1 else 'branches'}"
     lines, sessions = format_count(len(report), "line"), format_count(report.sessions, "session")
     counts = f"{lines}, {report.added} new, {sessions}"
-    years = _format_years(report) if len(threads) > 1 else ""
+    years = _format_years(report) if len(report.thread_ids) > 1 else ""
     unread = f"; {len(report.unread)} could not be read:" if report.unread else ""
     return f"{report.path}: {counts}, {where}{years}{unread}"
 
@@ -201,7 +218,7 @@ as_of_option = click.option(
 @click.argument("question", metavar="QUESTION")
 @db_option
 @user_option
-@click.option("--thread", metavar="ID", help="Search this thread only.")
+@click.option("--thread", metavar="THREAD", help="Search this thread only, by its id or title.")
 @click.option(
     "--words", is_flag=True, help="Find the lines that hold all of these words, the latest first."
 )
@@ -235,6 +252,8 @@ def recall(
     from langchain_convmem.cli.rendering import encode_recall, format_recall
     from langchain_convmem.logs.as_of import LogBound
     from langchain_convmem.records import Owner
+    from langchain_convmem.titles import list_titles
+    from langchain_convmem.turns.memory import get_turn_memory
 
     if count is not None and max_tokens is not None:
         refuse_usage("-k and --max-tokens exclude each other")
@@ -242,10 +261,13 @@ def recall(
         refuse_usage("--words and --max-tokens exclude each other")
     with open_memory(db) as memory:
         past = memory if as_of is None else memory.as_of(as_of)
-        within = None if thread is None else find_thread(past, user, thread).key
+        within = None if thread is None else find_thread(past.log, user, thread).key
         if words:
-            limit = count or _SHOWN_LINES
-            return _find_lines(terminal, past, question, user, within=within, limit=limit)
+            lines = [
+                one for one in past.search(question, user_id=user) if within in (None, one.key)
+            ]
+            titles = list_titles(past.log, {one.key for one in lines})
+            return _print_lines(terminal, lines, titles, count or _SHOWN_LINES)
         # Not `memory.recall`: a thread named there is the current one, whose lines are left out.
         found = get_turn_memory(past).line_recall.recall(
             Owner(user_id=user),
@@ -255,27 +277,19 @@ def recall(
             k=count,
             now_ms=None if as_of is None else LogBound(as_of).time_ms,
         )
+        titles = list_titles(past.log, {block.lines[0].key for block in found.blocks})
     for problem in found.problems:
         terminal.note(problem)
-    terminal.print_result(encode_recall(question, found), format_recall(found))
+    terminal.print_result(encode_recall(question, found), format_recall(found, titles))
     return 0
 
 
-def _find_lines(
-    terminal: Terminal,
-    memory: ConversationMemory,
-    words: str,
-    user: str,
-    *,
-    within: ThreadKey | None,
-    limit: int,
+def _print_lines(
+    terminal: Terminal, lines: Sequence[DialogLine], titles: Mapping[ThreadKey, str], limit: int
 ) -> int:
-    """Print the lines that hold all words."""
+    """Print the first ones of the lines that hold all words."""
     from langchain_convmem.cli.rendering import encode_found_lines, format_found_lines
 
-    found = memory.search(words, user_id=user)
-    lines = [line for line in found if within in (None, line.key)]
-    titles = {info.key.thread_id: info.title for info in memory.threads(user_id=user)}
     shown = lines[:limit]
     terminal.print_result(encode_found_lines(shown, titles), format_found_lines(shown, titles))
     if len(lines) > limit:
@@ -351,6 +365,8 @@ def _print_explanation(terminal: Terminal, profile: UserProfile, name: str) -> i
 
 
 def _print_events(terminal: Terminal, events: Sequence[TimelineEvent]) -> int:
+    from langchain_convmem.views.lines import format_day, format_iso_time
+
     rows = [
         {
             "first": format_iso_time(event.first_ms),
@@ -370,21 +386,17 @@ def _print_events(terminal: Terminal, events: Sequence[TimelineEvent]) -> int:
 # -- log and threads ------------------------------------------------------------------------------
 
 
-@command("log", "convmem log", "convmem log --thread garden --json")
+@command("log", "convmem log", "convmem log garden --json")
 @db_option
 @user_option
-@click.option("--thread", metavar="ID", help="The thread.  [default: the latest]")
+@thread_options("The thread, by its id or title.  [default: the latest]")
 def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> int:
     """Print a thread word for word, including edits."""
     from langchain_convmem.cli.rendering import encode_log, format_log
 
-    with open_memory(db) as memory:
-        latest = find_latest_thread if thread is None else partial(find_thread, thread_id=thread)
-        entries = memory.history(latest(memory, user).key.thread_id, user_id=user).entries
-    if terminal.as_json:
-        terminal.print_json(encode_log(entries))
-    else:
-        terminal.print_lines(format_log(entries))
+    with closing(open_existing_log(db)) as log:
+        entries = log.entries(find_thread(log, user, thread).key)
+    terminal.print_result(encode_log(entries) if terminal.as_json else None, format_log(entries))
     return 0
 
 
@@ -395,10 +407,32 @@ def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> 
 def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> int:
     """List a user's threads, latest first."""
     from langchain_convmem.cli.rendering import encode_threads, format_threads
+    from langchain_convmem.titles import list_threads as list_with_titles
 
-    with open_memory(db) as memory:
-        threads = memory.threads(user_id=None if anonymous else user)
-    terminal.print_result(encode_threads(threads), format_threads(threads))
+    with closing(open_existing_log(db)) as log:
+        threads = list_with_titles(log, None if anonymous else user)
+    terminal.print_result(encode_threads(threads), format_threads(threads, terminal.width))
+    return 0
+
+
+@command("stats", "convmem stats", "convmem stats garden --json")
+@db_option
+@user_option
+@thread_options("One thread, by its id or title.  [default: all]")
+def print_stats(terminal: Terminal, *, db: str, user: str, thread: str | None) -> int:
+    """Count messages, tokens and bytes of a user or of one thread.
+
+    Tokens are those that replies report, also of replies that were replaced later.
+    """
+    from langchain_convmem.cli.rendering import add_stats, format_stats
+    from langchain_convmem.titles import list_threads as list_with_titles
+    from langchain_convmem.turns.stats import compute_stats
+
+    with closing(open_existing_log(db)) as log:
+        infos = [find_thread(log, user, thread)] if thread else list_with_titles(log, user)
+        stats = add_stats([compute_stats(log.entries(info.key)) for info in infos])
+    encoded = {"user_id": user, "threads": len(infos), **asdict(stats)}
+    terminal.print_result(encoded, format_stats(stats, len(infos)))
     return 0
 
 
@@ -464,6 +498,10 @@ def _find_owners(source: MessageLog, users: tuple[str, ...]) -> list[Owner] | No
     return [Owner(user_id=user) for user in dict.fromkeys(users)]
 
 
+def _encode_key(one: Entry | ShortThread) -> dict[str, Any]:
+    return {"user_id": one.key.user_id, "thread_id": one.key.thread_id}
+
+
 def _format_copy(report: CopyReport, target_name: str) -> Iterator[str]:
     threads, users = format_count(report.threads, "thread"), format_count(report.owners, "user")
     counts = f"{_count_entries(report.entries)}, {threads}, {users}"
@@ -478,29 +516,17 @@ def _format_copy(report: CopyReport, target_name: str) -> Iterator[str]:
 
 
 def _encode_copy(report: CopyReport) -> dict[str, Any]:
-    short = [
-        {
-            "user_id": one.key.user_id,
-            "thread_id": one.key.thread_id,
-            "expected": one.expected,
-            "found": one.found,
-        }
-        for one in report.short
-    ]
     return {
         "users": report.owners,
         "threads": report.threads,
         "entries": report.entries,
         "written": report.written,
-        "short": short,
+        "short": [
+            {**_encode_key(one), "expected": one.expected, "found": one.found}
+            for one in report.short
+        ],
         "damaged": [
-            {
-                "user_id": one.key.user_id,
-                "thread_id": one.key.thread_id,
-                "position": one.position,
-                "entry_id": one.id,
-                "what": one.damage,
-            }
+            {**_encode_key(one), "position": one.position, "entry_id": one.id, "what": one.damage}
             for one in report.damaged
         ],
     }
@@ -509,10 +535,10 @@ def _encode_copy(report: CopyReport) -> dict[str, Any]:
 # -- forget ---------------------------------------------------------------------------------------
 
 
-@command("forget", "convmem forget --thread garden", "convmem forget --everything --before 90d")
+@command("forget", "convmem forget garden", "convmem forget --everything --before 90d")
 @db_option
 @user_option
-@click.option("--thread", metavar="ID", help="Erase this thread.")
+@thread_options("Erase this thread, named by its id or title.")
 @click.option("--everything", is_flag=True, help="Erase all threads of the user.")
 @click.option(
     "--before", metavar="WHEN", help="Erase only what is older: 90d, 12h, or a day, 2026-05-01."
@@ -532,20 +558,23 @@ def forget(
 
     Asks for confirmation; without a terminal, --yes is required. Exits with 1 if you decline.
     """
-    from langchain_convmem.cli.rendering import encode_receipt, format_receipt
+    from langchain_convmem.cli.rendering import format_receipt
 
     if (thread is None) != everything:
-        refuse_usage("expected either --thread ID or --everything")
+        refuse_usage("expected either --thread THREAD or --everything")
     with open_memory(db) as memory:
-        scope = _describe_scope(memory, user, thread)
+        info = None if thread is None else find_thread(memory.log, user, thread)
+        scope = _describe_scope(memory, user, info)
         end = None if before is None else _read_end(before)
         if end is not None:
             scope = f"what is older than {end:%Y-%m-%d %H:%M} UTC of {scope}"
         if not yes and not _confirm(terminal, scope):
             terminal.note("nothing was erased")
             return 1
-        receipt = memory.forget(user_id=user, thread_id=thread, before=end)
-    encoded = {"user_id": user, "thread_id": thread, **encode_receipt(receipt)}
+        thread_id = None if info is None else info.key.thread_id
+        receipt = memory.forget(user_id=user, thread_id=thread_id, before=end)
+    counts = {name: count for name, count in asdict(receipt).items() if name != "at_ms"}
+    encoded = {"user_id": user, "thread_id": thread_id, **counts}
     terminal.print_result(encoded, [format_receipt(receipt)])
     return 0
 
@@ -560,11 +589,11 @@ def _read_end(text: str) -> datetime:
     return datetime.fromtimestamp(LogBound(text).time_ms / 1000, UTC)
 
 
-def _describe_scope(memory: ConversationMemory, user: str, thread: str | None) -> str:
+def _describe_scope(memory: ConversationMemory, user: str, info: ThreadInfo | None) -> str:
     """Return in words what will be erased."""
-    if thread is not None:
-        info = find_thread(memory, user, thread)
-        return f"thread {thread!r} of user {user!r}, {_count_entries(info.entries)}"
+    if info is not None:
+        name = info.title or info.key.thread_id
+        return f"thread {name!r} of user {user!r}, {_count_entries(info.entries)}"
     threads = format_count(len(memory.threads(user_id=user)), "thread")
     return f"everything of user {user!r}, {threads}"
 

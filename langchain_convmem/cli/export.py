@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,10 +18,11 @@ from langchain_convmem.cli.options import (
     open_memory,
     refuse_usage,
     require_web,
+    thread_options,
     user_option,
 )
-from langchain_convmem.cli.output import Terminal, format_count
-from langchain_convmem.errors import ConfigError, ConvMemError
+from langchain_convmem.cli.output import Terminal, format_count, write_rows
+from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -34,13 +33,14 @@ _PRINTED = "-"
 @command(
     "export",
     "convmem export --user ana -o ana.jsonl",
-    "convmem export --thread garden -o - | wc -l",
+    "convmem export garden -o - | wc -l",
     "convmem export --html -o report.html",
-    "convmem export --html --redact --thread garden -o bug.html",
+    "convmem export garden --html --redact -o bug.html",
+    prints=False,
 )
 @db_option
 @user_option
-@click.option("--thread", metavar="ID", help="This thread only.")
+@thread_options("This thread only, by its id or title.")
 @click.option("--html", is_flag=True, help="Write one HTML page for people instead.")
 @click.option("--redact", is_flag=True, help="Leave out of the page every text, name and id.")
 @click.option(
@@ -81,15 +81,14 @@ def _export_lines(terminal: Terminal, db: str, user: str, thread: str | None, *,
     from langchain_convmem.transfer import export_rows
 
     with closing(open_existing_log(db)) as log:
-        known = {info.key.thread_id for info in log.threads(user)}
-        if not known or thread not in (None, *known):
-            what = "nothing" if thread is None else f"no thread {thread!r}"
-            raise ConfigError(f"there is {what} of user {user!r} in {log_name(db)}")
-        rows = export_rows(log, Owner(user_id=user), thread_id=thread)
+        if thread is None and not log.threads(user):
+            raise ConfigError(f"there is nothing of user {user!r} in {log_name(db)}")
+        name = None if thread is None else find_thread(log, user, thread).key.thread_id
+        rows = export_rows(log, Owner(user_id=user), thread_id=name)
         if out == _PRINTED:
             terminal.print_rows(rows)  # lines of JSON, with --json and without
             return 0
-        count = _write_rows(Path(out), rows)
+        count = write_rows(Path(out), rows)
     counted = format_count(count, "entry", "entries")
     terminal.print_result({"path": out, "entries": count}, [f"{out}: {counted}"])
     return 0
@@ -100,13 +99,12 @@ def _export_page(
 ) -> int:
     require_web("convmem export --html")
     with open_memory(db) as memory:
-        if thread is not None:
-            find_thread(memory, user, thread)
-        pieces = _read_report(memory, user, thread, redact=redact)
+        name = None if thread is None else find_thread(memory.log, user, thread).key.thread_id
+        pieces = _read_report(memory, user, name, redact=redact)
         if out == _PRINTED:
             terminal.print_rows(line for piece in pieces for line in piece.splitlines())
             return 0
-        _write_rows(Path(out), pieces)
+        write_rows(Path(out), pieces)
     size = Path(out).stat().st_size
     encoded = {"path": out, "bytes": size, "redacted": redact}
     terminal.print_result(encoded, [f"{out}: {size / 1000:,.0f} kB"])
@@ -127,34 +125,3 @@ def _read_report(
     with asyncio.Runner() as runner:
         while (piece := runner.run(read_next())) is not None:
             yield piece
-
-
-def _write_rows(path: Path, rows: Iterable[str]) -> int:
-    """Write the file whole or not at all; only its owner may read it.
-
-    Raises:
-        ConfigError: If it cannot be written.
-    """
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise _describe_failure(path, error) from error
-    unfinished = Path(name)
-    try:
-        count = 0
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            for row in rows:
-                file.write(f"{row}\n")
-                count += 1
-        unfinished.replace(path)
-    except OSError as error:
-        if isinstance(error, ConvMemError):
-            raise
-        raise _describe_failure(path, error) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return count
-
-
-def _describe_failure(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"{path} cannot be written: {error.strerror or error}")

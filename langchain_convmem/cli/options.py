@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
+import io
 import os
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from langchain_convmem.cli.output import Terminal
+from langchain_convmem.cli.output import Terminal, write_rows
 from langchain_convmem.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -59,22 +60,35 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def command(name: str, *examples: str) -> Callable[[Callable[..., int]], click.Command]:
+def command(
+    name: str, *examples: str, prints: bool = True
+) -> Callable[[Callable[..., int]], click.Command]:
     """Declare a command: the function gets the terminal, then its options, and returns the code.
 
-    `--json` and the examples are added; the function's docstring is the help.
+    `--json` and the examples are added; the function's docstring is the help. So is `-o`, which
+    writes to a file what the command prints, unless it `prints` nothing that is worth keeping.
     """
 
     def declare(run: Callable[..., int]) -> click.Command:
         @functools.wraps(run)
-        def call(*, as_json: bool, **options: Any) -> int:
-            return run(Terminal.open(as_json=as_json), **options)
+        def call(*, as_json: bool, into: str | None = None, **options: Any) -> int:
+            if into is None:
+                return run(Terminal.open(as_json=as_json), **options)
+            text = io.StringIO()
+            code = run(Terminal.open(as_json=as_json, file=text), **options)
+            write_rows(Path(into), text.getvalue().splitlines())
+            return code
 
         shown = "\n".join(f"  {example}" for example in examples)
         made = click.command(name, epilog=f"\b\nExamples:\n{shown}")(call)
         made.params.append(
             click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON.")
         )
+        if prints:
+            out = ["-o", "--out", "into"]
+            made.params.append(
+                click.Option(out, metavar="FILE", help="Write the result to a file instead.")
+            )
         return made
 
     return declare
@@ -100,6 +114,24 @@ user_option = click.option(
     show_envvar=True,
     help="The user whose memory to use.",
 )
+
+
+def thread_options(help_text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Let a command name a thread by its id or title: as its argument, or with `--thread`."""
+
+    def choose(context: click.Context, _: click.Parameter, named: str | None) -> str | None:
+        given = context.params.pop("named", None)
+        if named is not None and given is not None:
+            raise click.UsageError("name the thread once: THREAD or --thread", context)
+        return named if given is None else str(given)
+
+    def declare(run: Callable[..., int]) -> Callable[..., int]:
+        option = click.option("--thread", metavar="THREAD", callback=choose, help=help_text)
+        return click.argument("named", metavar="[THREAD]", required=False, is_eager=True)(
+            option(run)
+        )
+
+    return declare
 
 
 def refuse_usage(problem: str) -> NoReturn:
@@ -209,26 +241,34 @@ def _require_file(db: str) -> None:
         raise ConfigError(msg)
 
 
-def find_thread(memory: ConversationMemory, user_id: str, thread_id: str) -> ThreadInfo:
-    """Return what is known of a thread.
+def find_thread(log: MessageLog, user_id: str, name: str | None = None) -> ThreadInfo:
+    """Return the thread of this id or title; without a name the latest one, archived ones apart.
 
     Raises:
-        ConfigError: If the user has no such thread: most likely its name is misspelt.
+        ConfigError: If the user has no such thread, or several of that title.
     """
-    for info in memory.threads(user_id=user_id):
-        if info.key.thread_id == thread_id:
-            return info
-    msg = f"user {user_id!r} has no thread {thread_id!r}; 'convmem threads' lists what there is"
-    raise ConfigError(msg)
+    from langchain_convmem.causes import suggest_name
+    from langchain_convmem.titles import list_threads
 
-
-def find_latest_thread(memory: ConversationMemory, user_id: str) -> ThreadInfo:
-    """Return the thread in which something was stored last, archived ones apart.
-
-    Raises:
-        ConfigError: If the user has none.
-    """
-    for info in memory.threads(user_id=user_id):
-        if not info.archived:
-            return info
-    raise ConfigError(f"user {user_id!r} has no thread yet; begin one with 'convmem chat'")
+    infos = list_threads(log, user_id)
+    if name is None:
+        shown = [info for info in infos if not info.archived]
+        if not shown:
+            msg = f"user {user_id!r} has no thread yet; begin one with 'convmem chat'"
+            raise ConfigError(msg)
+        return shown[0]
+    found = [info for info in infos if info.key.thread_id == name]
+    found = found or [info for info in infos if info.title.casefold() == name.casefold()]
+    if len(found) > 1:
+        ids = ", ".join(info.key.thread_id for info in found)
+        msg = (
+            f"user {user_id!r} has {len(found)} threads titled {name!r}; name one by its id: {ids}"
+        )
+        raise ConfigError(msg)
+    if not found:
+        guess = suggest_name(name, [info.title or info.key.thread_id for info in infos])
+        msg = (
+            f"user {user_id!r} has no thread {name!r}; 'convmem threads' lists what there is{guess}"
+        )
+        raise ConfigError(msg)
+    return found[0]

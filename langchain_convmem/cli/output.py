@@ -10,14 +10,20 @@ import json
 import os
 import re
 import sys
+import tempfile
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from langchain_convmem.errors import ConfigError, MissingExtraError
+from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_WIDEST = 120
+"""Columns of a line at most: longer ones are hard to read."""
 
 Stage = Callable[[str], Callable[[int, int], None]]
 """Names a stage of a job and gets the function that reports how much of it is done, of all."""
@@ -50,8 +56,8 @@ class Terminal:
         self.as_json = as_json
 
     @classmethod
-    def open(cls, *, as_json: bool = False) -> Terminal:
-        """Return the terminal of the process.
+    def open(cls, *, as_json: bool = False, file: IO[str] | None = None) -> Terminal:
+        """Return the terminal of the process; with `file`, results go there.
 
         Raises:
             MissingExtraError: If rich is not installed.
@@ -60,7 +66,12 @@ class Terminal:
             from rich.console import Console
         except ImportError as error:
             raise MissingExtraError.build("the command line convmem", "cli") from error
-        return cls(Console(), Console(stderr=True), as_json=as_json)
+        return cls(Console(file=file), Console(stderr=True), as_json=as_json)
+
+    @property
+    def width(self) -> int:
+        """How many columns a line of a result may take."""
+        return min(self._out.width, _WIDEST) if self._out.is_terminal else _WIDEST
 
     # -- results ----------------------------------------------------------------------------------
 
@@ -91,7 +102,13 @@ class Terminal:
     def print_text(self, text: str, style: str | None = None) -> None:
         """Print text of any number of lines."""
         self._is_mid_line = False
-        self._out.out(escape_controls(text), style=style, highlight=False)
+        self._out.out(self._fold(text), style=style, highlight=False)
+
+    def _fold(self, text: str) -> str:
+        shown = escape_controls(text)
+        if not self._out.is_terminal:
+            return shown
+        return "\n".join(fold_line(line, self.width) for line in shown.split("\n"))
 
     def print_json(self, value: Any) -> None:
         """Print the whole result as JSON."""
@@ -169,11 +186,11 @@ class Terminal:
 
     def note_text(self, text: str) -> None:
         """Say something that is not a result, in any number of lines."""
-        self._err.out(escape_controls(text), style="dim", highlight=False)
+        self._err.out(self._fold(text), style="dim", highlight=False)
 
     def complain(self, error: Exception) -> None:
         """Say what went wrong, where the command goes on."""
-        self._err.out(escape_controls(f"convmem: {error}"), style="red", highlight=False)
+        self._err.out(self._fold(f"convmem: {error}"), style="red", highlight=False)
 
     @contextlib.contextmanager
     def show_progress(self) -> Iterator[Stage]:
@@ -353,6 +370,22 @@ class MarkdownBlocks:
         return end
 
 
+def fold_line(line: str, width: int) -> str:
+    """Return a line as several where it is wider than a terminal: between words, further in."""
+    if len(line) <= width:
+        return line
+    margin = line[: len(line) - len(line.lstrip())] + "  "
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=margin,
+        expand_tabs=False,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def is_yes(answer: str) -> bool:
     """Return whether what a person typed agrees."""
     return answer.strip().lower() in {"y", "yes"}
@@ -401,3 +434,37 @@ def encode_json(value: Any, *, indent: int | None = 2) -> str:
 
 def _escape_json(text: str) -> str:
     return _NOT_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def write_rows(path: Path, rows: Iterable[str]) -> int:
+    """Write the file whole or not at all; only its owner may read it.
+
+    Raises:
+        ConfigError: If it cannot be written.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise _describe_failure(path, error) from error
+    unfinished = Path(name)
+    try:
+        count = 0
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            for row in rows:
+                file.write(f"{row}\n")
+                count += 1
+        unfinished.replace(path)
+    except OSError as error:
+        if isinstance(error, ConvMemError):
+            raise
+        raise _describe_failure(path, error) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return count
+
+
+def _describe_failure(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{path} cannot be written: {error.strerror or error}")

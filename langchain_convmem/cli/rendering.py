@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import message_to_dict
 
 from langchain_convmem.cli.output import Styled, escape_line, format_count
-from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadInfo
+from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadInfo, ThreadKey
 from langchain_convmem.views.codec import get_line_time_ms, make_plain
 from langchain_convmem.views.lines import clean_name, get_moment, name_speaker
 from langchain_convmem.views.live import find_retracted_ids
 from langchain_convmem.views.markup import describe_entry
 from langchain_convmem.views.pins import is_pin
 from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock
+
+if TYPE_CHECKING:
+    from langchain_convmem.turns.stats import ThreadStats
 
 _SHOWN_MATCHES = 3
 _EXCERPT_CHARS = 40
@@ -26,12 +31,12 @@ _BRIEF_CHARS = 150
 # -- recall -------------------------------------------------------------------------------------
 
 
-def format_recall(found: Recall) -> Iterator[Styled]:
+def format_recall(found: Recall, titles: Mapping[ThreadKey, str] | None = None) -> Iterator[Styled]:
     """Yield the blocks, best first: where and when, the lines as a model reads them, and why."""
     if not found.blocks:
         yield Styled("nothing that fits was found")
     for number, block in enumerate(found.blocks, start=1):
-        yield Styled(f"{number}. {_format_head(block)}", "bold")
+        yield Styled(f"{number}. {_format_head(block, titles or {})}", "bold")
         yield Styled("   " + indent_rest(block.text.rstrip("\n"), "   "))
         for match in block.matches[:_SHOWN_MATCHES]:
             yield Styled(f"   why: {_format_match(match)}", "dim")
@@ -52,10 +57,10 @@ def format_recall_briefly(found: Recall) -> Iterator[Styled]:
         yield Styled(f"            (and {len(found.blocks) - _BRIEF_BLOCKS} more)")
 
 
-def _format_head(block: RecalledBlock) -> str:
+def _format_head(block: RecalledBlock, titles: Mapping[ThreadKey, str]) -> str:
     first = block.lines[0]
     session = "" if first.session is None else f", session {first.session}"
-    where = f"thread {first.key.thread_id}{session}"
+    where = f"thread {titles.get(first.key) or first.key.thread_id}{session}"
     return f"{escape_line(where)}, {format_minute(first.time_ms)}, {_format_scores(block)}"
 
 
@@ -113,27 +118,28 @@ def _encode_line(line: DialogLine, match: LineMatch | None) -> dict[str, Any]:
     return data
 
 
-def format_found_lines(lines: Sequence[DialogLine], titles: Mapping[str, str]) -> Iterator[Styled]:
-    """Yield lines with when, where and who; `titles` names threads by their ids."""
+def format_found_lines(
+    lines: Sequence[DialogLine], titles: Mapping[ThreadKey, str]
+) -> Iterator[Styled]:
+    """Yield lines with when, where and who."""
     if not lines:
         yield Styled("no line holds all of these words")
     for line in lines:
-        thread = line.key.thread_id
-        title = f" ({escape_line(titles[thread])})" if titles.get(thread) else ""
-        where = f"{format_minute(line.time_ms)}  {escape_line(thread)}{title}"
+        thread = titles.get(line.key) or line.key.thread_id
+        where = f"{format_minute(line.time_ms)}  {escape_line(thread)}"
         yield Styled(where, "dim")
         yield Styled(f"  {escape_line(line.speaker)}: {indent_rest(line.text, '    ')}")
 
 
 def encode_found_lines(
-    lines: Sequence[DialogLine], titles: Mapping[str, str]
+    lines: Sequence[DialogLine], titles: Mapping[ThreadKey, str]
 ) -> list[dict[str, Any]]:
     """Return lines as plain data."""
     return [
         {
             "user_id": line.key.user_id,
             "thread_id": line.key.thread_id,
-            "title": titles.get(line.key.thread_id, ""),
+            "title": titles.get(line.key, ""),
             "line_id": line.line_id,
             "position": line.position,
             "speaker": line.speaker,
@@ -213,18 +219,57 @@ def _encode_entry(entry: Entry, *, is_retracted: bool) -> dict[str, Any]:
 # -- threads ------------------------------------------------------------------------------------
 
 
-def format_threads(threads: Sequence[ThreadInfo]) -> Iterator[Styled]:
-    """Yield one line per thread, in the given order."""
+def format_threads(threads: Sequence[ThreadInfo], width: int = 120) -> Iterator[Styled]:
+    """Yield one line per thread, in the given order: its title, or its id where it has none."""
+    from rich.cells import cell_len, set_cell_size
+
     if not threads:
         yield Styled("no threads")
-    names = [escape_line(info.key.thread_id) for info in threads]
-    width = max(map(len, names), default=0)
+    room = max(20, width - (61 if any(info.archived for info in threads) else 49))
+    names = [escape_line(info.title or info.key.thread_id) for info in threads]
+    names = [
+        one if cell_len(one) <= room else set_cell_size(one, room - 3) + "..." for one in names
+    ]
+    room = max(map(cell_len, names), default=0)
     for name, info in zip(names, threads, strict=True):
-        span = f"stored {format_minute(info.first_ms)} to {format_minute(info.last_ms)}"
+        first, last = format_minute(info.first_ms)[:10], format_minute(info.last_ms)[:10]
+        span = f"stored {first}" if first == last else f"stored {first} to {last}"
         noun = "entry, " if info.entries == 1 else "entries,"
-        about = f"  {escape_line(info.title)}" if info.title else ""
-        about += "  (archived)" if info.archived else ""
-        yield Styled(f"{name:<{width}}  {info.entries:>6} {noun} {span}{about}")
+        about = "  (archived)" if info.archived else ""
+        yield Styled(f"{set_cell_size(name, room)}  {info.entries:>6} {noun} {span}{about}")
+
+
+def add_stats(found: Sequence[ThreadStats]) -> ThreadStats:
+    """Return the numbers of several threads together."""
+    from langchain_convmem.turns.stats import ThreadStats
+
+    names = [one.name for one in fields(ThreadStats) if one.name not in _NOT_COUNTS]
+    counts = {name: sum(getattr(one, name) for one in found) for name in names}
+    messages: Counter[str] = sum((Counter(one.messages) for one in found), Counter())
+    firsts = [one.first_ms for one in found if one.first_ms is not None]
+    lasts = [one.last_ms for one in found if one.last_ms is not None]
+    first, last = min(firsts, default=None), max(lasts, default=None)
+    return ThreadStats(messages=dict(messages), first_ms=first, last_ms=last, **counts)
+
+
+_NOT_COUNTS = ("messages", "first_ms", "last_ms")
+
+
+def format_stats(stats: ThreadStats, threads: int) -> Iterator[str]:
+    """Yield what threads hold, in numbers."""
+    by_role = ", ".join(f"{count:,} {role}" for role, count in stats.messages.items())
+    yield f"{format_count(threads, 'thread')}, {format_count(stats.entries, 'entry', 'entries')}"
+    yield f"messages: {sum(stats.messages.values()):,} ({by_role or 'none'})"
+    yield f"turns: {stats.turns:,}; summaries: {stats.summaries:,}"
+    yield f"retracted: {stats.retracted:,}; interrupted: {stats.interrupted:,}"
+    if stats.damaged:
+        yield f"damaged: {stats.damaged:,}; see 'convmem db verify'"
+    reported = f"tokens: {stats.input_tokens:,} in, {stats.output_tokens:,} out"
+    missing = format_count(stats.unreported, "reply", "replies")
+    yield reported + (f"; {missing} reported none" if stats.unreported else "")
+    own = f"{stats.own_input_tokens:,} in, {stats.own_output_tokens:,} out"
+    yield f"of the memory itself: {format_count(stats.own_calls, 'call')}, {own}"
+    yield f"size: {stats.bytes / 1000:,.1f} kB"
 
 
 def encode_threads(threads: Sequence[ThreadInfo]) -> list[dict[str, Any]]:
@@ -251,16 +296,6 @@ def format_receipt(receipt: ForgetReceipt) -> str:
         f"{format_count(receipt.segments, 'index row')} and "
         f"{format_count(receipt.documents, 'document')}"
     )
-
-
-def encode_receipt(receipt: ForgetReceipt) -> dict[str, int]:
-    """Return what was erased as plain data."""
-    return {
-        "entries": receipt.entries,
-        "threads": receipt.threads,
-        "segments": receipt.segments,
-        "documents": receipt.documents,
-    }
 
 
 # -- times and margins ----------------------------------------------------------------------------

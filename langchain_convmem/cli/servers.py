@@ -43,6 +43,7 @@ _STOP_AFTER_S = 3
     "convmem web",
     "convmem web --model openai:gpt-5-mini --user ana",
     "convmem web --host 0.0.0.0 --tokens tokens.txt --allow-host chat.example.org",
+    prints=False,
 )
 @db_option
 @click.option(
@@ -202,6 +203,7 @@ def _serve(
     "convmem mcp                                # over standard input, as desktop hosts start it",
     "convmem mcp --http                         # http://127.0.0.1:8000/mcp",
     "convmem mcp --http --tokens tokens.txt     # one memory for each token's user",
+    prints=False,
 )
 @db_option
 @user_option

@@ -28,6 +28,7 @@ from langchain_convmem.transfer.formats import Reader
 from langchain_convmem.transfer.source import (
     MAX_LINE_BYTES,
     Node,
+    build_object,
     check_settled,
     open_regular,
     refuse,
@@ -181,7 +182,7 @@ class Archive:
 
     def _choose_reader(self, node: Node) -> Callable[[Node, FindAttachment], Tree]:
         for reader in self._readers:
-            if reader.read_tree is not None and reader.fits_sample(node.value):
+            if reader.read_tree is not None and reader.is_conversation(node.value):
                 return reader.read_tree
         return node.fail(" or ".join(one.form for one in self._readers))
 
@@ -387,7 +388,7 @@ class _JsonItems:
         self._file = file
         self._place = place
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-        self._scan = json.JSONDecoder(strict=False).raw_decode
+        self._scan = json.JSONDecoder(strict=False, object_pairs_hook=build_object).raw_decode
         self._text = ""
         self._at = 0
         self._count = 0

@@ -1,7 +1,7 @@
-"""Copying a log into another, owner by owner, in the order of their changes.
+"""Copying a log into another, owner by owner and thread by thread.
 
-A state document in the other log keeps, per owner, how far the copy has come, so that an
-interrupted copy goes on from there. What the document does not know is recognised by its keys.
+A state document in the other log keeps, per owner, how far the copy has come, so that a later copy
+looks at the threads that changed alone. What is there already is recognised by its keys.
 """
 
 from __future__ import annotations
@@ -123,46 +123,36 @@ class _LogCopy:
     done: int = 0
     total: int = 0
     written: int = 0
-    replays: dict[ThreadKey, Replay] = field(default_factory=dict)
-    damaged: dict[tuple[ThreadKey, int], Entry] = field(default_factory=dict)
-    left_out: set[tuple[ThreadKey, int]] = field(default_factory=set)
+    damaged: list[Entry] = field(default_factory=list)
 
     def copy(self, owners: Iterable[Owner] | None) -> CopyReport:
         wanted = list(self.source.owners() if owners is None else owners)
-        wanted_owners = frozenset(wanted)
-        listed: dict[ThreadKey, ThreadInfo] = {}
-        for user_id in dict.fromkeys(owner.user_id for owner in wanted):
-            infos = self.source.threads(user_id)
-            listed.update((info.key, info) for info in infos if info.key.owner in wanted_owners)
+        listed = {
+            info.key: info
+            for user_id in dict.fromkeys(owner.user_id for owner in wanted)
+            for info in self.source.threads(user_id)
+            if info.key.owner in set(wanted)
+        }
         self.total = sum(info.entries for info in listed.values())
         for owner in wanted:
-            self._copy_owner(owner, _count_entries(listed.values(), owner))
+            before = self.done
+            self._copy_owner(owner)
+            self.done = before + sum(
+                info.entries for key, info in listed.items() if key.owner == owner
+            )
+            self._report(0)
         self._copy_titles(listed)
-        short = self._verify(listed)
-        self.progress(self.total, self.total)
-        damaged = tuple(self.damaged.values())
+        short = self._find_short(listed)
+        damaged = tuple(self.damaged)
         return CopyReport(len(wanted), len(listed), self.total, self.written, short, damaged)
 
-    def _copy_titles(self, listed: Iterable[ThreadKey]) -> None:
-        """Copy titles, and what is archived; a title of the source takes the place of another."""
-        source, target = self.source, self.target
-        for _, keys in groupby(listed, key=lambda key: key.user_id):
-            wanted = list(keys)
-            here = source.get_states(wanted, DOCUMENT)
-            if not here:
-                continue
-            there = target.get_states(wanted, DOCUMENT)
-            for key in wanted:
-                new, old = here.get(key), there.get(key)
-                if new is not None and (old is None or new.value != old.value):
-                    version = None if old is None else old.version
-                    target.set_state(key, DOCUMENT, new.value, expected=version)
+    def _report(self, more: int) -> None:
+        self.progress(min(self.done + more, self.total), self.total)
 
-    def _copy_owner(self, owner: Owner, count: int) -> None:
+    def _copy_owner(self, owner: Owner) -> None:
         document = _StateDocument(self.target, owner, self.source_name)
         cursor, generation = document.read()
-        before = self.done
-        self.replays.clear()
+        changed: dict[ThreadKey, None] = {}
         while True:
             page = self.source.changes(owner, cursor, limit=_PAGE)
             if page.generation != generation and cursor:
@@ -172,67 +162,43 @@ class _LogCopy:
             generation = page.generation
             if not page.entries:
                 break
-            self._copy_page(page.entries)
+            changed |= dict.fromkeys(entry.key for entry in page.entries)
             cursor = page.cursor
-            is_settled = all(replay.is_settled for replay in self.replays.values())
-            if is_settled and not self._is_damaged(owner):
-                document.write(cursor, generation)
-            self.done += len(page.entries)
-            self.progress(min(self.done, self.total), self.total)
-        for replay in self.replays.values():
-            replay.finish()
-        self.written += sum(replay.written for replay in self.replays.values())
+        damaged = len(self.damaged)
+        for key in changed:
+            entries = self.source.entries(key)
+            self.damaged += [entry for entry in entries if entry.damage]
+            sound = [entry for entry in entries if not entry.damage]
+            self.written += replay(self.target, key, sound, report=self._report)
+            self.done += len(entries)
         # What is damaged may have been repaired when the next copy comes.
-        document.write(0 if self._is_damaged(owner) else cursor, generation)
-        self.done = before + count
-        self.progress(self.done, self.total)
+        document.write(cursor if len(self.damaged) == damaged else 0, generation)
 
-    def _is_damaged(self, owner: Owner) -> bool:
-        return any(key.owner == owner for key, _ in self.damaged)
+    def _copy_titles(self, listed: Iterable[ThreadKey]) -> None:
+        """Copy titles, and what is archived; a title of the source takes the place of another."""
+        for _, keys in groupby(listed, key=lambda key: key.user_id):
+            wanted = list(keys)
+            here = self.source.get_states(wanted, DOCUMENT)
+            there = self.target.get_states(wanted, DOCUMENT) if here else {}
+            for key, new in here.items():
+                old = there.get(key)
+                if old is None or new.value != old.value:
+                    version = None if old is None else old.version
+                    self.target.set_state(key, DOCUMENT, new.value, expected=version)
 
-    def _select_sound(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Return the entries that can be copied, and note the others."""
-        sound = []
-        for entry in entries:
-            if entry.damage:
-                self.damaged[entry.key, entry.position] = entry
-            else:
-                sound.append(entry)
-        return sound
-
-    def _copy_page(self, entries: Sequence[Entry]) -> None:
-        self.left_out.update((entry.key, entry.position) for entry in entries if entry.damage)
-        for key, run_of_thread in groupby(entries, key=lambda entry: entry.key):
-            replay = self.replays.get(key)
-            if replay is None:
-                replay = self.replays[key] = self._begin_replay(key)
-            replay.feed(self._select_sound(run_of_thread))
-
-    def _begin_replay(self, key: ThreadKey) -> Replay:
-        """Return the replay of a thread, which knows what was copied before."""
-        replay = Replay(self.target, key)
-        there = self.target.entries(key)
-        if there:
-            here = self._select_sound(self.source.entries(key))
-            replay.begin(here, [entry for entry in there if not entry.damage])
-        return replay
-
-    def _verify(self, listed: dict[ThreadKey, ThreadInfo]) -> tuple[ShortThread, ...]:
-        found: dict[ThreadKey, int] = {}
-        for user_id in dict.fromkeys(key.user_id for key in listed):
-            infos = self.target.threads(user_id)
-            found.update((info.key, info.entries) for info in infos)
-        left_out = Counter(key for key, _ in self.left_out)
+    def _find_short(self, listed: Mapping[ThreadKey, ThreadInfo]) -> tuple[ShortThread, ...]:
+        found = {
+            info.key: info.entries
+            for user_id in dict.fromkeys(key.user_id for key in listed)
+            for info in self.target.threads(user_id)
+        }
+        left_out = Counter(entry.key for entry in self.damaged)
         expected = {key: info.entries - left_out[key] for key, info in listed.items()}
         return tuple(
             ShortThread(key, count, found.get(key, 0))
             for key, count in expected.items()
             if found.get(key, 0) < count
         )
-
-
-def _count_entries(infos: Iterable[ThreadInfo], owner: Owner) -> int:
-    return sum(info.entries for info in infos if info.key.owner == owner)
 
 
 class _StateDocument:
@@ -259,10 +225,8 @@ class _StateDocument:
         value = {"cursor": cursor, "generation": generation}
         if value == self._value:
             return
-        written = self._log.set_state(self._key, self._name, value, expected=self._version)
-        if written is None:
+        if self._log.set_state(self._key, self._name, value, expected=self._version) is None:
             raise LogError("another copy of the same log is running; start again when it is done")
-        self._value, self._version = value, written.version
 
 
 # -- one thread: its entries in order, each once --------------------------------------------------
@@ -271,77 +235,78 @@ _BATCH = 200
 """Entries per append."""
 
 
-class Replay:
-    """Copies the entries of one thread, fed in order of position. Not thread-safe.
+def replay(
+    log: MessageLog,
+    key: ThreadKey,
+    source: Sequence[Entry],
+    *,
+    report: Callable[[int], None] = lambda _done: None,
+) -> int:
+    """Write the entries of a thread into another log; return how many were not there yet.
 
     The thread in the other log may hold an earlier part of the copy; while it is being copied,
     nobody else should write there.
-    """
 
-    def __init__(self, log: MessageLog, key: ThreadKey) -> None:
-        """Prepare to write into the thread `key` of `log`; `begin` comes next."""
+    Args:
+        log: The other log.
+        key: The thread in it.
+        source: All entries of the thread, in order of position.
+        report: Called with the entries looked at.
+    """
+    return _Replay(log, key, source).run(report)
+
+
+class _Replay:
+    """Writes the entries of one thread that are not there yet."""
+
+    def __init__(self, log: MessageLog, key: ThreadKey, source: Sequence[Entry]) -> None:
+        """Recognise what was copied before."""
         self._log = log
         self._key = key
+        self._source = source
         self._ids: dict[str, str] = {}
         self._positions: list[tuple[int, int]] = []
-        self._mark: Entry | None = None
-        self._last = 0
-        self.written = 0
-        """Entries that were not there before."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether everything that was fed is written: no mark waits for its new text."""
-        return self._mark is None
-
-    def begin(self, source: Sequence[Entry], target: Sequence[Entry]) -> None:
-        """Recognise what was copied before.
-
-        Args:
-            source: All entries of the thread; may be empty where `target` is.
-            target: All entries of the thread in the other log.
-        """
-        found = match_copies(source, target)
-        self._last = target[-1].position if target else 0
+        self._written = 0
+        there = [entry for entry in log.entries(key) if not entry.damage]
+        self._last = there[-1].position if there else 0
+        found = match_copies(source, there)
         for entry in source:
             if entry.id in found:
                 self._adopt(entry, found[entry.id])
 
-    def feed(self, entries: Sequence[Entry]) -> None:
-        """Write those of the entries that are not there yet."""
+    def run(self, report: Callable[[int], None]) -> int:
+        """Write what is missing; return how many entries that were."""
+        missing = [entry for entry in self._source if entry.id not in self._ids]
+        done = len(self._source) - len(missing)
         batch: list[Entry] = []
-        for entry in entries:
-            if entry.id in self._ids:
+        at = 0
+        while at < len(missing):
+            entry = missing[at]
+            if _refers(entry) or len(batch) >= _BATCH:
+                batch = self._write(batch)
+                report(done + at)
+            following = missing[at + 1] if at + 1 < len(missing) else None
+            new_id = None if entry.control is None else entry.control.replacement
+            if following is not None and new_id == following.id:
+                # The mark names the id of the new text, which follows right after it.
+                self._write_replacement(entry, following)
+                at += 2
                 continue
-            if self._mark is not None or _refers(entry) or len(batch) >= _BATCH:
-                self._write(batch)
-                batch = []
-            mark, self._mark = self._mark, None
-            if mark is not None and _find_replacement(mark) == entry.id:
-                self._write_replacement(mark, entry)
-                continue
-            self._write([mark] if mark is not None else [])
-            if _find_replacement(entry) is None or _find_replacement(entry) in self._ids:
-                batch.append(entry)
-            else:
-                # It names the id of the new text, which follows right after it.
-                self._mark = entry
+            batch = self._write([entry]) if _refers(entry) else [*batch, entry]
+            at += 1
         self._write(batch)
+        return self._written
 
-    def finish(self) -> None:
-        """Write a mark whose new text never came: somebody had it forgotten."""
-        mark, self._mark = self._mark, None
-        self._write([mark] if mark is not None else [])
-
-    def _write(self, entries: list[Entry]) -> None:
-        if not entries:
-            return
-        drafts = [self._translate(entry) for entry in entries]
-        before = self._last
-        copies = self._log.append(self._key, drafts, durable=False)
-        for entry, copy in zip(entries, copies, strict=True):
-            self.written += copy.position > before
-            self._settle(entry, copy)
+    def _write(self, entries: list[Entry]) -> list[Entry]:
+        """Write entries; return an empty list, for the next ones."""
+        if entries:
+            drafts = [self._translate(entry) for entry in entries]
+            before = self._last
+            copies = self._log.append(self._key, drafts, durable=False)
+            for entry, copy in zip(entries, copies, strict=True):
+                self._written += copy.position > before
+                self._settle(entry, copy)
+        return []
 
     def _write_replacement(self, mark: Entry, entry: Entry) -> None:
         """Write a new text, then the mark that puts it in the old one's place.
@@ -358,7 +323,7 @@ class Replay:
         later = self._log.entries(self._key, after=before)
         made = [item for item in later if item.control and item.control.replacement == new_id]
         if made and made[0].control and list(made[0].control.retracts) == expected:
-            self.written += 1
+            self._written += 1
             self._adopt(mark, made[0])
             return
         if made:
@@ -450,11 +415,6 @@ def _refers(entry: Entry) -> bool:
     return entry.control is not None or entry.cover is not None
 
 
-def _find_replacement(entry: Entry) -> str | None:
-    """Return the id of the new text, for a mark of replacement."""
-    return None if entry.control is None else entry.control.replacement
-
-
 def copy_thread(log: MessageLog, origin: ThreadKey, target: ThreadKey) -> list[str]:
     """Copy a thread with its title into another of the same log; return the ids of its entries.
 
@@ -478,10 +438,7 @@ def copy_thread(log: MessageLog, origin: ThreadKey, target: ThreadKey) -> list[s
     if origin == target or len(match_copies(here, there)) < len(there):
         msg = f"user {target.user_id!r} has a thread {target.thread_id!r} already; fork one of both"
         raise ConfigError(msg)
-    replay = Replay(log, target)
-    replay.begin(here, there)
-    replay.feed(here)
-    replay.finish()
+    replay(log, target, here)
     title = log.get_state(origin, DOCUMENT)
     if title is not None:
         log.set_state(target, DOCUMENT, title.value, expected=None)

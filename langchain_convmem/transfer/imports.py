@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
 
 from langchain_convmem.background import to_async
 from langchain_convmem.errors import ConfigError
@@ -14,20 +13,14 @@ from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
 from langchain_convmem.titles import add_titles
 from langchain_convmem.transfer.archives import Archive, is_archive
-from langchain_convmem.transfer.copy import Replay
-from langchain_convmem.transfer.formats import (
-    DATABASE_READERS,
-    READERS,
-    DatabaseReader,
-    Reader,
-)
+from langchain_convmem.transfer.copy import replay
+from langchain_convmem.transfer.formats import READERS, Reader
+from langchain_convmem.transfer.source import MAX_FILE_BYTES as MAX_WHOLE_BYTES
 from langchain_convmem.transfer.source import (
-    MAX_FILE_BYTES as MAX_WHOLE_BYTES,
-)
-from langchain_convmem.transfer.source import (
+    READS,
     Database,
-    Node,
     Source,
+    describe_json,
     is_database,
     read_source,
     refuse,
@@ -168,53 +161,28 @@ def parse_threads(
     format: str | None = None,  # noqa: A002 - as above
 ) -> list[ImportedThread]:
     """Return the threads of an opened file; see `read_threads`."""
-    if format is not None:
-        return _read_as(format, source, thread_id)
-    if isinstance(source, Database):
-        return _read_database(source, thread_id)
-    number, first = next(source.rows(), (0, ""))
-    if not first:
-        refuse(source.path, "", f"is empty; expected {_list_forms(READERS)}")
-    if first[0] not in "{[":
-        refuse(source.path, f"line {number}", f"found text, expected {_list_forms(READERS)}")
-    reader = next((reader for reader in READERS if reader.fits(source)), None)
-    if reader is None:
-        Node(source.document, source.path, "$").fail(_list_forms(READERS))
-    return reader.read(source, thread_id)
-
-
-def _read_as(name: str, source: Source | Database, thread_id: str | None) -> list[ImportedThread]:
-    """Return the threads of a file that must be of the format with this name."""
-    forms = {reader.name: reader.form for reader in READERS}
-    forms |= {reader.name: reader.form for reader in DATABASE_READERS}
-    if name not in forms:
-        raise ConfigError(f"format must be one of {', '.join(forms)}; got {name!r}")
-    for reader in READERS:
-        if reader.name == name and isinstance(source, Source) and reader.fits(source):
+    readers = [one for one in READERS if format in (None, one.name)]
+    if not readers:
+        known = ", ".join(one.name for one in READERS)
+        raise ConfigError(f"format must be one of {known}; got {format!r}")
+    if isinstance(source, Source):
+        number, first = next(source.rows(), (0, ""))
+        if not first:
+            refuse(source.path, "", f"is empty; {READS}")
+        if first[0] not in "{[":
+            refuse(source.path, f"line {number}", f"found text that is no JSON; {READS}")
+    for reader in readers:
+        if isinstance(source, reader.opens) and reader.fits(source):
             return reader.read(source, thread_id)
-    for known in DATABASE_READERS:
-        if known.name == name and isinstance(source, Database) and known.fits(source):
-            return known.read(source, thread_id)
-    return refuse(source.path, "", f"is not of the format {name!r}; expected {forms[name]}")
-
-
-def _read_database(database: Database, thread_id: str | None) -> list[ImportedThread]:
-    reader = next((reader for reader in DATABASE_READERS if reader.fits(database)), None)
-    if reader is None:
-        _refuse_database(database)
-    return reader.read(database, thread_id)
-
-
-def _refuse_database(database: Database) -> NoReturn:
-    tables = database.tables()
+    if format is not None:
+        refuse(source.path, "", f"is not of the format {format!r}; expected {readers[0].form}")
+    if isinstance(source, Source):
+        refuse(source.path, "$", f"found {describe_json(source.document)}; {READS}")
+    tables = source.tables()
     if tables.keys() >= _OWN_TABLES:
-        refuse(database.path, "", "is a log of convmem itself; use 'convmem copy --from' for it")
+        refuse(source.path, "", "is a log of convmem itself; use 'convmem copy --from' for it")
     shown = ", ".join(sorted(tables)[:5]) or "no tables"
-    refuse(
-        database.path,
-        "",
-        f"found a database with {shown}; expected {_list_forms(DATABASE_READERS)}",
-    )
+    return refuse(source.path, "", f"is a database with {shown}; {READS}")
 
 
 def read_files(
@@ -269,10 +237,6 @@ def _refuse_shared_threads(files: Iterable[ImportedFile]) -> None:
             homes[name] = file.path
 
 
-def _list_forms(readers: Iterable[Reader | DatabaseReader]) -> str:
-    return "; or ".join(reader.form for reader in readers)
-
-
 # -- writing to a log -----------------------------------------------------------------------------
 
 
@@ -288,7 +252,7 @@ class ImportReport:
         added: Entries that were not there before; an entry is a message, or an edit of an export.
         known: Entries that were there already.
         skipped: One sentence for each that was left out, saying why.
-        unread: One sentence for each part of an archive that cannot be read, saying why.
+        unread: One sentence for each part of the file that cannot be kept, saying why.
         first_ms: When the first of them was said, milliseconds since the epoch; None where the file
             tells no time.
         last_ms: When the last of them was said.
@@ -386,6 +350,7 @@ class _Tally:
     branches: int = 0
     sessions: int = 0
     skipped: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     span: tuple[int, int] | None = None
     titles: dict[ThreadKey, str] = field(default_factory=dict)
 
@@ -394,6 +359,7 @@ class _Tally:
         self.done += len(thread)
         self.added += stored.added
         self.skipped += stored.skipped
+        self.unread += thread.unread
         self.branches += thread.branch_of is not None
         self.sessions += thread.sessions
         if thread.title and stored.holds_any:
@@ -414,7 +380,7 @@ class _Tally:
             added=self.added,
             known=self.done - self.added - len(self.skipped),
             skipped=tuple(self.skipped),
-            unread=self.file.unread,
+            unread=(*self.file.unread, *self.unread),
             first_ms=first_ms,
             last_ms=last_ms,
         )
@@ -469,8 +435,4 @@ def _replay(
         else:
             why = _HOOK if is_remembered(entry.message) else _MARK
             skipped.append(f"message {entry.message_id!r} of thread {key.thread_id!r}: {why}")
-    replay = Replay(log, key)
-    replay.begin(kept, log.entries(key))
-    replay.feed(kept)
-    replay.finish()
-    return _Stored(replay.written, skipped, holds_any=bool(kept))
+    return _Stored(replay(log, key, kept), skipped, holds_any=bool(kept))

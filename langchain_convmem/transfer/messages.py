@@ -1,20 +1,17 @@
-"""Messages of LangChain, made of what files hold: lines, contents, tool calls. Pure."""
+"""Messages of LangChain, made of what files hold: contents, tool calls. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from langchain_core.messages import (
-    AIMessage,
     BaseMessage,
-    HumanMessage,
     InvalidToolCall,
-    SystemMessage,
     ToolCall,
     messages_from_dict,
 )
@@ -48,99 +45,6 @@ def build_stamp(time: datetime | None, session: str | None = None) -> dict[str, 
     return extra
 
 
-# -- lines of a dialogue, by speaker --------------------------------------------------------------
-
-ImportedRole = Literal["user", "assistant", "system"]
-ROLE_WORDS: dict[str, ImportedRole] = {
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "ai": "assistant",
-    "bot": "assistant",
-    "model": "assistant",
-}
-"""Words that name a role, in lower case; files write them in any."""
-_MESSAGES: dict[ImportedRole, type[BaseMessage]] = {
-    "user": HumanMessage,
-    "assistant": AIMessage,
-    "system": SystemMessage,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ImportedLine:
-    """One line of a file, checked.
-
-    Attributes:
-        role: Who speaks.
-        text: Verbatim.
-        location: Where it stands in the file.
-        own_id: The id the file gives it, if any.
-        name: The speaker's name, if it is more than the role.
-        time: When it was said, in UTC, if the file tells.
-        session: Label of the session, if the file tells.
-    """
-
-    role: ImportedRole
-    text: str
-    location: str
-    own_id: str | None = None
-    name: str | None = None
-    time: datetime | None = None
-    session: str | None = None
-
-
-def build_line_message(line: ImportedLine) -> FoundMessage:
-    """Return the message that a line is."""
-    extra = build_stamp(line.time, line.session)
-    cls = _MESSAGES[line.role]
-    message = cls(content=line.text, id=line.own_id, name=line.name, additional_kwargs=extra)
-    return FoundMessage(message, line.location)
-
-
-def space_times(lines: Sequence[ImportedLine]) -> list[ImportedLine]:
-    """Return the lines with times that increase within a session.
-
-    Files give all lines of a session its time: the second line that repeats a time of its session
-    is put one millisecond later, the third two, and so on.
-    """
-    repeats: dict[tuple[str | None, datetime], int] = {}
-    spaced = []
-    for line in lines:
-        if line.time is None:
-            spaced.append(line)
-            continue
-        repeat = repeats.get((line.session, line.time), 0)
-        repeats[line.session, line.time] = repeat + 1
-        spaced.append(replace(line, time=line.time + timedelta(milliseconds=repeat)))
-    return spaced
-
-
-def cast_roles(speakers: Iterable[str]) -> dict[str, ImportedRole]:
-    """Return the role of every speaker.
-
-    A speaker called by a role (`user`, `bot`, ...) has that role. Of the others, the first to
-    appear takes the role of the user and the second that of the assistant, unless somebody is
-    called by it; every further speaker is a user with a name.
-
-    Args:
-        speakers: In order of appearance; repeats do not count.
-    """
-    named = list(dict.fromkeys(speakers))
-    cast = {name: ROLE_WORDS[name.lower()] for name in named if name.lower() in ROLE_WORDS}
-    taken = set(cast.values())
-    free: list[ImportedRole] = [role for role in ("user", "assistant") if role not in taken]
-    for name in named:
-        if name not in cast:
-            cast[name] = free.pop(0) if free else "user"
-    return cast
-
-
-def name_speaker(speaker: str) -> str | None:
-    """Return the name to keep with a message: none where it only repeats the role."""
-    return None if speaker.lower() in ROLE_WORDS else speaker
-
-
 # -- contents -------------------------------------------------------------------------------------
 
 Block = dict[str, Any]
@@ -159,6 +63,14 @@ def make_reasoning_block(words: str) -> Block:
 def make_foreign_block(value: Any) -> Block:
     """Return the block that keeps what has no counterpart, such as a picture's reference."""
     return {"type": "non_standard", "value": value}
+
+
+def make_attachment(text: str, name: str, value: Any) -> Block:
+    """Return the block of an attached file: its text if that is known, else what names it."""
+    if not text.strip():
+        return make_foreign_block(value)
+    title = {"title": name} if name.strip() else {}
+    return {"type": "text-plain", "text": text, "mime_type": "text/plain", **title}
 
 
 def build_content(blocks: Sequence[Block]) -> str | list[str | Block]:
@@ -219,12 +131,13 @@ def read_stored_message(node: Node) -> FoundMessage:
     Raises:
         ImportFormatError: If it is not one.
     """
-    kind, data = node.member("type"), node.member("data")
-    if not kind.is_a(str) or not data.is_a(dict) or "content" not in data.value:
+    stored = node.value if isinstance(node.value, dict) else {}
+    kind, data = stored.get("type"), stored.get("data")
+    if not isinstance(kind, str) or not isinstance(data, dict) or "content" not in data:
         node.fail(_STORED_FORM)
     with ErrorTrap(ValueError, TypeError, LookupError, AttributeError) as trap:
         # Chooses from a fixed table of types; nothing is imported by name.
-        [message] = messages_from_dict([{"type": kind.value, "data": dict(data.value)}])
+        [message] = messages_from_dict([{"type": kind, "data": dict(data)}])
         return repair_timestamp(message, node.location)
     return node.fail(f"{_STORED_FORM}: {trap.reason}")
 

@@ -1,4 +1,4 @@
-"""A file to import: its text or its tables, and checked access to the values in it.
+"""A file to import: its text or its tables, and the forms that the values in it must have.
 
 Every refusal is an `ImportFormatError` that names the file and the place. Nothing here writes.
 """
@@ -16,13 +16,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Annotated, Any, BinaryIO, NoReturn, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import ValidationError as FormError
+from pydantic_core import ErrorDetails
 
 from langchain_convmem.causes import ErrorTrap, describe_name, describe_value
 from langchain_convmem.errors import ImportFormatError
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 MAX_LINE_BYTES = 5 * 1024 * 1024
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair, which no encoding can write."""
 _BOM = "\ufeff"
 _BLANKS = " \t\r"
 
@@ -56,6 +62,20 @@ class Source:
             if row:
                 yield number, row
 
+    def row_nodes(self) -> Iterator[Node]:
+        """Yield the JSON value of each line; raises `ImportFormatError` where a line is none."""
+        for number, row in self.rows():
+            value = parse_json(row, self.path, first_line=number)
+            yield Node(value, self.path, f"line {number}")
+
+    def nodes(self) -> Iterator[Node]:
+        """Yield the items of the file: its lines, those of the list that it is, or itself."""
+        if self.has_rows:
+            yield from self.row_nodes()
+            return
+        root = Node(self.document, self.path, "$")
+        yield from root.items() if isinstance(root.value, list) else [root]
+
     @cached_property
     def document(self) -> Any:
         """The whole file as one JSON value.
@@ -84,10 +104,9 @@ class Source:
         if not self.has_rows:
             document = self.document
             return document[0] if isinstance(document, list) and document else document
-        try:
-            return json.loads(next(self.rows())[1], strict=False)
-        except (ValueError, RecursionError):
-            return None
+        with ErrorTrap(ImportFormatError):
+            return next(self.row_nodes()).value
+        return None
 
 
 def read_source(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> Source:
@@ -106,6 +125,9 @@ def read_source(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> Source:
         refuse(name, "", f"is larger than {max_bytes:,} bytes, the limit for one file; split it")
     stamps = [(one.st_size, one.st_mtime_ns) for one in (before, after)]
     check_settled(name, is_settled=stamps[0] == stamps[1])
+    kind = next((kind for magic, kind in _MAGICS if data.startswith(magic)), None)
+    if kind is not None:
+        refuse(name, "", f"is {kind}; {READS}")
     try:
         return Source(name, data.decode("utf-8").removeprefix(_BOM))
     except UnicodeDecodeError as error:
@@ -113,6 +135,27 @@ def read_source(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> Source:
     line = data.count(b"\n", 0, start) + 1
     found = f"byte 0x{data[start]:02x} at offset {start:,} is not UTF-8"
     return refuse(name, f"line {line}", f"{found}; save the file as UTF-8 text")
+
+
+READS = (
+    "convmem reads exports of ChatGPT and Claude, messages as JSON or JSONL, stores of LangChain "
+    "and LangGraph, and exports of its own ('convmem import --formats' shows how they look)"
+)
+"""What is said of a file of another kind."""
+_MAGICS = (
+    (b"%PDF", "a PDF"),
+    (b"\x89PNG", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"GIF8", "a picture"),
+    (b"RIFF", "a sound, film or picture"),
+    (b"\x1f\x8b", "packed with gzip; unpack it first"),
+    (b"7z\xbc\xaf", "a 7z archive; unpack it first"),
+    (b"Rar!", "a RAR archive; unpack it first"),
+    (b"\xd0\xcf\x11\xe0", "a document of an office program"),
+    (b"\x7fELF", "a program"),
+    (b"<!", "a web page"),
+    (b"<html", "a web page"),
+)
 
 
 def check_settled(path: str, *, is_settled: bool) -> None:
@@ -174,7 +217,7 @@ def parse_json(text: str, path: str, *, first_line: int = 1, place: str | None =
     """
     start = place or f"line {first_line}"
     try:
-        return json.loads(text, strict=False)
+        return json.loads(text, strict=False, object_pairs_hook=build_object)
     except json.JSONDecodeError as error:
         line = place or f"line {first_line + error.lineno - 1}"
         refuse(path, f"{line}, column {error.colno}", f"not valid JSON ({error.msg})")
@@ -182,6 +225,17 @@ def parse_json(text: str, path: str, *, first_line: int = 1, place: str | None =
         refuse(path, start, "JSON nested too deeply; expected flat messages")
     except ValueError as error:  # it says how many digits are too many
         refuse(path, start, f"not usable as JSON ({error})")
+
+
+def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; raises ValueError where it gives one key two values."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        msg = f"the key {describe_name(twice)} stands twice in one object"
+        raise ValueError(msg)
+    return made
 
 
 # -- a SQLite file of another program, opened for reading -----------------------------------------
@@ -236,21 +290,10 @@ class Database:
         refuse(self.path, "", f"cannot be read as a SQLite database: {trap.reason}")
 
 
-# -- values that know where they stand -------------------------------------------------------------
+# -- values that know where they stand, and their forms --------------------------------------------
 
 
-_KINDS = {
-    dict: "an object",
-    list: "a list",
-    str: "text",
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-    type(None): "null",
-}
-
-
-def _describe(value: Any) -> str:
+def describe_json(value: Any) -> str:
     """Return what was found, short enough for one sentence."""
     if isinstance(value, dict):
         keys = ", ".join(map(describe_name, list(value)[:5]))
@@ -260,12 +303,26 @@ def _describe(value: Any) -> str:
     return describe_value(value)
 
 
+class Form(BaseModel):
+    """What an object in a file must hold: null counts as missing, further members do not count."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def drop_null(cls, value: Any) -> Any:
+        """Leave out members that are null."""
+        if not isinstance(value, dict):
+            return value
+        return {name: item for name, item in value.items() if item is not None}
+
+
+F = TypeVar("F", bound=Form)
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A JSON value and its place: a line (`line 3`) or a path from the root (`$.lines[2]`).
-
-    Every method that hands out a value raises `ImportFormatError` where it is another kind.
-    """
+    """A JSON value and its place: a line (`line 3`) or a path from the root (`$.lines[2]`)."""
 
     value: Any
     path: str
@@ -273,146 +330,124 @@ class Node:
 
     def fail(self, expected: str) -> NoReturn:
         """Refuse the file: here stands something else than `expected`."""
-        refuse(self.path, self.location, f"found {_describe(self.value)}, expected {expected}")
-
-    def has(self, name: str) -> bool:
-        """Return whether this is an object with a member `name` that is not null."""
-        return isinstance(self.value, dict) and self.value.get(name) is not None
-
-    def names(self) -> list[str]:
-        """Return the names of the object's members, in the order of the file."""
-        self._expect(dict)
-        return list(self.value)
-
-    def is_blank(self) -> bool:
-        """Return whether this is text that says nothing."""
-        return isinstance(self.value, str) and not self.value.strip()
-
-    def member(self, name: str) -> Node:
-        """Return the object's member; it must be there and not be null."""
-        self._expect(dict)
-        if name not in self.value:
-            self.fail(f'an object with the key "{name}"')
-        node = self._get_child(name)
-        if node.value is None:
-            node.fail("a value")
-        return node
-
-    def optional(self, name: str) -> Node | None:
-        """Return the object's member, or None where it is missing or null."""
-        self._expect(dict)
-        return self._get_child(name) if self.has(name) else None
+        refuse(self.path, self.location, f"found {describe_json(self.value)}, expected {expected}")
 
     def items(self) -> Iterator[Node]:
-        """Yield the list's items in order."""
-        self._expect(list)
+        """Yield the list's items in order; raises `ImportFormatError` where it is no list."""
+        if not isinstance(self.value, list):
+            self.fail("a list")
         for number, item in enumerate(self.value):
-            yield Node(item, self.path, f"{self.location}[{number}]")
+            yield self.at(item, number)
 
-    def text(self) -> str:
-        """Return the text, verbatim; it must say something, fit the limit and be encodable."""
-        self._expect(str)
-        if self.is_blank():
-            self.fail("text that is not blank")
-        return self.text_or_blank()
+    def at(self, value: Any, *steps: str | int) -> Node:
+        """Return a value within this one; `steps` lead there."""
+        place = self.location
+        for step in steps:
+            joint = "." if place.startswith("$") or "," in place else ", "
+            place += f"[{step}]" if isinstance(step, int) else f"{joint}{step}"
+        return Node(value, self.path, place)
 
-    def text_or_blank(self) -> str:
-        """Return the text, verbatim, which may be empty; it must fit the limit and be encodable."""
-        self._expect(str)
-        text: str = self.value
-        size = _measure(text)
-        if size is None:
-            self.fail("text without halves of surrogate pairs")
-        if size > MAX_LINE_BYTES:
-            limit = f"the limit for one line is {MAX_LINE_BYTES:,}"
-            refuse(self.path, self.location, f"found {size:,} bytes of text; {limit}")
-        return text
+    def parse(self, form: type[F]) -> F:
+        """Return the object that this is.
 
-    def label(self) -> str:
-        """Return an id or a session label: text, or a whole number as text."""
-        if isinstance(self.value, int) and not isinstance(self.value, bool):
-            return str(self.value)
-        if not isinstance(self.value, str):
-            self.fail("text or a whole number")
-        return self.text()
-
-    def time(self) -> datetime:
-        """Return the moment, in UTC."""
-        with ErrorTrap(ValueError):
-            return parse_time(self.value)
-        return self.fail(TIME_FORMS)
-
-    def seconds(self) -> datetime:
-        """Return the moment that a number of seconds since the epoch names, in UTC."""
-        with ErrorTrap(ValueError):
-            return parse_seconds(self.value)
-        return self.fail("a time: seconds since the epoch")
-
-    def is_a(self, kind: type) -> bool:
-        """Return whether the value is of a JSON kind: `dict`, `list`, `str`."""
-        return isinstance(self.value, kind)
-
-    def _get_child(self, name: str) -> Node:
-        joint = "." if self.location.startswith("$") or "," in self.location else ", "
-        return Node(self.value[name], self.path, f"{self.location}{joint}{name}")
-
-    def _expect(self, kind: type) -> None:
-        if not isinstance(self.value, kind):
-            self.fail(_KINDS[kind])
+        Raises:
+            ImportFormatError: If it has another form; it names the place.
+        """
+        try:
+            return form.model_validate(self.value)
+        except FormError as error:
+            found = error.errors(include_url=False)[0]
+        steps = found["loc"][:-1] if found["type"] == "missing" else found["loc"]
+        return self.at(found["input"], *steps).fail(_expect(found))
 
 
-def _measure(text: str) -> int | None:
-    """Return the size in bytes; None for text that cannot be encoded."""
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "tuple_type": "a list",
+}
+
+
+def _expect(found: ErrorDetails) -> str:
+    kind, context = found["type"], found.get("ctx", {})
+    if kind == "missing":
+        return f'an object with the key "{found["loc"][-1]}"'
+    if kind == "literal_error":
+        known = context["expected"].replace(" or ", ", ").replace("'", "")
+        return f"one of {known}"
+    return str(context.get("error") or _EXPECTED.get(kind) or found["msg"])
+
+
+def _check_words(text: str) -> str:
+    if not text.strip():
+        raise ValueError("text that is not blank")
+    if HALF_CHARACTER.search(text):
+        raise ValueError("text without halves of surrogate pairs")
+    return text
+
+
+def _read_label(value: Any) -> Any:
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError("text or a whole number")
+
+
+def _read_time(value: Any) -> datetime:
     try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        return None
+        return parse_time(value)
+    except ValueError as error:
+        raise ValueError(TIME_FORMS) from error
 
 
-# -- times as dialogue files write them ------------------------------------------------------------
+def _read_seconds(value: Any) -> datetime:
+    try:
+        return parse_seconds(value)
+    except ValueError as error:
+        raise ValueError("a time: seconds since the epoch") from error
 
 
-TIME_FORMS = (
-    'a time: ISO 8601 text ("2023-05-08T13:56:00Z"), whole milliseconds since the epoch, '
-    'or "1:56 pm on 8 May, 2023"'
-)
+Words = Annotated[str, AfterValidator(_check_words)]
+"""Text that says something."""
+Label = Annotated[Words, BeforeValidator(_read_label)]
+"""An id or the name of a session: text, or a whole number as text."""
+Time = Annotated[datetime, BeforeValidator(_read_time)]
+"""A moment in one of `TIME_FORMS`, in UTC."""
+Seconds = Annotated[datetime, BeforeValidator(_read_seconds)]
+"""A moment as a number of seconds since the epoch, in UTC."""
+
+
+# -- times ----------------------------------------------------------------------------------------
+
+
+TIME_FORMS = 'a time: ISO 8601 text ("2023-05-08T13:56:00Z") or whole milliseconds since the epoch'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-)
-_SPOKEN = re.compile(
-    r"\s*(\d{1,2}):(\d{2})\s*([ap])\.?m\.?\s+on\s+(\d{1,2})\s+([a-z]{3,9}),?\s+(\d{4})\s*",
-    re.IGNORECASE,
-)
-_HOURS_HALF_DAY = 12
-
-
 # Room on both sides, so that shifting a time by a zone or an increment never leaves the calendar.
 _FIRST_YEAR, _LAST_YEAR = 2, 9998
+_MAX_SECONDS = 10**12
 
 
 def parse_time(value: Any) -> datetime:
     """Return the moment `value` names, in UTC.
 
     Args:
-        value: ISO 8601 text, text such as `1:56 pm on 8 May, 2023` (English month, no zone), or a
-            whole number of milliseconds since the epoch. Text without a zone counts as UTC.
+        value: ISO 8601 text, or a whole number of milliseconds since the epoch. Text without a zone
+            counts as UTC.
 
     Raises:
         ValueError: If it is none of these.
     """
-    return _check_calendar(value, _parse_moment)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _count_from_epoch(value)
+    if not isinstance(value, str):
+        msg = f"{describe_value(value)} is not a time"
+        raise ValueError(msg)  # noqa: TRY004 - one kind of failure for the caller to translate
+    moment = datetime.fromisoformat(value.strip())
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return _check_calendar(moment, value)
 
 
 def parse_seconds(value: Any) -> datetime:
@@ -421,53 +456,29 @@ def parse_seconds(value: Any) -> datetime:
     Raises:
         ValueError: If it is not a finite number.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not abs(value) < _MAX_SECONDS
+    ):
         msg = f"{describe_value(value)} is not a number of seconds"
-        raise ValueError(msg)  # noqa: TRY004 - one kind of failure for the caller to translate
-    return _check_calendar(
-        value, lambda seconds: _EPOCH + timedelta(milliseconds=round(seconds * 1000))
-    )
+        raise ValueError(msg)
+    return _count_from_epoch(round(value * 1000))
 
 
-def _check_calendar(value: Any, read: Callable[[Any], datetime]) -> datetime:
+def _count_from_epoch(milliseconds: int) -> datetime:
     try:
-        moment = read(value)
+        return _check_calendar(_EPOCH + timedelta(milliseconds=milliseconds), milliseconds)
     except OverflowError as error:
-        msg = f"{describe_value(value)} is outside the calendar"
+        msg = f"{describe_value(milliseconds)} is outside the calendar"
         raise ValueError(msg) from error
+
+
+def _check_calendar(moment: datetime, value: Any) -> datetime:
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
         msg = f"{describe_value(value)} is outside the years {_FIRST_YEAR} to {_LAST_YEAR}"
         raise ValueError(msg)
-    return moment
-
-
-def _parse_moment(value: Any) -> datetime:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return _EPOCH + timedelta(milliseconds=value)
-    if not isinstance(value, str):
-        msg = f"{describe_value(value)} is not a time"
-        raise ValueError(msg)  # noqa: TRY004 - one kind of failure for the caller to translate
-    spoken = _SPOKEN.fullmatch(value)
-    moment = datetime.fromisoformat(value.strip()) if spoken is None else _build_moment(spoken)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def _build_moment(match: re.Match[str]) -> datetime:
-    hour, minute, half, day, month, year = match.groups()
-    if not 1 <= int(hour) <= _HOURS_HALF_DAY:
-        msg = f"{hour} is not an hour of a twelve-hour clock"
-        raise ValueError(msg)
-    hours = int(hour) % _HOURS_HALF_DAY + (_HOURS_HALF_DAY if half.lower() == "p" else 0)
-    return datetime(int(year), _find_month(month), int(day), hours, int(minute), tzinfo=UTC)
-
-
-def _find_month(name: str) -> int:
-    # By hand, since strptime reads month names in the language of the process.
-    for number, month in enumerate(_MONTHS, start=1):
-        if name.lower() in (month, month[:3]):
-            return number
-    msg = "found no month"
-    raise ValueError(msg)
+    return moment.astimezone(UTC)
 
 
 def format_time(moment: datetime) -> str:

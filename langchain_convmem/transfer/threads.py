@@ -7,15 +7,15 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Entry
 from langchain_convmem.titles import shorten_title
-from langchain_convmem.transfer.messages import FoundMessage, ImportedLine, build_line_message
-from langchain_convmem.transfer.source import Node, Source, refuse
+from langchain_convmem.transfer.messages import FoundMessage
+from langchain_convmem.transfer.source import HALF_CHARACTER, MAX_LINE_BYTES, Node, Source, refuse
 from langchain_convmem.views.codec import encode_body, get_line_time_ms, get_role, make_draft
 
 
@@ -32,6 +32,7 @@ class ImportedThread:
             (`additional_kwargs["branched_from"]`).
         entries: For an exported thread: its entries, edits and summaries included.
         title: What the file calls it; empty where it says nothing.
+        unread: One sentence for each thing in the file that cannot be kept.
     """
 
     thread_id: str
@@ -40,6 +41,7 @@ class ImportedThread:
     branch_of: str | None = None
     entries: tuple[Entry, ...] = ()
     title: str = ""
+    unread: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Return how many entries it makes."""
@@ -47,15 +49,6 @@ class ImportedThread:
 
 
 # -- building -------------------------------------------------------------------------------------
-
-
-def build_line_thread(thread_id: str, lines: Sequence[ImportedLine], path: str) -> ImportedThread:
-    """Return the thread that the lines of the file `path` make.
-
-    Raises:
-        ImportFormatError: If two lines have the same id, or one cannot be stored.
-    """
-    return build_thread(thread_id, [build_line_message(line) for line in lines], path)
 
 
 def build_thread(
@@ -97,6 +90,19 @@ def build_thread(
     return ImportedThread(thread_id, messages, count_sessions(messages), branch_of)
 
 
+def build_entry_thread(
+    thread_id: str, entries: Sequence[Entry], *, title: str = "", unread: Sequence[str] = ()
+) -> ImportedThread:
+    """Return the thread that entries make, edits and summaries included."""
+    messages = tuple(
+        entry.message.model_copy(update={"id": entry.message.id or entry.id})
+        for entry in entries
+        if entry.message is not None
+    )
+    sessions = count_sessions(messages)
+    return ImportedThread(thread_id, messages, sessions, None, tuple(entries), title, tuple(unread))
+
+
 def _number_repeat(own_id: str, taken: dict[str, str]) -> str:
     repeat = own_id
     number = 1
@@ -122,6 +128,16 @@ def _read_payload(message: BaseMessage) -> str:
 
 
 def _check_storable(item: FoundMessage, path: str) -> None:
+    content = item.message.content
+    blocks = [content] if isinstance(content, str) else content
+    texts = [block if isinstance(block, str) else block.get("text") for block in blocks]
+    for text in texts:
+        if isinstance(text, str) and HALF_CHARACTER.search(text):
+            refuse(path, item.location, "found half of a surrogate pair, expected text")
+        size = len(text.encode()) if isinstance(text, str) else 0
+        if size > MAX_LINE_BYTES:
+            limit = f"the limit for one line is {MAX_LINE_BYTES:,}"
+            refuse(path, item.location, f"found {size:,} bytes of text; {limit}")
     try:
         encode_body(make_draft(item.message))
     except InvalidMessageError as error:
@@ -216,31 +232,28 @@ class Tree:
     title: str = ""
 
 
-def read_title(conversation: Node, member: str) -> str:
-    """Return what the member of a conversation calls it; empty where it is missing or no text."""
-    found = conversation.optional(member)
-    return shorten_title(found.value) if found is not None and found.is_a(str) else ""
+def read_title(value: Any) -> str:
+    """Return what a file calls a conversation; empty where that is missing or no text."""
+    return shorten_title(value) if isinstance(value, str) else ""
 
 
 def build_all_threads(
-    source: Source, read_tree: Callable[[Node, FindAttachment], Tree], thread_id: str | None
+    read_tree: Callable[[Node, FindAttachment], Tree], source: Source, thread_id: str | None
 ) -> list[ImportedThread]:
     """Return the threads of a file that holds one conversation, or a list of them.
 
     Args:
-        source: The file.
         read_tree: Reads a conversation.
+        source: The file.
         thread_id: See `rename_threads`.
 
     Raises:
         ImportFormatError: If a part of it is not as the form says, or `thread_id` should name
             several.
     """
-    root = Node(source.document, source.path, "$")
-    conversations = list(root.items()) if root.is_a(list) else [root]
     threads = [
         thread
-        for node in conversations
+        for node in source.nodes()
         for thread in build_tree_threads(read_tree(node, find_no_attachment))
     ]
     return rename_threads(threads, thread_id, source.path)

@@ -9,38 +9,26 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.cli import main
 from langchain_convmem.recall import LineRecall
 
-WEEKS = {
-    "conversation_id": "weeks",
-    "speakers": ["Ana", "assistant"],
-    "lines": [
-        {
-            "id": f"D{session}:{number}",
-            "session": session,
-            "time": f"7:{10 + session} pm on {3 * session} March, 2024",
-            "speaker": speaker,
-            "text": text,
-        }
-        for session, lines in enumerate(
-            [
-                [
-                    ("Ana", "I locked my bicycle behind the bakery on Mill Lane."),
-                    ("assistant", "Behind the bakery, noted."),
-                    ("Ana", "My sister Ruth visits in May."),
-                ],
-                [
-                    ("Ana", "The plumber comes on Thursday to mend the boiler."),
-                    ("assistant", "I hope the hot water is back soon."),
-                ],
-                [
-                    ("Ana", "I am learning to play the oboe."),
-                    ("assistant", "A demanding instrument! Which piece do you practise?"),
-                ],
-            ],
-            start=1,
-        )
-        for number, (speaker, text) in enumerate(lines, start=1)
-    ],
-}
+SAID = [
+    ("D1:1", "2024-03-03T19:11", "Ana", "I locked my bicycle behind the bakery on Mill Lane."),
+    ("D1:2", "2024-03-03T19:11", None, "Behind the bakery, noted."),
+    ("D1:3", "2024-03-03T19:11", "Ana", "My sister Ruth visits in May."),
+    ("D2:1", "2024-03-06T19:12", "Ana", "The plumber comes on Thursday to mend the boiler."),
+    ("D2:2", "2024-03-06T19:12", None, "I hope the hot water is back soon."),
+    ("D3:1", "2024-03-09T19:13", "Ana", "I am learning to play the oboe."),
+    ("D3:2", "2024-03-09T19:13", None, "A demanding instrument! Which piece do you practise?"),
+]
+WEEKS = [
+    {
+        "id": own_id,
+        "session": own_id[1],
+        "timestamp": f"{time}:00Z",
+        "role": "user" if name else "assistant",
+        "name": name,
+        "content": text,
+    }
+    for own_id, time, name, text in SAID
+]
 GOOD_ROW = json.dumps({"role": "user", "content": "The spare key hangs in the cellar."})
 
 
@@ -66,7 +54,7 @@ def convmem(db, capsys):
 
 @pytest.fixture
 def weeks(tmp_path):
-    path = tmp_path / "any.name"
+    path = tmp_path / "weeks.any"
     path.write_text(json.dumps(WEEKS))
     return path
 
@@ -86,7 +74,7 @@ def test_an_imported_dialogue_is_in_the_log_word_for_word(convmem, db, weeks):
     assert (code, err) == (0, "")
     assert out == f"{weeks}: 7 lines, 7 new, 3 sessions, thread weeks\n"
     stored = [(entry.message.id, entry.message.content) for entry in entries_of(db)]
-    assert stored == [(line["id"], line["text"]) for line in WEEKS["lines"]]
+    assert stored == [(line["id"], line["content"]) for line in WEEKS]
 
 
 def test_importing_twice_doubles_nothing(convmem, db, weeks):
@@ -116,7 +104,7 @@ def test_a_bad_second_file_keeps_the_first_one_out(convmem, db, weeks, tmp_path)
     bad.write_text(f'{GOOD_ROW}\n{{"role": "user", "content": 42}}\n')
     code, out, err = convmem("import", weeks, bad)
     assert (code, out) == (1, "")
-    assert err == f"convmem: {bad}, line 2, content: found 42, expected text\n"
+    assert err == f"convmem: {bad}, line 2, content: found 42, expected text or a list of parts\n"
     assert not db.exists()
 
 
@@ -124,10 +112,10 @@ def test_a_bad_file_leaves_an_existing_database_as_it_was(convmem, db, weeks, tm
     convmem("import", weeks)
     before = entries_of(db)
     bad = tmp_path / "bad.json"
-    bad.write_text('{"lines": [{"speaker": "Ana", "text": " "}]}')
+    bad.write_text('[{"role": "user", "content": " "}]')
     code, _, err = convmem("import", bad)
     assert code == 1
-    assert "$.lines[0].text" in err
+    assert "$[0].content" in err
     assert entries_of(db) == before
     assert json.loads(convmem("threads", "--json")[1])[0]["entries"] == 7
 
@@ -201,7 +189,7 @@ def test_the_log_prints_the_thread_as_it_was_said(convmem, weeks):
         "2024-03-03 19:11  Assistant: Behind the bakery, noted.  (imported)",
     ]
     data = json.loads(convmem("log", "--thread", "weeks", "--json")[1])
-    assert [item["message_id"] for item in data] == [line["id"] for line in WEEKS["lines"]]
+    assert [item["message_id"] for item in data] == [line["id"] for line in WEEKS]
 
 
 def test_threads_are_those_of_the_user(convmem, weeks):

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
+from pydantic import Field
 
 from langchain_convmem.transfer.messages import (
     Block,
@@ -24,25 +25,50 @@ from langchain_convmem.transfer.messages import (
     build_content,
     build_stamp,
     clean_tool_name,
+    make_attachment,
     make_foreign_block,
     make_reasoning_block,
     make_text_block,
 )
-from langchain_convmem.transfer.source import Node, Source
-from langchain_convmem.transfer.threads import (
-    FindAttachment,
-    ImportedThread,
-    Tree,
-    build_all_threads,
-    read_title,
-)
+from langchain_convmem.transfer.source import Form, Label, Node, Time, Words
+from langchain_convmem.transfer.threads import FindAttachment, Tree, read_title
 
 FORM = 'a Claude export [{"uuid", "chat_messages": [{"sender", "content", ...}]}]'
 
 
-def fits_claude(source: Source) -> bool:
-    """Return whether the file is a conversation, or a list that starts with one."""
-    return is_conversation(source.sample)
+class _Piece(Form):
+    type: Words
+    text: str = ""
+    thinking: str = ""
+    name: Words | None = None
+    id: Label | None = None
+    input: Any = None
+    tool_use_id: Label | None = None
+    is_error: Any = None
+    content: Any = None
+
+
+class _Attachment(Form):
+    file_name: str = ""
+    extracted_content: str = ""
+
+
+class _Message(Form):
+    uuid: Label
+    sender: Literal["human", "assistant"]
+    created_at: Time | None = None
+    parent_message_uuid: Label | None = None
+    text: str = ""
+    content: list[Any] = Field([])
+    attachments: list[Any] = Field([])
+    files: list[Any] = Field([])
+
+
+class _Conversation(Form):
+    uuid: Label
+    name: Any = None
+    current_leaf_message_uuid: Label | None = None
+    chat_messages: list[_Message]
 
 
 def is_conversation(value: Any) -> bool:
@@ -50,108 +76,67 @@ def is_conversation(value: Any) -> bool:
     return isinstance(value, dict) and "chat_messages" in value
 
 
-def read_claude(source: Source, thread_id: str | None) -> list[ImportedThread]:
-    """Return the threads of all conversations, each followed by those of its branches.
-
-    Raises:
-        ImportFormatError: If a part of it is not as the form says.
-    """
-    return build_all_threads(source, read_tree, thread_id)
-
-
-def read_tree(conversation: Node, _find: FindAttachment) -> Tree:
+def read_tree(node: Node, _find: FindAttachment) -> Tree:
     """Return the tree of a conversation; the texts of its attached files stand in it.
 
     Raises:
         ImportFormatError: If a part of it is not as the form says.
     """
-    nodes: dict[str, Node] = {}
+    conversation = node.parse(_Conversation)
+    nodes: dict[str, tuple[_Message, Node]] = {}
     parents: dict[str, str | None] = {}
     before: str | None = None
-    for node in conversation.member("chat_messages").items():
-        named = node.member("uuid")
-        name = named.label()
-        if name in nodes:
-            named.fail(f"another id than that of {nodes[name].location}")
-        above = node.optional("parent_message_uuid")
-        nodes[name] = node
+    for number, message in enumerate(conversation.chat_messages):
+        place = node.at(None, "chat_messages", number)
+        if message.uuid in nodes:
+            first = nodes[message.uuid][1].location
+            place.at(message.uuid, "uuid").fail(f"another id than that of {first}")
+        nodes[message.uuid] = message, place
         # Exports without this key hold the messages in order.
-        parents[name] = before if above is None else above.label()
-        before = name
-    current = conversation.optional("current_leaf_message_uuid")
+        parents[message.uuid] = message.parent_message_uuid or before
+        before = message.uuid
     return Tree(
-        thread_id=conversation.member("uuid").label(),
-        root=conversation,
+        thread_id=conversation.uuid,
+        root=node,
         parents=parents,
-        current=before if current is None else current.label(),
-        messages=cache(lambda name: _read_messages(nodes[name])),
-        title=read_title(conversation, "name"),
+        current=conversation.current_leaf_message_uuid or before,
+        messages=cache(lambda name: _read_messages(*nodes[name])),
+        title=read_title(conversation.name),
     )
 
 
-def _read_messages(node: Node) -> list[FoundMessage]:
-    sender = node.member("sender")
-    if sender.value not in ("human", "assistant"):
-        sender.fail("one of human, assistant")
-    time = node.optional("created_at")
-    extra = build_stamp(None if time is None else time.time())
-    own_id = node.member("uuid").label()
-    if sender.value == "human":
-        said = [block for item in _list_content(node) for block in _read_block(item)]
-        content = build_content([*said, *_read_attachments(node)])
+def _read_messages(read: _Message, place: Node) -> list[FoundMessage]:
+    listed: list[Any] = read.content or [{"type": "text", "text": read.text}]
+    nodes = list(place.at(listed, "content").items())
+    pieces = [(node, node.parse(_Piece)) for node in nodes]
+    attached = [_read_attachment(one) for one in place.at(read.attachments, "attachments").items()]
+    attached += map(make_foreign_block, read.files)
+    if read.sender == "human":
+        blocks = [block for node, piece in pieces for block in _read_block(node, piece)]
+        content = build_content([*blocks, *attached])
         messages: list[BaseMessage] = [HumanMessage(content)] if content else []
     else:
-        messages = _Reply(own_id).read(node)
+        messages = _Reply(read.uuid).read(pieces, attached)
     for number, message in enumerate(messages, start=1):
-        message.id = own_id if number == 1 else f"{own_id}~{number}"
-        message.additional_kwargs = dict(extra)
-    return [FoundMessage(message, node.location) for message in messages]
+        message.id = read.uuid if number == 1 else f"{read.uuid}~{number}"
+        message.additional_kwargs = dict(build_stamp(read.created_at))
+    return [FoundMessage(message, place.location) for message in messages]
 
 
-def _list_content(node: Node) -> list[Node]:
-    content = node.optional("content")
-    items = [] if content is None else list(content.items())
-    if items:
-        return items
-    said = node.optional("text")
-    if said is None:
-        return []
-    return [Node({"type": "text", "text": said.text_or_blank()}, said.path, said.location)]
+def _read_attachment(node: Node) -> Block:
+    attachment = node.parse(_Attachment)
+    return make_attachment(attachment.extracted_content, attachment.file_name, node.value)
 
 
-def _read_block(item: Node) -> list[Block]:
+def _read_block(node: Node, piece: _Piece) -> list[Block]:
     """Return what a piece of content says, if anything."""
-    kind = item.member("type").text()
-    if kind == "text":
-        return [make_text_block(item.member("text").text_or_blank())]
-    if kind == "thinking":
-        thought = item.optional("thinking")
-        return (
-            [] if thought is None or thought.is_blank() else [make_reasoning_block(thought.text())]
-        )
-    if kind == "token_budget":  # the service's own bookkeeping
+    if piece.type == "text":
+        return [make_text_block(piece.text)]
+    if piece.type == "thinking":
+        return [make_reasoning_block(piece.thinking)] if piece.thinking.strip() else []
+    if piece.type == "token_budget":  # the service's own bookkeeping
         return []
-    return [make_foreign_block(item.value)]
-
-
-def _read_attachments(node: Node) -> list[Block]:
-    blocks = []
-    for item in _list_items(node, "attachments"):
-        name = item.optional("file_name")
-        said = item.optional("extracted_content")
-        if said is None or said.is_blank():
-            blocks.append(make_foreign_block(item.value))
-            continue
-        title = {} if name is None or name.is_blank() else {"title": name.text()}
-        blocks.append(
-            {"type": "text-plain", "text": said.text(), "mime_type": "text/plain", **title}
-        )
-    return [*blocks, *(make_foreign_block(item.value) for item in _list_items(node, "files"))]
-
-
-def _list_items(node: Node, name: str) -> list[Node]:
-    found = node.optional(name)
-    return [] if found is None else list(found.items())
+    return [make_foreign_block(node.value)]
 
 
 class _Reply:
@@ -162,52 +147,45 @@ class _Reply:
         self._messages: list[BaseMessage] = []
         self._blocks: list[Block] = []
         self._calls: list[ToolCall] = []
+        self._called: list[str] = []
         self._open: list[str] = []
 
-    def read(self, node: Node) -> list[BaseMessage]:
+    def read(self, pieces: list[tuple[Node, _Piece]], attached: list[Block]) -> list[BaseMessage]:
         """Return the messages of the reply, without ids."""
-        for item in _list_content(node):
-            kind = item.member("type").value
-            if kind == "tool_use":
-                self._read_call(item)
-            elif kind == "tool_result":
-                self._read_result(item)
+        for node, piece in pieces:
+            if piece.type == "tool_use":
+                self._read_call(node, piece)
+            elif piece.type == "tool_result":
+                self._read_result(piece)
             else:
-                self._blocks += _read_block(item)
-        self._blocks += _read_attachments(node)
+                self._blocks += _read_block(node, piece)
+        self._blocks += attached
         self._flush()
         return self._messages
 
-    def _read_call(self, item: Node) -> None:
-        own_id = item.optional("id")
-        number = sum(len(getattr(message, "tool_calls", ())) for message in self._messages)
-        derived = f"call-{self._own_id}-{number + len(self._calls) + 1}"
-        arguments = item.optional("input")
-        values = {} if arguments is None else arguments.value
-        call = ToolCall(
-            name=clean_tool_name(item.member("name").text()),
-            args=values if isinstance(values, dict) else {"input": values},
-            id=derived if own_id is None else own_id.label(),
-            type="tool_call",
-        )
-        self._calls.append(call)
-        self._open.append(str(call["id"]))
+    def _read_call(self, node: Node, piece: _Piece) -> None:
+        if piece.name is None:
+            node.fail('an object with the key "name"')
+        call_id = piece.id or f"call-{self._own_id}-{len(self._called) + 1}"
+        values = {} if piece.input is None else piece.input
+        args = values if isinstance(values, dict) else {"input": values}
+        name = clean_tool_name(piece.name)
+        self._calls.append(ToolCall(name=name, args=args, id=call_id, type="tool_call"))
+        self._called.append(call_id)
+        self._open.append(call_id)
 
-    def _read_result(self, item: Node) -> None:
-        own_id = item.optional("tool_use_id")
+    def _read_result(self, piece: _Piece) -> None:
         waiting = self._open[0] if self._open else f"call-{self._own_id}-lost"
-        call_id = waiting if own_id is None else own_id.label()
+        call_id = piece.tool_use_id or waiting
         if call_id in self._open:
             self._open.remove(call_id)
         self._flush()
-        name = item.optional("name")
-        failed = item.optional("is_error")
         self._messages.append(
             ToolMessage(
-                build_content(_read_result_blocks(item.optional("content"))),
+                build_content(_read_result_blocks(piece.content)),
                 tool_call_id=call_id,
-                name=None if name is None else clean_tool_name(name.text()),
-                status="error" if failed is not None and failed.value is True else "success",
+                name=piece.name and clean_tool_name(piece.name),
+                status="error" if piece.is_error is True else "success",
             )
         )
 
@@ -219,20 +197,16 @@ class _Reply:
         self._blocks, self._calls = [], []
 
 
-def _read_result_blocks(content: Node | None) -> list[Block]:
+def _read_result_blocks(content: Any) -> list[Block]:
     if content is None:
         return []
-    if content.is_a(str):
-        return [make_text_block(content.text_or_blank())]
-    if not content.is_a(list):
-        return [make_text_block(json.dumps(content.value, ensure_ascii=False))]
-    return [_read_result_block(item) for item in content.items()]
+    if not isinstance(content, str | list):
+        content = json.dumps(content, ensure_ascii=False)
+    return [
+        _read_result_block(item) for item in ([content] if isinstance(content, str) else content)
+    ]
 
 
-def _read_result_block(item: Node) -> Block:
-    if item.is_a(str):
-        return make_text_block(item.text_or_blank())
-    kind, said = item.optional("type"), item.optional("text")
-    if kind is not None and kind.value == "text" and said is not None:
-        return make_text_block(said.text_or_blank())
-    return make_foreign_block(item.value)
+def _read_result_block(item: Any) -> Block:
+    said = item.get("text") if isinstance(item, dict) and item.get("type") == "text" else item
+    return make_text_block(said) if isinstance(said, str) else make_foreign_block(item)

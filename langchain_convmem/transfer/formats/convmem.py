@@ -14,17 +14,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, Owner, RetractReason, Role, ThreadKey
 from langchain_convmem.titles import list_titles
-from langchain_convmem.transfer.source import Node, Source, parse_json
+from langchain_convmem.transfer.source import Form, Node, Source, Words
 from langchain_convmem.transfer.threads import (
     ImportedThread,
-    count_sessions,
+    build_entry_thread,
     read_title,
     rename_threads,
 )
@@ -114,6 +115,50 @@ def _write_row(row: dict[str, Any]) -> str:
 # -- reading ------------------------------------------------------------------------------------
 
 
+class _Control(Form):
+    retracts: list[str]
+    reason: RetractReason
+    replacement: Words | None = None
+
+
+class _Cover(Form):
+    ranges: list[Annotated[list[int], Field(min_length=2, max_length=2)]]
+    digest: str
+    model: str
+    prompt_version: str
+
+
+class _Metadata(Form):
+    attributes: list[str] = Field([])
+    timing: dict[str, int] = Field({})
+    summary_ids: list[str] = Field([])
+    aux: dict[str, Any] = Field({})
+
+
+class _Entry(Form):
+    user_id: Words | None = None
+    thread_id: Words
+    id: Words
+    position: Annotated[int, Field(ge=1)]
+    turn_id: Words
+    role: Role
+    message: dict[str, Any] | None = None
+    contents: list[str] = Field([])
+    control: _Control | None = None
+    cover: _Cover | None = None
+    metadata: _Metadata
+
+
+class _Title(Form):
+    thread_id: Words
+    title: Any = None
+
+
+class _Mark(Form):
+    convmem: Literal["entry", "thread"]
+    damage: Any = None
+
+
 def fits_export(source: Source) -> bool:
     """Return whether the first line is an exported entry."""
     sample = source.sample
@@ -130,134 +175,68 @@ def read_export(source: Source, thread_id: str | None) -> list[ImportedThread]:
     threads: dict[str, list[Entry]] = {}
     users: dict[str | None, str] = {}
     titles: dict[str, str] = {}
-    for number, row in source.rows():
-        node = Node(parse_json(row, source.path, first_line=number), source.path, f"line {number}")
-        if node.has("damage"):
+    for node in source.row_nodes():
+        mark = node.parse(_Mark)
+        if mark.damage is not None:
             continue
-        if node.member("convmem").value == _THREAD_MARK:
-            titles[node.member("thread_id").text()] = read_title(node, "title")
+        if mark.convmem == _THREAD_MARK:
+            named = node.parse(_Title)
+            titles[named.thread_id] = read_title(named.title)
             continue
         entry = _read_entry(node)
         users.setdefault(entry.key.user_id, node.location)
         if len(users) > 1:
             node.fail(f"entries of the user of {next(iter(users.values()))} only")
         threads.setdefault(entry.key.thread_id, []).append(entry)
+    for name, entries in threads.items():
+        root = Node([entry.id for entry in entries], source.path, f"thread {name!r}")
+        if any(first.position >= second.position for first, second in pairwise(entries)):
+            root.fail("entries in ascending order of position")
+        if len({entry.id for entry in entries}) < len(entries):
+            root.fail("entries with ids of their own")
     found = [
-        replace(_build_thread(name, entries, source), title=titles.get(name, ""))
+        build_entry_thread(name, entries, title=titles.get(name, ""))
         for name, entries in threads.items()
     ]
     return rename_threads(found, thread_id, source.path)
 
 
-def _build_thread(name: str, entries: list[Entry], source: Source) -> ImportedThread:
-    root = Node([entry.id for entry in entries], source.path, f"thread {name!r}")
-    if any(first.position >= second.position for first, second in pairwise(entries)):
-        root.fail("entries in ascending order of position")
-    if len({entry.id for entry in entries}) < len(entries):
-        root.fail("entries with ids of their own")
-    messages = tuple(
-        entry.message.model_copy(update={"id": entry.message.id or entry.id})
-        for entry in entries
-        if entry.message is not None
-    )
-    return ImportedThread(name, messages, count_sessions(messages), entries=tuple(entries))
-
-
 def _read_entry(node: Node) -> Entry:
-    position, role = node.member("position"), node.member("role")
-    if type(position.value) is not int or position.value < 1:
-        position.fail("a whole number from 1")
-    if role.value not in get_args(Role):
-        role.fail(f"one of {', '.join(get_args(Role))}")
-    user = node.optional("user_id")
-    key = ThreadKey(None if user is None else user.text(), node.member("thread_id").text())
-    _check_parts(node)
+    row = node.parse(_Entry)
+    if (row.control is not None) != (row.role == "control"):
+        node.fail('the member "control" for the role control, and for no other')
+    if row.message is None and row.role not in ("control", "summary"):
+        node.fail('an object with the key "message"')
     try:
-        message, contents, control, cover = decode_body(_encode_members(node, _BODY))
-        metadata = decode_metadata(
-            _encode_members(node.member("metadata"), _METADATA), created_ms=0
-        )
+        message, contents, control, cover = decode_body(_encode_members(node.value, _BODY))
+        stored = _encode_members(node.value["metadata"], _METADATA)
         entry = Entry(
-            id=node.member("id").text(),
-            key=key,
-            position=position.value,
-            turn_id=node.member("turn_id").text(),
-            role=role.value,
+            id=row.id,
+            key=ThreadKey(row.user_id, row.thread_id),
+            position=row.position,
+            turn_id=row.turn_id,
+            role=row.role,
             message=message,
             contents=contents,
-            metadata=metadata,
+            metadata=decode_metadata(stored, created_ms=0),
             control=control,
             cover=cover,
         )
-        _check_storable(entry)
+        check_storable(entry)
     except (ValueError, TypeError, RecursionError) as error:
         node.fail(f"an exported entry ({error})")
     return entry
 
 
-def _encode_members(node: Node, names: dict[str, str]) -> str:
+def _encode_members(values: dict[str, Any], names: dict[str, str]) -> str:
     """Return the members that `names` lists under their short names, as the codec's JSON text."""
-    fields = {short: node.value[name] for short, name in names.items() if node.has(name)}
-    return json.dumps(fields)
+    members = {short: values.get(name) for short, name in names.items()}
+    return json.dumps({short: value for short, value in members.items() if value is not None})
 
 
-def _check_storable(entry: Entry) -> None:
+def check_storable(entry: Entry) -> None:
+    """Raise the codec's error for an entry that it cannot keep."""
     if entry.message is not None:
         make_draft(entry.message)
     encode_body(redraft(entry))
     encode_metadata(entry.metadata)
-
-
-def _check_parts(node: Node) -> None:
-    """Refuse parts that do not belong together, or whose kinds the codec takes on trust."""
-    role = node.member("role").value
-    if node.has("control") != (role == "control"):
-        node.fail('the member "control" for the role control, and for no other')
-    if not node.has("message") and role not in ("control", "summary"):
-        node.member("message")
-    for item in _list_items(node, "contents"):
-        item.text_or_blank()
-    control, cover = node.optional("control"), node.optional("cover")
-    if control is not None:
-        _check_control(control)
-    if cover is not None:
-        _check_cover(cover)
-    _check_metadata(node.member("metadata"))
-
-
-def _check_control(control: Node) -> None:
-    for item in control.member("retracts").items():
-        item.text_or_blank()
-    reason, new = control.member("reason"), control.optional("replacement")
-    if reason.value not in get_args(RetractReason):
-        reason.fail(f"one of {', '.join(get_args(RetractReason))}")
-    if new is not None:
-        new.text()
-
-
-def _check_cover(cover: Node) -> None:
-    for pair in cover.member("ranges").items():
-        numbers = [item.value for item in pair.items()]
-        if [type(number) for number in numbers] != [int, int]:
-            pair.fail("two positions")
-    for name in ("digest", "model", "prompt_version"):
-        cover.member(name).text_or_blank()
-
-
-def _check_metadata(metadata: Node) -> None:
-    for name in ("attributes", "summary_ids"):
-        for item in _list_items(metadata, name):
-            item.text_or_blank()
-    timing = metadata.optional("timing")
-    for name in [] if timing is None else timing.names():
-        if timing is not None and type(timing.value[name]) is not int:
-            timing.fail("whole milliseconds")
-    aux = metadata.optional("aux")
-    if aux is not None and not aux.is_a(dict):
-        aux.fail("an object")
-
-
-def _list_items(node: Node, name: str) -> Iterator[Node]:
-    found = node.optional(name)
-    if found is not None:
-        yield from found.items()

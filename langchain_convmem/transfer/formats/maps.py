@@ -1,50 +1,73 @@
 """Turns as plain maps, which `history.to_maps()` gives out: a JSON list, or one map on each line.
 
-    {"id", "message": {"role", "contents": [text, ...]}, "metadata": {"timing": {"creation"}, ...}}
+    {"id", "message": {"role", "contents": [text, ...], "messages"?: [{type, data}, ...]},
+     "metadata": {"timing": {"creation", ...}, "summaryIds"?, "attribute"?, "aux"?}}
 
-Texts, speakers' roles, ids and times come back; of a turn with `messages`, these. A turn that a
-sink was given several times counts as it was given last, and one that was marked as retracted not
-at all. Summaries and placeholders are made anew where they are needed. The file is one thread,
-named after its stem.
+Items of DynamoDB's form (`to_dynamodb`) are read as well. Everything comes back, summaries with
+what they cover, marks, times and `aux` too; only the ids are the log's own. A placeholder is made
+anew where it is needed. A turn that a sink was given several times counts as it was given last, and
+one that was marked as retracted not at all. The file is one thread, named after its stem.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from pydantic import Field
 
-from langchain_convmem.transfer.messages import (
-    Block,
-    FoundMessage,
-    build_content,
-    build_stamp,
-    make_text_block,
-    read_stored_message,
-)
-from langchain_convmem.transfer.source import Node, Source, parse_json
-from langchain_convmem.transfer.threads import ImportedThread, build_thread, rename_threads
+from langchain_convmem.causes import ErrorTrap
+from langchain_convmem.records import Cover, Entry, Metadata, ThreadKey
+from langchain_convmem.transfer.formats.convmem import check_storable
+from langchain_convmem.transfer.formats.langchain import list_items, unwrap_item
+from langchain_convmem.transfer.messages import build_content, make_text_block, read_stored_message
+from langchain_convmem.transfer.source import Form, Label, Node, Source
+from langchain_convmem.transfer.threads import ImportedThread, build_entry_thread, rename_threads
+from langchain_convmem.views.codec import get_text_pieces
+from langchain_convmem.views.live import LEVEL, PLACEHOLDER_TEXT, RECORD, read_record
+from langchain_convmem.views.summaries import CHILDREN, CITES
 
 FORM = 'turns of to_maps() [{"id", "message": {"role", "contents"}, "metadata"}]'
-_MADE_ANEW = "summary"
-_RETRACTED = "retracted"
-_MESSAGES: dict[str, type[BaseMessage]] = {
-    "user": HumanMessage,
-    "assistant": AIMessage,
-    "system": SystemMessage,
-}
-_ROLES = ("user", "assistant", "system", "tool", _MADE_ANEW)
+_Role = Literal["user", "assistant", "system", "tool", "summary"]
+_MESSAGES: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage}
+_MERGED = "merged"
+
+
+class _Message(Form):
+    role: _Role
+    contents: list[str]
+    messages: list[Any] | None = None
+
+
+class _Metadata(Form):
+    timing: dict[str, int] = Field({})
+    attribute: list[str] = Field([])
+    summary_ids: list[str] = Field([], alias="summaryIds")
+    aux: dict[str, Any] = Field({})
+
+
+class _Turn(Form):
+    id: Label
+    message: _Message
+    metadata: _Metadata = Field(default_factory=lambda: _Metadata.model_validate({}))
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it counts, and is no placeholder, which views make by themselves."""
+        said, marks = self.message, self.metadata.attribute
+        is_made = (said.role, said.contents, marks) == ("user", [PLACEHOLDER_TEXT], ["fake"])
+        return "retracted" not in marks and not is_made
 
 
 def fits_maps(source: Source) -> bool:
     """Return whether the file starts with the map of a turn."""
-    sample = source.sample
-    if not isinstance(sample, dict) or "id" not in sample:
+    item = unwrap_item(source.sample)
+    if not isinstance(item, dict) or "id" not in item:
         return False
-    message = sample.get("message")
-    return isinstance(message, dict) and message.keys() - {"messages"} == {"role", "contents"}
+    message = item.get("message")
+    message = message.get("M", message) if isinstance(message, dict) else {}
+    return message.keys() - {"messages"} == {"role", "contents"}
 
 
 def read_maps(source: Source, thread_id: str | None) -> list[ImportedThread]:
@@ -53,65 +76,123 @@ def read_maps(source: Source, thread_id: str | None) -> list[ImportedThread]:
     Raises:
         ImportFormatError: If an item is not the map of a turn, or all of them are empty.
     """
-    latest: dict[str, Node] = {}
-    for node in _list_nodes(source):
-        own_id = node.member("id").label()
-        latest[own_id] = node
-    found = [one for own_id, node in latest.items() for one in _read_turn(own_id, node)]
-    thread = build_thread(Path(source.path).stem, found, source.path)
-    return rename_threads([thread] if found else [], thread_id, source.path)
+    latest = {}
+    for node in list_items(source):
+        turn = node.parse(_Turn)
+        latest[turn.id] = turn, node
+    reader = _Reader(Path(source.path).stem)
+    for turn, node in latest.values():
+        if turn.is_shown:
+            reader.read(turn, node)
+    found = [build_entry_thread(reader.name, reader.entries, unread=reader.unread)]
+    holds_any = any(entry.role != "summary" for entry in reader.entries)
+    return rename_threads(found if holds_any else [], thread_id, source.path)
 
 
-def _list_nodes(source: Source) -> Iterator[Node]:
-    if source.has_rows:
-        for number, row in source.rows():
-            value = parse_json(row, source.path, first_line=number)
-            yield Node(value, source.path, f"line {number}")
-        return
-    root = Node(source.document, source.path, "$")
-    yield from root.items() if root.is_a(list) else [root]
+class _Reader:
+    """Makes entries of the turns of one file."""
 
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.entries: list[Entry] = []
+        self.unread: list[str] = []
+        self._turns: dict[str, list[Entry]] = {}
+        self._covered: set[str] = set()
+        self._turn_id = ""
 
-def _read_turn(own_id: str, node: Node) -> list[FoundMessage]:
-    message = node.member("message")
-    role = message.member("role")
-    if role.value not in _ROLES:
-        role.fail(f"one of {', '.join(_ROLES)}")
-    if role.value == _MADE_ANEW or _RETRACTED in _list_marks(node):
-        return []
-    parts = message.optional("messages")
-    if parts is not None:
-        found = [read_stored_message(part) for part in parts.items()]
-        for one in found:
-            one.message.additional_kwargs = {**_read_time(node), **one.message.additional_kwargs}
-        return found
-    texts = [item.text_or_blank() for item in message.member("contents").items()]
-    content = build_content([make_text_block(text) for text in texts])
-    if not content:
-        return []
-    return [FoundMessage(_build_message(role.value, content, own_id, node), node.location)]
+    def read(self, turn: _Turn, node: Node) -> None:
+        """Add the entries of a turn.
 
+        Raises:
+            ImportFormatError: If one of them cannot be stored.
+        """
+        known = turn.metadata
+        messages = self._read_messages(turn, node)
+        marks = list(known.attribute)
+        for _ in messages[1:]:
+            if marks[-1:] == [_MERGED]:
+                marks.pop()
+        cover, aux = None, known.aux
+        if turn.message.role == "summary":
+            aux = self._translate_record(turn)
+            is_made = bool(read_record(aux).get(LEVEL))
+            cover = self._join_covers(known) if is_made else self._find_cover(known)
+        elif turn.message.role in ("user", "system") or not self._turn_id:
+            self._turn_id = turn.id
+        timing = {name: ms for name, ms in known.timing.items() if name == "creation"}
+        made: list[Entry] = []
+        for number, message in enumerate(messages):
+            metadata = Metadata(tuple(marks), known.timing, tuple(known.summary_ids), aux)
+            entry = Entry(
+                id=turn.id if number == 0 else f"{turn.id}~{number + 1}",
+                key=ThreadKey(None, self.name),
+                position=len(self.entries) + 1,
+                turn_id=turn.id if cover else self._turn_id,
+                role=turn.message.role,
+                message=message,
+                contents=get_text_pieces(message),
+                metadata=metadata if number == 0 else Metadata(timing=timing),
+                cover=cover,
+            )
+            with ErrorTrap(ValueError, TypeError, RecursionError) as trap:
+                check_storable(entry)
+            if trap.reason:
+                node.fail(f"a turn that can be stored ({trap.reason})")
+            made.append(entry)
+            self.entries.append(entry)
+        if made:
+            self._turns[turn.id] = made
 
-def _build_message(
-    role: str, content: str | list[str | Block], own_id: str, node: Node
-) -> BaseMessage:
-    extra = _read_time(node)
-    if role == "tool":
-        call_id = f"call-{own_id}"
-        return ToolMessage(
-            content=content, tool_call_id=call_id, id=own_id, additional_kwargs=extra
-        )
-    return _MESSAGES[role](content=content, id=own_id, additional_kwargs=extra)
+    def _read_messages(self, turn: _Turn, node: Node) -> list[BaseMessage]:
+        """Return the parts of a turn; texts of merged parts are given to as many messages."""
+        said = turn.message
+        if said.messages is not None:
+            parts = node.at(said.messages, "message", "messages").items()
+            return [read_stored_message(part).message for part in parts]
+        texts = [text for text in said.contents if text.strip()]
+        count = min(turn.metadata.attribute[::-1].count(_MERGED) + 1, len(texts))
+        head = len(texts) - count + 1
+        pieces = [texts[:head], *([text] for text in texts[head:])] if texts else []
+        contents = [build_content([make_text_block(text) for text in one]) for one in pieces]
+        if said.role == "tool":
+            call_id = f"call-{turn.id}"
+            return [ToolMessage(content, tool_call_id=call_id) for content in contents]
+        cls = _MESSAGES.get(said.role, SystemMessage)
+        return [cls(content) for content in contents]
 
+    # -- summaries --------------------------------------------------------------------------------
 
-def _read_time(node: Node) -> dict[str, Any]:
-    metadata = node.optional("metadata")
-    timing = None if metadata is None else metadata.optional("timing")
-    created = None if timing is None else timing.optional("creation")
-    return build_stamp(None if created is None else created.time())
+    def _find_cover(self, known: _Metadata) -> Cover:
+        """Return what a summary covers: the turns it names, and what was merged with them."""
+        covered: list[Entry] = []
+        role = ""
+        for own_id, entries in self._turns.items():
+            if own_id in known.summary_ids and entries[0].role != "summary":
+                role = entries[0].role
+            elif entries[0].role in ("summary", "system"):
+                continue
+            elif entries[0].role != role or own_id in self._covered:
+                role = ""
+                continue
+            covered += entries
+            self._covered.add(own_id)
+        return Cover(tuple((entry.position, entry.position) for entry in covered))
 
+    def _join_covers(self, known: _Metadata) -> Cover:
+        """Return what the summaries that a summary was made of by rule cover together."""
+        inner = [entry for name in known.summary_ids for entry in self._turns.get(name, ())]
+        return Cover(tuple(sorted(pair for one in inner if one.cover for pair in one.cover.ranges)))
 
-def _list_marks(node: Node) -> list[str]:
-    metadata = node.optional("metadata")
-    marks = None if metadata is None else metadata.optional("attribute")
-    return [] if marks is None else [one.text_or_blank() for one in marks.items()]
+    def _translate_record(self, turn: _Turn) -> dict[str, Any]:
+        """Return the `aux` of a summary; positions in the log it comes from mean nothing here."""
+        aux = turn.metadata.aux
+        record = dict(read_record(aux))
+        if record.pop(CITES, None):
+            self.unread.append(
+                f"of the summary {turn.id!r}: which sentences come from which messages"
+            )
+        if CHILDREN in record:
+            names = turn.metadata.summary_ids
+            children = [self._turns[name][0] for name in names if name in self._turns]
+            record[CHILDREN] = [[child.id, child.position] for child in children]
+        return {**aux, RECORD: record} if record else aux

@@ -1,13 +1,14 @@
 """Messages as the OpenAI API takes them: `{role, content | parts, tool_calls, tool_call_id, name}`.
 
-Beside those keys a message may have `id`, `timestamp` and `session`. Whole files of them are a
-JSON list, or an object with the key `messages`; `jsonl` reads them line by line.
+Beside those keys a message may have `id`, `timestamp` and `session`. A file of them is a JSON list,
+an object with the key `messages`, or JSONL with one message on each line. Further keys are left
+aside. The file is one thread, named after its stem.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -18,9 +19,9 @@ from langchain_core.messages import (
     ToolCall,
     ToolMessage,
 )
+from pydantic import BeforeValidator, Field
 
 from langchain_convmem.transfer.messages import (
-    ROLE_WORDS,
     Block,
     FoundMessage,
     build_content,
@@ -30,14 +31,89 @@ from langchain_convmem.transfer.messages import (
     make_text_block,
     parse_tool_call,
 )
-from langchain_convmem.transfer.source import Node, Source
+from langchain_convmem.transfer.source import (
+    MAX_LINE_BYTES,
+    Form,
+    Label,
+    Node,
+    Source,
+    Time,
+    Words,
+    refuse,
+)
 from langchain_convmem.transfer.threads import ImportedThread, build_thread
 
 FORM = 'OpenAI messages [{"role", "content", "tool_calls"?, "tool_call_id"?, "name"?}]'
-_ROLES = {**ROLE_WORDS, "system": "system", "developer": "system", "tool": "tool"}
-_ROLES["function"] = "tool"
+ROWS_FORM = 'JSONL with {"role", "content", "id"?, "name"?, "timestamp"?, "session"?} on each line'
+_ROLES = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "bot": "assistant",
+    "model": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+"""Words that name a role, in lower case; files write them in any."""
 _TEXTS = ("text", "input_text", "output_text")
 _SAYS = ("content", "parts", "tool_calls", "function_call")
+
+
+def _read_role(value: Any) -> str:
+    role = _ROLES.get(value.lower()) if isinstance(value, str) else None
+    if role is None:
+        raise ValueError(f"one of {', '.join(_ROLES)}")
+    return role
+
+
+def _read_content(value: Any) -> Any:
+    if isinstance(value, list):
+        return build_content([_read_block(part) for part in value])
+    if not isinstance(value, str):
+        raise ValueError("text or a list of parts")  # noqa: TRY004 - pydantic takes no other
+    return value
+
+
+def _read_block(part: Any) -> Block:
+    if isinstance(part, str):
+        return make_text_block(part)
+    if not isinstance(part, dict):
+        raise ValueError("a list of texts and objects")  # noqa: TRY004 - as above
+    kind = part.get("type")
+    if kind in _TEXTS or (kind is None and part.get("text") is not None):
+        if not isinstance(part.get("text"), str):
+            raise ValueError("a list of parts whose texts are text")
+        return make_text_block(part["text"])
+    return dict(part) if isinstance(kind, str) else make_foreign_block(part)
+
+
+Content = Annotated[Any, BeforeValidator(_read_content)]
+
+
+class _Function(Form):
+    name: Words
+    arguments: str = ""
+
+
+class _Call(Form):
+    id: Any = None
+    function: _Function
+
+
+class _Message(Form):
+    role: Annotated[str, BeforeValidator(_read_role)]
+    content: Content = None
+    parts: Content = None
+    tool_calls: list[_Call] = Field([])
+    function_call: _Function | None = None
+    tool_call_id: Label | None = None
+    id: Label | None = None
+    name: Words | None = None
+    timestamp: Time | None = None
+    session: Label | None = None
 
 
 def fits_openai(source: Source) -> bool:
@@ -51,132 +127,77 @@ def fits_openai(source: Source) -> bool:
 
 
 def read_openai(source: Source, thread_id: str | None) -> list[ImportedThread]:
-    """Return the file's one thread, named after its stem.
+    """Return the file's one thread.
 
     Raises:
         ImportFormatError: If an item is not such a message.
     """
     root = Node(source.document, source.path, "$")
-    items = root.items() if root.is_a(list) else root.member("messages").items()
-    reader = MessageReader()
-    found = [reader.read(item) for item in items]
+    if isinstance(root.value, dict):
+        root = root.at(root.value["messages"], "messages")
+    return _build(source, list(root.items()), thread_id)
+
+
+def fits_jsonl(source: Source) -> bool:
+    """Return whether the file has several lines of objects, or one that is a message."""
+    if source.has_rows:
+        return True
+    sample = source.document
+    return isinstance(sample, dict) and bool({"role", "content"} & sample.keys())
+
+
+def read_jsonl(source: Source, thread_id: str | None) -> list[ImportedThread]:
+    """Return the file's one thread.
+
+    Raises:
+        ImportFormatError: If a line is not such a message.
+    """
+    for number, row in source.rows():
+        size = len(row.encode(errors="surrogatepass"))
+        if size > MAX_LINE_BYTES:
+            problem = f"is {size:,} bytes long; the limit is {MAX_LINE_BYTES:,}"
+            refuse(source.path, f"line {number}", problem)
+    return _build(source, list(source.row_nodes()), thread_id)
+
+
+def _build(source: Source, nodes: list[Node], thread_id: str | None) -> list[ImportedThread]:
+    found: list[FoundMessage] = []
+    last_call = ""  # a result may name its call by place alone
+    for number, node in enumerate(nodes, 1):
+        read = node.parse(_Message)
+        message, last_call = _read_message(node, read, number, last_call)
+        message.id, message.name = read.id, read.name
+        message.additional_kwargs.update(build_stamp(read.timestamp, read.session))
+        found.append(FoundMessage(message, node.location))
     return [build_thread(thread_id or Path(source.path).stem, found, source.path)]
 
 
-class MessageReader:
-    """Reads the messages of one dialogue, in order: a result may name its call by place alone."""
-
-    def __init__(self) -> None:
-        self._number = 0
-        self._last_call = ""
-
-    def read(self, node: Node) -> FoundMessage:
-        """Return the next message.
-
-        Raises:
-            ImportFormatError: If it is not a message.
-        """
-        self._number += 1
-        role = _read_role(node.member("role"))
-        if role == "assistant":
-            message: BaseMessage = self._read_reply(node)
-        elif role == "tool":
-            message = self._read_result(node)
-        else:
-            cls = SystemMessage if role == "system" else HumanMessage
-            message = cls(_read_content(node))
-        self._add_names(message, node)
-        return FoundMessage(message, node.location)
-
-    def _add_names(self, message: BaseMessage, node: Node) -> None:
-        own_id, name = node.optional("id"), node.optional("name")
-        time, session = node.optional("timestamp"), node.optional("session")
-        message.id = None if own_id is None else own_id.label()
-        message.name = None if name is None else name.text()
-        message.additional_kwargs.update(
-            build_stamp(
-                None if time is None else time.time(),
-                None if session is None else session.label(),
-            )
-        )
-
-    def _read_reply(self, node: Node) -> AIMessage:
-        listed = node.optional("tool_calls")
-        asked = [] if listed is None else [item.member("function") for item in listed.items()]
-        ids = [] if listed is None else [_read_id(item) for item in listed.items()]
-        old = node.optional("function_call")
-        if old is not None:
-            asked.append(old)
-            ids.append(None)
-        calls: list[ToolCall] = []
-        broken: list[InvalidToolCall] = []
-        for place, (function, own_id) in enumerate(zip(asked, ids, strict=True), start=1):
-            call_id = own_id or f"call-{self._number}-{place}"
-            self._last_call = call_id
-            name = function.member("name").text()
-            arguments = _read_arguments(function)
-            call = parse_tool_call(name, arguments, call_id)
-            if call is None:
-                broken.append(make_invalid_call(name, arguments, call_id))
-            else:
-                calls.append(call)
-        content = _read_optional_content(node) if asked else _read_content(node)
-        return AIMessage(content, tool_calls=calls, invalid_tool_calls=broken)
-
-    def _read_result(self, node: Node) -> ToolMessage:
-        own_id = node.optional("tool_call_id")
-        call_id = self._last_call if own_id is None else own_id.label()
+def _read_message(
+    node: Node, read: _Message, number: int, last_call: str
+) -> tuple[BaseMessage, str]:
+    """Return a message, and the last call so far."""
+    content = read.content if read.parts is None else read.parts
+    asked = [(call.id, call.function) for call in read.tool_calls]
+    asked += [] if read.function_call is None else [(None, read.function_call)]
+    if read.role == "tool":
+        call_id = read.tool_call_id or last_call
         if not call_id:
             node.fail('an object with the key "tool_call_id"')
-        return ToolMessage(_read_optional_content(node), tool_call_id=call_id)
-
-
-def _read_role(node: Node) -> str:
-    role = _ROLES.get(node.value.lower()) if isinstance(node.value, str) else None
-    if role is None:
-        node.fail(f"one of {', '.join(_ROLES)}")
-    return role
-
-
-def _read_id(item: Node) -> str | None:
-    own_id = item.optional("id")
-    return None if own_id is None or own_id.is_blank() else own_id.label()
-
-
-def _read_arguments(function: Node) -> str:
-    arguments = function.optional("arguments")
-    return "" if arguments is None else arguments.text_or_blank()
-
-
-def _read_content(node: Node) -> str | list[Any]:
-    """Return the content of a message that must say something."""
-    if not node.has("parts") and not node.has("content"):
-        node.member("content")
-    content = node.member("parts" if node.has("parts") else "content")
-    if not content.is_a(list):
-        return content.text()
-    found = build_content([_read_block(part) for part in content.items()])
-    if not found:
-        content.fail("a part that says something")
-    return found
-
-
-def _read_optional_content(node: Node) -> str | list[Any]:
-    """Return the content of a message that may be empty."""
-    content = node.optional("parts") or node.optional("content")
-    if content is None:
-        return ""
-    if not content.is_a(list):
-        return content.text_or_blank()
-    return build_content([_read_block(part) for part in content.items()])
-
-
-def _read_block(part: Node) -> Block:
-    if part.is_a(str):
-        return make_text_block(part.text_or_blank())
-    kind = part.optional("type")
-    if (kind is None and part.has("text")) or (kind is not None and kind.value in _TEXTS):
-        return make_text_block(part.member("text").text_or_blank())
-    if kind is None or not kind.is_a(str):
-        return make_foreign_block(part.value)
-    return dict(part.value)
+        return ToolMessage(content or "", tool_call_id=call_id), last_call
+    if read.role != "assistant" or not asked:
+        if content is None:
+            node.fail('an object with the key "content"')
+        if not content or (isinstance(content, str) and not content.strip()):
+            node.at(content, "content").fail("text that is not blank")
+    if read.role != "assistant":
+        return (SystemMessage if read.role == "system" else HumanMessage)(content), last_call
+    calls: list[ToolCall] = []
+    broken: list[InvalidToolCall] = []
+    for place, (own_id, function) in enumerate(asked, start=1):
+        last_call = str(own_id or "").strip() or f"call-{number}-{place}"
+        call = parse_tool_call(function.name, function.arguments, last_call)
+        if call is None:
+            broken.append(make_invalid_call(function.name, function.arguments, last_call))
+        else:
+            calls.append(call)
+    return AIMessage(content or "", tool_calls=calls, invalid_tool_calls=broken), last_call

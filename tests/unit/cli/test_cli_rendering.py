@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.cli.output import encode_json, escape_controls
 from langchain_convmem.cli.rendering import (
+    add_stats,
     encode_log,
     encode_recall,
     encode_threads,
+    format_found_lines,
     format_log,
     format_recall,
     format_recall_briefly,
     format_receipt,
+    format_stats,
     format_threads,
 )
 from langchain_convmem.records import (
@@ -24,6 +28,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
+from langchain_convmem.turns.stats import ThreadStats
 from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock
 
 KEY = ThreadKey("me", "garden")
@@ -88,6 +93,28 @@ ENTRIES = [
     ),
     entry(5, "control", control=Control(("e3", "e4"), "undo")),
 ]
+
+
+def test_a_title_stands_in_the_place_of_an_id():
+    assert next(format_recall(FOUND, {KEY: "Tulips"})).text.startswith("1. thread Tulips, session")
+    [where, _] = format_found_lines([line(1, "Ana", "Hi")], {KEY: "Tulips"})
+    assert where.text == "2023-05-08 13:56  Tulips"
+
+
+def test_numbers_of_threads_are_added():
+    one = ThreadStats(entries=2, messages={"user": 1}, turns=1, first_ms=5, last_ms=7, bytes=1500)
+    both = add_stats([one, replace(one, first_ms=3, damaged=1, unreported=2), ThreadStats()])
+    assert (both.entries, both.messages, both.first_ms, both.last_ms) == (4, {"user": 2}, 3, 7)
+    assert list(format_stats(both, 3)) == [
+        "3 threads, 4 entries",
+        "messages: 2 (2 user)",
+        "turns: 2; summaries: 0",
+        "retracted: 0; interrupted: 0",
+        "damaged: 1; see 'convmem db verify'",
+        "tokens: 0 in, 0 out; 2 replies reported none",
+        "of the memory itself: 0 calls, 0 in, 0 out",
+        "size: 3.0 kB",
+    ]
 
 
 def test_a_block_shows_where_when_what_and_why():
@@ -173,21 +200,25 @@ def test_the_log_as_data_keeps_ids_order_and_retractions():
     assert (data[4]["retracts"], data[4]["reason"]) == (["e3", "e4"], "undo")
 
 
-def test_threads_are_listed_in_the_given_order():
+def test_threads_are_listed_in_the_given_order_by_title_and_cut_to_the_width():
+    title = "Tulips along the south wall, and what became of Miguel's ladder"
     threads = [
-        ThreadInfo(KEY, 12, AT, AT + 60_000),
-        ThreadInfo(ThreadKey("me", "t"), 1, AT, AT, title="Tulips", archived=True),
+        ThreadInfo(KEY, 12, AT, AT + 86_400_000),
+        ThreadInfo(ThreadKey("me", "t"), 1, AT, AT, title=title, archived=True),
     ]
-    assert [styled.text for styled in format_threads(threads)] == [
-        "garden      12 entries, stored 2023-05-08 13:56 to 2023-05-08 13:57",
-        "t            1 entry,  stored 2023-05-08 13:56 to 2023-05-08 13:56  Tulips  (archived)",
+    assert [styled.text for styled in format_threads(threads, 80)] == [
+        "garden                    12 entries, stored 2023-05-08 to 2023-05-09",
+        "Tulips along the ...       1 entry,  stored 2023-05-08  (archived)",
     ]
+    wide = [styled.text for styled in format_threads(threads, 120)]
+    assert wide[1].startswith("Tulips along the south wall, and what became of Miguel's...")
+    assert max(map(len, wide)) <= 120
     assert encode_threads(threads)[0] == {
         "user_id": "me",
         "thread_id": "garden",
         "entries": 12,
         "first": "2023-05-08T13:56:00.000+00:00",
-        "last": "2023-05-08T13:57:00.000+00:00",
+        "last": "2023-05-09T13:56:00.000+00:00",
         "title": "",
         "archived": False,
     }
@@ -234,7 +265,8 @@ def test_names_of_speakers_threads_and_sessions_open_no_line():
 def test_names_in_a_log_and_a_list_of_threads_open_no_line():
     [said] = show(format_log([entry(1, "user", HumanMessage("Hi", name=HOSTILE))]))
     assert said == f"2023-05-08 13:56  {SHOWN.replace(': ', ':')}: Hi"  # nor a second name
-    [row] = show(format_threads([ThreadInfo(ThreadKey("me", HOSTILE), 1, AT, AT, title=HOSTILE)]))
-    assert row.startswith(SHOWN)
-    assert row.endswith(SHOWN)
-    assert "\n" not in row
+    for title in ("", HOSTILE):
+        info = ThreadInfo(ThreadKey("me", HOSTILE), 1, AT, AT, title=title)
+        [row] = show(format_threads([info]))
+        assert row.startswith(SHOWN)
+        assert "\n" not in row

@@ -19,12 +19,9 @@ KEYS = st.sampled_from(
         "name",
         "timestamp",
         "session",
-        "lines",
-        "speaker",
-        "text",
-        "time",
-        "conversation_id",
-        "speakers",
+        "parts",
+        "tool_calls",
+        "messages",
     ]
 )
 LEAVES = (
@@ -33,7 +30,7 @@ LEAVES = (
     | st.integers()
     | st.floats()
     | st.text(st.characters())
-    | st.sampled_from(["user", "ai", "1:56 pm on 8 May, 2023", "2024-01-01"])
+    | st.sampled_from(["user", "ai", "2024-01-01"])
 )
 DOCUMENTS = st.recursive(
     LEAVES,

@@ -10,7 +10,6 @@ from langchain_convmem.transfer.imports import parse_threads, read_files
 from langchain_convmem.transfer.source import Source, read_source
 
 GOOD = '{"role": "user", "content": "a"}'
-LINE = {"speaker": "Ana", "text": "a"}
 
 
 def refusal(text, **options):
@@ -30,6 +29,7 @@ def refusal(text, **options):
         ("[]", "$", "list of 0"),
         ('{"foo": 1}', "$", "keys foo"),
         ("[1, 2]", "$", "list of 2"),
+        (f'{GOOD}\n{{"role": "user", "role": "ai"}}', "line 2", "the key role stands twice"),
         (f'{GOOD}\n{{"role": "user"', "line 2, column 16", "not valid JSON"),
         (f'{GOOD}\n\n{{"role": nope}}', "line 3, column 10", "not valid JSON"),
         ('{"role": "user", "content": "cut', "line 1, column 29", "not valid JSON"),
@@ -38,10 +38,10 @@ def refusal(text, **options):
         ('{"role": "wizard", "content": "a"}', "line 1, role", "assistant"),
         ('{"role": 3, "content": "a"}', "line 1, role", "found 3"),
         ('{"role": "user"}', "line 1", '"content"'),
-        ('{"role": "user", "content": null}', "line 1, content", "found None"),
+        ('{"role": "user", "content": null}', "line 1", '"content"'),
         ('{"role": "user", "content": 42}', "line 1, content", "found 42, expected text"),
         ('{"role": "user", "content": " \\n"}', "line 1, content", "not blank"),
-        ('{"role": "user", "content": "\\ud800"}', "line 1, content", "surrogate"),
+        ('{"role": "user", "content": "\\ud800"}', "line 1", "surrogate"),
         ('{"role": "user", "content": "a", "id": true}', "line 1, id", "whole number"),
         ('{"role": "user", "content": "a", "id": ""}', "line 1, id", "not blank"),
         ('{"role": "user", "content": "a", "name": 1}', "line 1, name", "expected text"),
@@ -59,37 +59,6 @@ def test_a_bad_jsonl_file_is_refused_with_its_line(text, location, says):
 
 
 @pytest.mark.parametrize(
-    ("document", "location", "says"),
-    [
-        ({"lines": {}}, "$.lines", "expected a list"),
-        ({"lines": None}, "$.lines", "None"),
-        ({"lines": []}, "$.lines", "at least one line"),
-        ({"lines": [LINE, "b"]}, "$.lines[1]", "expected an object"),
-        ({"lines": [{"text": "a"}]}, "$.lines[0]", '"speaker"'),
-        ({"lines": [LINE, {"speaker": "Ana"}]}, "$.lines[1]", '"text"'),
-        ({"lines": [{**LINE, "text": "\t"}]}, "$.lines[0].text", "not blank"),
-        ({"lines": [{**LINE, "time": "13:00 pm on 8 May, 2023"}]}, "$.lines[0].time", "ISO 8601"),
-        (
-            {"lines": [{**LINE, "time": "1:00 pm on 31 June, 2023"}]},
-            "$.lines[0].time",
-            "found text of 24 characters",
-        ),
-        (
-            {"lines": [{**LINE, "time": "1:00 pm on 8 Maytide, 2023"}]},
-            "$.lines[0].time",
-            "found text of 26 characters",
-        ),
-        ({"lines": [LINE], "speakers": [1]}, "$.speakers[0]", "expected text"),
-        ({"lines": [LINE], "conversation_id": []}, "$.conversation_id", "list of 0"),
-    ],
-)
-def test_a_bad_json_file_is_refused_with_its_path(document, location, says):
-    error = refusal(json.dumps(document, indent=1))
-    assert error.location == location
-    assert says in str(error)
-
-
-@pytest.mark.parametrize(
     ("text", "first", "second"),
     [
         (
@@ -97,7 +66,7 @@ def test_a_bad_json_file_is_refused_with_its_path(document, location, says):
             "line 1",
             "line 3",
         ),
-        (json.dumps({"lines": [{**LINE, "id": "x"}] * 2}), "$.lines[0]", "$.lines[1]"),
+        (json.dumps([{**json.loads(GOOD), "id": "x"}] * 2), "$[0]", "$[1]"),
     ],
 )
 def test_an_id_that_stands_twice_is_refused_with_both_places(text, first, second):
@@ -121,11 +90,10 @@ def test_nesting_that_exhausts_the_parser_is_refused():
 def test_a_line_over_the_limit_is_refused_in_every_format():
     text = "x" * (5 * 1024 * 1024)
     # The JSONL limit counts the whole line, the others the text alone.
-    row = json.dumps({"role": "user", "content": text})
-    assert refusal(f"{GOOD}\n{row}").location == "line 2"
-    dialogue = json.dumps({"lines": [LINE, {**LINE, "text": text + "x"}]})
-    assert refusal(dialogue).location == "$.lines[1].text"
-    assert parse_threads(Source("f", json.dumps({"lines": [{**LINE, "text": text}]})))
+    message = {"role": "user", "content": text}
+    assert refusal(f"{GOOD}\n{json.dumps(message)}").location == "line 2"
+    assert refusal(json.dumps([message, {**message, "content": text + "x"}])).location == "$[1]"
+    assert parse_threads(Source("f", json.dumps([message])))
 
 
 def test_bytes_that_are_not_utf8_are_refused_with_line_and_offset(tmp_path):

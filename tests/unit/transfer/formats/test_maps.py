@@ -1,26 +1,93 @@
-"""Turns of `to_maps()` are imported again: texts, roles, ids and times."""
+"""Turns of `to_maps()` are imported again as they were, whatever happened to them."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_convmem import ConversationMemory
+from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ImportFormatError
-from langchain_convmem.transfer import read_threads
+from langchain_convmem.logs.dynamodb import to_dynamodb
+from langchain_convmem.transfer import store_thread
+from langchain_convmem.transfer.imports import parse_threads
+from langchain_convmem.transfer.source import Source
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+CALL = {"name": "look", "args": {"n": 1}, "id": "c1"}
+STEPS = {
+    "ask": lambda h, n: h.add("user", f"question {n}"),
+    "ask twice": lambda h, n: h.add("user", [f"question {n}", "and more"]),
+    "answer": lambda h, n: h.add("assistant", f"answer {n}"),
+    "picture": lambda h, _: h.add_messages(
+        [HumanMessage([PICTURE, {"type": "text", "text": "?"}])]
+    ),
+    "loop": lambda h, _: h.add_messages(
+        [AIMessage("", tool_calls=[CALL]), ToolMessage("sun", tool_call_id="c1")]
+    ),
+    "rule": lambda h, n: h.add_messages([SystemMessage(f"rule {n}")]),
+    "undo": lambda h, _: h.undo() if h.turns else None,
+    "mark": lambda h, n: h.turns and h.add("user", "marked").add_attribute(f"seen {n}"),
+    "time": lambda h, n: h.add("assistant", "timed").add_timing("llmEnd", 1_700_000_000_000 + n),
+    "data": lambda h, n: h.add("user", "with data").add_data("mood", {"calm": n}),
+    "summary": lambda h, n: (
+        None if (w := h.summary_window()).is_empty else h.add_summary([f"summary {n}", "x"], w)
+    ),
+}
 
 
-@pytest.fixture
-def maps(tmp_path):
-    def write(value, *, as_lines=False):
-        path = tmp_path / "garden.json"
-        text = "\n".join(map(json.dumps, value)) if as_lines else json.dumps(value)
-        path.write_text(text, encoding="utf-8")
-        return path
+def normalise(maps):
+    """The maps with numbers for ids; a placeholder's time follows from the id of the next turn."""
+    names = {one["id"]: number for number, one in enumerate(maps)}
+    found = []
+    for one in maps:
+        metadata = dict(one["metadata"])
+        if "summaryIds" in metadata:
+            metadata["summaryIds"] = [names.get(name) for name in metadata["summaryIds"]]
+        if metadata.get("attribute") == ["fake"]:
+            del metadata["timing"]
+        found.append((names[one["id"]], one["message"], metadata))
+    return found
 
-    return write
+
+def export(history):
+    return history.to_maps(incremental=False, exclude_last=False)
+
+
+def check_round_trip(steps, write):
+    log = InMemoryLog()
+    history = ConversationHistory(log, "t", user_id="ana")
+    for number, name in enumerate(steps):
+        STEPS[name](history, number)
+    given_out = export(history)
+    if not any(one["message"]["role"] != "summary" for one in given_out):
+        return
+    [thread] = parse_threads(Source("garden.json", write(given_out)))
+    assert store_thread(log, thread, user_id="bo") == len(thread)
+    assert store_thread(log, thread, user_id="bo") == 0
+    again = export(ConversationHistory(log, "garden", user_id="bo"))
+    assert normalise(again) == normalise(given_out)
+
+
+def write_rows(maps):
+    return "\n".join(map(json.dumps, maps))
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.sampled_from(sorted(STEPS)), max_size=25),
+    st.sampled_from([json.dumps, write_rows, lambda maps: json.dumps(to_dynamodb(maps))]),
+)
+def test_maps_come_back_equal_after_any_history(steps, write):
+    check_round_trip(steps, write)
+
+
+def test_maps_with_everything_come_back_equal():
+    steps = ["answer", "ask", "rule", "ask", "loop", "answer", "summary", "time", "data", "picture"]
+    check_round_trip([*steps, "answer", "summary", "ask twice", "mark", "answer"], json.dumps)
 
 
 def make_map(own_id, role, *contents, **metadata):
@@ -28,40 +95,40 @@ def make_map(own_id, role, *contents, **metadata):
     return {"id": own_id, "message": message, "metadata": {"timing": {"creation": 5}, **metadata}}
 
 
-@pytest.mark.parametrize("as_lines", [False, True])
-def test_what_to_maps_gave_out_comes_back(maps, as_lines):
-    with ConversationMemory.open(":memory:") as memory:
-        history = memory.history("t", user_id="ana")
-        history.add("user", "Where is the key?")
-        history.add("assistant", "At Teresa's.")
-        given = history.to_maps(exclude_last=False)
-        report = memory.import_file(maps(given, as_lines=as_lines), user_id="bo")
-        assert report.thread_ids == ("garden",)
-        back = memory.history("garden", user_id="bo").to_maps(exclude_last=False)
-    assert [one["message"] for one in back] == [one["message"] for one in given]
-    ids = [message.id for message in read_threads(maps(given))[0].messages]
-    assert ids == [one["id"] for one in given]
+def read(maps):
+    return parse_threads(Source("garden.json", json.dumps(maps)))
 
 
-def test_the_last_form_of_a_turn_counts_and_a_retracted_one_does_not(maps):
-    path = maps(
+def test_the_last_form_of_a_turn_counts_and_neither_a_retracted_one_nor_a_placeholder():
+    [thread] = read(
         [
+            make_map("0", "user", "...", attribute=["fake"]),
             make_map("1", "user", "Old"),
             make_map("2", "assistant", "Gone"),
-            make_map("3", "summary", "They talked."),
             make_map("4", "user"),
             make_map("1", "user", "New", "and more"),
             make_map("2", "assistant", "Gone", attribute=["retracted"]),
             make_map("5", "assistant", "Yes"),
         ]
     )
-    [thread] = read_threads(path)
-    time = {"timestamp": "1970-01-01T00:00:00.005+00:00"}
     texts = [{"type": "text", "text": "New"}, {"type": "text", "text": "and more"}]
-    assert thread.messages == (
-        HumanMessage(texts, id="1", additional_kwargs=time),
-        AIMessage("Yes", id="5", additional_kwargs=time),
-    )
+    assert thread.messages == (HumanMessage(texts, id="1"), AIMessage("Yes", id="5"))
+    assert [entry.metadata.timing for entry in thread.entries] == [{"creation": 5}] * 2
+
+
+def test_what_names_places_in_another_log_is_left_out_by_name(tmp_path):
+    record = {"summary": {"cites": [[1, 2]], "days": ["2026-01-01", "2026-01-02"]}}
+    said = [make_map("1", "user", "Hi"), make_map("2", "assistant", "Hello")]
+    path = tmp_path / "garden.json"
+    summary = make_map("3", "summary", "Greetings.", summaryIds=["1", "2"], aux=record)
+    path.write_text(json.dumps([*said, summary]))
+    with ConversationMemory.open(":memory:") as memory:
+        report = memory.import_file(path, user_id="bo")
+        assert (report.added, report.skipped) == (3, ())
+        assert report.unread == ("of the summary '3': which sentences come from which messages",)
+        history = memory.history("garden", user_id="bo")
+        assert history.last_summary.contents == ("Greetings.",)
+        assert [turn.role for turn in history.turns] == ["user", "assistant", "summary"]
 
 
 @pytest.mark.parametrize(
@@ -70,9 +137,10 @@ def test_the_last_form_of_a_turn_counts_and_a_retracted_one_does_not(maps):
         (make_map("1", "robot", "x"), "role: found 'robot'"),
         ({"id": "1", "message": {"role": "user", "contents": [1]}}, "contents[0]"),
         (make_map("1", "summary", "x"), "holds no message"),
+        (make_map("1", "user", "x", timing={"creation": "soon"}), "timing.creation"),
     ],
 )
-def test_what_is_no_turn_is_refused_with_its_place(maps, bad, place):
+def test_what_is_no_turn_is_refused_with_its_place(bad, place):
     with pytest.raises(ImportFormatError) as caught:
-        read_threads(maps([bad]))
+        read([bad])
     assert place in str(caught.value)
