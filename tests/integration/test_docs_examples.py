@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 PAGES_RUN = pytest.mark.parametrize(
     "page",
     [
-        "README.md",
         "docs/get_started/quickstart.md",
         "docs/get_started/choose_integration.md",
         "docs/how_to/agents.md",

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import THEIRS, CodeBlock, blocks_of
+from pages import THEIRS, CodeBlock, blocks_of, without_a_key
 
 from benchmarks.quickstart import read_program
 from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer
@@ -140,11 +141,28 @@ def test_a_tab_of_the_quickstart_prints_what_it_shows_and_its_model_was_given_th
     assert tab == "Offline" or [RECALLED in json.dumps(one) for one in asked] == [True, True]
 
 
-def test_the_first_example_of_the_readme_answers_with_its_providers_own_client(
+README = next(block for block in blocks_of(ROOT / "README.md") if block.language == THEIRS)
+
+
+def test_the_example_of_the_readme_prints_what_it_shows_with_its_providers_own_client(
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
-    first = next(block for block in blocks_of(ROOT / "README.md") if block.language == THEIRS)
+    assert len(README.code.strip().splitlines()) <= 9
     with openai() as (environment, asked):
-        run(first, tmp_path, environment)
-    assert ["Where did I park?" in json.dumps(one) for one in asked] == [True]
+        README.compare(run(README, tmp_path, environment))
+    assert [RECALLED in json.dumps(one) for one in asked] == [True, True]
+
+
+def test_the_example_of_the_readme_runs_without_a_key_as_it_says(tmp_path: Path) -> None:
+    offline = replace(README, code=without_a_key(README.code))
+    printed = run(offline, tmp_path, {})
+    assert RECALLED in printed
+
+
+def test_the_readme_has_a_hundred_lines_at_most_and_says_first_what_it_replaces() -> None:
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 100
+    first = "\n".join(lines[:12])
+    for name in ("LangChain 2.0", "RunnableWithMessageHistory", "BaseChatMessageHistory"):
+        assert name in first
