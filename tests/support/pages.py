@@ -130,8 +130,9 @@ def run_page(page: Path, language: str = OURS) -> str:
 
 def without_a_key(code: str) -> str:
     """Return the README's program with the offline model, as the README tells to write it."""
+    ours = "from langchain_convmem.offline import OfflineChatModel"
     theirs = {
-        "from langchain_openai import ChatOpenAI": "from langchain_convmem.offline import OfflineChatModel",
+        "from langchain_openai import ChatOpenAI": ours,
         'ChatOpenAI(model="gpt-5-mini")': "OfflineChatModel()",
     }
     for old, new in theirs.items():
