@@ -44,6 +44,8 @@ PAGES_RUN = pytest.mark.parametrize(
         "docs/how_to/observe.md",
         "docs/how_to/time_travel.md",
         "docs/concepts/profile.md",
+        "docs/concepts/architecture.md",
+        "docs/project/coding_assistants.md",
         "docs/how_to/stores.md",
         "docs/how_to/summaries.md",
         "docs/concepts/summaries.md",

@@ -211,3 +211,13 @@ def test_the_readme_has_a_hundred_lines_at_most_and_says_first_what_it_replaces(
     first = "\n".join(lines[:12])
     for name in ("LangChain 2.0", "RunnableWithMessageHistory", "BaseChatMessageHistory"):
         assert name in first
+
+
+def test_the_page_for_langchains_docs_runs_and_its_model_was_given_the_line(tmp_path: Path) -> None:
+    pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    page = ROOT / "docs" / "project" / "langchain_listing" / "convmem.mdx"
+    blocks = [block for block in blocks_of(page) if "import" in block.code]
+    whole = replace(blocks[0], code="".join(block.code for block in blocks))
+    with openai() as (environment, asked):
+        assert run(whole, tmp_path, environment).strip() == SCRIPT[-1]
+    assert [RECALLED in json.dumps(one) for one in asked] == [True, True]
