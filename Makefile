@@ -108,8 +108,8 @@ test-local: $(VENV)/.dev ## LocalEngine on a model made in the test, where torch
 reference: $(VENV)/.docs ## Write the pages of the reference from the code
 	@$(RUN) docs/generate/reference.py
 
-pictures: $(VENV)/.docs ## Draw the pictures of the documentation, and record a chat
-	@$(RUN) docs/generate/pictures.py --chat
+pictures: $(VENV)/.docs ## Draw the pictures of the documentation
+	@$(RUN) docs/generate/pictures.py
 
 docs: $(VENV)/.docs ## Run what the pages show, draw the pictures and build the documentation; a warning is an error
 	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -W ignore::pytest.PytestUnraisableExceptionWarning tests/integration/test_docs_*.py  # pages close nothing

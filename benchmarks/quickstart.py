@@ -32,13 +32,14 @@ LIMIT_S = 300.0
 
 
 def read_program() -> str:
-    """Return the program of the quickstart's tab for OpenAI."""
+    """Return the program of the quickstart for OpenAI: the tab, and what follows the tabs."""
     page = (ROOT / "docs" / "get_started" / "quickstart.md").read_text("utf-8")
-    tab = page.partition('=== "OpenAI"')[2].partition("===")[0]
-    found = re.search(r"^ {4}```python\n(.*?)^ {4}```", tab, re.MULTILINE | re.DOTALL)
-    if found is None:
+    tab = page.partition('=== "OpenAI"')[2]
+    model = re.search(r"^ {4}```python\n(.*?)^ {4}```", tab, re.MULTILINE | re.DOTALL)
+    chat = re.search(r"^```python\n(.*?)^```", tab, re.MULTILINE | re.DOTALL)
+    if model is None or chat is None:
         raise SystemExit("the quickstart has no program for OpenAI any more")
-    return textwrap.dedent(found[1])
+    return textwrap.dedent(model[1]) + chat[1]
 
 
 def walk(directory: Path, url: str) -> dict[str, Any]:

@@ -34,13 +34,6 @@ SYSTEMS = {
     "chunks_bm25": "1,000-character chunks, BM25",
     "lines_bm25": "lines, BM25",
 }
-_TOLD = {
-    "word": "by a question that shares a word with the fact",
-    "other": 'by one that shares none ("Which pets do I have?")',
-    "replies": "what stood in a reply of the assistant",
-    "new_present": "the new value of an update",
-    "several": "each of several facts that one question needs",
-}
 
 
 def load_results() -> dict[str, Any]:
@@ -70,23 +63,6 @@ def _write_recall(results: dict[str, Any]) -> Iterator[str]:
         yield f"| {title} | {' | '.join(cells)} |"
 
 
-def _write_personal(results: dict[str, Any]) -> Iterator[str]:
-    embedders = results["personal"]["figures"]["embedders"]
-    sizes = embedders["default"]["sizes"]
-    yield "| found among 125 messages | langchain-convmem | BM25 lines |"
-    yield "| --- | --- | --- |"
-    for key, title in _TOLD.items():
-        cells = [sizes["125"][way][key] for way in ("default", "bm25_lines")]
-        yield f"| {title} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"
-
-
-def _write_install(results: dict[str, Any]) -> Iterator[str]:
-    yield "| installed | megabytes | distributions |"
-    yield "| --- | --- | --- |"
-    for name, row in results["install"]["figures"].items():
-        yield f"| {name} | {row['megabytes']:.1f} | {row['distributions']} |"
-
-
 def _write_quickstart(results: dict[str, Any]) -> Iterator[str]:
     figures = results["quickstart"]["figures"]
     yield "```text"
@@ -104,71 +80,28 @@ _LONG_CHAT = {
     "full": "all messages",
     "last 20": "the last 20",
 }
+_STYLES = {"quoting": "word for word", "retelling": "half in its own words"}
 
 
 def _write_long_chat(results: dict[str, Any]) -> Iterator[str]:
+    yield f"| the summarizer writes | | {' | '.join(_LONG_CHAT.values())} |"
+    yield "| --- | --- |" + " --- |" * len(_LONG_CHAT)
     for style, one in results["long_chat"]["figures"].items():
-        told = "word for word" if style == "quoting" else "half in words of its own"
-        yield f"A summariser that tells {told}:"
-        yield ""
-        yield f"| | {' | '.join(_LONG_CHAT.values())} |"
-        yield "| --- |" + " --- |" * len(_LONG_CHAT)
         columns = [_list_long_chat(one, name) for name in _LONG_CHAT]
         for title in columns[0]:
-            yield f"| {title} | {' | '.join(str(column[title]) for column in columns)} |"
-        yield ""
-        yield _tell_long_chat(one)
-        yield ""
+            cells = " | ".join(str(column[title]) for column in columns)
+            yield f"| {_STYLES[style]} | {title} | {cells} |"
 
 
 def _list_long_chat(one: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the rows of a system; those that nobody summarises for have no cost."""
-    facts, tokens = one["facts"][name], one["tokens"][name]
-    cost = one["cost"].get(name, {"calls": "-", "per_token": "-"})
-    standing = one["standing"].get(name)
+    cost = one["cost"].get(name, {"per_token": "-"})
     return {
-        "facts told when asked for, of 200": facts["told"],
-        "told when asked for earlier, of 54": facts["told_earlier"],
-        "tokens of a context, last hundred turns": f"{tokens['last']:,}",
-        "tokens of the largest context": f"{tokens['most']:,}",
-        "calls of the summariser": cost["calls"],
-        "its tokens for each token of the chat": cost["per_token"],
-        "facts mis-told": one["missaid"].get(name, "-"),
-        "facts that stand there unasked": "-" if standing is None else sum(standing.values()),
+        "facts told when asked for, of 200": one["facts"][name]["told"],
+        "facts told wrongly": one["missaid"].get(name, "-"),
+        "tokens of the largest context": f"{one['tokens'][name]['most']:,}",
+        "summarizer's tokens per token of chat": cost["per_token"],
     }
-
-
-def _tell_long_chat(one: dict[str, Any]) -> str:
-    made, turn, prefixes = one["summaries"], one["turn_ms"], one["prefixes"]
-    return (
-        f"{made['written']} summaries in {made['calls']} calls, {made['parents']} parents by rule. Of "
-        f"{made['facts']:,} facts to tell, {made['in_text']:,} stand in their texts, {made['listed']:,} in their lists, "
-        f"{made['left']:,} are left to the log and to recall. A turn takes "
-        f"{turn['p50']:.0f} ms at the median, {turn['p95']:.0f} at the 95th percentile. Invalid contexts: {one['invalid']}; "
-        f"over the budget: {one['too_large']}; entries neither shown nor covered: {one['uncovered']}; prefixes broken "
-        f"between compactions: {prefixes['broken']} of {prefixes['compared']:,}; of {one['sought']:,} "
-        f"evicted lines, recall does not find {one['not_findable']} by its own words."
-    )
-
-
-def _write_summary_latency(results: dict[str, Any]) -> Iterator[str]:
-    figures = results["summary_latency"]["figures"]
-    yield "| | turns | p50, ms | p95, ms | slowest, ms | turns with a summary in the making | summaries |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for name, row in figures["systems"].items():
-        cells = [
-            row["turns"],
-            row["p50_ms"],
-            row["p95_ms"],
-            row["max_ms"],
-            row["under_way"],
-            row["summaries"],
-        ]
-        yield f"| {name} | {' | '.join(f'{cell:,}' for cell in cells)} |"
-    yield ""
-    [bar] = figures["bars"]
-    verdict = "met" if bar["ok"] else "missed"
-    yield f"{bar['what'].capitalize()}: {bar['value']:.2f}, to be at most {bar['bound']} ({verdict})."
 
 
 def _write_runs(results: dict[str, Any]) -> Iterator[str]:
@@ -184,11 +117,8 @@ def _write_runs(results: dict[str, Any]) -> Iterator[str]:
 
 TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "recall": _write_recall,
-    "personal": _write_personal,
-    "install": _write_install,
     "quickstart": _write_quickstart,
     "long_chat": _write_long_chat,
-    "summary_latency": _write_summary_latency,
     "runs": _write_runs,
 }
 """What writes a marked part, by the name in its mark."""
@@ -214,7 +144,7 @@ def draw_chart(results: dict[str, Any]) -> Drawing:
         900, 64 + len(panels) * (44 + 24 * len(shown)),
         "What is found within 1,000 tokens of recalled text",
         "Bars of the share of evidence that each system brings back, on three sets of dialogues; "
-        "the table below has the same figures.",
+        "the page on recall has a table of the same figures.",
     )  # fmt: skip
     picture.text(
         24,

@@ -6,12 +6,7 @@ nothing, names those that are stale, and exits with 1.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
-import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -409,52 +404,6 @@ def draw_scale_out() -> Drawing:
     return picture
 
 
-# --- the README ---
-
-
-def record_chat() -> str:
-    """Return a recording of `convmem chat --show-recall` as SVG, with the fonts of the reader."""
-    from rich.console import Console
-
-    from langchain_convmem.cli.app import main as run_cli
-    from langchain_convmem.cli.output import Terminal
-
-    dialogue = Path(__file__).parents[2] / "examples" / "weeks_with_an_assistant.jsonl"
-    console = Console(
-        record=True, width=116, file=io.StringIO(), force_terminal=True, color_system="truecolor"
-    )
-    opened = Terminal.open
-
-    def open_recorded(*, as_json: bool = False) -> Terminal:
-        return Terminal(console, console, as_json=as_json)
-
-    here, stdin = Path.cwd(), sys.stdin
-    with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(io.StringIO()):
-        os.chdir(directory)
-        try:
-            run_cli(["import", str(dialogue), "--user", "maya"])
-            Terminal.open = staticmethod(open_recorded)  # type: ignore[method-assign, assignment]
-            console.print("$ convmem chat --user maya --show-recall", style="bold", highlight=False)
-            sys.stdin = io.TextIOWrapper(
-                io.BytesIO(
-                    b"What's the new code of the key box?\nBehind which panel is the main stopcock?\n"
-                )
-            )
-            run_cli(["chat", "--user", "maya", "--thread", "today", "--show-recall"])
-        finally:
-            Terminal.open = opened  # type: ignore[method-assign]
-            sys.stdin = stdin
-            os.chdir(here)
-    text = console.export_svg(title="convmem chat --show-recall", unique_id="chat")
-    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL)
-    return re.sub(
-        r"font-family: (?:Fira Code|arial)[^;]*;",
-        "font-family: ui-monospace, Menlo, Consolas, monospace;",
-        text,
-    )
-
-
 PICTURES: dict[str, Callable[[], Any]] = {
     "log_and_views": draw_log_and_views,
     "turn": draw_turn,
@@ -484,8 +433,6 @@ def main(words: Iterable[str]) -> int:
     TARGET.mkdir(exist_ok=True)
     for path in stale:
         path.write_text(drawn[path], "utf-8")
-    if "--chat" in words:
-        (TARGET / "chat.svg").write_text(record_chat(), "utf-8")
     return 0
 
 

@@ -22,6 +22,7 @@ import click
 from setting_costs import COSTS
 
 import langchain_convmem
+from langchain_convmem import errors
 
 DOCS = Path(__file__).parents[1]
 _COMMANDS_THAT_SHARE = 5
@@ -34,139 +35,120 @@ _PACKAGE = "langchain_convmem"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ApiPage:
-    """A page of the reference: whose names it holds, and what else it shows.
+class Topic:
+    """A part of the list of public names.
 
     Attributes:
-        name: The file's name without its ending.
         title: The heading.
         intro: One sentence in Markdown.
         homes: Modules, with all below them, whose public names belong here.
         also: Paths of what is documented besides, though no `__all__` lists it.
     """
 
-    name: str
     title: str
     intro: str
     homes: tuple[str, ...]
     also: tuple[str, ...] = ()
 
 
-PAGES = (
-    ApiPage(
-        "memory",
+TOPICS = (
+    Topic(
         "Memory and history",
-        "What an application opens, wraps around its chain and asks. [How to use it](../../how_to/chains.md).",
+        "What you open, wrap around a chain and ask. [How to use it](../../how_to/chains.md).",
         ("memory", "history", "wrap", "turns", "thread_memory", "titles"),
-        (
-            "wrap.RememberingRunnable",
-            "turns.options.TurnOptions",
-            "history.SummaryWindow",
-            "views.messages.WriteHook",
-        ),
+        ("wrap.RememberingRunnable", "turns.options.TurnOptions", "history.SummaryWindow"),
     ),
-    ApiPage(
-        "recall",
-        "Recall and embedders",
-        "What finds dialog lines. [What it does](../../concepts/recall.md).",
-        ("recall",),
-    ),
-    ApiPage(
-        "user_profile",
-        "What is known of a user",
-        "What `memory.profile` returns. [What it does](../../concepts/profile.md).",
-        ("profile",),
-    ),
-    ApiPage(
-        "summaries",
-        "Summaries",
-        "What compacts long threads. [What it does](../../concepts/summaries.md).",
-        ("summarizing", "summarizing_memory"),
-        ("summarizing.record.RecordedFact",),
-    ),
-    ApiPage(
-        "conversation",
-        "Conversations",
-        "One object that holds a conversation with a model. [How to use it](../../how_to/conversation.md).",
-        ("conversation",),
-    ),
-    ApiPage(
-        "text",
-        "Chat templates and text models",
-        "Templates, replies and engines that read text. [How to use them](../../how_to/text_models.md).",
-        ("text",),
-    ),
-    ApiPage(
-        "prompts",
-        "Prompt files",
-        "Prompts in files of their own. [How to write one](../../how_to/prompts.md).",
-        ("prompts",),
-    ),
-    ApiPage(
-        "integrations",
+    Topic(
         "LangGraph, agents, tools and vector stores",
-        "Each is imported when it is asked for, and needs its extra. [LangGraph](../../how_to/langgraph.md), "
-        "[agents](../../how_to/agents.md), [vector stores](../../how_to/vector_stores.md).",
+        "Each needs its extra. [LangGraph](../../how_to/langgraph.md), [agents](../../how_to/agents.md), "
+        "[vector stores](../../how_to/vector_stores.md).",
         ("integrations",),
         tuple(
             f"integrations.langgraph.{name}"
             for name in (
-                "create_memory_graph",
                 "recall_node",
                 "model_node",
                 "record_node",
                 "summarize_node",
                 "model_messages",
-                "amodel_messages",
             )
         ),
     ),
-    ApiPage(
-        "logs",
-        "Logs",
-        "Where entries are kept. [One of your own](../../how_to/own_log.md).",
-        ("logs",),
-        ("logs.sqlite.restore", "logs.verify", "logs.base"),
+    Topic(
+        "Conversations",
+        "One object that holds a conversation with a model. [How to use it](../../how_to/conversation.md).",
+        ("conversation",),
     ),
-    ApiPage(
-        "values",
-        "Values and protocols",
-        "What everything else is made of, and what extensions implement.",
+    Topic(
+        "Recall and embedders",
+        "What finds earlier lines. [How it works](../../concepts/recall.md).",
+        ("recall",),
+    ),
+    Topic(
+        "Summaries",
+        "What compacts long threads. [How it works](../../concepts/summaries.md).",
+        ("summarizing", "summarizing_memory"),
+    ),
+    Topic(
+        "What is known of a user",
+        "What `memory.profile` returns. [How it works](../../concepts/profile.md).",
+        ("profile",),
+    ),
+    Topic(
+        "Values",
+        "What these methods return and take.",
         ("records", "views"),
-        ("records", "text.sessions"),
+        ("records.Owner",),
     ),
-    ApiPage(
-        "transfer",
+    Topic(
+        "Logs",
+        "Where entries are stored. [Write one of your own](../../how_to/own_log.md).",
+        ("logs", "message_log"),
+        (
+            "message_log.MessageLog",
+            "logs.sqlite.restore",
+            "logs.verify.verify_log",
+            "logs.verify.VerifyReport",
+            "records.Draft",
+            "records.Changes",
+            "records.StateDocument",
+        ),
+    ),
+    Topic(
+        "Prompt files",
+        "Prompts in files of their own. [How to write one](../../how_to/prompts.md).",
+        ("prompts",),
+    ),
+    Topic(
+        "Chat templates and text models",
+        "For models that read one text. [How to use them](../../how_to/text_models.md).",
+        ("text",),
+        ("text.sessions.TextEngine", "text.sessions.ModelSession", "text.sessions.Media"),
+    ),
+    Topic(
         "Import, export and copy",
         "Chats in and out. [How to move them](../../how_to/transfer.md).",
         ("transfer",),
     ),
-    ApiPage(
-        "offline", "Offline models", "A chat model and a summariser without weights.", ("offline",)
-    ),
-    ApiPage(
-        "testing",
-        "Testing",
-        "Contracts, scripted models and chat services on loopback. [How to use them](../../how_to/testing.md).",
-        ("testing",),
-    ),
-    ApiPage(
-        "errors",
-        "Errors",
-        "Every error is a `ConvMemError`. [What to do about each](../../how_to/troubleshoot.md).",
-        ("errors",),
-        ("errors",),
+    Topic(
+        "Offline models and tests",
+        "Models without weights, scripted services, and the contract of a log. "
+        "[How to use them](../../how_to/testing.md).",
+        ("offline", "testing"),
     ),
 )
-"""Every page of public names, in the order of the navigation."""
-_COMMAND_LINE = "cli"
+"""The list of public names, in its order."""
+FIRST = {"memory.ConversationMemory": ("open", "wrap", "recall", "history", "forget")}
+"""Members that a class shows before the others."""
+_NO_PAGES = ("cli", "errors")
+"""What has no page for each class: the command line, and errors, which are one table."""
 
 
 def list_public_names() -> dict[str, str]:
-    """Return every public name by the path under which it is documented: its home.
+    """Return every public name by the path under which it is documented, with its topic's title.
 
     Raises:
-        LookupError: If a public name has no page.
+        LookupError: If a public name belongs to no topic.
     """
     found: dict[str, str] = {}
     for module in _public_modules():
@@ -176,51 +158,150 @@ def list_public_names() -> dict[str, str]:
             thing = getattr(module, name)
             home = getattr(thing, "__module__", None) or module.__name__
             home = home if home.startswith(_PACKAGE) else module.__name__
-            found[f"{home}.{name}"] = _find_page(home).name
-    return found
+            if home.removeprefix(f"{_PACKAGE}.") not in _NO_PAGES:
+                found[f"{home}.{name}"] = _find_topic(home).title
+    for topic in TOPICS:
+        found |= {f"{_PACKAGE}.{path}": topic.title for path in topic.also}
+    return {path: title for path, title in found.items() if not _is_async_form(path, found)}
+
+
+def _is_async_form(path: str, among: Iterable[str]) -> bool:
+    module, _, name = path.rpartition(".")
+    return name.startswith("a") and f"{module}.{name[1:]}" in among
 
 
 def _public_modules() -> Iterator[Any]:
     yield langchain_convmem
     for info in pkgutil.walk_packages(langchain_convmem.__path__, f"{_PACKAGE}."):
         parts = info.name.split(".")[1:]
-        if parts[0] != _COMMAND_LINE and not any(part.startswith("_") for part in parts):
+        if parts[0] not in _NO_PAGES and not any(part.startswith("_") for part in parts):
             yield importlib.import_module(info.name)
 
 
-def _find_page(home: str) -> ApiPage:
-    for page in PAGES:
-        for prefix in page.homes:
+def _find_topic(home: str) -> Topic:
+    for topic in TOPICS:
+        for prefix in topic.homes:
             if f"{home}.".startswith(f"{_PACKAGE}.{prefix}."):
-                return page
-    msg = f"{home} belongs to no page: add it to PAGES in {__file__}"
+                return topic
+    msg = f"{home} belongs to no topic: add it to TOPICS in {__file__}"
     raise LookupError(msg)
 
 
 def _write_api() -> Iterator[tuple[str, str]]:
     names = list_public_names()
-    whole = {f"{_PACKAGE}.{also}" for page in PAGES for also in page.also if also in page.homes}
-    for page in PAGES:
-        own = [path for path, name in names.items() if name == page.name]
-        own += [f"{_PACKAGE}.{also}" for also in page.also]
-        shown = dict.fromkeys(
-            path for path in own if path in whole or path.rpartition(".")[0] not in whole
-        )
-        lines = [NOTE, f"# {page.title}", "", page.intro, ""]
-        lines += [_direct(path) for path in shown]
-        yield f"api/{page.name}.md", "\n".join(lines)
+    files = _name_files(names)
+    intro = (
+        "Import each name from the module beside it. Begin with [ConversationMemory](conversation_memory.md): "
+        "most apps need nothing else. Every error is in [one table](errors.md)."
+    )
+    lines = [NOTE, "# Classes and functions", "", intro, ""]
+    for topic in TOPICS:
+        own = sorted(path for path, title in names.items() if title == topic.title)
+        first = [path for path in own if path.removeprefix(f"{_PACKAGE}.") in FIRST]
+        own = [*first, *(path for path in own if path not in first)]
+        lines += [
+            f"## {topic.title}",
+            "",
+            topic.intro,
+            "",
+            "| name | from | |",
+            "| --- | --- | --- |",
+        ]
+        for path in own:
+            name, file = path.rpartition(".")[2], files[path]
+            lines.append(f"| [`{name}`]({file}) | `{_find_import(path)}` | {_find_summary(path)} |")
+            yield f"api/{file}", _write_name(path)
+        lines.append("")
+    yield "api/index.md", "\n".join(lines)
+    yield "api/errors.md", "\n".join(_list_errors())
 
 
-def _direct(path: str) -> str:
+def _name_files(paths: Iterable[str]) -> dict[str, str]:
+    """Return the file of each name; a function that is called like a class says what it is."""
+    files: dict[str, str] = {}
+    for path in sorted(paths, key=lambda path: path.rpartition(".")[2]):  # classes first
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", path.rpartition(".")[2]).lower()
+        files[path] = f"{words}_function.md" if f"{words}.md" in files.values() else f"{words}.md"
+    return files
+
+
+def _find_import(path: str) -> str:
+    """Return the shortest public module from which a name is imported."""
     module, _, name = path.rpartition(".")
     thing = getattr(importlib.import_module(module), name)
+    homes = [
+        one.__name__
+        for one in _public_modules()
+        if name in getattr(one, "__all__", ()) and getattr(one, name) is thing
+    ]
+    return min(homes, key=len, default=module)
+
+
+def _find_summary(path: str) -> str:
+    module, _, name = path.rpartition(".")
+    doc = inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
+    is_own = not doc.startswith(("dict(", "Represent", "str(", "Callable type"))
+    return re.sub(r"\s+", " ", doc.partition("\n\n")[0]).replace("|", "\\|") if is_own else ""
+
+
+def _write_name(path: str) -> str:
+    module, _, name = path.rpartition(".")
+    thing = getattr(importlib.import_module(module), name)
+    options = ["show_root_heading: true"]
     if inspect.isclass(thing) and any(_has_our_members(base) for base in thing.__mro__[1:]):
-        return f"::: {path}\n    options:\n      inherited_members: true"
-    return f"::: {path}"
+        options.append("inherited_members: true")
+    first = FIRST.get(path.removeprefix(f"{_PACKAGE}."))
+    if first:
+        rest = [one for one in _list_members(thing) if one not in first]
+        options += [f"members: [{', '.join((*first, *rest))}]", "group_by_category: false"]
+    line = f"`from {_find_import(path)} import {name}`"
+    shown = "".join(f"\n      {option}" for option in options)
+    return f"{NOTE}\n# {name}\n\n{line}\n\n::: {path}\n    options:{shown}"
+
+
+def _list_members(thing: type) -> list[str]:
+    """Return the public members of a class in the order of its source, without async forms."""
+    own = [*vars(thing), *(name for name in thing.__annotations__ if name not in vars(thing))]
+    names = ["__init__", *(name for name in own if not name.startswith("_"))]
+    return [name for name in names if not (name.startswith("a") and name[1:] in names)]
 
 
 def _has_our_members(base: type) -> bool:
     return base.__module__.startswith(_PACKAGE) and not getattr(base, "_is_protocol", False)
+
+
+def list_errors() -> list[type[errors.ConvMemError]]:
+    """Return every error of the package, the base first."""
+    return [
+        one
+        for one in vars(errors).values()
+        if inspect.isclass(one) and issubclass(one, errors.ConvMemError)
+    ]
+
+
+def _list_errors() -> Iterator[str]:
+    yield NOTE
+    yield "# Errors\n"
+    yield (
+        "Every error is a `ConvMemError`, imported from `langchain_convmem.errors`. "
+        "[What to do about each](../../how_to/troubleshoot.md). Where `is_retryable` is true, the same call may "
+        "succeed later.\n"
+    )
+    yield "| error | also a | means | retryable | attributes |"
+    yield "| --- | --- | --- | --- | --- |"
+    for error in list_errors():
+        bases = [
+            base.__name__
+            for base in error.__bases__
+            if base.__module__ != "langchain_core.exceptions"
+        ]
+        bases = [base for base in bases if base != "ConvMemError"]
+        means = re.sub(r"\s+", " ", (inspect.getdoc(error) or "").partition("\n\n")[0])
+        facts = [name for name in vars(error).get("__annotations__", {}) if name != "is_retryable"]
+        yield (
+            f"| `{error.__name__}` | {', '.join(f'`{base}`' for base in bases)} | {means} | "
+            f"{'yes' if error.is_retryable else ''} | {', '.join(f'`{fact}`' for fact in facts)} |"
+        )
 
 
 # -- commands ---

@@ -57,10 +57,10 @@ def test_a_figure_that_no_result_holds_is_named_with_its_sentence() -> None:
 
 
 def test_a_marked_part_is_written_anew_and_the_rest_is_kept() -> None:
-    results = {"install": {"figures": {"it": {"megabytes": 12.34, "distributions": 3}}}}
-    page = "A\n<!-- figures: install -->\nold\n<!-- end of figures -->\nB\n"
-    written = figures.write_parts(page, results)
-    assert "| it | 12.3 | 3 |" in written
+    run = {"command": "python -m zoo", "commit": "abc1234", "date": "2026-11-29"}
+    page = "A\n<!-- figures: runs -->\nold\n<!-- end of figures -->\nB\n"
+    written = figures.write_parts(page, {"zoo": run})
+    assert "| zoo | `python -m zoo` | `abc1234` | 2026-11-29 |" in written
     assert "old" not in written
     assert written.startswith("A\n")
     assert written.endswith("\nB\n")

@@ -1,20 +1,23 @@
-"""Every tab of the quickstart runs as it stands, with its provider's client, on loopback."""
+"""The quickstart and the README run as they stand, with each provider's client on loopback."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import THEIRS, CodeBlock, blocks_of
+from pages import THEIRS, CodeBlock, blocks_of, without_a_key
 
 from benchmarks.quickstart import read_program
 from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer
@@ -22,6 +25,7 @@ from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServ
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "get_started" / "quickstart.md"
 TABS = {block.tab: block for block in blocks_of(PAGE) if block.tab is not None}
+STEPS = [block for block in blocks_of(PAGE) if block.tab is None]
 RECALLED = "I parked on level C, next to the blue pillar."
 SCRIPT = ["Noted.", "You parked on level C, next to the blue pillar."]
 
@@ -108,8 +112,12 @@ SERVICES = {
 
 
 def run(block: CodeBlock, directory: Path, environment: dict[str, str]) -> str:
+    return start([sys.executable, "-X", "utf8", "-c", block.code], directory, environment)
+
+
+def start(command: list[str], directory: Path, environment: dict[str, str]) -> str:
     done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", block.code],
+        command,
         cwd=directory,
         env=os.environ | environment | {"PYTHONPATH": str(ROOT), "CONVMEM_EMBEDDER": ""},
         capture_output=True,
@@ -121,30 +129,95 @@ def run(block: CodeBlock, directory: Path, environment: dict[str, str]) -> str:
 
 
 def test_the_quickstart_has_a_tab_for_each_way_to_begin() -> None:
-    assert list(TABS) == list(SERVICES)
+    assert sorted(TABS) == sorted(SERVICES)
 
 
 def test_the_timed_walk_runs_the_program_that_the_page_shows() -> None:
-    assert read_program() == TABS["OpenAI"].code
+    assert read_program() == f"{TABS['OpenAI'].code}{STEPS[0].code}"
 
 
-@pytest.mark.parametrize("tab", SERVICES)
-def test_a_tab_of_the_quickstart_prints_what_it_shows_and_its_model_was_given_the_line(
+@pytest.mark.parametrize("tab", [tab for tab in SERVICES if tab != "Offline"])
+def test_a_tab_of_the_quickstart_answers_and_its_model_was_given_the_line(
     tab: str, tmp_path: Path
 ) -> None:
     serve, needs = SERVICES[tab]
     pytest.importorskip(needs, reason=f"{needs} is not installed")
     with serve() as (environment, asked):
-        printed = run(TABS[tab], tmp_path, environment)
-    TABS[tab].compare(printed)
-    assert tab == "Offline" or [RECALLED in json.dumps(one) for one in asked] == [True, True]
+        printed = run(replace(STEPS[0], code=TABS[tab].code + STEPS[0].code), tmp_path, environment)
+    assert printed.strip() == SCRIPT[-1]
+    assert [RECALLED in json.dumps(one) for one in asked] == [True, True]
 
 
-def test_the_first_example_of_the_readme_answers_with_its_providers_own_client(
+_VARYING = [
+    (re.compile(r"\d{4}-\d{2}-\d{2}( \d{2}:\d{2})?"), "(a time)"),
+    (re.compile(r"(relevance|similarity) -?\d+\.\d+"), r"\1 (a score)"),
+]
+
+
+def mask(text: str) -> list[str]:
+    for pattern, word in _VARYING:
+        text = pattern.sub(word, text)
+    return text.splitlines()
+
+
+def test_the_quickstart_followed_in_one_empty_directory_prints_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CONVMEM_EMBEDDER")  # a page runs as its reader runs it
+    names: dict[str, object] = {"__name__": "quickstart"}
+    for block in [TABS["Offline"], *STEPS]:
+        block.run(names)
+        assert block.output or block is TABS["Offline"]
+    [console] = re.findall(
+        r"^```console\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    typed = re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]
+    assert len(typed) == 2
+    for step in typed:
+        line, _, shown = step.partition("\n")
+        command = [sys.executable, "-m", "langchain_convmem.cli", *shlex.split(line)[1:]]
+        printed = start(command, tmp_path, {"COLUMNS": "80"})
+        assert mask(printed)[: len(mask(shown))] == mask(shown), line
+
+
+def test_the_home_page_shows_the_program_of_the_readme() -> None:
+    home = next(block for block in blocks_of(ROOT / "docs" / "index.md"))
+    assert (home.code, home.output) == (README.code, README.output)
+
+
+README = next(block for block in blocks_of(ROOT / "README.md") if block.language == THEIRS)
+
+
+def test_the_example_of_the_readme_prints_what_it_shows_with_its_providers_own_client(
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
-    first = next(block for block in blocks_of(ROOT / "README.md") if block.language == THEIRS)
+    assert len(README.code.strip().splitlines()) <= 9
     with openai() as (environment, asked):
-        run(first, tmp_path, environment)
-    assert ["Where did I park?" in json.dumps(one) for one in asked] == [True]
+        README.compare(run(README, tmp_path, environment))
+    assert [RECALLED in json.dumps(one) for one in asked] == [True, True]
+
+
+def test_the_example_of_the_readme_runs_without_a_key_as_it_says(tmp_path: Path) -> None:
+    offline = replace(README, code=without_a_key(README.code))
+    printed = run(offline, tmp_path, {})
+    assert RECALLED in printed
+
+
+def test_the_readme_has_a_hundred_lines_at_most_and_says_first_what_it_replaces() -> None:
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 100
+    first = "\n".join(lines[:12])
+    for name in ("LangChain 2.0", "RunnableWithMessageHistory", "BaseChatMessageHistory"):
+        assert name in first
+
+
+def test_the_page_for_langchains_docs_runs_and_its_model_was_given_the_line(tmp_path: Path) -> None:
+    pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    page = ROOT / "docs" / "project" / "langchain_listing" / "convmem.mdx"
+    blocks = [block for block in blocks_of(page) if "import" in block.code]
+    whole = replace(blocks[0], code="".join(block.code for block in blocks))
+    with openai() as (environment, asked):
+        assert run(whole, tmp_path, environment).strip() == SCRIPT[-1]
+    assert [RECALLED in json.dumps(one) for one in asked] == [True, True]

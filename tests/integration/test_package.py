@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pages import THEIRS, blocks_of, without_a_key
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(600)]
 
@@ -56,9 +57,8 @@ def test_the_readme_example_runs_in_an_empty_environment(
     python = tmp_path / "env" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     pins = lowest_versions() if versions == "lowest" else []
     sh(python, "-m", "pip", "install", "--quiet", wheel, *pins)
-    readme = (ROOT / "README.md").read_text("utf-8")
-    example = re.search(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL).group(1)
-    (tmp_path / "example.py").write_text(example, "utf-8")
+    shown = next(block for block in blocks_of(ROOT / "README.md") if block.language == THEIRS)
+    (tmp_path / "example.py").write_text(without_a_key(shown.code), "utf-8")
     # The lowest faiss asks the lowest NumPy by a name of its own that is on its way out.
     quiet = ("-W", "error", "-W", "ignore:numpy.core:DeprecationWarning")
     printed = sh(python, *quiet, "example.py", cwd=tmp_path)

@@ -32,7 +32,7 @@ LOOKED_AT = [
     "get_started/quickstart.html",
     "concepts/recall.html",
     "how_to/troubleshoot.html",
-    "reference/api/memory.html",
+    "reference/api/conversation_memory.html",
     "benchmarks/reliability.html",
 ]
 
@@ -151,13 +151,33 @@ def test_no_page_scrolls_sideways_on_a_phone(browser: Browser, site: str, page: 
         assert opened.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
+def find_top(browser: Browser, address: str, selector: str) -> float:
+    """Return how far below the top of a page something begins, in pixels."""
+    with browser.open(address, width=DESKTOP) as opened:
+        box = opened.locator(selector).first.bounding_box()
+    assert box is not None
+    return box["y"] + box["height"]
+
+
+@pytest.mark.parametrize("selector", ["code:has-text('pip install')", ".language-py"])
+def test_the_home_page_shows_code_and_how_to_install_it_at_once(
+    browser: Browser, site: str, selector: str
+) -> None:
+    assert find_top(browser, f"{site}/index.html", selector) <= 900
+
+
+def test_the_page_of_a_memory_shows_how_it_is_opened_at_once(browser: Browser, site: str) -> None:
+    selector = "[id='langchain_convmem.memory.ConversationMemory.open']"
+    assert find_top(browser, f"{site}/reference/api/conversation_memory.html", selector) <= 2_000
+
+
 def test_models_find_every_page_as_text(built: Path) -> None:
     listed = re.findall(
         r"^- \[.+?\]\((.+?)\)", (built / "llms.txt").read_text("utf-8"), re.MULTILINE
     )
     whole = (built / "llms-full.txt").read_text("utf-8")
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
-    decisions = {page for page in pages if page.startswith("project/adr/")}  # not in the menu
-    assert pages - decisions <= set(listed)
+    menu = {page for page in pages if not page.startswith(("project/adr/", "reference/api/"))}
+    assert menu <= set(listed)
     assert [page for page in listed if f"<!-- {page} -->" not in whole] == []
     assert [page for page in listed if not (built / page).exists()] == []

@@ -126,3 +126,16 @@ def run_page(page: Path, language: str = OURS) -> str:
     if language == THEIRS:
         wanted.insert(0, next(block for block in blocks if block.language == OURS))
     return "".join(block.run(names) for block in wanted)
+
+
+def without_a_key(code: str) -> str:
+    """Return the README's program with the offline model, as the README tells to write it."""
+    ours = "from langchain_convmem.offline import OfflineChatModel"
+    theirs = {
+        "from langchain_openai import ChatOpenAI": ours,
+        'ChatOpenAI(model="gpt-5-mini")': "OfflineChatModel()",
+    }
+    for old, new in theirs.items():
+        assert old in code, old
+        code = code.replace(old, new)
+    return code

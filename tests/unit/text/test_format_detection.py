@@ -93,5 +93,5 @@ def test_special_tokens_are_those_that_were_given():
 
 
 def test_the_page_about_replies_names_every_format():
-    page = (Path(__file__).parents[3] / "docs/concepts/replies.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs/concepts/chat_templates.md").read_text("utf-8")
     assert [name for name in REPLY_FORMATS if f"`{name}`" not in page] == []
