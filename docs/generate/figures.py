@@ -107,7 +107,9 @@ _LONG_CHAT = {
 
 
 def _write_long_chat(results: dict[str, Any]) -> Iterator[str]:
-    for style, one in results["long_chat"]["figures"].items():
+    figures = results["long_chat"]["figures"]
+    for style in ("quoting", "retelling"):
+        one = figures[style]
         told = "word for word" if style == "quoting" else "half in words of its own"
         yield f"A summariser that tells {told}:"
         yield ""
@@ -125,7 +127,6 @@ def _list_long_chat(one: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the rows of a system; those that nobody summarises for have no cost."""
     facts, tokens = one["facts"][name], one["tokens"][name]
     cost = one["cost"].get(name, {"calls": "-", "per_token": "-"})
-    standing = one["standing"].get(name)
     return {
         "facts told when asked for, of 200": facts["told"],
         "told when asked for earlier, of 54": facts["told_earlier"],
@@ -134,7 +135,7 @@ def _list_long_chat(one: dict[str, Any], name: str) -> dict[str, Any]:
         "calls of the summariser": cost["calls"],
         "its tokens for each token of the chat": cost["per_token"],
         "facts mis-told": one["missaid"].get(name, "-"),
-        "facts that stand there unasked": "-" if standing is None else sum(standing.values()),
+        "facts that stand there unasked": one["standing"].get(name, "-"),
     }
 
 
