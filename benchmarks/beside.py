@@ -238,7 +238,7 @@ class Process:
 
     def __init__(self, version: Version, sizes: Sizes, *, first: bool = False) -> None:
         words = [version.python, "-P", "-X", "utf8", __file__, "--serve", str(version.folder)]
-        words += ["--sizes", json.dumps(vars(sizes)), *(["--first"] if first else [])]
+        words += [json.dumps(vars(sizes)), *(["first"] if first else [])]
         self._process = subprocess.Popen(
             words,
             env={**os.environ, "PYTHONPATH": str(version.checkout)},
@@ -305,34 +305,32 @@ def _alternate(things: Sequence[Any], number: int) -> Iterator[Any]:
     return iter(things if number % 2 else things[::-1])
 
 
-def report(versions: Sequence[Version]) -> list[dict[str, Any]]:
+def make_report(versions: Sequence[Version]) -> dict[str, Any]:
     """Return a row for each operation, with a figure of each version in order."""
-    rows: list[dict[str, Any]] = []
+    rows: dict[str, dict[str, list[float]]] = {}
     for operation in versions[0].times:
         clock, busy = ([one.median(operation, of) for one in versions] for of in (0, 1))
-        rows.append(
-            {
-                "operation": operation,
-                "ms": [round(one, 3) for one in clock],
-                "ratio": [round(one / clock[0], 3) for one in clock],
-                "processor_ratio": [round(one / busy[0], 3) if busy[0] else None for one in busy],
-            }
-        )
-    return rows
+        rows[operation] = {
+            "ms": [round(one, 3) for one in clock],
+            "ratio": [round(one / clock[0], 3) for one in clock],
+            "processor_ratio": [round(one / (busy[0] or 1), 3) for one in busy],
+        }
+    return {"versions": [str(one.checkout) for one in versions], "operations": rows}
 
 
-def table(rows: Sequence[dict[str, Any]], versions: Sequence[Version]) -> str:
-    """Return the rows for people."""
-    lines = [f"{number}: {version.checkout}" for number, version in enumerate(versions, 1)]
-    heads = [f"{number} : 1, clock, processor" for number in range(2, len(versions) + 1)]
-    head = "".join(f"{f'{number}, ms':>12}" for number in range(1, len(versions) + 1))
-    lines += ["", f"{'':<24}{head}{''.join(f'{one:>28}' for one in heads)}"]
-    for row in rows:
-        figures = "".join(f"{one:>12.3f}" for one in row["ms"])
+def make_table(report: dict[str, Any]) -> list[str]:
+    """Return the report for people."""
+    from benchmarks.terminal import format_rows
+
+    numbers = range(1, len(report["versions"]) + 1)
+    heads = [f"{number} : 1, clock, processor" for number in numbers[1:]]
+    rows = [["", *(f"{number}, ms" for number in numbers), *heads]]
+    for operation, row in report["operations"].items():
         pairs = zip(row["ratio"][1:], row["processor_ratio"][1:], strict=True)
-        ratios = "".join(f"{f'{clock} / {busy}':>28}" for clock, busy in pairs)
-        lines.append(f"{row['operation']:<24}{figures}{ratios}")
-    return "\n".join(lines)
+        ratios = [f"{clock:.3f} / {busy:.3f}" for clock, busy in pairs]
+        rows.append([operation, *(f"{ms:.3f}" for ms in row["ms"]), *ratios])
+    names = [f"{number}: {name}" for number, name in zip(numbers, report["versions"], strict=True)]
+    return [*names, "", *format_rows(rows, 10)]
 
 
 def _read_version(text: str) -> tuple[Path, str]:
@@ -342,38 +340,31 @@ def _read_version(text: str) -> tuple[Path, str]:
     return Path(checkout).resolve(), python
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    # Of its own: it runs among the benchmarks of other versions.
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.beside",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    # Not above: another version's process runs this file beside that version's benchmarks.
+    from benchmarks.terminal import make_parser, parse_positive, print_report
+
+    parser = make_parser("benchmarks.beside", __doc__)
+    parser.add_argument("versions", nargs="+", type=_read_version, metavar="CHECKOUT=PYTHON")
+    parser.add_argument(
+        "--rounds", type=parse_positive, help="samples of each (default 40; --quick: 3)"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("versions", nargs="*", type=_read_version, metavar="CHECKOUT=PYTHON")
-    parser.add_argument("--rounds", type=int, help="samples of each (default 40; --quick: 3)")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--sizes", type=json.loads, help=argparse.SUPPRESS)
-    parser.add_argument("--first", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.serve:
-        serve(options.serve, Sizes(**options.sizes), first=options.first)
-        return
-    if not options.versions:
-        parser.error("name a checkout and its interpreter")
+    sizes = QUICK if options.quick else Sizes()
     with tempfile.TemporaryDirectory(prefix="benchmark-beside-") as folder:
         versions = []
         for number, (checkout, python) in enumerate(options.versions):
             own = Path(folder) / str(number)
             own.mkdir()
             versions.append(Version(checkout, python, own))
-        sizes = QUICK if options.quick else Sizes()
         measure(versions, sizes, options.rounds or (3 if options.quick else 40))
-    rows = report(versions)
-    print(json.dumps(rows, indent=2) if options.json else table(rows, versions))
+    return print_report(make_report(versions), make_table, as_json=options.json)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--serve"]:
+        serve(Path(sys.argv[2]), Sizes(**json.loads(sys.argv[3])), first=len(sys.argv) > 4)
+    else:
+        raise SystemExit(main())

@@ -11,22 +11,28 @@ where four times the text took more than seven times as long, or any more than s
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import multiprocessing
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, HumanMessage
 
+from benchmarks.terminal import (
+    format_rows,
+    make_bar,
+    make_parser,
+    parse_positive,
+    print_report,
+    show_progress,
+)
 from langchain_convmem import ConversationMemory, ConvMemError
 from langchain_convmem.offline import OfflineChatModel
 from langchain_convmem.prompts import PromptFile
@@ -43,43 +49,10 @@ CHARACTERS = 24_000
 _MOST_ADDRESS = 4_000
 """Characters of an address; a client sends no longer one, escaped."""
 
-UNITS = (
-    *("\u201e", "\u201c", "\u00ab", "\u00bb", "\u300c", "'", " '", '"', ' "', "`", "```", "'a"),
-    *("I'm 30, ", "I like tea, ", "my name is ", "I live in ", "if I ", "when is ", "and ", "no "),
-    *("( ", "(", "[", "{", "{{", "((()))", "[[", "<", "</", "<think>", "<tool_call>", "[INST]"),
-    *("a.", "a. ", "1 ", "1", "1.", "1,", "1:", "1-", "12/", "001 ", "@", "a@", "a@b.", "a-"),
-    *("http://", "http://a.", "-", "- ", "--", "_", "__ ", "*", "#", "# ", "|", "=", "\\", "/"),
-    *(
-        "?",
-        "!",
-        "...",
-        "? ",
-        ", ",
-        ",",
-        ": ",
-        ";",
-        "\u2026",
-        "\U0001f600",
-        ":-)",
-        "ha",
-        "lo",
-        "aaa",
-    ),
-    *(" ", "\n", "\t", "\r\n", " \n", "\n> ", "\ndear a", "\u00a0", "\u3000", "a", "A", "A ", "a "),
-    *(
-        "\u4e2d",
-        "\u3042",
-        "\ud55c",
-        "\u6211\u662f",
-        "\u3002",
-        "\u0627",
-        "\u044f ",
-        "\u0301",
-        "\u0e01",
-    ),
-    *("in may ", "on the 14th ", "next friday ", "2 days ", "EUR 5 ", "$", "Ana: ", "or later "),
-    *("__ A __\n", "key: a\n", "{a}", "${", "%s", "thanks ", "\u8c22\u8c22", "very ", "over a "),
+UNITS: list[str] = json.loads(
+    (Path(__file__).parent / "data" / "growth_units.json").read_text("utf-8")
 )
+"""What is repeated."""
 
 
 class Growth(NamedTuple):
@@ -260,31 +233,33 @@ def _run(operation: str, text: str, sender: Connection) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    """Measure and print; return the exit code, which is 1 where something grows too fast."""
+    parser = make_parser("benchmarks.growth", __doc__)
     parser.add_argument("--only", action="append", choices=OPERATIONS, help="an operation")
-    parser.add_argument("--characters", type=int, default=CHARACTERS, help="of the longest text")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--characters", type=parse_positive, default=CHARACTERS, help="of the longest text"
+    )
     options = parser.parse_args(arguments)
-    slow: list[Growth] = []
-    result: dict[str, dict[str, float]] = {}
+    slow: list[str] = []
+    report: dict[str, Any] = {}
     for operation in options.only or OPERATIONS:
         OPERATIONS[operation]("a")  # imports and reads what every process needs
-        grown = [measure(operation, unit, options.characters) for unit in UNITS]
-        slow += [one for one in grown if not one.is_fast]
+        grown = []
+        for unit in UNITS:
+            show_progress(f"{operation} of {unit!r}")
+            grown.append(measure(operation, unit, options.characters))
+        slow += [f"{operation} of {one.unit!r}" for one in grown if not one.is_fast]
         worst = max(grown, key=lambda one: one.whole)
-        result[operation] = {
-            "seconds": worst.whole,
-            "growth": max((one.whole / one.quarter for one in grown if one.quarter), default=0.0),
-        }
-        if not options.json:
-            print(f"{operation:14} slowest {worst.whole:6.2f} s, of {worst.unit!r}", flush=True)
-    for one in slow:
-        print(f"{one.operation} of {one.unit!r}: {one.quarter:.2f} s, then {one.whole:.2f} s")
-    if options.json:
-        print(json.dumps(result, indent=2))
-    return 1 if slow else 0
+        growth = max((one.whole / one.quarter for one in grown if one.quarter), default=0.0)
+        report[operation] = {"seconds": worst.whole, "of": repr(worst.unit), "growth": growth}
+
+    def make_table(report: dict[str, Any]) -> list[str]:
+        rows = [(name, *report[name].values()) for name in report if name in OPERATIONS]
+        return [*format_rows([("", "slowest, s", "of", "growth"), *rows]), *slow]
+
+    report["bars"] = [make_bar("operations that grow too fast", len(slow), 0)]
+    return print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

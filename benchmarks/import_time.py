@@ -3,26 +3,27 @@
     python -m benchmarks.import_time [--rounds N] [--json]
 
 Each round starts one fresh interpreter per statement, in alternating order, so that a busy machine
-slows all alike. The start of the interpreter itself is measured too and taken off. Times are wall
-clock, from start to exit, in milliseconds; the ratio is of medians, smaller is better.
-
-Statements:
-    nothing   pass
-    runnable  from langchain_core.runnables import Runnable
-    package   import langchain_convmem
-    memory    from langchain_convmem import ConversationMemory
+slows all alike. The start of the interpreter itself is taken off. Times are wall clock, from start
+to exit, in milliseconds; the ratio is of medians, smaller is better.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
+
+from benchmarks.rounds import Case, run_rounds
+from benchmarks.terminal import (
+    describe_machine,
+    format_machine,
+    format_rows,
+    make_parser,
+    parse_positive,
+    print_report,
+)
 
 STATEMENTS = {
     "nothing": "pass",
@@ -32,61 +33,46 @@ STATEMENTS = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=9, help="fresh processes per statement")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args(arguments)
-    if options.rounds < 1:
-        parser.error(f"--rounds must be at least 1, got {options.rounds}")
-    result = measured(options.rounds)
-    print(json.dumps(result, indent=2) if options.json else _table(result))
-    return 0
-
-
-def measured(rounds: int) -> dict[str, Any]:
+def measure(rounds: int) -> dict[str, Any]:
     """Return the median time of every statement and the ratios to `runnable`."""
-    times: dict[str, list[float]] = {name: [] for name in STATEMENTS}
+
+    def start(statement: str) -> None:
+        subprocess.run([sys.executable, "-c", statement], check=True)
+
+    cases = {
+        name: Case(lambda _, statement=statement: [lambda: start(statement)])  # type: ignore[misc]
+        for name, statement in STATEMENTS.items()
+    }
     for statement in STATEMENTS.values():
-        _run_ms(statement)  # writes byte code and fills the disk cache
-    for number in range(rounds):
-        names = list(STATEMENTS)
-        for name in names if number % 2 else reversed(names):
-            times[name].append(_run_ms(STATEMENTS[name]))
-    medians = {name: median(values) for name, values in times.items()}
-    start = medians.pop("nothing")
-    own = {name: value - start for name, value in medians.items()}
+        start(statement)  # writes byte code and fills the disk cache
+    run_rounds(cases, rounds=rounds, seconds=600, what="imports")
+    medians = {name: median(case.times_ms) for name, case in cases.items()}
+    nothing = medians.pop("nothing")
+    own = {name: value - nothing for name, value in medians.items()}
     return {
-        "rounds": rounds,
-        "python": sys.version.split()[0],
-        "interpreter_ms": round(start, 1),
+        "machine": describe_machine("langchain-core"),
+        "interpreter_ms": round(nothing, 1),
         "import_ms": {name: round(value, 1) for name, value in own.items()},
-        "ratio_to_runnable": {
-            name: round(value / own["runnable"], 3)
-            for name, value in own.items()
-            if name != "runnable"
-        },
+        "ratio_to_runnable": {name: round(one / own["runnable"], 3) for name, one in own.items()},
     }
 
 
-def _run_ms(statement: str) -> float:
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", statement], check=True)
-    return (time.perf_counter() - start) * 1000
-
-
-def _table(result: dict[str, Any]) -> str:
-    ratios = {"runnable": 1.0, **result["ratio_to_runnable"]}
+def make_table(report: dict[str, Any]) -> list[str]:
+    """Return the report for people."""
     rows = [
-        f"{STATEMENTS[name]:<52}{value:>8.1f} ms{ratios[name]:>8.3f}x"
-        for name, value in result["import_ms"].items()
+        (STATEMENTS[name], f"{ms:.1f} ms", f"{report['ratio_to_runnable'][name]:.3f}x")
+        for name, ms in report["import_ms"].items()
     ]
-    head = (
-        f"Python {result['python']}, median of {result['rounds']} fresh processes each, "
-        f"interpreter start ({result['interpreter_ms']:.1f} ms) taken off"
-    )
-    return "\n".join([head, *rows])
+    start = f"interpreter start ({report['interpreter_ms']:.1f} ms) taken off"
+    return [f"{format_machine(report['machine'])}; {start}", *format_rows(rows)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit code."""
+    parser = make_parser("benchmarks.import_time", __doc__)
+    parser.add_argument("--rounds", type=parse_positive, default=9, help="fresh processes each")
+    options = parser.parse_args(arguments)
+    return print_report(measure(options.rounds), make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

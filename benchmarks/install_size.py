@@ -8,8 +8,6 @@ in it, without those of pip, and without compiled bytecode.
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -17,20 +15,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.terminal import format_rows, make_parser, print_report
+
 __all__ = ["main"]
 
 ROOT = Path(__file__).parents[1]
-_ROWS = {"langchain-convmem": "", "langchain-convmem[cli]": "[cli]"}
-_BESIDE = {"langchain-core alone": "langchain-core>=1.7.2,<2"}
-
-
-def measure() -> dict[str, Any]:
-    """Return megabytes and distributions by what was installed."""
-    rows = {name: f"{ROOT}{extra}" for name, extra in _ROWS.items()}
-    return {name: _install(wanted) for name, wanted in (rows | _BESIDE).items()}
+_INSTALLED = {
+    "langchain-convmem": str(ROOT),
+    "langchain-convmem[cli]": f"{ROOT}[cli]",
+    "langchain-core alone": "langchain-core>=1.7.2,<2",
+}
 
 
 def _install(wanted: str) -> dict[str, float]:
+    """Return the megabytes and the distributions of an environment with what is wanted."""
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory) / "env"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
@@ -39,23 +37,20 @@ def _install(wanted: str) -> dict[str, float]:
         command += ["install", "--quiet", "--disable-pip-version-check", "--no-compile", wanted]
         subprocess.run(command, check=True)
         size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-        return {
-            "megabytes": round(size / 1e6, 1),
-            "distributions": len(list(target.glob("*.dist-info"))),
-        }
+        distributions = len(list(target.glob("*.dist-info")))
+        return {"megabytes": round(size / 1e6, 1), "distributions": distributions}
+
+
+def _make_table(report: dict[str, Any]) -> list[str]:
+    rows = [(name, *row.values()) for name, row in report.items()]
+    return format_rows([("", "MB", "distributions"), *rows])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args(arguments)
-    found = measure()
-    if options.json:
-        print(json.dumps(found, indent=2))
-        return 0
-    for name, row in found.items():
-        print(f"{name:24} {row['megabytes']:8.1f} MB {row['distributions']:5} distributions")
-    return 0
+    """Install, weigh and print."""
+    options = make_parser("benchmarks.install_size", __doc__).parse_args(arguments)
+    report = {name: _install(wanted) for name, wanted in _INSTALLED.items()}
+    return print_report(report, _make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What `memory.profile` finds of twelve people, held against labels by hand.
 
-    python -m benchmarks.profiles [--people NAME ...] [--folder DIR] [--errors]
+    python -m benchmarks.profiles [--people NAME ...] [--folder DIR] [--errors] [--json]
 
 Each person's chats go into a memory with their times. A sentence is found if an item of the profile
 quotes it or a part of it. Printed are, by person and together: precision (of the sentences that the
@@ -13,21 +13,30 @@ or as a plan that is over.
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from benchmarks.terminal import format_rows, make_parser, print_report
 from langchain_convmem import ConversationMemory
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.profile import ProfileItem, UserProfile
 
 FOLDER = Path(__file__).parent / "data" / "profiles"
 _ENDS = ".!?\u2026\"'\u201d\u00bb"
+_SHARES = {
+    "precision": ("right", "quoted"),
+    "recall": ("right", "standing"),
+    "kinds": ("kinds", "right"),
+    "replaced": ("replaced", "replacing"),
+    "held": ("held", "lasting"),
+}
+"""Each figure by the counts whose quotient it is."""
 
 
 class Sentence(NamedTuple):
@@ -44,35 +53,6 @@ class Person(NamedTuple):
     name: str
     threads: dict[str, list[BaseMessage]]
     sentences: list[Sentence]
-
-
-class Score(NamedTuple):
-    """Counts of one person, or of several; see the module."""
-
-    quoted: int = 0
-    right: int = 0
-    standing: int = 0
-    kinds: int = 0
-    replacing: int = 0
-    replaced: int = 0
-    lasting: int = 0
-    held: int = 0
-
-    def add(self, other: Score) -> Score:
-        return Score(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
-
-    def to_shares(self) -> dict[str, float]:
-        return {
-            "precision": _share(self.right, self.quoted),
-            "recall": _share(self.right, self.standing),
-            "kinds": _share(self.kinds, self.right),
-            "replaced": _share(self.replaced, self.replacing),
-            "held": _share(self.held, self.lasting),
-        }
-
-
-def _share(part: int, whole: int) -> float:
-    return round(part / whole, 3) if whole else 1.0
 
 
 def load_person(path: Path) -> Person:
@@ -112,105 +92,93 @@ def read_profile(person: Person) -> UserProfile:
         return memory.profile(person.name)
 
 
-def score_person(person: Person, *, shows_errors: bool = False) -> Score:
-    """Return how a person's profile compares with the labels."""
+def judge_person(person: Person) -> tuple[Counter[str], list[str]]:
+    """Return counts of how a person's profile compares with the labels, and what is wrong."""
     profile = read_profile(person)
-    found = {n: _list_quoting(profile, one) for n, one in enumerate(person.sentences)}
-    score = Score()
-    for number, sentence in enumerate(person.sentences):
-        one = _score_sentence(sentence, found[number])
-        score = score.add(one)
-        if shows_errors and one.quoted - one.right + one.standing - one.right:
-            what = "missed" if one.standing else "wrong"
-            print(f"{person.name}: {what}: {sentence.text}", [item.slot for item in found[number]])
-    return score.add(_score_replacements(person, profile, found, shows_errors=shows_errors))
-
-
-def _list_quoting(profile: UserProfile, sentence: Sentence) -> list[ProfileItem]:
-    return [
-        item
-        for item in profile.items
-        if item.message_id == sentence.message_id
-        and (item.text in sentence.text or sentence.text in item.text)
+    found = [
+        [
+            item
+            for item in profile.items
+            if item.message_id == one.message_id
+            and (item.text in one.text or one.text in item.text)
+        ]
+        for one in person.sentences
     ]
+    counts: Counter[str] = Counter()
+    errors: list[str] = []
+    for one, items in zip(person.sentences, found, strict=True):
+        label = one.standing
+        counts["quoted"] += bool(items)
+        counts["standing"] += label is not None
+        counts["right"] += bool(items and label)
+        counts["kinds"] += bool(label and any(item.kind == label["kind"] for item in items))
+        if bool(items) != (label is not None):
+            slots = ", ".join(str(item.slot) for item in items)
+            errors.append(f"{'missed' if label else 'wrong'}: {one.text} {slots}")
+    for count, error in _judge_replacements(person, found):
+        counts.update(count)
+        errors += [error] if error else []
+    return counts, errors
 
 
-def _score_sentence(sentence: Sentence, found: Sequence[ProfileItem]) -> Score:
-    standing = sentence.standing
-    right = bool(found and standing)
-    kinds = {item.kind for item in found}
-    return Score(
-        quoted=bool(found),
-        right=right,
-        standing=standing is not None,
-        kinds=right and standing is not None and standing["kind"] in kinds,
-    )
-
-
-def _score_replacements(
-    person: Person,
-    profile: UserProfile,
-    found: dict[int, list[ProfileItem]],
-    *,
-    shows_errors: bool,
-) -> Score:
-    """Return how many replacements are right, and how many other statements still hold."""
-    by_id = {
-        one.standing["id"]: number
-        for number, one in enumerate(person.sentences)
-        if one.standing and "id" in one.standing
-    }
-    replaced_ids = {one.standing.get("replaces") for one in person.sentences if one.standing}
-    score = Score()
-    for number, one in enumerate(person.sentences):
-        standing = one.standing
-        if standing is None:
-            continue
-        if "replaces" in standing:
-            old = found[by_id[standing["replaces"]]]
-            names = {item.replaces for item in found[number]}
+def _judge_replacements(
+    person: Person, found: Sequence[Sequence[ProfileItem]]
+) -> Iterator[tuple[dict[str, int], str]]:
+    """Yield how many replacements are right, and how many other statements still hold."""
+    labels = [one.standing or {} for one in person.sentences]
+    by_id = {label["id"]: number for number, label in enumerate(labels) if "id" in label}
+    replaced_ids = {label["replaces"] for label in labels if "replaces" in label}
+    for one, label, items in zip(person.sentences, labels, found, strict=True):
+        if "replaces" in label:
+            old = found[by_id[label["replaces"]]]
             ended = {item.id for item in old if item.state in ("replaced", "ended")}
-            is_right = bool(ended) and (not names.isdisjoint(ended) or _is_ended(old))
-            score = score.add(Score(replacing=1, replaced=int(is_right)))
-            if shows_errors and not is_right:
-                print(f"{person.name}: not replaced by: {one.text}")
-        if standing.get("id") not in replaced_ids and found[number]:
-            states = {item.state for item in found[number] if item.kind == standing["kind"]}
+            names = {item.replaces for item in items}
+            is_stopped = any(item.state == "ended" for item in old)
+            is_right = bool(ended) and (not names.isdisjoint(ended) or is_stopped)
+            error = "" if is_right else f"not replaced by: {one.text}"
+            yield {"replacing": 1, "replaced": is_right}, error
+        if label and items and label.get("id") not in replaced_ids:
+            states = {item.state for item in items if item.kind == label["kind"]}
             holds = not states or not states.isdisjoint({"current", "expired"})
-            score = score.add(Score(lasting=1, held=int(holds)))
-            if shows_errors and not holds:
-                print(f"{person.name}: wrongly past: {one.text}")
-    del profile
-    return score
+            yield {"lasting": 1, "held": holds}, "" if holds else f"wrongly past: {one.text}"
 
 
-def _is_ended(items: Sequence[ProfileItem]) -> bool:
-    return any(item.state == "ended" for item in items)
+def list_shares(counts: Mapping[str, int]) -> dict[str, float]:
+    """Return the figures of counts."""
+    return {
+        name: round(counts[part] / counts[whole], 3) if counts[whole] else 1.0
+        for name, (part, whole) in _SHARES.items()
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code."""
-    parser = argparse.ArgumentParser(prog="benchmarks.profiles", description=__doc__)
+    parser = make_parser("benchmarks.profiles", __doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--people", nargs="+", default=None, metavar="NAME")
     parser.add_argument("--errors", action="store_true", help="print what is wrong")
     options = parser.parse_args(arguments)
-    total = Score()
+    total: Counter[str] = Counter()
+    report: dict[str, Any] = {}
+    wrong: list[str] = []
     sentences = 0
     for path in sorted(options.folder.glob("*.json")):
-        if options.people is not None and path.stem not in options.people:
-            continue
-        person = load_person(path)
-        score = score_person(person, shows_errors=options.errors)
-        total = total.add(score)
-        sentences += len(person.sentences)
-        print(f"{person.name:10}", json.dumps(score.to_shares()))
-    print(f"{'all':10}", json.dumps(total.to_shares()))
-    print(
-        f"{sentences} sentences, {total.standing} standing statements, "
-        f"{total.replacing} replacements"
-    )
-    return 0
+        if options.people is None or path.stem in options.people:
+            person = load_person(path)
+            counts, errors = judge_person(person)
+            total.update(counts)
+            sentences += len(person.sentences)
+            report[person.name] = list_shares(counts)
+            wrong += [f"{person.name}: {error}" for error in errors]
+    report["all"] = list_shares(total)
+
+    def make_table(report: dict[str, Any]) -> list[str]:
+        rows = [(name, *row.values()) for name, row in report.items()]
+        counted = f"{total['standing']} standing statements, {total['replacing']} replacements"
+        table = format_rows([("", *_SHARES), *rows])
+        return [*(wrong if options.errors else ()), *table, f"{sentences} sentences, {counted}"]
+
+    return print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

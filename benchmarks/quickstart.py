@@ -9,7 +9,6 @@ the clock, downloads from the package index included.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.terminal import make_bar, make_parser, print_report
 from langchain_convmem.testing import ChatCompletionsServer
 
 __all__ = ["main"]
@@ -44,20 +44,17 @@ def read_program() -> str:
 
 def walk(directory: Path, url: str) -> dict[str, Any]:
     """Take each step in a directory; return the steps with their seconds and what was printed."""
-    python = str(directory / "env" / "bin" / "python")
+    python, clone = str(directory / "env" / "bin" / "python"), str(directory / "clone")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
-    clone = directory / "clone"
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     steps = {
-        "git clone": ["git", "clone", "--quiet", "--depth", "1", f"file://{ROOT}", str(clone)],
+        "git clone": ["git", "clone", "--quiet", "--depth", "1", f"file://{ROOT}", clone],
         "python -m venv": [sys.executable, "-m", "venv", str(directory / "env")],
-        "pip install 'langchain-convmem[openai]'": [
-            python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-            f"{clone}[openai]",
-        ],
+        "pip install 'langchain-convmem[openai]'": [*pip, f"{clone}[openai]"],
         "python quickstart.py": [python, "quickstart.py"],
         "python quickstart.py, again": [python, "quickstart.py"],
-    }  # fmt: skip
+    }
     (directory / "quickstart.py").write_text(read_program(), "utf-8")
     taken, printed = {}, []
     for name, command in steps.items():
@@ -71,25 +68,22 @@ def walk(directory: Path, url: str) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args(arguments)
-    script = _REPLIES * 2
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        ChatCompletionsServer(script) as server,
-    ):
-        found = walk(Path(directory), server.url)
+    """Walk and print; return the exit code, which is 1 where it takes long or goes wrong."""
+    options = make_parser("benchmarks.quickstart", __doc__).parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder, ChatCompletionsServer(_REPLIES * 2) as server:
+        report = walk(Path(folder), server.url)
         asked = ["level C" in json.dumps(one.body) for one in server.requests]
-    found["was_given_the_line"] = all(asked[1::2])
-    if options.json:
-        print(json.dumps(found, indent=2))
-    else:
-        for name, seconds in found["seconds"].items():
-            print(f"{seconds:7.1f} s  $ {name}")
-        print(f"{found['in_all']:7.1f} s  in all, at most {LIMIT_S:.0f}")
-        print("\n".join(found["printed"]))
-    return int(found["in_all"] > LIMIT_S or found["printed"] != _REPLIES[1:] * 2)
+    wrong = int(report["printed"] != _REPLIES[1:] * 2) + asked[1::2].count(False)
+    report["bars"] = [
+        make_bar("seconds", report["in_all"], LIMIT_S),
+        make_bar("replies that are wrong, or asked without the line", wrong, 0),
+    ]
+
+    def make_table(report: dict[str, Any]) -> list[str]:
+        steps = [f"{seconds:7.1f} s  $ {name}" for name, seconds in report["seconds"].items()]
+        return [*steps, f"{report['in_all']:7.1f} s  in all", *report["printed"]]
+
+    return print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""A chat model that plays a script, and answers at once."""
+"""Chat models that play a script, and answer at once."""
 # ruff: noqa: ARG002 - LangChain names what its models are called with
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -12,10 +12,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field
 
-from benchmarks.synthetic_dialogue import answer
-
-__all__ = ["InstantModel", "TurnModel"]
+__all__ = ["AnsweringModel", "InstantModel"]
 
 
 class InstantModel(BaseChatModel):
@@ -42,10 +41,12 @@ class InstantModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=self.answer(messages))])
 
 
-class TurnModel(InstantModel):
-    """Answers with what is answered in its turn."""
+class AnsweringModel(InstantModel):
+    """Answers by a function, and keeps what it was called with last."""
 
-    turn: int = 0
+    reply: Callable[[Sequence[BaseMessage]], AIMessage]
+    seen: list[BaseMessage] = Field(default_factory=list)
 
     def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
-        return AIMessage(answer(self.turn))
+        self.seen = list(messages)
+        return self.reply(messages)

@@ -18,11 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import (
-    BaseMessage,
-    message_to_dict,
-    messages_from_dict,
-)
+from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableConfig
 
@@ -89,14 +85,13 @@ def with_history(
     """
     from langchain_core.runnables.history import RunnableWithMessageHistory
 
-    prompt = ChatPromptTemplate.from_messages(
-        [MessagesPlaceholder("history"), MessagesPlaceholder("question")]
-    )
+    slots = [MessagesPlaceholder("history"), MessagesPlaceholder("question")]
+    chain = ChatPromptTemplate.from_messages(slots) | model
     with warnings.catch_warnings():
         # Deprecated, removal announced for langchain-core 2.0; still what many applications run.
         warnings.simplefilter("ignore")
         return RunnableWithMessageHistory(
-            prompt | model, history, input_messages_key="question", history_messages_key="history"
+            chain, history, input_messages_key="question", history_messages_key="history"
         )
 
 

@@ -18,40 +18,40 @@ background worker would finish unseen.
 
 Figures:
     p50, p95, max   time of a turn, milliseconds
-    waits           turns that took as long as a summary, or longer
     under way       turns during which a summary was in the making
     summaries       that were written
-    tokens          mean of what the model got
 
 Bar: the p95 of `background` is at most 1.1 times that of `without`.
 """
 
 from __future__ import annotations
 
-import json
-import platform
-import sqlite3
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean, median, quantiles
-from typing import Any, Literal
+from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
+from benchmarks.rounds import alternate, summarize_ms, time_ms
 from benchmarks.synthetic_dialogue import answer, said
-from benchmarks.terminal import make_parser, show_progress
+from benchmarks.terminal import (
+    describe_machine,
+    format_machine,
+    format_rows,
+    make_bar,
+    make_parser,
+    print_report,
+    show_progress,
+)
 from langchain_convmem import ConversationMemory
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.summarizing.summarizers import SummaryRequest
-from langchain_convmem.views.messages import count_tokens
 
-SYSTEMS = ("without", "background", "foreground")
 RATIO = 1.1
 SETTINGS = SummarySettings(trigger=("tokens", 2000), keep=("tokens", 800))
 CONTEXT_TOKENS = 4000
@@ -84,52 +84,75 @@ class SlowSummarizer:
 
 @dataclass(slots=True)
 class System:
-    """A memory that takes turns of one thread.
-
-    Attributes:
-        times_ms: Of the turns that are measured.
-        tokens: What the model got in them.
-        under_way: How many of them began or ended while a summary was in the making.
-    """
+    """A memory that takes turns of one thread; times and summaries under way of those measured."""
 
     memory: ConversationMemory
     summarizer: SlowSummarizer
     times_ms: list[float] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
     under_way: int = 0
 
-    def take(self, number: int, *, is_measured: bool) -> None:
+    def take(self, number: int) -> None:
         """Take a turn."""
-        got: list[BaseMessage] = []
-
-        def model(given: dict[str, Any]) -> str:
-            got.extend(given["messages"])
-            return answer(number)
-
-        chain = self.memory.wrap(RunnableLambda(model), context_tokens=CONTEXT_TOKENS)
+        model: Any = RunnableLambda(lambda _: answer(number))
+        chain = self.memory.wrap(model, context_tokens=CONTEXT_TOKENS)
         human, was_working = HumanMessage(said(number)), self.summarizer.is_working
-        start = time.perf_counter()
-        chain.invoke(human, _HERE)
-        taken_ms = (time.perf_counter() - start) * 1000
-        if is_measured:
+        taken_ms = time_ms(lambda: chain.invoke(human, _HERE))
+        if number >= _WARM_UP:
             self.times_ms.append(taken_ms)
-            self.tokens.append(count_tokens(got))
             self.under_way += was_working or self.summarizer.is_working
 
-    def figures(self) -> dict[str, Any]:
+    def list_figures(self) -> dict[str, Any]:
         """Return what was measured, once nothing is under way any more."""
         self.memory.flush()
         entries = self.memory.history("long", user_id="ana").entries
         return {
             "turns": len(self.times_ms),
-            "p50_ms": round(median(self.times_ms), 2),
-            "p95_ms": round(quantiles(self.times_ms, n=20, method="inclusive")[-1], 2),
-            "max_ms": round(max(self.times_ms), 2),
-            "waits": sum(one >= self.summarizer.seconds * 1000 for one in self.times_ms),
+            **{f"{name}_ms": value for name, value in summarize_ms(self.times_ms).items()},
             "under_way": self.under_way,
             "summaries": sum(one.role == "summary" for one in entries),
-            "tokens": round(mean(self.tokens)),
         }
+
+
+def measure(turns: int, seconds: float, pace: float, folder: Path) -> dict[str, dict[str, Any]]:
+    """Take the turns; return the figures of each system."""
+    with ExitStack() as stack:
+        systems = {}
+        for name in ("without", "background", "foreground"):
+            summarizer = SlowSummarizer(seconds)
+            options: dict[str, Any] = {}
+            if name != "without":
+                options = {"summary_settings": SETTINGS, "summarize_when": name}
+                options["summarizer"] = summarizer
+            memory = ConversationMemory.open(folder / f"{name}.db", **options)
+            systems[name] = System(stack.enter_context(memory), summarizer)
+        pair = [systems["without"], systems["background"]]
+        for number in range(_WARM_UP + turns):
+            show_progress(f"turn {number:,} of {_WARM_UP + turns:,}")
+            begun = time.monotonic()
+            for system in alternate(pair, number):
+                system.take(number)
+            time.sleep(max(begun + pace - time.monotonic(), 0.0))
+        systems["background"].memory.flush()
+        for number in range(_WARM_UP + turns // _FOREGROUND_SHARE):
+            show_progress(f"foreground, turn {number:,}")
+            systems["foreground"].take(number)
+        return {name: system.list_figures() for name, system in systems.items()}
+
+
+def make_report(systems: dict[str, dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """Return figures and bar as plain JSON."""
+    ratio = systems["background"]["p95_ms"] / max(systems["without"]["p95_ms"], 0.001)
+    bars = [make_bar("p95 of a turn, background : without", ratio, RATIO)]
+    machine = describe_machine()
+    return {"machine": machine, "summary_seconds": seconds, "systems": systems, "bars": bars}
+
+
+def make_table(report: dict[str, Any]) -> list[str]:
+    """Return the report for people."""
+    systems = report["systems"]
+    rows = [("", *systems["without"]), *((name, *one.values()) for name, one in systems.items())]
+    summary = f"a summary takes {report['summary_seconds']:g} s"
+    return [f"{format_machine(report['machine'])}; {summary}", "", *format_rows(rows)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -143,99 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         least = 2 * _FOREGROUND_SHARE
         parser.error(f"--turns must be at least {least} and --seconds not negative")
     with tempfile.TemporaryDirectory(prefix="benchmark-summary-latency-") as folder:
-        found = measured(options.turns, options.seconds, options.pace, Path(folder))
-    report = reported(found, options.seconds)
-    show_progress("")
-    print(json.dumps(report, indent=2) if options.json else table(report))
-    return 0 if all(bar["ok"] for bar in report["bars"]) else 1
-
-
-# -- measuring -------------------------------------------------------------------------------
-
-
-def measured(turns: int, seconds: float, pace: float, folder: Path) -> dict[str, dict[str, Any]]:
-    """Take the turns; return the figures of each system."""
-    with ExitStack() as stack:
-        systems = {name: _system(name, seconds, folder, stack) for name in SYSTEMS}
-        pair = [systems["without"], systems["background"]]
-        for number in range(_WARM_UP + turns):
-            show_progress(f"turn {number:,} of {_WARM_UP + turns:,}")
-            begun = time.monotonic()
-            for system in pair if number % 2 else reversed(pair):
-                system.take(number, is_measured=number >= _WARM_UP)
-            time.sleep(max(begun + pace - time.monotonic(), 0.0))
-        systems["background"].memory.flush()
-        for number in range(_WARM_UP + turns // _FOREGROUND_SHARE):
-            show_progress(f"foreground, turn {number:,}")
-            systems["foreground"].take(number, is_measured=number >= _WARM_UP)
-        return {name: system.figures() for name, system in systems.items()}
-
-
-def _system(name: str, seconds: float, folder: Path, stack: ExitStack) -> System:
-    summarizer = SlowSummarizer(seconds)
-    path = folder / f"{name}.db"
-    if name == "without":
-        memory = ConversationMemory.open(path)
-    else:
-        when: Literal["foreground", "background"] = (
-            "foreground" if name == "foreground" else "background"
-        )
-        memory = ConversationMemory.open(
-            path,
-            summarizer=summarizer,
-            summary_settings=SETTINGS,
-            summarize_when=when,
-        )
-    return System(stack.enter_context(memory), summarizer)
-
-
-# -- reporting -------------------------------------------------------------------------------
-
-
-def reported(figures: dict[str, dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """Return figures and bar as plain JSON."""
-    ratio = figures["background"]["p95_ms"] / max(figures["without"]["p95_ms"], 0.001)
-    return {
-        "machine": {
-            "python": platform.python_version(),
-            "sqlite": sqlite3.sqlite_version,
-            "system": f"{sys.platform} {platform.machine()}",
-        },
-        "summary_seconds": seconds,
-        "systems": figures,
-        "bars": [
-            {
-                "what": "p95 of a turn, background : without",
-                "value": round(ratio, 3),
-                "bound": RATIO,
-                "ok": ratio <= RATIO,
-            }
-        ],
-    }
-
-
-_COLUMNS = ("turns", "p50_ms", "p95_ms", "max_ms", "waits", "under_way", "summaries", "tokens")
-
-
-def table(report: dict[str, Any]) -> str:
-    """Return the report for people."""
-    machine = report["machine"]
-    rows = [
-        (
-            f"Python {machine['python']}, SQLite {machine['sqlite']}, {machine['system']}; "
-            f"a summary takes {report['summary_seconds']:g} s"
-        ),
-        "",
-        f"{'':<14}" + "".join(f"{name:>12}" for name in _COLUMNS),
-    ]
-    for name, figures in report["systems"].items():
-        cells = "".join(f"{figures[column]:>12,}" for column in _COLUMNS)
-        rows.append(f"{name:<14}{cells}")
-    rows += ["", "bars"]
-    for bar in report["bars"]:
-        verdict = "ok" if bar["ok"] else "FAILED"
-        rows.append(f"  {bar['what']:<40}{bar['value']:>8.2f}  at most {bar['bound']:g} {verdict}")
-    return "\n".join(rows)
+        found = measure(options.turns, options.seconds, options.pace, Path(folder))
+    return print_report(make_report(found, options.seconds), make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import resource
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +27,15 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from benchmarks.terminal import make_parser
+from benchmarks.rounds import run_json
+from benchmarks.terminal import (
+    format_cell,
+    format_rows,
+    make_bar,
+    make_parser,
+    parse_positive,
+    print_report,
+)
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.text import TemplateLimits
@@ -95,13 +102,12 @@ def read_peak() -> int:
 
 
 def measure_apart(name: str) -> dict[str, Any]:
-    """Return what one template costs in a process of its own, and whether that is within bars."""
-    command = [sys.executable, "-m", "benchmarks.templates_hostile", "--one", name]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    failed = {"name": name, "ends": ["failed"], "seconds": 0.0, "megabytes": 0.0}
-    found: dict[str, Any] = failed if done.returncode else json.loads(done.stdout)
-    is_cheap = found["seconds"] <= _SECONDS and found["megabytes"] <= _MEGABYTES
-    return {**found, "ok": is_cheap and "failed" not in found["ends"]}
+    """Return what one template costs in a process of its own."""
+    try:
+        found: dict[str, Any] = run_json("benchmarks.templates_hostile", "--one", name)
+    except subprocess.CalledProcessError:
+        return {"name": name, "ends": ["failed"], "seconds": 0.0, "megabytes": 0.0}
+    return found
 
 
 def measure_long_chats() -> dict[str, float]:
@@ -120,10 +126,25 @@ def measure_long_chats() -> dict[str, float]:
     return found
 
 
+def make_table(report: dict[str, Any]) -> list[str]:
+    """Return the report for people."""
+    rows = [
+        (one["name"], one["seconds"], one["megabytes"], " / ".join(dict.fromkeys(one["ends"])))
+        for one in report["hostile"]
+    ]
+    long = report["long_chats_ms"].items()
+    times = ", ".join(f"{name} {format_cell(value)}" for name, value in long)
+    return [
+        *format_rows([("template", "seconds", "MB", "ends with"), *rows]),
+        f"{len(rows)} templates",
+        f"{_LONG:,} messages rendered and compared, ms: {times}",
+    ]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar is missed."""
     parser = make_parser("benchmarks.templates_hostile", __doc__)
-    parser.add_argument("--processes", type=int, default=1, help="how many run at once")
+    parser.add_argument("--processes", type=parse_positive, default=1, help="how many run at once")
     parser.add_argument("--one", help="measure one template in this process")
     options = parser.parse_args(arguments)
     if options.one is not None:
@@ -133,29 +154,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ThreadPoolExecutor(options.processes) as pool:
         rows = list(pool.map(measure_apart, read_hostile()))
     long = measure_long_chats()
-    found = {"hostile": rows, "long_chats_ms": long}
-    print(json.dumps(found, indent=2) if options.json else _table(rows, long))
-    return 0 if all(row["ok"] for row in rows) and max(long.values()) <= _MOST_MS else 1
-
-
-def _table(rows: Sequence[dict[str, Any]], long: dict[str, float]) -> str:
-    lines = [f"{'template':<36}{'seconds':>9}{'MB':>8}  ends with"]
-    for row in rows:
-        ends = " / ".join(dict.fromkeys(row["ends"]))
-        verdict = "" if row["ok"] else "  MISSED"
-        lines.append(
-            f"{row['name']:<36}{row['seconds']:>9.3f}{row['megabytes']:>8.1f}  {ends}{verdict}"
-        )
-    missed = sum(not row["ok"] for row in rows)
-    lines.append(
-        f"{len(rows)} templates, {missed} missed; bars {_SECONDS:g} s and {_MEGABYTES} MB; slowest "
-        f"{max(row['seconds'] for row in rows):.2f} s, "
-        f"largest {max(row['megabytes'] for row in rows):.1f} MB"
-    )
-    times = ", ".join(f"{name} {value:.1f}" for name, value in long.items())
-    lines.append(f"{_LONG:,} messages rendered and compared (bar {_MOST_MS} ms): {times}")
-    return "\n".join(lines)
+    bars = [
+        make_bar("templates that fail", sum("failed" in one["ends"] for one in rows), 0),
+        make_bar("slowest, seconds", max(one["seconds"] for one in rows), _SECONDS),
+        make_bar("largest, MB", max(one["megabytes"] for one in rows), _MEGABYTES),
+        make_bar(f"{_LONG:,} messages, slowest, ms", max(long.values()), _MOST_MS),
+    ]
+    report = {"hostile": rows, "long_chats_ms": long, "bars": bars}
+    return print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -13,25 +13,21 @@ expressions and classes inside them) that run from the call to its return, in al
 deepest stack of the package's own frames. `--list` prints the files, each with its functions.
 """
 
-# ruff: noqa: ARG002 - LangChain names what its models are called with
-
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 
 import langchain_convmem
-from benchmarks.scripted_model import InstantModel
-from benchmarks.terminal import make_parser
+from benchmarks.scripted_model import AnsweringModel
+from benchmarks.terminal import make_parser, print_report
 from langchain_convmem import ConversationMemory
 
 PACKAGE = str(Path(langchain_convmem.__file__).parent)
@@ -42,125 +38,85 @@ _WARM = 6
 _SAID = ("I parked on level 3.", "The dentist is on Tuesday at nine.", "I am a nurse.")
 
 
-class TalkingModel(InstantModel):
-    """Says the same to everything."""
-
-    def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
-        return AIMessage("Noted.")
-
-
-@dataclass(slots=True)
-class TurnPath:
-    """What ran during a turn.
+class Tracer:
+    """Notes the package's code in this thread, and in threads that start after it was made.
 
     Attributes:
-        codes: The code objects of the package.
+        codes: The code objects that ran while it was noting.
         depth: The frames of the package in the deepest stack.
     """
 
-    codes: set[CodeType] = field(default_factory=set)
-    depth: int = 0
-
-    def list_functions(self) -> dict[str, list[str]]:
-        """Return the qualified names of what ran, by file."""
-        found: dict[str, list[str]] = {}
-        for code in sorted(self.codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
-            found.setdefault(code.co_filename[len(PACKAGE) + 1 :], []).append(code.co_qualname)
-        return found
-
-
-class Tracer:
-    """Sees every call of this thread, and of threads that start after it was made."""
-
     def __init__(self) -> None:
-        self._path: TurnPath | None = None
+        self.codes: set[CodeType] = set()
+        self.depth = 0
+        self.is_noting = False
         threading.setprofile(self._note)
         sys.setprofile(self._note)
 
-    def record(self, call: Callable[[], object]) -> TurnPath:
-        """Make a call; return what of the package ran until it returned."""
-        path = self._path = TurnPath()
-        try:
-            call()
-        finally:
-            self._path = None
-        return path
-
     def close(self) -> None:
-        """See nothing any more."""
         sys.setprofile(None)
         threading.setprofile(None)
 
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
-        path = self._path
-        if path is not None and event == "call" and _is_own(frame.f_code):
-            path.codes.add(frame.f_code)
-            path.depth = max(path.depth, _count_own_frames(frame))
+        if not self.is_noting or event != "call" or not _is_own(frame):
+            return
+        self.codes.add(frame.f_code)
+        depth, outer = 0, frame
+        while outer is not None:
+            depth += _is_own(outer)
+            outer = outer.f_back  # type: ignore[assignment]  # None is the end
+        self.depth = max(self.depth, depth)
 
 
-def _is_own(code: CodeType) -> bool:
-    return code.co_filename.startswith(PACKAGE)
+def _is_own(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(PACKAGE)
 
 
-def _count_own_frames(frame: FrameType | None) -> int:
-    count = 0
-    while frame is not None:
-        count += _is_own(frame.f_code)
-        frame = frame.f_back
-    return count
-
-
-def trace_turn(tracer: Tracer, folder: Path, **options: Any) -> TurnPath:
-    """Return the path of a warm turn of a model that is wrapped with these options."""
-    with ConversationMemory.open(folder / "turns.db") as memory:
-        chain = memory.wrap(TalkingModel(), **options)
-        for number, said in enumerate(_SAID * 2):
-            chain.invoke(said, _at(f"earlier{number % 2}"))
-        for _ in range(_WARM):
-            chain.invoke("When am I at the dentist's?", _at("now"))
-        return tracer.record(lambda: chain.invoke("Where did I park?", _at("now")))
-
-
-def trace_turns() -> dict[str, TurnPath]:
-    """Return the path of each of `TURNS`."""
+def trace_turn(**options: Any) -> dict[str, Any]:
+    """Return what a warm turn of a model runs that is wrapped with these options."""
     tracer = Tracer()
-    paths = {}
-    try:
-        for name, options in TURNS.items():
-            with tempfile.TemporaryDirectory() as folder:
-                paths[name] = trace_turn(tracer, Path(folder), **options)
-    finally:
-        tracer.close()
-    return paths
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ConversationMemory.open(Path(folder) / "turns.db") as memory,
+    ):
+        chain = memory.wrap(AnsweringModel(reply=lambda _: AIMessage("Noted.")), **options)
+
+        def say(text: str, thread: str) -> None:
+            chain.invoke(text, {"configurable": {"user_id": "ana", "thread_id": thread}})
+
+        for number, said in enumerate(_SAID * 2):
+            say(said, f"earlier{number % 2}")
+        for _ in range(_WARM):
+            say("When am I at the dentist's?", "now")
+        tracer.is_noting = True
+        say("Where did I park?", "now")
+        tracer.is_noting = False
+    tracer.close()
+    ran: dict[str, list[str]] = {}
+    for code in sorted(tracer.codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
+        ran.setdefault(code.co_filename[len(PACKAGE) + 1 :], []).append(code.co_qualname)
+    counts = {"files": len(ran), "functions": len(tracer.codes), "depth": tracer.depth}
+    return {**counts, "ran": ran}
 
 
-def _at(thread: str) -> Any:
-    return {"configurable": {"user_id": "ana", "thread_id": thread}}
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print how many files and functions a turn touches."""
     parser = make_parser("benchmarks.turn_path", __doc__)
     parser.add_argument("--list", action="store_true", help="print the files and functions")
     options = parser.parse_args(arguments)
-    paths = trace_turns()
-    figures = {
-        name: {
-            "files": len(path.list_functions()),
-            "functions": len(path.codes),
-            "depth": path.depth,
-        }
-        for name, path in paths.items()
-    }
-    if options.json:
-        print(json.dumps(figures, indent=2))
-        return
-    for name, counted in figures.items():
-        print(f"{name:7}", "  ".join(f"{key} {count}" for key, count in counted.items()))
-        if options.list:
-            for file, functions in paths[name].list_functions().items():
-                print(f"  {file} ({len(functions)}): {', '.join(functions)}")
+    report = {name: trace_turn(**wrapped) for name, wrapped in TURNS.items()}
+    ran = {name: turn.pop("ran") for name, turn in report.items()}
+
+    def make_table(report: dict[str, Any]) -> list[str]:
+        lines: list[str] = []
+        for name, counted in report.items():
+            lines.append(f"{name:7} " + "  ".join(f"{key} {one}" for key, one in counted.items()))
+            for file, functions in ran[name].items() if options.list else ():
+                lines.append(f"  {file} ({len(functions)}): {', '.join(functions)}")
+        return lines
+
+    return print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

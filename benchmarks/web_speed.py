@@ -19,7 +19,6 @@ answers at once, so nothing hides behind a model.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import shutil
@@ -34,6 +33,7 @@ from typing import Any
 import httpx
 
 from benchmarks.synthetic_dialogue import said, threads
+from benchmarks.terminal import format_rows, make_parser, parse_positive, print_report
 from langchain_convmem import ConversationMemory
 
 SUPPORT = Path(__file__).parents[1] / "tests" / "support"
@@ -53,24 +53,6 @@ _TURN = """async question => {
   const first = await wait(() => live() || count() > before);
   const whole = await wait(() => count() > before && !document.querySelector('.is-live'));
   return [first - start, whole - start] }"""
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--lines", type=int, default=100_000, help="lines of the user")
-    parser.add_argument("--rounds", type=int, default=9, help="pages and turns of each kind")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args(arguments)
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        parser.error("chromium is not installed")
-    with tempfile.TemporaryDirectory() as directory:
-        fill(Path(directory), options.lines)
-        result = measure(Path(directory), program, options.rounds)
-    result["lines"] = options.lines
-    print(json.dumps(result, indent=2) if options.json else format_table(result))
-    return 0
 
 
 def fill(folder: Path, lines: int) -> None:
@@ -143,14 +125,30 @@ def _says_something(line: str) -> bool:
     return any(choice["delta"].get("content") for choice in choices)
 
 
-def format_table(result: dict[str, Any]) -> str:
-    """Return the result as lines."""
-    rows = [f"{result['lines']:,} lines of one user"]
-    rows += [f"{name:<12} {ms:8.1f} ms" for name, ms in result.items() if name != "lines"]
+def make_table(report: dict[str, Any]) -> list[str]:
+    """Return the report for people."""
+    rows = [(name, f"{ms:.1f} ms") for name, ms in report.items() if name != "lines"]
+    return [f"{report['lines']:,} lines of one user", *format_rows(rows)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit code."""
+    parser = make_parser("benchmarks.web_speed", __doc__)
+    parser.add_argument("--lines", type=parse_positive, default=100_000, help="lines of the user")
+    parser.add_argument(
+        "--rounds", type=parse_positive, default=9, help="pages and turns of each kind"
+    )
+    options = parser.parse_args(arguments)
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        parser.error("chromium is not installed")
+    with tempfile.TemporaryDirectory() as directory:
+        fill(Path(directory), options.lines)
+        report: dict[str, Any] = measure(Path(directory), program, options.rounds)
     for what in ("first", "whole"):
-        added = result[f"turn {what}"] - result[f"bare {what}"]
-        rows.append(f"added, {what:<5} {added:7.1f} ms")
-    return "\n".join(rows)
+        report[f"added {what}"] = round(report[f"turn {what}"] - report[f"bare {what}"], 1)
+    report["lines"] = options.lines
+    return print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from uuid import UUID
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
-__all__ = ["PERIOD", "Exchange", "exchange", "payload_bytes"]
+__all__ = ["PERIOD", "Exchange", "exchange"]
 
 PERIOD = 500
 """Exchanges until texts repeat, so that threads of 1,000, 5,000 and 100,000 messages end alike."""
@@ -40,14 +39,14 @@ class Exchange:
 
     def reply(self) -> AIMessage:
         """Return a reply with what a provider's integration sets: an id, usage, the model."""
-        tokens = (len(self.question) // 4 + 800, len(self.answer) // 4)
+        read, wrote = len(self.question) // 4 + 800, len(self.answer) // 4
         return AIMessage(
             self.answer,
             id=f"lc_run--{UUID(int=random.Random(self.number).getrandbits(128))}",
             usage_metadata={
-                "input_tokens": tokens[0],
-                "output_tokens": tokens[1],
-                "total_tokens": sum(tokens),
+                "input_tokens": read,
+                "output_tokens": wrote,
+                "total_tokens": read + wrote,
             },
             response_metadata={"model_name": "gpt-5-mini", "finish_reason": "stop"},
         )
@@ -56,6 +55,17 @@ class Exchange:
         """Return the times that a wrapped chain notes with a streamed reply."""
         start = _START_MS + 60_000 * self.number
         return {"llmStart": start, "firstToken": start + 400, "llmEnd": start + 2100}
+
+    def payload_bytes(self) -> int:
+        """Return the size of both messages and the timing as compact JSON, without defaults."""
+        parts = [
+            {"type": one.type, **one.model_dump(exclude_defaults=True)}
+            for one in (self.user(), self.reply())
+        ]
+        return sum(
+            len(json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode())
+            for part in (*parts, self.timing())
+        )
 
 
 @cache
@@ -77,13 +87,3 @@ def exchange(number: int) -> Exchange:
     """Return what is said in turn `number`; the same in every run."""
     at = 2 * (number % PERIOD)
     return Exchange(number, _texts()[at], _texts()[at + 1])
-
-
-def payload_bytes(message: BaseMessage, timing: Mapping[str, int] | None = None) -> int:
-    """Return the size of what is handed over as compact JSON, fields at their defaults left out."""
-    fields = {"type": message.type, **message.model_dump(exclude_defaults=True)}
-    return sum(
-        len(json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode())
-        for part in (fields, timing)
-        if part
-    )

@@ -36,7 +36,7 @@ and afterwards:
                 earlier askings of a question are no answers to it, so questions are not sought)
     tokens      mean of what the model got, by hundreds of turns
     facts       share of the questions for which the answer stands in what the model got
-    time        of a whole turn, milliseconds
+    time        of a whole turn, milliseconds: median, 95th percentile, longest
 and of all that summarise:
     per token   tokens that the summariser read and wrote, prompts included, for each of the chat
     mis-said    facts asked for at the end beside which a slip of the summariser stands

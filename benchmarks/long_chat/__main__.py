@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import benchmarks.long_chat
-from benchmarks.long_chat import reach, reach_report, report, running
-from benchmarks.long_chat.summarisers import STYLES, Style
-from benchmarks.terminal import make_parser
+from benchmarks.long_chat import reach, running
+from benchmarks.long_chat.summarisers import STYLES
+from benchmarks.terminal import make_parser, print_report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,47 +17,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--turns", type=int, default=2000, help="turns of the chat")
     parser.add_argument("--facts", type=int, default=200, help="facts that are said in it")
     parser.add_argument("--sample", type=int, default=1000, help="evicted entries to look for")
+    parser.add_argument("--style", nargs="+", choices=STYLES, default=list(STYLES))
     parser.add_argument(
-        "--style", nargs="+", choices=STYLES, default=list(STYLES), help="how summaries are written"
+        "--compactions", type=int, help="measure what is within reach over so many compactions"
     )
     parser.add_argument(
-        "--compactions",
-        type=int,
-        help="measure instead what is within reach over so many compactions",
-    )
-    parser.add_argument(
-        "--embedder",
-        choices=reach.EMBEDDERS,
-        default="default",
-        help="with --compactions: what recall compares texts with",
+        "--embedder", choices=reach.EMBEDDERS, default="default", help="with --compactions"
     )
     options = parser.parse_args(arguments)
     if options.facts < 1 or options.turns < 5 * options.facts:
         parser.error("--turns must be at least five times --facts, and --facts at least 1")
     if options.compactions is not None and options.compactions < reach.CHECKPOINTS:
         parser.error(f"--compactions must be at least {reach.CHECKPOINTS}")
-    take = _chat if options.compactions is None else _reach
-    taken = {style: take(style, options) for style in options.style}
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
-    reports = {style: found for style, (found, _) in taken.items()}
-    texts = (text for _, text in taken.values())
-    print(json.dumps(reports, indent=2) if options.json else "\n\n".join(texts))
-    return 0 if all(bar["ok"] for one in reports.values() for bar in one["bars"]) else 1
+    report: dict[str, Any] = {}
+    for style in options.style:
+        if options.compactions is None:
+            report[style] = running.measure(options.turns, options.facts, options.sample, style)
+        else:
+            report[style] = reach.measure(options.compactions, style, options.embedder)
+    make_table = running.make_table if options.compactions is None else reach.make_table
+    report["bars"] = [
+        {**bar, "what": f"{style}: {bar['what']}"}
+        for style in options.style
+        for bar in report[style].pop("bars")
+    ]
 
+    def make_tables(report: dict[str, Any]) -> list[str]:
+        return [line for style in options.style for line in (*make_table(report[style]), "")]
 
-def _chat(style: Style, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Return the report of a chat beside others, for machines and for people."""
-    found = running.measured(options.turns, options.facts, options.sample, style)
-    made = report.reported(found)
-    return made, report.table(made)
-
-
-def _reach(style: Style, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Return the report of what is within reach, for machines and for people."""
-    found = reach.measured(options.compactions, style=style, embedder=options.embedder)
-    made = reach_report.reported(found)
-    return made, reach_report.table(made)
+    return print_report(report, make_tables, as_json=options.json)
 
 
 if __name__ == "__main__":

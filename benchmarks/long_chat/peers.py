@@ -5,19 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
-from pydantic import Field
 
 from benchmarks.long_chat.summarisers import Meter, ScriptedSummarizer, Style
-from benchmarks.scripted_model import InstantModel
+from benchmarks.scripted_model import AnsweringModel
 
 __all__ = ["PEERS", "Langmem", "Middleware", "Peer", "Room", "open_peers"]
 
 
-class Room:
+class Room(NamedTuple):
     """The room that every system has, in tokens.
 
     Attributes:
@@ -27,10 +26,10 @@ class Room:
         summary: How long a summary may be, in the place where ours has its summary and its list.
     """
 
-    __slots__ = ("context", "high", "low", "summary")
-
-    def __init__(self, context: int, high: int, low: int, summary: int) -> None:
-        self.context, self.high, self.low, self.summary = context, high, low, summary
+    context: int
+    high: int
+    low: int
+    summary: int
 
 
 class Peer(ABC):
@@ -51,30 +50,14 @@ class Peer(ABC):
 
     @abstractmethod
     def take(self, human: HumanMessage, replies: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Take a turn; return what the model was called with first.
-
-        Args:
-            human: What the user says.
-            replies: What the model and its tools say: calls, their results, the answer.
-        """
-
-
-class _Playing(InstantModel):
-    """Says what the script has next, and keeps what it was called with."""
-
-    script: list[AIMessage] = Field(default_factory=list)
-    seen: list[list[BaseMessage]] = Field(default_factory=list)
-
-    def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
-        self.seen.append(list(messages))
-        return self.script.pop(0)
+        """Take a turn with the replies of the model and its tools; return the model's context."""
 
 
 class Middleware(Peer):
     """`create_agent` with LangChain's `SummarizationMiddleware`, told to trim nothing."""
 
     name = "middleware"
-    needs = "langchain.agents"
+    needs = "langchain"
 
     def __init__(self, room: Room, style: Style) -> None:
         super().__init__(room, style)
@@ -89,11 +72,17 @@ class Middleware(Peer):
             trim_tokens_to_summarize=None,
         )
         self._results: dict[str, str] = {}
-        self._model = _Playing()
+        self._script: list[AIMessage] = []
+        self._seen: list[list[BaseMessage]] = []
+        self._model = AnsweringModel(reply=self._answer)
         self._agent: Any = create_agent(
             self._model, [self._tool("look_up"), self._tool("search")], middleware=[middleware]
         )
         self._messages: list[BaseMessage] = []
+
+    def _answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        self._seen.append(list(messages))
+        return self._script.pop(0)
 
     def _tool(self, name: str) -> Any:
         def run(topic: str) -> str:
@@ -109,11 +98,10 @@ class Middleware(Peer):
             if one.type == "tool":
                 call = calls[one.tool_call_id]  # type: ignore[attr-defined]
                 self._results[f"{call['name']} {call['args']['topic']}"] = str(one.text)
-        self._model.script = spoken
-        self._model.seen = []
+        self._script, self._seen = spoken, []
         state = self._agent.invoke({"messages": [*self._messages, human]})
         self._messages = state["messages"]
-        return self._model.seen[0]
+        return self._seen[0]
 
 
 class Langmem(Peer):
@@ -151,11 +139,4 @@ PEERS: tuple[type[Peer], ...] = (Middleware, Langmem)
 
 def open_peers(room: Room, style: Style) -> list[Peer]:
     """Return the peers that are installed, each at the beginning of a chat."""
-    return [kind(room, style) for kind in PEERS if _is_installed(kind.needs)]
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+    return [kind(room, style) for kind in PEERS if find_spec(kind.needs) is not None]

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import random
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from statistics import mean
+from typing import Any, NamedTuple
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
-from benchmarks.long_chat.chat import small_talk
-from benchmarks.long_chat.facts import Values
-from benchmarks.long_chat.judging import tells
-from benchmarks.long_chat.sayings import SAYINGS
+from benchmarks.long_chat.script import Fact, list_sayings, small_talk, tells
 from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
-from benchmarks.terminal import show_progress
+from benchmarks.terminal import (
+    describe_machine,
+    format_machine,
+    format_rows,
+    make_bar,
+    show_progress,
+)
 from langchain_convmem import ConversationMemory, UniversalSentenceEmbeddings
 from langchain_convmem.recall import MiniLMEmbeddings
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.views.messages import count_tokens
 
-__all__ = [
-    "CHECKPOINTS",
-    "EMBEDDERS",
-    "SETTINGS",
-    "Embedder",
-    "Reach",
-    "Saying",
-    "list_sayings",
-    "measured",
-]
+__all__ = ["CHECKPOINTS", "EMBEDDERS", "make_table", "measure"]
 
 SETTINGS = SummarySettings(
     trigger=("tokens", 400),
@@ -43,232 +36,170 @@ SETTINGS = SummarySettings(
     facts_tokens=60,
     first_pause_s=0.001,  # no clock decides what happens
 )
-Embedder: TypeAlias = Literal["default", "minilm"]
-"""What comes with the package, or all-MiniLM-L6-v2, which is installed apart."""
 CHECKPOINTS = 10
 _ASKED = 60
 """Facts that are asked for at a checkpoint; all of them at the last one."""
-_BY_ASSISTANT = 0.15
 _ASIDE = 0.7
 """How often a turn has small talk beside a fact."""
-EMBEDDERS: dict[Embedder, type[Embeddings]] = {
+EMBEDDERS: dict[str, type[Embeddings]] = {
     "default": UniversalSentenceEmbeddings,
     "minilm": MiniLMEmbeddings,
 }
+"""What comes with the package, or all-MiniLM-L6-v2, which is installed apart."""
 _HERE: RunnableConfig = {"configurable": {"user_id": "ana", "thread_id": "long"}}
-_MADE_BY = {"price": "price", "code": "code", "date": "date", "name": "person"}
+_REACHED, _REACHED_OF_A_KIND = 0.9, 0.8
+_FLAT = 0.05
+"""So much lower than at the first checkpoint may the share be at the last."""
+_SHOWN = 8
+"""So many of the facts that are out of reach stand in the report."""
 
 
-@dataclass(frozen=True, slots=True)
-class Saying:
-    """A fact that is said once.
+class _Asked(NamedTuple):
+    """A fact that was asked for, and where its answer stood; see `benchmarks.long_chat`."""
 
-    Attributes:
-        kind: What sort of thing it is.
-        said: The sentence.
-        by_user: Whether the user says it; else the assistant does.
-        answer: What a text must hold that answers the questions.
-        question: Asks for it in other words.
-        plain: Asks for it with the words it was said in, in another sentence.
-    """
-
-    kind: str
-    said: str
-    by_user: bool
-    answer: str
-    question: str
-    plain: str
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A fact that was asked for, and where its answer stood.
-
-    Attributes:
-        compactions: How many there were by then.
-        in_view: In what is shown whatever the question is: the summary and the latest turns.
-        in_words_of_its_own: In the whole context, asked with the words it was said in.
-        in_other_words: In the whole context, asked in other words.
-    """
-
-    saying: Saying
-    compactions: int
+    fact: Fact
     in_view: bool
-    in_words_of_its_own: bool
-    in_other_words: bool
-
-
-@dataclass(slots=True)
-class Reach:
-    """Everything measured in one run.
-
-    Attributes:
-        style: How the summariser writes.
-        embedder: What recall compares texts with.
-        asked: By checkpoint.
-        view_tokens: Of a context without what the question called for, by checkpoint.
-        turns: How many turns it took.
-        said_tokens: Of the whole chat.
-        meter: What the summariser read and wrote.
-        seconds: Time of the whole run.
-    """
-
-    style: Style
-    embedder: Embedder
-    asked: list[list[Asked]] = field(default_factory=list)
-    view_tokens: list[int] = field(default_factory=list)
-    turns: int = 0
-    said_tokens: int = 0
-    meter: Meter = field(default_factory=Meter)
-    seconds: float = 0.0
-
-
-def list_sayings(count: int | None = None) -> list[Saying]:
-    """Return so many facts, or all, the kinds by turns, the same in every run."""
-    chance = random.Random("sayings 3")
-    values = Values(chance)
-    by_kind = [list(_sayings_of(kind, values, chance)) for kind in SAYINGS]
-    for one in by_kind:
-        chance.shuffle(one)
-    return [saying for row in zip(*by_kind, strict=True) for saying in row][:count]
-
-
-def _sayings_of(kind: str, values: Values, chance: random.Random) -> Iterator[Saying]:
-    sayings = SAYINGS[kind]
-    for subject, told, question in sayings.lines:
-        by_user = chance.random() >= _BY_ASSISTANT
-        value = told or values.from_chain(_MADE_BY[kind])
-        wording = chance.choice(sayings.wordings if by_user else sayings.replies)
-        said = wording.format(subject=subject, value=value)
-        yield Saying(
-            kind=kind,
-            said=said[0].upper() + said[1:],
-            by_user=by_user,
-            answer=value,
-            question=question,
-            plain=sayings.plain.format(subject=subject),
-        )
-
-
-def measured(
-    compactions: int,
-    facts: int | None = None,
-    style: Style = "retelling",
-    embedder: Embedder = "default",
-) -> Reach:
-    """Take a chat until it was compacted so often, and ask on the way; return what was found.
-
-    Args:
-        compactions: How often; at least as many as there are checkpoints.
-        facts: How many facts are said, evenly spread; None says all that there are.
-        style: How the summariser writes.
-        embedder: What recall compares texts with.
-    """
-    begun = time.perf_counter()
-    sayings = list_sayings(facts)
-    found = Reach(style, embedder)
-    with (
-        tempfile.TemporaryDirectory(prefix="benchmark-reach-") as folder,
-        _Chat(Path(folder) / "memory.db", found) as chat,
-    ):
-        told: list[Saying] = []
-        for checkpoint in range(1, CHECKPOINTS + 1):
-            until = compactions * checkpoint // CHECKPOINTS
-            while chat.compactions < until:
-                is_due = len(told) * compactions <= chat.compactions * len(sayings)
-                chat.take(sayings[len(told)] if is_due and len(told) < len(sayings) else None)
-                told = sayings[: len(told) + is_due]
-                show_progress(f"{style}: compaction {chat.compactions:,} of {compactions:,}")
-            chat.wait()
-            asked = told if checkpoint == CHECKPOINTS else _sampled(told, checkpoint)
-            view = chat.look()
-            found.asked.append([chat.ask(one, view) for one in asked])
-            found.view_tokens.append(count_tokens(view))
-    found.seconds = time.perf_counter() - begun
-    return found
-
-
-def _sampled(told: Sequence[Saying], checkpoint: int) -> list[Saying]:
-    """Return facts of all ages and kinds, those said before the latest few."""
-    if len(told) <= _ASKED:
-        return list(told)
-    return random.Random(f"asked {checkpoint}").sample(list(told), _ASKED)
+    own_words: bool
+    other_words: bool
 
 
 class _Chat:
-    """A chat with our memory. A context manager; not thread-safe."""
+    """A chat with our memory."""
 
-    def __init__(self, path: Path, found: Reach) -> None:
-        summarizer, found.meter = make_summarizer(found.style, SETTINGS.max_summary_tokens)
-        self._found = found
-        self._memory = ConversationMemory.open(
-            path,
-            embeddings=EMBEDDERS[found.embedder](),
-            summarizer=summarizer,
-            summary_settings=SETTINGS,
-            summarize_when="foreground",
-        )
+    def __init__(self, memory: ConversationMemory, meter: Meter) -> None:
+        self._memory, self._meter = memory, meter
         inner = RunnableLambda(self._answer)
-        self._chain = self._memory.wrap(inner)
+        self._chain = memory.wrap(inner)
         # What a question brings is measured, and leaves no trace.
-        self._asking = self._memory.wrap(inner, remember=False)
-        self._looking = self._memory.wrap(inner, remember=False, recall=False)
+        self._asking = memory.wrap(inner, remember=False)
+        self._looking = memory.wrap(inner, remember=False, recall=False)
         self._got: list[BaseMessage] = []
         self._reply = ""
-        self.compactions = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._memory.close()
+        self.compactions = self.turns = self.said_tokens = 0
 
     def _answer(self, given: dict[str, Any]) -> str:
         self._got = list(given["messages"])
         return self._reply
 
-    def take(self, saying: Saying | None) -> None:
+    def take(self, fact: Fact | None) -> None:
         """Take a turn, in which something may be said that is worth remembering."""
-        self._found.turns += 1
-        chance = random.Random(f"reach {self._found.turns}")
+        self.turns += 1
+        chance = random.Random(f"reach {self.turns}")
         user, self._reply = small_talk(chance)
-        if saying is not None:
-            said = f"{user} {saying.said}" if chance.random() < _ASIDE else saying.said
-            if saying.by_user:
+        if fact is not None:
+            said = f"{user} {fact.said[0]}" if chance.random() < _ASIDE else fact.said[0]
+            if fact.by_user:
                 user = said
             else:
                 self._reply = said
-        calls = self._found.meter.calls
+        calls = self._meter.calls
         self._chain.invoke(HumanMessage(user), _HERE)
-        self._found.said_tokens += count_tokens([HumanMessage(user), AIMessage(self._reply)])
-        if self._found.meter.calls > calls:
-            self.compactions = self._count_compactions()
-
-    def _count_compactions(self) -> int:
-        # A parent stands over summaries that were counted.
-        entries = self._memory.history("long", user_id="ana").entries
-        made = [one.metadata.aux.get("summary", {}) for one in entries if one.role == "summary"]
-        return sum(not one.get("level", 0) for one in made)
-
-    def wait(self) -> None:
-        """Wait until recall knows all that was said."""
-        self._memory.recall("Well?", user_id="ana")
+        self.said_tokens += count_tokens([HumanMessage(user), AIMessage(self._reply)])
+        if self._meter.calls > calls:
+            entries = self._memory.history("long", user_id="ana").entries
+            made = [one.metadata.aux.get("summary", {}) for one in entries if one.role == "summary"]
+            # A parent stands over summaries that were counted.
+            self.compactions = sum(not one.get("level", 0) for one in made)
 
     def look(self) -> list[BaseMessage]:
-        """Return what is shown whatever is asked."""
+        """Return what is shown whatever is asked, once recall knows all that was said."""
+        self._memory.recall("Well?", user_id="ana")
         self._looking.invoke(HumanMessage("Well?"), _HERE)
         return self._got
 
-    def ask(self, saying: Saying, view: Sequence[BaseMessage]) -> Asked:
+    def ask(self, fact: Fact, view: Sequence[BaseMessage]) -> _Asked:
         """Ask for a fact in two ways; the questions are not stored."""
-        return Asked(
-            saying,
-            self.compactions,
-            tells(view, saying.answer),
-            self._brings(saying.plain, saying.answer),
-            self._brings(saying.question, saying.answer),
-        )
+        brought = []
+        for question in (fact.plain, fact.question):
+            self._asking.invoke(HumanMessage(question), _HERE)
+            brought.append(tells(self._got, fact.answer))
+        return _Asked(fact, tells(view, fact.answer), *brought)
 
-    def _brings(self, question: str, answer: str) -> bool:
-        self._asking.invoke(HumanMessage(question), _HERE)
-        return tells(self._got, answer)
+
+def measure(
+    compactions: int, style: Style = "retelling", embedder: str = "default"
+) -> dict[str, Any]:
+    """Take a chat until it was compacted so often, and ask on the way; return the report."""
+    facts = list_sayings()
+    summarizer, meter = make_summarizer(style, SETTINGS.max_summary_tokens)
+    checkpoints: list[dict[str, Any]] = []
+    asked: list[_Asked] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="benchmark-reach-") as folder,
+        ConversationMemory.open(
+            Path(folder) / "memory.db",
+            embeddings=EMBEDDERS[embedder](),
+            summarizer=summarizer,
+            summary_settings=SETTINGS,
+            summarize_when="foreground",
+        ) as memory,
+    ):
+        chat = _Chat(memory, meter)
+        told = 0
+        for checkpoint in range(1, CHECKPOINTS + 1):
+            until = compactions * checkpoint // CHECKPOINTS
+            while chat.compactions < until:
+                is_due = told * compactions <= chat.compactions * len(facts) and told < len(facts)
+                chat.take(facts[told] if is_due else None)
+                told += is_due
+                show_progress(f"{style}: compaction {chat.compactions:,} of {compactions:,}")
+            chosen = facts[:told]
+            if checkpoint < CHECKPOINTS and told > _ASKED:
+                chosen = random.Random(f"asked {checkpoint}").sample(chosen, _ASKED)
+            view = chat.look()
+            asked = [chat.ask(one, view) for one in chosen]
+            shares = {"compactions": chat.compactions, **_list_shares(asked)}
+            checkpoints.append({**shares, "view_tokens": count_tokens(view)})
+    report: dict[str, Any] = {
+        "machine": describe_machine(),
+        "style": style,
+        "embedder": embedder,
+        "turns": chat.turns,
+        "said_tokens": chat.said_tokens,
+        "per_token": round((meter.read + meter.wrote) / chat.said_tokens, 2),
+        "checkpoints": checkpoints,
+        "kinds": {
+            kind: _list_shares([one for one in asked if one.fact.kind == kind])
+            for kind in sorted({one.fact.kind for one in asked})
+        },
+        "out_of_reach": [
+            {"said": one.fact.said[0], "question": one.fact.question}
+            for one in asked
+            if not one.other_words
+        ][:_SHOWN],
+    }
+    return {**report, "bars": _list_bars(report)}
+
+
+def _list_shares(asked: Sequence[_Asked]) -> dict[str, float]:
+    columns = ("in_view", "own_words", "other_words")
+    shares = {name: round(mean(getattr(one, name) for one in asked), 3) for name in columns}
+    return {"asked": len(asked), **shares}
+
+
+def _list_bars(report: dict[str, Any]) -> list[dict[str, Any]]:
+    shares = [one["other_words"] for one in report["checkpoints"]]
+    bounds = {
+        "all facts at the end": (shares[-1], _REACHED),
+        "lowest checkpoint": (min(shares), _REACHED),
+        "last less first": (shares[-1] - shares[0], -_FLAT),
+    }
+    for kind, found in report["kinds"].items():
+        bounds[kind] = found["other_words"], _REACHED_OF_A_KIND
+    return [make_bar(f"within reach, {what}", *bar, is_least=True) for what, bar in bounds.items()]
+
+
+def make_table(report: dict[str, Any]) -> list[str]:
+    """Return the report for people."""
+    points, kinds = report["checkpoints"], report["kinds"]
+    by_kind = [(kind, "", *one.values()) for kind, one in kinds.items()]
+    head = f"{report['turns']:,} turns; {report['style']}, {report['embedder']}"
+    spent = f"{report['per_token']:g} of the summariser for each"
+    return [
+        f"{format_machine(report['machine'])}; {head}",
+        f"{report['said_tokens']:,} tokens of chat, {spent}",
+        "",
+        *format_rows([list(points[0]), *(list(one.values()) for one in points)]),
+        "",
+        *format_rows([("", *points[0]), *by_kind]),
+    ]

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import ConfigDict, Field
 
-from benchmarks.long_chat.wordings import MONTHS
+from benchmarks.long_chat.script import read_data
 from benchmarks.scripted_model import InstantModel
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.summarizing.summarizers import SummaryRequest, build_messages
@@ -233,7 +233,7 @@ _ENDINGS = re.compile(
 )
 _VALUE = re.compile(
     r"(?<![\w-])(?:[A-Z]{2}-\d{5}|\d{2,4} (?:cm|euros|slim|wide|tall)|0\d{3} \d{6}"
-    rf"|\d{{4}}[A-Z]?|\d\d (?:{'|'.join(MONTHS)}))(?!\w)"
+    rf"|\d{{4}}[A-Z]?|\d\d (?:{'|'.join(read_data('families')['months'])}))(?!\w)"
 )
 """What facts are told by, and the numbers of the small talk."""
 

@@ -16,6 +16,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
+from benchmarks.rounds import Thunk
 from benchmarks.synthetic_dialogue import threads
 from langchain_convmem import SQLiteLog, UniversalSentenceEmbeddings
 from langchain_convmem.recall import LineRecall
@@ -26,12 +27,11 @@ from langchain_convmem.views.shown import Recall
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["OWNER", "PEERS", "SYSTEMS", "YARDSTICK", "ConvMem", "NumPyScan", "Replayed", "System"]
+__all__ = ["PEERS", "SYSTEMS", "YARDSTICK", "ConvMem", "NumPyScan", "Replayed", "System"]
 
 YARDSTICK = "numpy"
 _K = 20
-OWNER = Owner(user_id="ana")
-_LATE = "late"
+_OWNER = Owner(user_id="ana")
 _BATCH = 5_000
 
 
@@ -40,12 +40,9 @@ class System(Protocol):
         """Search for what answers a question."""
         ...
 
-    def add(self, text: str) -> Callable[[], object]:
+    def add(self, text: str) -> Thunk:
         """Return the call that makes one more line findable."""
         ...
-
-
-# -- systems ---------------------------------------------------------------------------------
 
 
 class Replayed(Embeddings):
@@ -69,21 +66,21 @@ class ConvMem:
         self._log = SQLiteLog(path)
         self._recall = LineRecall(self._log, UniversalSentenceEmbeddings())
 
-    def fill(self, lines: int, owner: Owner = OWNER) -> list[str]:
+    def fill(self, lines: int) -> list[str]:
         texts: list[str] = []
         for number, messages in enumerate(threads(lines)):
             drafts = [make_draft(message) for message in messages]
-            self._log.append(ThreadKey(owner.user_id, f"t{number}"), drafts, durable=False)
+            self._log.append(ThreadKey(_OWNER.user_id, f"t{number}"), drafts, durable=False)
             texts += [str(message.content) for message in messages]
-        self._recall.refresh(owner)
+        self._recall.refresh(_OWNER)
         return texts
 
-    def ask(self, question: str, owner: Owner = OWNER) -> Recall:
-        return self._recall.recall(owner, question)
+    def ask(self, question: str) -> Recall:
+        return self._recall.recall(_OWNER, question)
 
-    def add(self, text: str) -> Callable[[], object]:
-        self._log.append(ThreadKey(OWNER.user_id, _LATE), [make_draft(HumanMessage(text))])
-        return partial(self._recall.refresh, OWNER)
+    def add(self, text: str) -> Thunk:
+        self._log.append(ThreadKey(_OWNER.user_id, "late"), [make_draft(HumanMessage(text))])
+        return partial(self._recall.refresh, _OWNER)
 
     def close(self) -> None:
         self._log.close()
@@ -105,7 +102,7 @@ class NumPyScan:
         best = np.argpartition(scores, -_K)[-_K:]
         return best[np.argsort(-scores[best])]
 
-    def add(self, text: str) -> Callable[[], object]:
+    def add(self, text: str) -> Thunk:
         row = np.array([self._embeddings.embed_query(text)], dtype=np.float32)
         return lambda: np.concatenate([self._rows, row])
 
@@ -127,7 +124,7 @@ class PythonScan:
         scores = [sum(map(operator.mul, row, query)) for row in self._rows]
         sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[:3]
 
-    def add(self, text: str) -> Callable[[], object]:
+    def add(self, text: str) -> Thunk:
         return lambda: self._rows.append(self._unit(self._embeddings.embed_query(text)))
 
 
@@ -142,7 +139,7 @@ class Store:
     def ask(self, question: str) -> None:
         self._store.similarity_search(question, k=_K)
 
-    def add(self, text: str) -> Callable[[], object]:
+    def add(self, text: str) -> Thunk:
         return partial(self._store.add_texts, [text])
 
 
@@ -153,28 +150,24 @@ def _in_memory(texts: Sequence[str], embeddings: Embeddings) -> System:
 def _chroma(texts: Sequence[str], embeddings: Embeddings) -> System:
     chromadb, langchain_chroma = map(import_module, ("chromadb", "langchain_chroma"))
     client = chromadb.EphemeralClient(chromadb.Settings(anonymized_telemetry=False))
+    space = {"hnsw:space": "cosine"}
     name = f"lines-{len(texts)}"
-    store = langchain_chroma.Chroma(
-        name, embeddings, client=client, collection_metadata={"hnsw:space": "cosine"}
-    )
-    return Store(store, texts)
+    make = langchain_chroma.Chroma
+    return Store(make(name, embeddings, client=client, collection_metadata=space), texts)
 
 
 def _qdrant(texts: Sequence[str], embeddings: Embeddings) -> System:
     qdrant_client, langchain_qdrant = map(import_module, ("qdrant_client", "langchain_qdrant"))
     # It says that local mode is meant for less than 20,000 points.
     warnings.filterwarnings("ignore", module="qdrant_client|langchain_qdrant")
-    client = qdrant_client.QdrantClient(":memory:")
-    models = qdrant_client.models
-    dim = len(embeddings.embed_query("dimension"))
-    client.create_collection(
-        "lines", models.VectorParams(size=dim, distance=models.Distance.COSINE)
-    )
+    client, models = qdrant_client.QdrantClient(":memory:"), qdrant_client.models
+    size = len(embeddings.embed_query("dimension"))
+    space = models.VectorParams(size=size, distance=models.Distance.COSINE)
+    client.create_collection("lines", space)
     return Store(langchain_qdrant.QdrantVectorStore(client, "lines", embeddings), texts)
 
 
-_Maker = Callable[[Sequence[str], Embeddings], System]
-PEERS: dict[str, _Maker] = {
+PEERS: dict[str, Callable[[Sequence[str], Embeddings], System]] = {
     "python": PythonScan,
     "in-memory": _in_memory,
     "chroma": _chroma,

@@ -24,22 +24,20 @@ def test_the_report_is_one_json_object_and_only_the_ratio_is_the_exit_code(capsy
     assert report["lines_before"] == 60
 
 
-def test_windows_are_the_first_the_middle_and_the_last_hundred_turns():
-    from benchmarks.latency import windows
+def test_stretches_are_the_first_the_middle_and_the_last_hundred_turns():
+    from benchmarks.latency import list_stretches
 
-    spans = [(window.turns[0], window.turns[-1]) for window in windows(2000)]
+    spans = [(one.turns[0], one.turns[-1]) for one in list_stretches(2000)]
     assert spans == [(11, 110), (956, 1055), (1901, 2000)]
 
 
-def test_both_memories_have_the_whole_thread_wherever_a_window_begins(tmp_path):
-    from benchmarks.latency import measured
+def test_both_memories_have_the_whole_thread_wherever_a_stretch_begins(tmp_path):
+    from benchmarks.latency import measure
     from benchmarks.sql_history import HistoryFile
     from langchain_convmem import ConversationMemory
 
-    found = measured(22, 20, tmp_path, ["bare", "convmem", "message-history"])
-    assert [set(window.times_ms) for window in found] == [
-        {"bare", "convmem", "message-history"}
-    ] * 3
+    found = measure(22, 20, tmp_path)
+    assert [set(one.times) for one in found] == [{"bare", "convmem", "message-history"}] * 3
     with (
         ConversationMemory.open(tmp_path / "memory2.db") as memory,
         closing(HistoryFile(tmp_path / "history2.db")) as file,

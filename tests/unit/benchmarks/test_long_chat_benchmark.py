@@ -9,7 +9,7 @@ SHORT = ["--turns", "40", "--facts", "2", "--sample", "10"]
 
 
 def test_two_hundred_facts_differ_in_subject_answer_and_words():
-    from benchmarks.long_chat.facts import facts
+    from benchmarks.long_chat.script import facts
 
     found = facts(200)
     assert found == facts(200)
@@ -25,8 +25,7 @@ def test_two_hundred_facts_differ_in_subject_answer_and_words():
 
 
 def test_the_chat_says_every_fact_once_and_asks_for_it_later():
-    from benchmarks.long_chat.chat import chat
-    from benchmarks.long_chat.facts import facts
+    from benchmarks.long_chat.script import chat, facts
 
     turns = list(chat(400, 40))
     assert turns == list(chat(400, 40))
@@ -51,9 +50,10 @@ def test_the_report_is_one_json_object_with_a_verdict_for_every_bar(capsys):
     from benchmarks.long_chat.__main__ import main
 
     code = main([*SHORT, "--style", "quoting", "--json"])
-    report = json.loads(capsys.readouterr().out)["quoting"]
-    assert code == int(not all(bar["ok"] for bar in report["bars"]))
-    verdicts = {bar["what"]: bar["ok"] for bar in report["bars"]}
+    made = json.loads(capsys.readouterr().out)
+    report = made["quoting"]
+    assert code == int(not all(bar["ok"] for bar in made["bars"]))
+    verdicts = {bar["what"]: bar["ok"] for bar in made["bars"]}
     assert len(verdicts) == 8 + len(report["cost"]) - 1
     unsure = ("tokens", "told more")  # a chat this short costs more, and a summary holds it all
     assert [

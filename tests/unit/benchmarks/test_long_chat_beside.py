@@ -134,15 +134,12 @@ def test_the_report_compares_costs_and_facts_of_all_that_summarise(capsys):
 
     arguments = ["--turns", "60", "--facts", "6", "--sample", "5", "--style", "retelling"]
     main([*arguments, "--json"])
-    report = json.loads(capsys.readouterr().out)["retelling"]
+    made = json.loads(capsys.readouterr().out)
+    report = made["retelling"]
     assert {"convmem", "middleware"} <= set(report["cost"]) <= {"convmem", "middleware", "langmem"}
-    for name, cost in report["cost"].items():
-        assert cost["calls"] >= 1, name
-        assert cost["per_token"] == round((cost["read"] + cost["wrote"]) / report["said_tokens"], 2)
-        assert sum(report["told"][name].values()) == report["facts"][name]["told"]
-        assert all(count <= report["asked"][kind] for kind, count in report["told"][name].items())
-    assert sum(report["asked"].values()) == 6
-    bars = {bar["what"]: bar for bar in report["bars"]}
-    assert bars["summariser tokens per token of chat"]["bound"] == 1.2
+    assert all(cost["calls"] >= 1 for cost in report["cost"].values())
+    assert {one["asked"] for one in report["facts"].values()} == {6}
+    bars = {bar["what"]: bar for bar in made["bars"]}
+    assert bars["retelling: summariser tokens per token of chat"]["bound"] == 1.2
     led = report["facts"]["convmem"]["told"] - report["facts"]["middleware"]["told"]
-    assert bars["facts told more than by middleware"]["value"] == led
+    assert bars["retelling: facts told more than by middleware"]["value"] == led
