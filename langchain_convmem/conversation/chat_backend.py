@@ -177,17 +177,6 @@ class Backend(Protocol):
         """Return the text that the model reads before the first message."""
         ...
 
-    def score(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> list[float]:
-        """Return the logarithms of the probabilities of texts as the next reply.
-
-        Raises:
-            ConfigError: If the model reports none.
-        """
-        del request, context, texts
-        raise ConfigError("a chat model reports no likelihoods; use a text engine that does")
-
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return how many tokens the model holds, or would be sent."""
         ...

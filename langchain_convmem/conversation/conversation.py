@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Callable,
     Generator,
     Iterator,
     Mapping,
@@ -18,11 +16,8 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import (
     Any,
-    Literal,
     Self,
-    TypeVar,
     cast,
-    overload,
 )
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -71,9 +66,6 @@ from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine
 from langchain_convmem.views.edits import Heard
-from langchain_convmem.views.markup import escape_html, render_table
-
-T = TypeVar("T")
 
 _TEXT_SETTINGS = (
     "template",
@@ -87,9 +79,6 @@ _NOT_FOR_CHAT_MODELS = (
     "is for text engines; a chat model writes its prompts and reads its replies itself. "
     "TemplateChatModel makes a chat model of a text model"
 )
-
-_MAX_ROWS = 200
-_MAX_TEXT = 2000
 
 
 class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
@@ -131,9 +120,6 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     def __repr__(self) -> str:
         return f"Conversation({self._runner.backend!r}, {self._runner.thread!r})"
 
-    def _repr_html_(self) -> str:
-        return _render_table(self.history)
-
     def __enter__(self) -> Self:
         return self
 
@@ -158,29 +144,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     # -- one turn ---------------------------------------------------------------------------------
 
-    @overload
-    def send_message(
-        self,
-        message: ConversationInput,
-        config: RunnableConfig | None = None,
-        *,
-        pending: Literal[True],
-        **options: Any,
-    ) -> None: ...
-
-    @overload
-    def send_message(
-        self,
-        message: ConversationInput,
-        config: RunnableConfig | None = None,
-        *,
-        pending: Literal[False] = False,
-        **options: Any,
-    ) -> AIMessage: ...
-
     def send_message(
         self, message: ConversationInput, config: RunnableConfig | None = None, **options: Any
-    ) -> AIMessage | None:
+    ) -> AIMessage:
         """Send a message and return the whole reply; None for one that is to go on (`pending`).
 
         Args:
@@ -195,29 +161,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """
         return self.invoke(message, config, **options)
 
-    @overload
-    async def asend_message(
-        self,
-        message: ConversationInput,
-        config: RunnableConfig | None = None,
-        *,
-        pending: Literal[True],
-        **options: Any,
-    ) -> None: ...
-
-    @overload
-    async def asend_message(
-        self,
-        message: ConversationInput,
-        config: RunnableConfig | None = None,
-        *,
-        pending: Literal[False] = False,
-        **options: Any,
-    ) -> AIMessage: ...
-
     async def asend_message(
         self, message: ConversationInput, config: RunnableConfig | None = None, **options: Any
-    ) -> AIMessage | None:
+    ) -> AIMessage:
         """Send a message and return the whole reply; see `send_message`."""
         return await self.ainvoke(message, config, **options)
 
@@ -415,24 +361,6 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Return what a session reads before the first message; see `render_message`."""
         return self._runner.backend.render_preface(self._runner.build_request(SendOptions()))
 
-    def score(self, texts: Sequence[str], **options: Any) -> list[float]:
-        """Return for each text the logarithm of its probability as the next reply.
-
-        Raises:
-            ConfigError: If the model reports none.
-        """
-        with self._runner.hold():
-            return self._score(texts, options)
-
-    async def ascore(self, texts: Sequence[str], **options: Any) -> list[float]:
-        """Async `score`."""
-        async with self._runner.ahold():
-            return await run_in_thread(partial(self._score, texts, options))
-
-    def _score(self, texts: Sequence[str], options: Mapping[str, Any]) -> list[float]:
-        request = self._runner.build_request(SendOptions.parse(options))
-        return self._runner.backend.score(request, self._runner.thread.read_view(()).before, texts)
-
     # -- going back -------------------------------------------------------------------------------
 
     def checkpoint(self, label: str | None = None) -> Checkpoint:
@@ -448,43 +376,30 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             ConversationError: If the history no longer holds what the checkpoint saw.
         """
-        with self._runner.hold():
-            self._go_back(partial(self._runner.thread.rewind, checkpoint.message_id))
+        self._runner.go_back(partial(self._runner.thread.rewind, checkpoint.message_id))
 
     async def arewind(self, checkpoint: Checkpoint) -> None:
         """Async `rewind`."""
-        async with self._runner.ahold():
-            await hop(
-                partial(self._go_back, partial(self._runner.thread.rewind, checkpoint.message_id))
-            )
+        await self._runner.ago_back(partial(self._runner.thread.rewind, checkpoint.message_id))
 
     def undo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last exchanges; return what they held. What is pending is dropped.
 
         An exchange is what the user said and all that followed, results of tools included.
         """
-        with self._runner.hold():
-            return self._go_back(partial(self._runner.thread.undo, turns))
+        return self._runner.go_back(partial(self._runner.thread.undo, turns))
 
     async def aundo(self, turns: int = 1) -> list[BaseMessage]:
         """Async `undo`."""
-        async with self._runner.ahold():
-            return await hop(partial(self._go_back, partial(self._runner.thread.undo, turns)))
-
-    def _go_back(self, call: Callable[[], T]) -> T:
-        gone = call()
-        self._runner.pending = ()
-        return gone
+        return await self._runner.ago_back(partial(self._runner.thread.undo, turns))
 
     def drop_pending(self) -> list[BaseMessage]:
         """Drop what was sent with `pending=True`, as if it had not been; return it."""
-        with self._runner.hold():
-            return self._go_back(lambda: list(self._runner.pending))
+        return self._runner.go_back(lambda: list(self._runner.pending))
 
     async def adrop_pending(self) -> list[BaseMessage]:
         """Async `drop_pending`."""
-        async with self._runner.ahold():
-            return self._go_back(lambda: list(self._runner.pending))
+        return await self._runner.ago_back(lambda: list(self._runner.pending))
 
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
@@ -504,20 +419,18 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             None if nothing was: it is taken out of the history then.
 
         Raises:
-            ConfigError: If the history holds no such reply.
+            ConfigError: If the history holds no such reply, or is in a store that takes nothing
+                back.
             InvalidMessageError: If the words are not in the reply.
-            ConfigError: If the history is in a store that takes nothing back.
         """
-        with self._runner.hold():
-            cut = self._runner.thread.cut(heard_until, message_id)
+        cut = self._runner.hold(partial(self._runner.thread.cut, heard_until, message_id))
         return cast("AIMessage | None", cut)
 
     async def acut_reply(
         self, heard_until: Heard, *, message_id: str | None = None
     ) -> AIMessage | None:
         """Async `cut_reply`."""
-        async with self._runner.ahold():
-            cut = await hop(partial(self._runner.thread.cut, heard_until, message_id))
+        cut = await self._runner.ahold(partial(self._runner.thread.cut, heard_until, message_id))
         return cast("AIMessage | None", cut)
 
     def clone(self) -> Conversation:
@@ -839,20 +752,3 @@ def _limit_concurrency(
     config: RunnableConfig | list[RunnableConfig] | None, count: int
 ) -> list[RunnableConfig]:
     return [{**one, "max_concurrency": 1} for one in get_config_list(config, count)]
-
-
-# -- A conversation as a table, for notebooks -----------------------------------------------------
-
-
-def _render_table(messages: Sequence[BaseMessage]) -> str:
-    """Return who said what, one row a message; of a long conversation the latest."""
-    left_out = max(0, len(messages) - _MAX_ROWS)
-    note = f"<p>{left_out} earlier messages</p>" if left_out else ""
-    rows = [[message.type, _render_cell(message)] for message in messages[left_out:]]
-    return note + render_table(["who", "said"], rows)
-
-
-def _render_cell(message: BaseMessage) -> str:
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    written = [f"{call['name']}({json.dumps(call['args'], ensure_ascii=False)})" for call in calls]
-    return "<br>".join(map(escape_html, [message.text[:_MAX_TEXT], *written]))

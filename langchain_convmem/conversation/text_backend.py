@@ -32,7 +32,6 @@ from langchain_convmem.conversation.media import interleave, list_media
 from langchain_convmem.conversation.streams import aclose_quietly
 from langchain_convmem.errors import (
     ChatTemplateError,
-    ConfigError,
     ThreadBusyError,
 )
 from langchain_convmem.forks import make_lock
@@ -48,7 +47,6 @@ from langchain_convmem.text.sessions import (
     Part,
     PiecewiseSession,
     RewindableSession,
-    ScoringSession,
     TextEngine,
     TokenCountingSession,
 )
@@ -178,18 +176,6 @@ class TextBackend(Backend):
             **request.extra_context,
         )
 
-    def score(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> list[float]:
-        """Return the logarithms of the probabilities of texts as the next reply."""
-        twin = self.branch()
-        transaction = TextTransaction(twin, request)
-        try:
-            return _score(transaction.prefill(context), texts)
-        finally:
-            transaction.rollback()
-            twin.close()
-
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of the session's text; by our own count if it does not report them."""
         del context
@@ -220,12 +206,6 @@ class TextBackend(Backend):
     def close(self) -> None:
         """Close the session."""
         self.pool.forget(self.live)
-
-
-def _score(session: ModelSession, texts: Sequence[str]) -> list[float]:
-    if not isinstance(session, ScoringSession):
-        raise ConfigError(f"{type(session).__name__} reports no likelihoods")
-    return session.score(texts)
 
 
 class TextTransaction(TurnTransaction):

@@ -63,7 +63,6 @@ class CompletionsEngine:
         reply_format: str | None = None,
         stop: Sequence[str] = (),
         max_tokens: int = 1024,
-        scoring: bool = False,
         **options: Any,
     ) -> None:
         """Create the engine; nothing is sent.
@@ -81,8 +80,6 @@ class CompletionsEngine:
             stop: Texts that end its replies.
             max_tokens: The most tokens to write when a decode names no number. The API's own
                 default is 16.
-            scoring: Whether the service takes `echo` together with `logprobs`, so that sessions can
-                `score`. vLLM does; OpenAI does not.
             **options: What else to send with every decode, such as `temperature`.
 
         Raises:
@@ -103,7 +100,6 @@ class CompletionsEngine:
         self._client = client or self._openai.OpenAI(**self._settings)
         self._given_async = async_client
         self._async_client = async_client
-        self._session_class = _ScoringCompletionsSession if scoring else CompletionsSession
         self._is_closed = False
 
     # -- the protocol -------------------------------------------------------------------------
@@ -115,7 +111,7 @@ class CompletionsEngine:
             ConversationError: If the engine is closed.
         """
         self.check_open()
-        return self._session_class(self)
+        return CompletionsSession(self)
 
     def close(self) -> None:
         """Close the client that was made here; `aclose` closes the asynchronous one, too."""
@@ -318,39 +314,6 @@ class CompletionsSession:
             raise ConversationError("the session is closed; create another one")
 
 
-class _ScoringCompletionsSession(CompletionsSession):
-    """A session at a service that reports how likely the tokens of a prompt are."""
-
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """Return for each text the logarithm of its probability as the next text.
-
-        All texts are asked for in one request. A token that begins before its text counts with it;
-        the first token of all, of which no service knows the probability, counts 0.
-
-        Raises:
-            ConversationError: If the service reports no probabilities.
-            openai.APIError: If the service fails, or does not take the request.
-        """
-        self._check_open()
-        if not texts:
-            return []
-        prompt = self.text
-        with self._engine.translate_errors():
-            told = self._engine.client.completions.create(
-                model=self._engine.model,
-                prompt=[prompt + text for text in texts],
-                echo=True,
-                logprobs=0,
-                max_tokens=0,
-            )
-        choices = sorted(told.choices, key=lambda choice: choice.index)
-        if len(choices) != len(texts):
-            raise ConversationError(
-                f"the service scored {len(choices)} of {len(texts)} texts; it cannot score"
-            )
-        return [sum_logprobs(choice.logprobs, len(prompt)) for choice in choices]
-
-
 def _import_openai() -> Any:
     try:
         import openai
@@ -416,17 +379,3 @@ def is_too_long(error: Any) -> bool:
     if getattr(error, "status_code", None) not in _TOO_LONG_STATUSES:
         return False
     return any(_TOO_LONG.search(str(told)) for told in (error.code, error.type, error.message))
-
-
-def sum_logprobs(logprobs: Any, start: int) -> float:
-    """Return the logarithm of the probability of a prompt from character `start` on.
-
-    Raises:
-        ConversationError: If the service reported no probabilities.
-    """
-    if logprobs is None or logprobs.token_logprobs is None or logprobs.text_offset is None:
-        raise ConversationError("the service reports no probabilities of a prompt; it cannot score")
-    places = zip(logprobs.text_offset, logprobs.tokens, logprobs.token_logprobs, strict=True)
-    return float(
-        sum(chance or 0.0 for place, token, chance in places if place + len(token) > start)
-    )

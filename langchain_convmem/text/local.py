@@ -298,24 +298,6 @@ class LocalSession:
         self._cache = cache.copy()
         self._checkpoints = checkpoints.copy()
 
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """Return for each text the logarithm of its probability as the next text.
-
-        Raises:
-            BudgetError: If one does not fit.
-            ConfigError: If the session is empty: nothing has a probability then.
-        """
-        self._check_open()
-        if not self._ids:
-            raise ConfigError("an empty session cannot score; prefill something first")
-        return [self._score(text) for text in texts]
-
-    def _score(self, text: str) -> float:
-        twin = LocalSession(self.engine)
-        twin.take_over(self._ids, self._cache, self._checkpoints)
-        twin.append(text)
-        return twin._cache.compute_chance(twin._ids, len(self._ids))
-
     def reset(self) -> None:
         """Forget everything; checkpoints, too."""
         self._check_open()
@@ -567,7 +549,7 @@ class LocalCache:
     def fill(self, ids: Sequence[int]) -> None:
         """Read those of the tokens that are new."""
         while self._length < len(ids):
-            self._scores = self._read(ids[self._length : self._length + _STEP])[-1]
+            self._scores = self._read(ids[self._length : self._length + _STEP])
 
     def compute_scores(self, ids: Sequence[int]) -> Any:
         """Return the scores of all tokens as the next one after `ids`, which are not empty."""
@@ -575,18 +557,6 @@ class LocalCache:
             self.cut(len(ids) - 1)
         self.fill(ids)
         return self._scores
-
-    def compute_chance(self, ids: Sequence[int], start: int) -> float:
-        """Return the logarithm of the probability of the tokens from `start` on, which is not 0."""
-        total = 0.0
-        scores = self.compute_scores(ids[:start])
-        for place in range(start, len(ids), _STEP):
-            part = ids[place : place + _STEP]
-            rows = [scores, *self._read(part, all_scores=True)]
-            for token, row in zip(part, rows, strict=False):
-                total += float(row.float().log_softmax(-1)[token])
-            scores = rows[-1]
-        return total
 
     def cut(self, length: int) -> None:
         """Forget all tokens after the first `length`."""
@@ -607,15 +577,15 @@ class LocalCache:
             return False
         return True
 
-    def _read(self, ids: Sequence[int], *, all_scores: bool = False) -> Any:
-        """Return scores for the token after each of these, or after the last one alone."""
+    def _read(self, ids: Sequence[int]) -> Any:
+        """Return scores for the token after the last of these."""
         import torch
         from transformers import DynamicCache
 
         model = self._engine.model
         if model is None:
             raise ConversationError("the engine was closed")
-        last_only = {} if all_scores or not self._engine.keeps_logits else {"logits_to_keep": 1}
+        last_only = {"logits_to_keep": 1} if self._engine.keeps_logits else {}
         with self._engine.lock, torch.no_grad():
             if self._kept is None:
                 self._kept = DynamicCache(config=model.config)
@@ -627,7 +597,7 @@ class LocalCache:
             )
         self._length += len(ids)
         self.tokens_read += len(ids)
-        return told.logits[0]
+        return told.logits[0][-1]
 
 
 # -- How the next token is chosen among all -------------------------------------------------------

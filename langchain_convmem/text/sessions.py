@@ -112,18 +112,6 @@ class ClonableSession(Protocol):
 
 
 @runtime_checkable
-class ScoringSession(Protocol):
-    """A session that can say how likely texts are."""
-
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """Return for each text the logarithm of its probability as the next text.
-
-        Leaves the state as it is.
-        """
-        ...
-
-
-@runtime_checkable
 class TokenCountingSession(Protocol):
     """A session that can count the tokens it holds."""
 

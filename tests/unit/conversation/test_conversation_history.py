@@ -263,24 +263,6 @@ def test_tokens_of_a_chat_model_are_those_it_would_be_sent():
     assert talk.token_count > preface > 0
 
 
-@BOTH
-def test_texts_are_scored_without_a_trace(opened):
-    model = text_engine(scorer=lambda held, text: float(len(held)))
-    talk = opened(model)
-    talk.send_message("a")
-    [session] = model.open_sessions
-    held, sent = session.text, len(model.prefills)
-    found = talk.score(["x", "y"])
-    assert found == [float(len(held) + len("<|im_end|>\n<|im_start|>assistant\n"))] * 2
-    assert (session.text, len(talk.history)) == (held, 2)
-    assert len(model.prefills) == sent + 1
-    assert model.open_sessions == [session]
-    with pytest.raises(ConfigError, match="likelihoods"):
-        opened(text_engine()).score(["x"])
-    with pytest.raises(ConfigError, match="likelihoods"):
-        opened(ScriptedChatModel(replies=["a"])).score(["x"])
-
-
 def test_results_and_calls_count_as_history():
     talk = Conversation(
         ScriptedChatModel(replies=["Done."]),

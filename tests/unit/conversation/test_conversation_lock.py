@@ -149,7 +149,7 @@ def test_a_callback_cannot_send(thread):
 
 
 @pytest.mark.parametrize("thread", ["list", "memory"])
-@pytest.mark.parametrize("way", ["send_message", "undo", "rewind", "score"])
+@pytest.mark.parametrize("way", ["send_message", "undo", "rewind"])
 def test_a_stream_loop_cannot_send_nor_go_back(thread, way):
     opened, error = refusals(thread)
     talk = opened(text_engine())
@@ -157,7 +157,6 @@ def test_a_stream_loop_cannot_send_nor_go_back(thread, way):
         "send_message": lambda: talk.send_message("inner"),
         "undo": talk.undo,
         "rewind": lambda: talk.rewind(talk.checkpoint()),
-        "score": lambda: talk.score(["a"]),
     }[way]
     stream = talk.stream("outer")
     next(stream)
