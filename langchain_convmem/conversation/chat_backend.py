@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,7 +49,6 @@ class ReplyRequest(NamedTuple):
         tools: What the model may call.
         run: Callbacks, tags and metadata for the model's runs.
         streaming: Whether somebody reads the reply as it comes.
-        stopped: Gets the error of a turn that is to end early.
     """
 
     config: ConversationConfig
@@ -58,7 +56,6 @@ class ReplyRequest(NamedTuple):
     tools: ToolSet
     run: RunnableConfig
     streaming: bool
-    stopped: Future[None] | None = None
 
     @property
     def extra_context(self) -> dict[str, Any]:

@@ -570,9 +570,9 @@ class Engine:
         Args:
             model: A chat model, or one with bound arguments; or a text engine.
             defaults: Settings of conversations that are created without.
-            max_live_sessions: How many sessions of a text engine may live at once; those that
-                were idle longest make room, and read their conversation again when it goes on.
-                None is any number.
+            max_live_sessions: How many sessions of a text engine are kept; those that were idle
+                longest make room, and read their conversation again when it goes on. Turns that
+                run at the same time have one each. None keeps them all.
 
         Raises:
             ConfigError: If it is not a model, or the limit is not positive.

@@ -7,12 +7,11 @@ transaction works on a copy of the state; the session is put back if it is rolle
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Any, Literal, TypeVar
 from weakref import WeakSet
 
@@ -30,12 +29,8 @@ from langchain_convmem.conversation.chat_backend import (
 )
 from langchain_convmem.conversation.media import interleave, list_media
 from langchain_convmem.conversation.streams import aclose_quietly
-from langchain_convmem.errors import (
-    ChatTemplateError,
-    ThreadBusyError,
-)
+from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.locks import FifoLock, Waiter
 from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
 from langchain_convmem.text.messages import REASONING_KEYS
 from langchain_convmem.text.replies import ReplyReader
@@ -242,7 +237,7 @@ class TextTransaction(TurnTransaction):
             is_early: Whether the model is not asked yet: the last message is still being said.
         """
         self._plan(context, is_early=is_early)
-        self._backend.pool.borrow(self._backend.live, self._request.stopped)
+        self._backend.pool.borrow(self._backend.live)
         session, parts = self._open()
         if parts:
             session.prefill(parts)
@@ -254,7 +249,7 @@ class TextTransaction(TurnTransaction):
     ) -> ModelSession:
         """Let the session read without blocking the event loop; see `prefill`."""
         await hop(partial(self._plan, context, is_early=is_early))
-        await self._backend.pool.aborrow(self._backend.live)
+        self._backend.pool.borrow(self._backend.live)
         session, parts = await hop(self._open)
         if parts:
             await session.aprefill(parts)
@@ -341,7 +336,7 @@ class TextTransaction(TurnTransaction):
             return list[Part](self.state.render.read_pieces(start))
         if not media:
             return [text(start)] if start < self.state.render.length else []
-        return interleave(text(), media, messages=self.state.messages, start=start)
+        return interleave(self.state.render, media, start)
 
     # -- what it writes ---------------------------------------------------------------------------
 
@@ -455,6 +450,9 @@ class LiveSession:
     def __init__(self) -> None:
         self.session: ModelSession | None = None
         self.held = 0
+        self.last_use = -1
+        self.is_busy = False
+        self.is_unwanted = False
         self._marks: list[tuple[int, object]] = []
 
     def open(self, engine: TextEngine) -> ModelSession:
@@ -525,7 +523,7 @@ class LiveSession:
 
 
 class SessionPool:
-    """The live sessions of an engine; where there may be only so many, those rest that are idle.
+    """The sessions of an engine; where only so many are kept, those that are idle longest rest.
 
     Thread-safe.
     """
@@ -535,64 +533,40 @@ class SessionPool:
 
         Args:
             engine: Makes the sessions; it is closed with the pool.
-            max_live: How many may live at once; None is any number.
+            max_live: How many are kept, those of running turns included; None is any number.
         """
         self.engine = engine
         self._max_live = max_live
-        self._queue = FifoLock(_make_busy_error, _make_inside_error, capacity=max_live or 1)
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
         self._lock = make_lock()
-        self._idle: OrderedDict[LiveSession, None] = OrderedDict()
-        self._busy: dict[LiveSession, Waiter | None] = {}
         self._known: WeakSet[LiveSession] = WeakSet()
-        self._unwanted: WeakSet[LiveSession] = WeakSet()
+        self._returns = count()
         self._is_closed = False
 
-    def borrow(self, live: LiveSession, stopped: Future[None] | None = None) -> None:
-        """Take a session for one turn; wait until there may be one more.
-
-        Args:
-            live: What holds the session, or will.
-            stopped: Ends the wait; see `FifoLock.wait`.
-        """
-        with self._enter(live) as waiter:
-            if waiter is not None:
-                self._queue.wait(waiter, stopped=stopped)
-
-    async def aborrow(self, live: LiveSession) -> None:
-        """Take a session without blocking the event loop; see `borrow`."""
-        with self._enter(live) as waiter:
-            if waiter is not None:
-                await self._queue.await_turn(waiter)
-
-    @contextmanager
-    def _enter(self, live: LiveSession) -> Iterator[Waiter | None]:
-        """Let the block wait in the line, if there is to be a wait; then the session is taken."""
-        if live in self._busy:
-            yield None
-            return
-        waiter = None if self._max_live is None else self._queue.enter()
-        try:
-            yield waiter
-            self._make_room(live, waiter)
-        except BaseException:
-            if waiter is not None:
-                self._queue.leave(waiter)
-            raise
+    def borrow(self, live: LiveSession) -> None:
+        """Take a session for one turn; idle ones make room for it."""
+        with self._lock:
+            self._known.add(live)
+            live.is_busy = True
+            self._make_room()
 
     def give_back(self, live: LiveSession) -> None:
         """End the turn of a session; it stays alive until another one needs its place."""
         with self._lock:
-            if live not in self._busy:
+            if not live.is_busy:
                 return
-            waiter = self._busy.pop(live)
-            if self._is_closed or live in self._unwanted:
+            live.is_busy, live.last_use = False, next(self._returns)
+            if self._is_closed or live.is_unwanted:
                 live.drop()
-            elif live.session is not None and self._max_live is not None:
-                self._idle[live] = None
-        if waiter is not None:
-            self._queue.leave(waiter)
+            self._make_room()
         self._close_engine()
+
+    def _make_room(self) -> None:
+        if self._max_live is not None:
+            alive = [one for one in self._known if one.is_busy or one.session is not None]
+            idle = sorted([one for one in alive if not one.is_busy], key=lambda one: one.last_use)
+            for one in idle[: max(0, len(alive) - self._max_live)]:
+                one.drop()
 
     def use_while_idle(self, live: LiveSession, use: Callable[[LiveSession], T]) -> T | None:
         """Return what is made of a session while no turn uses it; None if one does.
@@ -600,7 +574,7 @@ class SessionPool:
         Turns wait meanwhile.
         """
         with self._lock:
-            return None if live in self._busy else use(live)
+            return None if live.is_busy else use(live)
 
     def branch(self, live: LiveSession) -> LiveSession:
         """Return a copy of a session that no turn uses; it holds nothing if there is no room."""
@@ -612,42 +586,19 @@ class SessionPool:
     def forget(self, live: LiveSession) -> None:
         """Close a session for good; if a turn still uses it, as soon as that ends."""
         with self._lock:
-            self._unwanted.add(live)
-            self._idle.pop(live, None)
-            if live not in self._busy:
+            live.is_unwanted = True
+            if not live.is_busy:
                 live.drop()
 
     def close(self) -> None:
         """Close all sessions and the engine, as soon as no turn uses them. Idempotent."""
         with self._lock:
             self._is_closed = True
-            self._idle.clear()
-            for live in set(self._known) - set(self._busy):
-                live.drop()
+            for live in self._known:
+                if not live.is_busy:
+                    live.drop()
         self._close_engine()
 
     def _close_engine(self) -> None:
-        if self._is_closed and not self._busy:
+        if self._is_closed and not any(live.is_busy for live in list(self._known)):
             self.engine.close()
-
-    def _make_room(self, live: LiveSession, waiter: Waiter | None) -> None:
-        with self._lock:
-            self._known.add(live)
-            self._idle.pop(live, None)
-            if self._max_live is not None and live.session is None:
-                while len(self._idle) + len(self._busy) >= self._max_live and self._idle:
-                    self._idle.popitem(last=False)[0].drop()
-            self._busy[live] = waiter
-
-
-def _make_busy_error(timeout_s: float) -> ThreadBusyError:
-    return ThreadBusyError(
-        f"all sessions of the engine were in use for {timeout_s:g} s; raise max_live_sessions"
-    )
-
-
-def _make_inside_error() -> ThreadBusyError:
-    return ThreadBusyError(
-        "a turn started a turn of another conversation, and their engine has no session left for "
-        "it, so that it would wait for itself; raise max_live_sessions"
-    )

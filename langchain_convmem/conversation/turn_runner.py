@@ -156,7 +156,6 @@ class TurnRunner:
             self.tools,
             config,
             sending.is_streaming,
-            control.stopped,
         )
         turn = ConversationTurn(
             self.thread, self.backend, request, control, asked, sending.asked_ms, self._commit

@@ -50,8 +50,8 @@ def test_without_a_session_to_spare_a_clone_reads_again():
 
 def test_closing_a_conversation_gives_its_place_away():
     model, engine = shared(1)
-    engine.create_conversation().send_message("a")
-    talk = engine.create_conversation()
+    first, talk = engine.create_conversation(), engine.create_conversation()
+    first.send_message("a")
     talk.send_message("a")
     talk.close()
     assert model.open_sessions == []
