@@ -15,7 +15,7 @@ from langchain_convmem.text import RenderState
 from langchain_convmem.text.sessions import MEDIA_MARKS, Media, Part
 from langchain_convmem.views.media import detect_media_type, read_media
 
-_KINDS = {mark: kind for kind, marks in MEDIA_MARKS.items() for mark in marks}
+_KINDS: Mapping[str, str] = {mark: kind for kind, marks in MEDIA_MARKS.items() for mark in marks}
 
 
 def list_media(messages: Iterable[BaseMessage]) -> list[Media]:
@@ -67,7 +67,8 @@ def interleave(render: RenderState, media: Sequence[Media], start: int = 0) -> l
         InvalidMessageError: If the text has not exactly one mark for each medium.
     """
     marks = [(at, mark, _KINDS[mark]) for at, mark in render.find_tokens(_KINDS)]
-    found, wanted = Counter(kind for *_, kind in marks), Counter(one.kind for one in media)
+    found = Counter(kind for *_, kind in marks)
+    wanted: Counter[str] = Counter(one.kind for one in media)
     if found != wanted:
         raise InvalidMessageError(
             f"the template writes marks for {_describe_counts(found)}, but the messages hold "
