@@ -48,7 +48,7 @@ from langchain_convmem.conversation.inputs import (
 )
 from langchain_convmem.conversation.streams import ClosingStreams, merge_chunks
 from langchain_convmem.conversation.text_backend import SessionPool, TextBackend, TextState
-from langchain_convmem.conversation.threads import ListThread, MessageStore, ThreadMemory
+from langchain_convmem.conversation.threads import ListThread, ThreadMemory
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.conversation.turn import (
     ActiveTurns,
@@ -93,7 +93,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         model: Engine | BaseChatModel | Runnable[Any, Any] | TextEngine,
         config: ConversationConfig | None = None,
         *,
-        history: MessageStore | Sequence[Any] | ThreadMemory | None = None,
+        history: Sequence[Any] | ThreadMemory | None = None,
         **settings: Any,
     ) -> None:
         """Begin a conversation; see `Engine.create_conversation`.
@@ -101,7 +101,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Args:
             model: A model, or an engine that several conversations share.
             config: Its settings; None takes the engine's defaults.
-            history: What was said before, or where the history is kept.
+            history: What was said before, or where it is kept.
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
                 `system_prompt` is the first message of the preface.
         """
@@ -419,8 +419,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             None if nothing was: it is taken out of the history then.
 
         Raises:
-            ConfigError: If the history holds no such reply, or is in a store that takes nothing
-                back.
+            ConfigError: If the history holds no such reply.
             InvalidMessageError: If the words are not in the reply.
         """
         cut = self._runner.hold(partial(self._runner.thread.cut, heard_until, message_id))
@@ -605,15 +604,14 @@ class Engine:
         self,
         config: ConversationConfig | None = None,
         *,
-        history: MessageStore | Sequence[Any] | ThreadMemory | None = None,
+        history: Sequence[Any] | ThreadMemory | None = None,
         **settings: Any,
     ) -> Conversation:
         """Begin a conversation.
 
         Args:
             config: Its settings; None takes the engine's defaults.
-            history: What was said before: messages; or where the history is kept: any chat
-                history of LangChain, or a thread of a memory.
+            history: What was said before: messages; or where it is kept: a thread of a memory.
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
                 `system_prompt` is the first message of the preface.
 
@@ -628,7 +626,7 @@ class Engine:
         self,
         config: ConversationConfig | None = None,
         *,
-        history: MessageStore | Sequence[Any] | ThreadMemory | None = None,
+        history: Sequence[Any] | ThreadMemory | None = None,
         **settings: Any,
     ) -> Conversation:
         """Begin a conversation; see `create_conversation`."""
@@ -640,7 +638,7 @@ class Engine:
     def open(
         self,
         config: ConversationConfig | None,
-        history: MessageStore | Sequence[Any] | ThreadMemory | None,
+        history: Sequence[Any] | ThreadMemory | None,
         settings: dict[str, Any],
     ) -> TurnRunner:
         """Return what a conversation is made of; see `create_conversation`."""
@@ -720,11 +718,12 @@ def _read_preface(config: ConversationConfig, settings: dict[str, Any]) -> dict[
     return {**given, "preface": preface.model_copy(update={"messages": messages})}
 
 
-def _open_thread(history: MessageStore | Sequence[Any] | ThreadMemory | None) -> ThreadMemory:
+def _open_thread(history: Sequence[Any] | ThreadMemory | None) -> ThreadMemory:
     if isinstance(history, ThreadMemory):
         return history
-    if isinstance(history, MessageStore):
-        return ListThread.from_store(history)
+    if history is not None and not isinstance(history, Sequence):
+        way = "pass a list, such as history.messages, or keep it in a ConversationMemory"
+        raise ConfigError(f"history is {describe_value(history)}; {way}")
     return ListThread(coerce_messages(list(history or ())))
 
 

@@ -12,7 +12,6 @@ from contextlib import closing
 from functools import partial
 
 import pytest
-from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -393,21 +392,6 @@ def test_a_vector_store_that_quotes_is_not_quoted(sieve):
     sieve.try_call(lambda: recall.recall(KEY.owner, SECRET))
     sieve.try_call(lambda: recall.arecall(KEY.owner, SECRET))
     assert {type(error).__name__ for error in sieve.failures} == {"LineStoreError"}
-
-
-class QuotingHistory(InMemoryChatMessageHistory):
-    def add_messages(self, messages):
-        quote(messages)
-
-    async def aadd_messages(self, messages):
-        quote(messages)
-
-
-def test_a_history_that_quotes_is_not_quoted(sieve):
-    talk = Conversation(OfflineChatModel(), history=QuotingHistory())
-    sieve.try_call(lambda: talk.send_message(SECRET))
-    sieve.try_call(lambda: talk.asend_message(SECRET))
-    assert [type(error).__name__ for error in sieve.failures] == ["LogError"] * 2
 
 
 def test_a_tool_that_quotes_is_not_quoted_in_the_log(sieve):
