@@ -15,8 +15,7 @@ from langchain_convmem.errors import (
     ConversationError,
 )
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.checkpoints import SessionCheckpoints
-from langchain_convmem.text.local import LocalCache, LocalEngine
+from langchain_convmem.text.local import LocalEngine, LocalSession
 from langchain_convmem.text.sessions import (
     ClonableSession,
     Media,
@@ -44,9 +43,7 @@ def _written(session, **options) -> str:
 
 def _fresh(engine, session):
     """Return a session that read the same tokens all at once."""
-    twin = engine.create_session()
-    twin.take_over(session.token_ids, LocalCache(engine), SessionCheckpoints())
-    return twin
+    return LocalSession(engine, session.token_ids)
 
 
 def test_it_follows_all_protocols(engine):
