@@ -34,7 +34,6 @@ COSTS: dict[str, str] = {
     "SummarySettings.judge": "One call of a model for each summary.",
     "SummarySettings.token_counter": "A model's own counter may call the network for every count.",
     "ConversationConfig.prefill_preface": "The first reply comes sooner; making the conversation takes that time instead.",
-    "ConversationConfig.reasoning_history": '"all" costs the tokens of earlier thoughts in each turn.',
     "ConversationConfig.max_tool_rounds": "A model that loops pays for so many calls.",
     "ConversationConfig.on_busy": '"wait" holds a thread of the caller until the turn is done.',
     "ConversationConfig.max_output_tokens": "A reply may be cut short.",

@@ -73,7 +73,6 @@ _TEXT_SETTINGS = (
     "channels",
     "stop",
     "prefill_preface",
-    "reasoning_history",
 )
 _NOT_FOR_CHAT_MODELS = (
     "is for text engines; a chat model writes its prompts and reads its replies itself. "

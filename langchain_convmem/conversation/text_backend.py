@@ -15,24 +15,21 @@ from itertools import count
 from typing import Any, Literal, TypeVar
 from weakref import WeakSet
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage
 
 from langchain_convmem.background import hop
 from langchain_convmem.causes import report_problem
 from langchain_convmem.conversation.chat_backend import (
     Backend,
-    ModelReply,
     ReplyBuilder,
     ReplyRequest,
     TurnTransaction,
-    make_interrupted,
 )
 from langchain_convmem.conversation.media import interleave, list_media
 from langchain_convmem.conversation.streams import aclose_quietly
 from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
-from langchain_convmem.text.messages import REASONING_KEYS
 from langchain_convmem.text.replies import ReplyReader
 from langchain_convmem.text.reply_formats import ReplyFormat
 from langchain_convmem.text.sessions import (
@@ -45,7 +42,6 @@ from langchain_convmem.text.sessions import (
     TextEngine,
     TokenCountingSession,
 )
-from langchain_convmem.views.content import drop_reasoning
 from langchain_convmem.views.tokens import count_text_tokens
 
 T = TypeVar("T")
@@ -208,14 +204,13 @@ class TextTransaction(TurnTransaction):
 
     def __init__(self, backend: TextBackend, request: ReplyRequest) -> None:
         """Begin from where the conversation stands."""
+        super().__init__(request)
         self._backend = backend
-        self._request = request
         self._context = request.extra_context
         self._floor = backend.live.held
         self._is_sound = True
         self._before_reply = backend.state
         self._kept = self._floor
-        self._builder = ReplyBuilder()
         self._raw: list[str] = []
         self._media: list[Media] = []
         self._finish_reason: Literal["stop", "length"] | None = None
@@ -290,7 +285,7 @@ class TextTransaction(TurnTransaction):
     ) -> int:
         """Render all messages; return how much of its text the session keeps."""
         state, config = self.state, self._request.config
-        wanted = [*config.preface.messages, *self._select_shown(context)]
+        wanted = [*config.preface.messages, *map(self._get_read_form, context)]
         known = len(state.messages)
         is_changed = len(wanted) < known or not all(map(_is_same, state.messages, wanted))
         if is_changed:
@@ -316,14 +311,6 @@ class TextTransaction(TurnTransaction):
     def remember(self, said: BaseMessage, shown: BaseMessage) -> None:
         """Show a message so in later turns as well; see `TurnTransaction`."""
         self.state.shown[said.id or ""] = (said, shown)
-
-    def _select_shown(self, context: Sequence[BaseMessage]) -> list[BaseMessage]:
-        shown = [self._get_read_form(message) for message in context]
-        if self._request.config.reasoning_history == "all":
-            return shown
-        spoken = [n for n, message in enumerate(shown) if isinstance(message, HumanMessage)]
-        last = spoken[-1] if spoken else 0
-        return [_remove_thoughts(one) if n < last else one for n, one in enumerate(shown)]
 
     def _get_read_form(self, message: BaseMessage) -> BaseMessage:
         said, shown = self.state.shown.get(message.id or "", (None, message))
@@ -388,15 +375,7 @@ class TextTransaction(TurnTransaction):
         for chunk in self._reader.finish(finish_reason=self._finish_reason):
             yield from self._builder.add(chunk)
 
-    def build(self) -> ModelReply:
-        """Return the reply; see `TurnTransaction`."""
-        return self._builder.build()
-
     # -- the end ----------------------------------------------------------------------------------
-
-    def get_partial(self) -> AIMessage | None:
-        """Return what had been written; see `TurnTransaction`."""
-        return make_interrupted(self._builder.combine())
 
     def drop_reply(self) -> None:
         """Go on as if the last reply had not been asked for; see `TurnTransaction`."""
@@ -426,16 +405,6 @@ def _is_same(one: BaseMessage, other: BaseMessage) -> bool:
         and one.additional_kwargs == other.additional_kwargs
         and getattr(one, "tool_calls", None) == getattr(other, "tool_calls", None)
     )
-
-
-def _remove_thoughts(message: BaseMessage) -> BaseMessage:
-    """Return a reply without its reasoning; any other message, and one without, as it is."""
-    if not isinstance(message, AIMessage):
-        return message
-    given = message.additional_kwargs
-    kwargs = {key: value for key, value in given.items() if key not in REASONING_KEYS}
-    bare = message.model_copy(update={"additional_kwargs": kwargs})
-    return bare if drop_reasoning(bare) or kwargs != given else message
 
 
 # -- Sessions of a text engine --------------------------------------------------------------------

@@ -218,13 +218,9 @@ def talk(kind: str, **settings: Any) -> Talk:
         trouble.point("handler")
         return True
 
-    def hook(call: Any, answer: Any) -> None:
-        trouble.point("hook")
-
     given = {
         "preface": {"messages": [("system", "Be brief.")], "tools": [look]},
         "tool_handler": handler,
-        "on_tool_result": hook,
         **settings,
     }
     if "memory" in words:

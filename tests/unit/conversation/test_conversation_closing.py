@@ -223,7 +223,6 @@ def test_an_engine_is_made_of_a_model_alone():
         ("channels", ()),
         ("stop", ("<end>",)),
         ("prefill_preface", True),
-        ("reasoning_history", "current_turn"),
     ],
 )
 def test_settings_of_text_engines_are_refused_by_chat_models(name, value):
