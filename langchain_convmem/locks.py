@@ -16,7 +16,7 @@ from langchain_convmem.forks import make_lock
 
 
 class FifoLock:
-    """Lets a few callers through at a time, first in, first out.
+    """Lets one caller through at a time, first in, first out.
 
     Thread-safe; it never blocks an event loop. It may be left by another thread than the one that
     entered. A forked child starts with an empty line: the parent's callers do not live there.
@@ -26,8 +26,6 @@ class FifoLock:
         self,
         make_late_error: Callable[[float], Exception],
         make_reentry_error: Callable[[], Exception],
-        *,
-        capacity: int = 1,
     ) -> None:
         """Create a lock that nobody holds.
 
@@ -35,7 +33,6 @@ class FifoLock:
             make_late_error: Makes the error of whoever waited so many seconds in vain.
             make_reentry_error: Makes the error of whoever would wait for itself: who is inside
                 already, or would block an event loop whose own task is inside.
-            capacity: How many are inside at once.
         """
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
         self._guard = make_lock()
@@ -43,7 +40,6 @@ class FifoLock:
         self._pid = os.getpid()
         self._make_late_error = make_late_error
         self._make_reentry_error = make_reentry_error
-        self._capacity = capacity
 
     @property
     def length(self) -> int:
@@ -53,7 +49,7 @@ class FifoLock:
     @property
     def is_mine(self) -> bool:
         """Whether the running code was started by who is inside."""
-        return any(waiter.is_mine for waiter in list(self._line)[: self._capacity])
+        return any(waiter.is_mine for waiter in list(self._line)[:1])
 
     @contextmanager
     def hold(self, timeout_s: float | None = None) -> Iterator[None]:
@@ -139,7 +135,7 @@ class FifoLock:
             if self._pid != os.getpid():
                 self._line.clear()
                 self._pid = os.getpid()
-            if len(self._line) >= self._capacity and self.is_mine:
+            if self._line and self.is_mine:
                 raise self._make_reentry_error()
             self._line.append(waiter)
         self._admit()
@@ -156,7 +152,7 @@ class FifoLock:
     def _admit(self) -> None:
         admitted = []
         with self._guard:
-            for waiter in list(self._line)[: self._capacity]:
+            for waiter in list(self._line)[:1]:
                 is_waiting = not (waiter.running() or waiter.done())
                 # A cancelled waiter leaves by itself and admits the next one then.
                 if is_waiting and waiter.set_running_or_notify_cancel():

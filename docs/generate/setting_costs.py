@@ -24,6 +24,5 @@ COSTS: dict[str, str] = {
     "SummarySettings.judge": "One call per summary.",
     "SummarySettings.token_counter": "A model's own counter may call the network.",
     "ConversationConfig.prefill_preface": "Making the conversation takes longer, the first reply less.",
-    "ConversationConfig.reasoning_history": '"all": tokens of earlier thoughts in each turn.',
     "ConversationConfig.on_busy": '"wait" holds a thread of the caller.',
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,7 +49,6 @@ class ReplyRequest(NamedTuple):
         tools: What the model may call.
         run: Callbacks, tags and metadata for the model's runs.
         streaming: Whether somebody reads the reply as it comes.
-        stopped: Gets the error of a turn that is to end early.
     """
 
     config: ConversationConfig
@@ -58,7 +56,6 @@ class ReplyRequest(NamedTuple):
     tools: ToolSet
     run: RunnableConfig
     streaming: bool
-    stopped: Future[None] | None = None
 
     @property
     def extra_context(self) -> dict[str, Any]:
@@ -91,11 +88,16 @@ class ModelReply(NamedTuple):
     rest: AIMessageChunk | None
 
 
-class TurnTransaction(Protocol):
+class TurnTransaction:
     """The model's part of one turn: nothing of it stands before `commit`.
 
     A model that keeps nothing between turns has nothing to do but to reply.
     """
+
+    def __init__(self, request: ReplyRequest) -> None:
+        """Begin a turn."""
+        self._request = request
+        self._builder = ReplyBuilder()
 
     @property
     def stats(self) -> tuple[RenderStats, ...]:
@@ -107,46 +109,42 @@ class TurnTransaction(Protocol):
 
         Each piece is to be passed to `take` before the next; `end` and `build` come last.
         """
-        ...
+        raise NotImplementedError
 
     def apieces(self, context: Sequence[BaseMessage]) -> AsyncGenerator[Any]:
         """Let the model reply without blocking the event loop; see `pieces`."""
-        ...
+        raise NotImplementedError
 
     def take(self, piece: Any) -> Iterable[AIMessageChunk]:
         """Take a piece of the reply; yield what of it is shown."""
-        ...
+        return self._builder.add(piece)
 
     def end(self) -> Iterable[AIMessageChunk]:
-        """Take the end of the reply; yield what is shown yet."""
-        ...
+        """Take the end of the reply; yield what is shown yet: an object that came, if one did."""
+        return self._builder.add_value()
 
     def build(self) -> ModelReply:
         """Return the reply, whole."""
-        ...
+        return self._builder.build()
 
     def get_partial(self) -> AIMessage | None:
         """Return what the model had said when it was interrupted; None if nothing."""
-        ...
+        return make_interrupted(self._builder.combine())
 
     def remember(self, said: BaseMessage, shown: BaseMessage) -> None:
         """Note that a message was shown with more than it says.
 
         A session that has read it so is not asked to read it otherwise in later turns.
         """
-        del said, shown
 
     def drop_reply(self) -> None:
         """Take the last reply back, whole or not: the history will not hold it as it came."""
-        return
 
     def commit(self) -> None:
         """Let what was done stand."""
-        return
 
     def rollback(self) -> None:
         """Let everything be as before the turn."""
-        return
 
 
 class Backend(Protocol):
@@ -176,17 +174,6 @@ class Backend(Protocol):
     def render_preface(self, request: ReplyRequest) -> str:
         """Return the text that the model reads before the first message."""
         ...
-
-    def score(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> list[float]:
-        """Return the logarithms of the probabilities of texts as the next reply.
-
-        Raises:
-            ConfigError: If the model reports none.
-        """
-        del request, context, texts
-        raise ConfigError("a chat model reports no likelihoods; use a text engine that does")
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return how many tokens the model holds, or would be sent."""
@@ -248,10 +235,9 @@ class ChatModelTransaction(TurnTransaction):
         Raises:
             ConfigError: If the turn has extra context, and no `context_kwargs` say what it means.
         """
-        self._request = request
+        super().__init__(request)
         self._kwargs = _make_kwargs(request)
         self._model = bind_tools(model, request.tools)
-        self._builder = ReplyBuilder()
         self._answer: Any = None
 
     def pieces(self, context: Sequence[BaseMessage]) -> Generator[Any]:
@@ -283,18 +269,14 @@ class ChatModelTransaction(TurnTransaction):
     def take(self, piece: Any) -> Iterable[AIMessageChunk]:
         """Take a chunk, or the whole answer; see `TurnTransaction`."""
         if self._request.streaming:
-            return self._builder.add(piece)
+            return super().take(piece)
         self._answer = piece
         return ()
-
-    def end(self) -> Iterable[AIMessageChunk]:
-        """Show the object that came, if one did; see `TurnTransaction`."""
-        return self._builder.add_value()
 
     def build(self) -> ModelReply:
         """Return the reply; see `TurnTransaction`."""
         if self._request.streaming:
-            return self._builder.build()
+            return super().build()
         # A copy: some models give the same object again and again.
         answer = self._answer
         is_chunk = isinstance(answer, BaseMessageChunk)
@@ -303,10 +285,6 @@ class ChatModelTransaction(TurnTransaction):
         )
         message.id = message.id or _create_name()
         return ModelReply(message, None)
-
-    def get_partial(self) -> AIMessage | None:
-        """Return what had come; see `TurnTransaction`."""
-        return make_interrupted(self._builder.combine())
 
 
 def _make_kwargs(request: ReplyRequest) -> dict[str, Any]:

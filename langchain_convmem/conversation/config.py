@@ -45,8 +45,7 @@ class ConversationConfig(BaseModel):
     """Settings of a conversation; they do not change while it lives.
 
     Settings that the model does not heed are refused: `template`, `reply_format`, `channels`,
-    `stop`, `prefill_preface` and `reasoning_history` by chat models, `context_kwargs` by text
-    engines.
+    `stop` and `prefill_preface` by chat models, `context_kwargs` by text engines.
 
     Attributes:
         preface: What stands before the first message.
@@ -57,8 +56,6 @@ class ConversationConfig(BaseModel):
             the format. None keeps these.
         stop: Texts that end a reply of a text engine, besides those of template and format.
         prefill_preface: Let a text engine read the preface when the conversation is created.
-        reasoning_history: `"all"`: the template decides what becomes of earlier thoughts.
-            `"current_turn"`: it never sees those of turns before the present one.
         thinking: Sets `enable_thinking` in the extra context; None leaves it to the template.
         context_kwargs: What extra context means to a chat model, as arguments of its calls;
             without it a chat model takes none.
@@ -70,7 +67,6 @@ class ConversationConfig(BaseModel):
             the last results. The error is the same.
         tool_handler: Asked before each call: False or a reason refuses it; a changed call is made
             instead.
-        on_tool_result: May rewrite a result before the model sees it.
         on_pending_tool_calls: What becomes of calls without result when the user speaks: `"error"`
             refuses the message, `"cancel"` answers them as cancelled.
         on_busy: `"wait"` for earlier turns, in order, or `"error"`.
@@ -93,14 +89,12 @@ class ConversationConfig(BaseModel):
     channels: tuple[Channel, ...] | None = None
     stop: tuple[str, ...] = ()
     prefill_preface: bool = False
-    reasoning_history: Literal["all", "current_turn"] = "all"
     thinking: bool | None = None
     context_kwargs: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     auto_tools: bool = True
     max_tool_rounds: PositiveInt = 25
     on_tool_limit: Literal["rollback", "keep"] = "rollback"
     tool_handler: Callable[..., Any] | None = None
-    on_tool_result: Callable[..., Any] | None = None
     on_pending_tool_calls: Literal["error", "cancel"] = "error"
     on_busy: Literal["wait", "error"] = "wait"
     busy_timeout_s: NonNegativeFloat | None = 300.0

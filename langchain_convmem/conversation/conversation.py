@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Callable,
     Generator,
     Iterator,
     Mapping,
@@ -18,11 +16,8 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import (
     Any,
-    Literal,
     Self,
-    TypeVar,
     cast,
-    overload,
 )
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -53,7 +48,7 @@ from langchain_convmem.conversation.inputs import (
 )
 from langchain_convmem.conversation.streams import ClosingStreams, merge_chunks
 from langchain_convmem.conversation.text_backend import SessionPool, TextBackend, TextState
-from langchain_convmem.conversation.threads import ListThread, MessageStore, ThreadMemory
+from langchain_convmem.conversation.threads import ListThread, ThreadMemory
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.conversation.turn import (
     ActiveTurns,
@@ -71,9 +66,6 @@ from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine
 from langchain_convmem.views.edits import Heard
-from langchain_convmem.views.markup import escape_html, render_table
-
-T = TypeVar("T")
 
 _TEXT_SETTINGS = (
     "template",
@@ -81,15 +73,11 @@ _TEXT_SETTINGS = (
     "channels",
     "stop",
     "prefill_preface",
-    "reasoning_history",
 )
 _NOT_FOR_CHAT_MODELS = (
     "is for text engines; a chat model writes its prompts and reads its replies itself. "
     "TemplateChatModel makes a chat model of a text model"
 )
-
-_MAX_ROWS = 200
-_MAX_TEXT = 2000
 
 
 class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
@@ -104,7 +92,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         model: Engine | BaseChatModel | Runnable[Any, Any] | TextEngine,
         config: ConversationConfig | None = None,
         *,
-        history: MessageStore | Sequence[Any] | ThreadMemory | None = None,
+        history: Sequence[Any] | ThreadMemory | None = None,
         **settings: Any,
     ) -> None:
         """Begin a conversation; see `Engine.create_conversation`.
@@ -112,7 +100,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Args:
             model: A model, or an engine that several conversations share.
             config: Its settings; None takes the engine's defaults.
-            history: What was said before, or where the history is kept.
+            history: What was said before, or where it is kept.
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
                 `system_prompt` is the first message of the preface.
         """
@@ -130,9 +118,6 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def __repr__(self) -> str:
         return f"Conversation({self._runner.backend!r}, {self._runner.thread!r})"
-
-    def _repr_html_(self) -> str:
-        return _render_table(self.history)
 
     def __enter__(self) -> Self:
         return self
@@ -158,29 +143,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     # -- one turn ---------------------------------------------------------------------------------
 
-    @overload
-    def send_message(
-        self,
-        message: ConversationInput,
-        config: RunnableConfig | None = None,
-        *,
-        pending: Literal[True],
-        **options: Any,
-    ) -> None: ...
-
-    @overload
-    def send_message(
-        self,
-        message: ConversationInput,
-        config: RunnableConfig | None = None,
-        *,
-        pending: Literal[False] = False,
-        **options: Any,
-    ) -> AIMessage: ...
-
     def send_message(
         self, message: ConversationInput, config: RunnableConfig | None = None, **options: Any
-    ) -> AIMessage | None:
+    ) -> AIMessage:
         """Send a message and return the whole reply; None for one that is to go on (`pending`).
 
         Args:
@@ -195,29 +160,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """
         return self.invoke(message, config, **options)
 
-    @overload
-    async def asend_message(
-        self,
-        message: ConversationInput,
-        config: RunnableConfig | None = None,
-        *,
-        pending: Literal[True],
-        **options: Any,
-    ) -> None: ...
-
-    @overload
-    async def asend_message(
-        self,
-        message: ConversationInput,
-        config: RunnableConfig | None = None,
-        *,
-        pending: Literal[False] = False,
-        **options: Any,
-    ) -> AIMessage: ...
-
     async def asend_message(
         self, message: ConversationInput, config: RunnableConfig | None = None, **options: Any
-    ) -> AIMessage | None:
+    ) -> AIMessage:
         """Send a message and return the whole reply; see `send_message`."""
         return await self.ainvoke(message, config, **options)
 
@@ -415,24 +360,6 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Return what a session reads before the first message; see `render_message`."""
         return self._runner.backend.render_preface(self._runner.build_request(SendOptions()))
 
-    def score(self, texts: Sequence[str], **options: Any) -> list[float]:
-        """Return for each text the logarithm of its probability as the next reply.
-
-        Raises:
-            ConfigError: If the model reports none.
-        """
-        with self._runner.hold():
-            return self._score(texts, options)
-
-    async def ascore(self, texts: Sequence[str], **options: Any) -> list[float]:
-        """Async `score`."""
-        async with self._runner.ahold():
-            return await run_in_thread(partial(self._score, texts, options))
-
-    def _score(self, texts: Sequence[str], options: Mapping[str, Any]) -> list[float]:
-        request = self._runner.build_request(SendOptions.parse(options))
-        return self._runner.backend.score(request, self._runner.thread.read_view(()).before, texts)
-
     # -- going back -------------------------------------------------------------------------------
 
     def checkpoint(self, label: str | None = None) -> Checkpoint:
@@ -448,43 +375,30 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             ConversationError: If the history no longer holds what the checkpoint saw.
         """
-        with self._runner.hold():
-            self._go_back(partial(self._runner.thread.rewind, checkpoint.message_id))
+        self._runner.go_back(partial(self._runner.thread.rewind, checkpoint.message_id))
 
     async def arewind(self, checkpoint: Checkpoint) -> None:
         """Async `rewind`."""
-        async with self._runner.ahold():
-            await hop(
-                partial(self._go_back, partial(self._runner.thread.rewind, checkpoint.message_id))
-            )
+        await self._runner.ago_back(partial(self._runner.thread.rewind, checkpoint.message_id))
 
     def undo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last exchanges; return what they held. What is pending is dropped.
 
         An exchange is what the user said and all that followed, results of tools included.
         """
-        with self._runner.hold():
-            return self._go_back(partial(self._runner.thread.undo, turns))
+        return self._runner.go_back(partial(self._runner.thread.undo, turns))
 
     async def aundo(self, turns: int = 1) -> list[BaseMessage]:
         """Async `undo`."""
-        async with self._runner.ahold():
-            return await hop(partial(self._go_back, partial(self._runner.thread.undo, turns)))
-
-    def _go_back(self, call: Callable[[], T]) -> T:
-        gone = call()
-        self._runner.pending = ()
-        return gone
+        return await self._runner.ago_back(partial(self._runner.thread.undo, turns))
 
     def drop_pending(self) -> list[BaseMessage]:
         """Drop what was sent with `pending=True`, as if it had not been; return it."""
-        with self._runner.hold():
-            return self._go_back(lambda: list(self._runner.pending))
+        return self._runner.go_back(lambda: list(self._runner.pending))
 
     async def adrop_pending(self) -> list[BaseMessage]:
         """Async `drop_pending`."""
-        async with self._runner.ahold():
-            return self._go_back(lambda: list(self._runner.pending))
+        return await self._runner.ago_back(lambda: list(self._runner.pending))
 
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
@@ -506,18 +420,15 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             ConfigError: If the history holds no such reply.
             InvalidMessageError: If the words are not in the reply.
-            ConfigError: If the history is in a store that takes nothing back.
         """
-        with self._runner.hold():
-            cut = self._runner.thread.cut(heard_until, message_id)
+        cut = self._runner.hold(partial(self._runner.thread.cut, heard_until, message_id))
         return cast("AIMessage | None", cut)
 
     async def acut_reply(
         self, heard_until: Heard, *, message_id: str | None = None
     ) -> AIMessage | None:
         """Async `cut_reply`."""
-        async with self._runner.ahold():
-            cut = await hop(partial(self._runner.thread.cut, heard_until, message_id))
+        cut = await self._runner.ahold(partial(self._runner.thread.cut, heard_until, message_id))
         return cast("AIMessage | None", cut)
 
     def clone(self) -> Conversation:
@@ -657,9 +568,9 @@ class Engine:
         Args:
             model: A chat model, or one with bound arguments; or a text engine.
             defaults: Settings of conversations that are created without.
-            max_live_sessions: How many sessions of a text engine may live at once; those that
-                were idle longest make room, and read their conversation again when it goes on.
-                None is any number.
+            max_live_sessions: How many sessions of a text engine are kept; those that were idle
+                longest make room, and read their conversation again when it goes on. Turns that
+                run at the same time have one each. None keeps them all.
 
         Raises:
             ConfigError: If it is not a model, or the limit is not positive.
@@ -692,15 +603,14 @@ class Engine:
         self,
         config: ConversationConfig | None = None,
         *,
-        history: MessageStore | Sequence[Any] | ThreadMemory | None = None,
+        history: Sequence[Any] | ThreadMemory | None = None,
         **settings: Any,
     ) -> Conversation:
         """Begin a conversation.
 
         Args:
             config: Its settings; None takes the engine's defaults.
-            history: What was said before: messages; or where the history is kept: any chat
-                history of LangChain, or a thread of a memory.
+            history: What was said before: messages; or where it is kept: a thread of a memory.
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
                 `system_prompt` is the first message of the preface.
 
@@ -715,7 +625,7 @@ class Engine:
         self,
         config: ConversationConfig | None = None,
         *,
-        history: MessageStore | Sequence[Any] | ThreadMemory | None = None,
+        history: Sequence[Any] | ThreadMemory | None = None,
         **settings: Any,
     ) -> Conversation:
         """Begin a conversation; see `create_conversation`."""
@@ -727,7 +637,7 @@ class Engine:
     def open(
         self,
         config: ConversationConfig | None,
-        history: MessageStore | Sequence[Any] | ThreadMemory | None,
+        history: Sequence[Any] | ThreadMemory | None,
         settings: dict[str, Any],
     ) -> TurnRunner:
         """Return what a conversation is made of; see `create_conversation`."""
@@ -807,11 +717,12 @@ def _read_preface(config: ConversationConfig, settings: dict[str, Any]) -> dict[
     return {**given, "preface": preface.model_copy(update={"messages": messages})}
 
 
-def _open_thread(history: MessageStore | Sequence[Any] | ThreadMemory | None) -> ThreadMemory:
+def _open_thread(history: Sequence[Any] | ThreadMemory | None) -> ThreadMemory:
     if isinstance(history, ThreadMemory):
         return history
-    if isinstance(history, MessageStore):
-        return ListThread.from_store(history)
+    if history is not None and not isinstance(history, Sequence):
+        way = "pass a list, such as history.messages, or keep it in a ConversationMemory"
+        raise ConfigError(f"history is {describe_value(history)}; {way}")
     return ListThread(coerce_messages(list(history or ())))
 
 
@@ -839,20 +750,3 @@ def _limit_concurrency(
     config: RunnableConfig | list[RunnableConfig] | None, count: int
 ) -> list[RunnableConfig]:
     return [{**one, "max_concurrency": 1} for one in get_config_list(config, count)]
-
-
-# -- A conversation as a table, for notebooks -----------------------------------------------------
-
-
-def _render_table(messages: Sequence[BaseMessage]) -> str:
-    """Return who said what, one row a message; of a long conversation the latest."""
-    left_out = max(0, len(messages) - _MAX_ROWS)
-    note = f"<p>{left_out} earlier messages</p>" if left_out else ""
-    rows = [[message.type, _render_cell(message)] for message in messages[left_out:]]
-    return note + render_table(["who", "said"], rows)
-
-
-def _render_cell(message: BaseMessage) -> str:
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    written = [f"{call['name']}({json.dumps(call['args'], ensure_ascii=False)})" for call in calls]
-    return "<br>".join(map(escape_html, [message.text[:_MAX_TEXT], *written]))

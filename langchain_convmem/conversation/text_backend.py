@@ -7,38 +7,29 @@ transaction works on a copy of the state; the session is put back if it is rolle
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Any, Literal, TypeVar
 from weakref import WeakSet
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage
 
 from langchain_convmem.background import hop
 from langchain_convmem.causes import report_problem
 from langchain_convmem.conversation.chat_backend import (
     Backend,
-    ModelReply,
     ReplyBuilder,
     ReplyRequest,
     TurnTransaction,
-    make_interrupted,
 )
 from langchain_convmem.conversation.media import interleave, list_media
 from langchain_convmem.conversation.streams import aclose_quietly
-from langchain_convmem.errors import (
-    ChatTemplateError,
-    ConfigError,
-    ThreadBusyError,
-)
+from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.locks import FifoLock, Waiter
 from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
-from langchain_convmem.text.messages import REASONING_KEYS
 from langchain_convmem.text.replies import ReplyReader
 from langchain_convmem.text.reply_formats import ReplyFormat
 from langchain_convmem.text.sessions import (
@@ -48,11 +39,9 @@ from langchain_convmem.text.sessions import (
     Part,
     PiecewiseSession,
     RewindableSession,
-    ScoringSession,
     TextEngine,
     TokenCountingSession,
 )
-from langchain_convmem.views.content import drop_reasoning
 from langchain_convmem.views.tokens import count_text_tokens
 
 T = TypeVar("T")
@@ -178,18 +167,6 @@ class TextBackend(Backend):
             **request.extra_context,
         )
 
-    def score(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> list[float]:
-        """Return the logarithms of the probabilities of texts as the next reply."""
-        twin = self.branch()
-        transaction = TextTransaction(twin, request)
-        try:
-            return _score(transaction.prefill(context), texts)
-        finally:
-            transaction.rollback()
-            twin.close()
-
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of the session's text; by our own count if it does not report them."""
         del context
@@ -222,25 +199,18 @@ class TextBackend(Backend):
         self.pool.forget(self.live)
 
 
-def _score(session: ModelSession, texts: Sequence[str]) -> list[float]:
-    if not isinstance(session, ScoringSession):
-        raise ConfigError(f"{type(session).__name__} reports no likelihoods")
-    return session.score(texts)
-
-
 class TextTransaction(TurnTransaction):
     """One turn of a text engine; see `TurnTransaction`."""
 
     def __init__(self, backend: TextBackend, request: ReplyRequest) -> None:
         """Begin from where the conversation stands."""
+        super().__init__(request)
         self._backend = backend
-        self._request = request
         self._context = request.extra_context
         self._floor = backend.live.held
         self._is_sound = True
         self._before_reply = backend.state
         self._kept = self._floor
-        self._builder = ReplyBuilder()
         self._raw: list[str] = []
         self._media: list[Media] = []
         self._finish_reason: Literal["stop", "length"] | None = None
@@ -262,7 +232,7 @@ class TextTransaction(TurnTransaction):
             is_early: Whether the model is not asked yet: the last message is still being said.
         """
         self._plan(context, is_early=is_early)
-        self._backend.pool.borrow(self._backend.live, self._request.stopped)
+        self._backend.pool.borrow(self._backend.live)
         session, parts = self._open()
         if parts:
             session.prefill(parts)
@@ -274,7 +244,7 @@ class TextTransaction(TurnTransaction):
     ) -> ModelSession:
         """Let the session read without blocking the event loop; see `prefill`."""
         await hop(partial(self._plan, context, is_early=is_early))
-        await self._backend.pool.aborrow(self._backend.live)
+        self._backend.pool.borrow(self._backend.live)
         session, parts = await hop(self._open)
         if parts:
             await session.aprefill(parts)
@@ -315,7 +285,7 @@ class TextTransaction(TurnTransaction):
     ) -> int:
         """Render all messages; return how much of its text the session keeps."""
         state, config = self.state, self._request.config
-        wanted = [*config.preface.messages, *self._select_shown(context)]
+        wanted = [*config.preface.messages, *map(self._get_read_form, context)]
         known = len(state.messages)
         is_changed = len(wanted) < known or not all(map(_is_same, state.messages, wanted))
         if is_changed:
@@ -342,14 +312,6 @@ class TextTransaction(TurnTransaction):
         """Show a message so in later turns as well; see `TurnTransaction`."""
         self.state.shown[said.id or ""] = (said, shown)
 
-    def _select_shown(self, context: Sequence[BaseMessage]) -> list[BaseMessage]:
-        shown = [self._get_read_form(message) for message in context]
-        if self._request.config.reasoning_history == "all":
-            return shown
-        spoken = [n for n, message in enumerate(shown) if isinstance(message, HumanMessage)]
-        last = spoken[-1] if spoken else 0
-        return [_remove_thoughts(one) if n < last else one for n, one in enumerate(shown)]
-
     def _get_read_form(self, message: BaseMessage) -> BaseMessage:
         said, shown = self.state.shown.get(message.id or "", (None, message))
         # A message that was edited since is another one.
@@ -361,7 +323,7 @@ class TextTransaction(TurnTransaction):
             return list[Part](self.state.render.read_pieces(start))
         if not media:
             return [text(start)] if start < self.state.render.length else []
-        return interleave(text(), media, messages=self.state.messages, start=start)
+        return interleave(self.state.render, media, start)
 
     # -- what it writes ---------------------------------------------------------------------------
 
@@ -413,15 +375,7 @@ class TextTransaction(TurnTransaction):
         for chunk in self._reader.finish(finish_reason=self._finish_reason):
             yield from self._builder.add(chunk)
 
-    def build(self) -> ModelReply:
-        """Return the reply; see `TurnTransaction`."""
-        return self._builder.build()
-
     # -- the end ----------------------------------------------------------------------------------
-
-    def get_partial(self) -> AIMessage | None:
-        """Return what had been written; see `TurnTransaction`."""
-        return make_interrupted(self._builder.combine())
 
     def drop_reply(self) -> None:
         """Go on as if the last reply had not been asked for; see `TurnTransaction`."""
@@ -453,16 +407,6 @@ def _is_same(one: BaseMessage, other: BaseMessage) -> bool:
     )
 
 
-def _remove_thoughts(message: BaseMessage) -> BaseMessage:
-    """Return a reply without its reasoning; any other message, and one without, as it is."""
-    if not isinstance(message, AIMessage):
-        return message
-    given = message.additional_kwargs
-    kwargs = {key: value for key, value in given.items() if key not in REASONING_KEYS}
-    bare = message.model_copy(update={"additional_kwargs": kwargs})
-    return bare if drop_reasoning(bare) or kwargs != given else message
-
-
 # -- Sessions of a text engine --------------------------------------------------------------------
 
 
@@ -475,6 +419,9 @@ class LiveSession:
     def __init__(self) -> None:
         self.session: ModelSession | None = None
         self.held = 0
+        self.last_use = -1
+        self.is_busy = False
+        self.is_unwanted = False
         self._marks: list[tuple[int, object]] = []
 
     def open(self, engine: TextEngine) -> ModelSession:
@@ -545,7 +492,7 @@ class LiveSession:
 
 
 class SessionPool:
-    """The live sessions of an engine; where there may be only so many, those rest that are idle.
+    """The sessions of an engine; where only so many are kept, those that are idle longest rest.
 
     Thread-safe.
     """
@@ -555,64 +502,40 @@ class SessionPool:
 
         Args:
             engine: Makes the sessions; it is closed with the pool.
-            max_live: How many may live at once; None is any number.
+            max_live: How many are kept, those of running turns included; None is any number.
         """
         self.engine = engine
         self._max_live = max_live
-        self._queue = FifoLock(_make_busy_error, _make_inside_error, capacity=max_live or 1)
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
         self._lock = make_lock()
-        self._idle: OrderedDict[LiveSession, None] = OrderedDict()
-        self._busy: dict[LiveSession, Waiter | None] = {}
         self._known: WeakSet[LiveSession] = WeakSet()
-        self._unwanted: WeakSet[LiveSession] = WeakSet()
+        self._returns = count()
         self._is_closed = False
 
-    def borrow(self, live: LiveSession, stopped: Future[None] | None = None) -> None:
-        """Take a session for one turn; wait until there may be one more.
-
-        Args:
-            live: What holds the session, or will.
-            stopped: Ends the wait; see `FifoLock.wait`.
-        """
-        with self._enter(live) as waiter:
-            if waiter is not None:
-                self._queue.wait(waiter, stopped=stopped)
-
-    async def aborrow(self, live: LiveSession) -> None:
-        """Take a session without blocking the event loop; see `borrow`."""
-        with self._enter(live) as waiter:
-            if waiter is not None:
-                await self._queue.await_turn(waiter)
-
-    @contextmanager
-    def _enter(self, live: LiveSession) -> Iterator[Waiter | None]:
-        """Let the block wait in the line, if there is to be a wait; then the session is taken."""
-        if live in self._busy:
-            yield None
-            return
-        waiter = None if self._max_live is None else self._queue.enter()
-        try:
-            yield waiter
-            self._make_room(live, waiter)
-        except BaseException:
-            if waiter is not None:
-                self._queue.leave(waiter)
-            raise
+    def borrow(self, live: LiveSession) -> None:
+        """Take a session for one turn; idle ones make room for it."""
+        with self._lock:
+            self._known.add(live)
+            live.is_busy = True
+            self._make_room()
 
     def give_back(self, live: LiveSession) -> None:
         """End the turn of a session; it stays alive until another one needs its place."""
         with self._lock:
-            if live not in self._busy:
+            if not live.is_busy:
                 return
-            waiter = self._busy.pop(live)
-            if self._is_closed or live in self._unwanted:
+            live.is_busy, live.last_use = False, next(self._returns)
+            if self._is_closed or live.is_unwanted:
                 live.drop()
-            elif live.session is not None and self._max_live is not None:
-                self._idle[live] = None
-        if waiter is not None:
-            self._queue.leave(waiter)
+            self._make_room()
         self._close_engine()
+
+    def _make_room(self) -> None:
+        if self._max_live is not None:
+            alive = [one for one in self._known if one.is_busy or one.session is not None]
+            idle = sorted([one for one in alive if not one.is_busy], key=lambda one: one.last_use)
+            for one in idle[: max(0, len(alive) - self._max_live)]:
+                one.drop()
 
     def use_while_idle(self, live: LiveSession, use: Callable[[LiveSession], T]) -> T | None:
         """Return what is made of a session while no turn uses it; None if one does.
@@ -620,7 +543,7 @@ class SessionPool:
         Turns wait meanwhile.
         """
         with self._lock:
-            return None if live in self._busy else use(live)
+            return None if live.is_busy else use(live)
 
     def branch(self, live: LiveSession) -> LiveSession:
         """Return a copy of a session that no turn uses; it holds nothing if there is no room."""
@@ -632,42 +555,19 @@ class SessionPool:
     def forget(self, live: LiveSession) -> None:
         """Close a session for good; if a turn still uses it, as soon as that ends."""
         with self._lock:
-            self._unwanted.add(live)
-            self._idle.pop(live, None)
-            if live not in self._busy:
+            live.is_unwanted = True
+            if not live.is_busy:
                 live.drop()
 
     def close(self) -> None:
         """Close all sessions and the engine, as soon as no turn uses them. Idempotent."""
         with self._lock:
             self._is_closed = True
-            self._idle.clear()
-            for live in set(self._known) - set(self._busy):
-                live.drop()
+            for live in self._known:
+                if not live.is_busy:
+                    live.drop()
         self._close_engine()
 
     def _close_engine(self) -> None:
-        if self._is_closed and not self._busy:
+        if self._is_closed and not any(live.is_busy for live in list(self._known)):
             self.engine.close()
-
-    def _make_room(self, live: LiveSession, waiter: Waiter | None) -> None:
-        with self._lock:
-            self._known.add(live)
-            self._idle.pop(live, None)
-            if self._max_live is not None and live.session is None:
-                while len(self._idle) + len(self._busy) >= self._max_live and self._idle:
-                    self._idle.popitem(last=False)[0].drop()
-            self._busy[live] = waiter
-
-
-def _make_busy_error(timeout_s: float) -> ThreadBusyError:
-    return ThreadBusyError(
-        f"all sessions of the engine were in use for {timeout_s:g} s; raise max_live_sessions"
-    )
-
-
-def _make_inside_error() -> ThreadBusyError:
-    return ThreadBusyError(
-        "a turn started a turn of another conversation, and their engine has no session left for "
-        "it, so that it would wait for itself; raise max_live_sessions"
-    )

@@ -1,21 +1,20 @@
-"""What a conversation keeps its history in: a thread of a memory, a list, or any chat history."""
+"""What a conversation keeps its history in: a thread of a memory, or a list."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langchain_convmem.background import ask
-from langchain_convmem.causes import ErrorTrap, describe_value
+from langchain_convmem.causes import describe_value
 from langchain_convmem.conversation.inputs import copy_message
 from langchain_convmem.errors import (
     ConfigError,
     ConversationError,
     InvalidMessageError,
-    LogError,
 )
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import make_ulid
@@ -149,44 +148,20 @@ class ThreadMemory(Protocol):
         ...
 
 
-# -- A history without a memory: a list, or any chat history --------------------------------------
-
-
-@runtime_checkable
-class MessageStore(Protocol):
-    """Any chat history of LangChain, by its shape."""
-
-    @property
-    def messages(self) -> Sequence[BaseMessage]:
-        """All messages."""
-        ...
-
-    def add_messages(self, messages: Sequence[BaseMessage], /) -> None:
-        """Store messages."""
-        ...
+# -- A history without a memory -------------------------------------------------------------------
 
 
 class ListThread:
-    """A history in a list; what is said goes to a store as well, if there is one.
-
-    Reading is thread-safe; one turn writes at a time.
-    """
+    """A history in a list. Reading is thread-safe; one turn writes at a time."""
 
     lock = None
 
-    def __init__(
-        self, messages: Sequence[BaseMessage] = (), store: MessageStore | None = None
-    ) -> None:
-        """Begin with messages.
-
-        Args:
-            messages: What was said, oldest first.
-            store: Where later turns are stored.
-        """
+    def __init__(self, messages: Sequence[BaseMessage] = ()) -> None:
+        """Begin with what was said, oldest first."""
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
         self._lock = make_lock()
-        self._messages = _add_ids(messages)
-        self._store = store
+        self._messages: list[BaseMessage] = []
+        self.add(messages)
 
     def __repr__(self) -> str:
         return f"{len(self._messages)} messages"
@@ -209,21 +184,16 @@ class ListThread:
             return ThreadView(tuple(self._messages), tuple(asked), ListTurn(self))
 
     def add(self, said: Sequence[BaseMessage]) -> None:
-        """Store a whole turn."""
-        named = _add_ids(said)
-        if self._store is not None:
-            _store(self._store, named)
+        """Store messages, each with an id: checkpoints go by it."""
+        for message in said:
+            message.id = message.id or make_ulid()
         with self._lock:
-            self._messages += named
+            self._messages += said
 
     def read_messages(self) -> list[BaseMessage]:
         """Return copies of all messages."""
-        return [copy_message(message) for message in self.get_messages()]
-
-    def get_messages(self) -> tuple[BaseMessage, ...]:
-        """Return the messages themselves; they must not be changed."""
         with self._lock:
-            return tuple(self._messages)
+            return list(map(copy_message, self._messages))
 
     def undo(self, turns: int) -> list[BaseMessage]:
         """Take back the last exchanges; see `ThreadMemory`."""
@@ -232,73 +202,58 @@ class ListThread:
                 f"turns must be a whole number of at least 1, got {describe_value(turns)}"
             )
         with self._lock:
-            starts = _find_starts(self._messages)
-            return self._cut(starts[-turns] if turns <= len(starts) else 0)
+            # An exchange begins with the first of several messages of the user in a row.
+            speakers = ["", *(message.type for message in self._messages)]
+            pairs = enumerate(pairwise(speakers))
+            starts = [number for number, (old, new) in pairs if new == "human" != old]
+            return self._cut_from(starts[-turns] if turns <= len(starts) else 0)
 
     def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
         """Cut a reply to what was heard of it; see `ThreadMemory`."""
         with self._lock:
             number = self._find_reply(message_id)
             cut = cut_to_heard(self._messages[number], heard)
-            if cut is self._messages[number]:
-                return copy_message(cut)
-            self._check_writable()
             # Another object in its place: a clone may hold the reply too.
             self._messages[number : number + 1] = [] if cut is None else [cut]
         return None if cut is None else copy_message(cut)
 
     def _find_reply(self, message_id: str | None) -> int:
         """Return the number of a reply, or of the latest one."""
-        for number in reversed(range(len(self._messages))):
-            message = self._messages[number]
+        for number, message in reversed(list(enumerate(self._messages))):
+            is_reply = isinstance(message, AIMessage)
+            if message_id is None and is_reply and message.text.strip():
+                return number
             if message_id is not None and message.id == message_id:
-                if isinstance(message, AIMessage):
+                if is_reply:
                     return number
                 raise InvalidMessageError(f"message {message_id!r} is not a reply of the assistant")
-            if message_id is None and isinstance(message, AIMessage) and message.text.strip():
-                return number
         named = "" if message_id is None else f" {message_id!r}"
         raise ConfigError(f"the conversation holds no reply{named} that could be cut")
 
     def rewind(self, message_id: str | None) -> None:
         """Take back what was said after a message; see `ThreadMemory`."""
         with self._lock:
-            ids = [message.id for message in self._messages]
-            if message_id is not None and message_id not in ids:
+            ids = [None, *(message.id for message in self._messages)]
+            if message_id not in ids:
                 raise ConversationError(
                     "the conversation no longer holds the message of this checkpoint"
                 )
-            self._cut(0 if message_id is None else ids.index(message_id) + 1)
+            self._cut_from(ids.index(message_id))
 
-    def _cut(self, count: int) -> list[BaseMessage]:
-        if count < len(self._messages):
-            self._check_writable()
+    def _cut_from(self, count: int) -> list[BaseMessage]:
         # Copies: a clone may hold these messages too.
-        cut = [copy_message(message) for message in self._messages[count:]]
+        cut = list(map(copy_message, self._messages[count:]))
         del self._messages[count:]
         return cut
 
-    def _check_writable(self) -> None:
-        if self._store is not None:
-            raise ConfigError(
-                f"{type(self._store).__name__} cannot take messages back; keep the conversation "
-                "in a ConversationMemory, or in no store"
-            )
-
     def branch(self) -> ListThread:
-        """Return a list that goes on by itself; what it adds goes to no store."""
+        """Return a list that goes on by itself."""
         with self._lock:
             return ListThread(self._messages)
 
-    @classmethod
-    def from_store(cls, store: MessageStore) -> ListThread:
-        """Return a thread that goes on from what a store holds."""
-        messages = ask(lambda: store.messages, lambda: cast("Any", store).aget_messages())
-        return cls([copy_message(message) for message in messages], store=store)
-
 
 class ListTurn:
-    """One turn of a list: it is stored when it stands, since a store takes nothing back."""
+    """One turn of a list."""
 
     def __init__(self, thread: ListThread) -> None:
         """Begin a turn of a thread."""
@@ -324,30 +279,3 @@ class ListTurn:
 
     def settle(self) -> None:
         """Do nothing: nothing is due."""
-
-
-def _store(store: MessageStore, messages: Sequence[BaseMessage]) -> None:
-    copies = [copy_message(message) for message in messages]
-    reply = messages[-1].text if isinstance(messages[-1], AIMessage) else ""
-    # Border to foreign code: a store may fail in any way, and the reply must not be lost.
-    with ErrorTrap(Exception) as trap:
-        ask(lambda: store.add_messages(copies), lambda: cast("Any", store).aadd_messages(copies))
-        return
-    msg = f"the turn could not be stored ({trap.reason}); the reply is in `text`"
-    raise LogError(msg, text=reply) from None
-
-
-def _add_ids(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return messages, each with an id: checkpoints go by it."""
-    for message in messages:
-        message.id = message.id or make_ulid()
-    return list(messages)
-
-
-def _find_starts(messages: Sequence[BaseMessage]) -> list[int]:
-    """Return where exchanges begin: with the first of several messages of the user in a row."""
-    return [
-        number
-        for number, message in enumerate(messages)
-        if message.type == "human" and (number == 0 or messages[number - 1].type != "human")
-    ]

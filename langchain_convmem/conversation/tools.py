@@ -34,9 +34,6 @@ Verdict: TypeAlias = bool | str | ToolCall
 ToolHandler: TypeAlias = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
 """Whether a call may run: True, False, a reason against it, or the call to run instead."""
 
-ResultHook: TypeAlias = Callable[[ToolCall, ToolMessage], Any]
-"""What to tell the model instead of an answer: text, a message, another value; None for as is."""
-
 _CANCELLED = "the call was cancelled"
 _MOST_AT_ONCE = 32
 _logger = logging.getLogger("langchain_convmem")
@@ -99,21 +96,18 @@ class ToolSet:
         *,
         config: RunnableConfig | None = None,
         handler: ToolHandler | None = None,
-        on_result: ResultHook | None = None,
         cancelled: Future[Any] | None = None,
     ) -> list[ToolMessage]:
         """Run calls and return one answer for each, in their order.
 
-        First the handler is asked about every call that can be run, then the allowed ones run,
-        then the hook sees every answer: each of these in the order of the calls.
+        First the handler is asked about every call that can be run, in the order of the calls;
+        then the allowed ones run.
 
         Args:
             calls: What the model called.
             config: Passed to the tools; `max_concurrency` bounds how many run at once.
             handler: Whether a call may run: True, False, a reason against it, or another call to
                 run instead. A plain or async function; what it raises ends the turn.
-            on_result: Gets each call and its answer, and returns what to tell the model instead,
-                or None. A plain or async function; what it raises ends the turn.
             cancelled: Once it has a result, `TurnCancelledError` is raised without waiting for
                 tools that run, whose results are dropped. If it has an exception, that is raised.
                 Asynchronous runs are ended by cancelling the task.
@@ -122,9 +116,7 @@ class ToolSet:
             Results. A tool that is unknown, denied or raises is answered with "Error: ..." and
             `status="error"`. KeyboardInterrupt and cancellation are raised.
         """
-        answering = partial(
-            self._answer, calls, config, handler, on_result, cancelled, prefers_async=False
-        )
+        answering = partial(self._answer, calls, config, handler, cancelled, prefers_async=False)
         outcome = start_in_thread(lambda: asyncio.run(answering()))
         wait([outcome] if cancelled is None else [outcome, cancelled], return_when=FIRST_COMPLETED)
         check_cancelled(cancelled)
@@ -136,28 +128,27 @@ class ToolSet:
         *,
         config: RunnableConfig | None = None,
         handler: ToolHandler | None = None,
-        on_result: ResultHook | None = None,
         cancelled: Future[Any] | None = None,
     ) -> list[ToolMessage]:
         """Run calls without blocking the event loop; see `answer`."""
-        return await self._answer(calls, config, handler, on_result, cancelled, prefers_async=True)
+        return await self._answer(calls, config, handler, cancelled, prefers_async=True)
 
     async def _answer(
         self,
         calls: Sequence[ToolCall],
         config: RunnableConfig | None,
         handler: ToolHandler | None,
-        on_result: ResultHook | None,
         cancelled: Future[Any] | None,
         *,
         prefers_async: bool,
     ) -> list[ToolMessage]:
         """Run calls; a tool that is a function and a coroutine as the latter if `prefers_async`."""
-        ask = partial(_ask, cancelled)
         decided = [
             self._decide(
                 call,
-                await ask(handler, copy.deepcopy(call)) if self._is_asked(call, handler) else True,
+                await _ask(cancelled, handler, copy.deepcopy(call))
+                if handler is not None and call["name"] in self._runnable
+                else True,
             )
             for call in calls
         ]
@@ -170,17 +161,9 @@ class ToolSet:
                 return await _run(tool, call, config, prefers_async=prefers_async)
 
         results = await _gather(run(one) for one in decided if not isinstance(one, ToolMessage))
-        answers = _merge(decided, results)
         check_cancelled(cancelled)
-        if on_result is None:
-            return answers
-        return [
-            _rewrite_answer(answer, await ask(on_result, copy.deepcopy(call), answer.model_copy()))
-            for call, answer in zip(calls, answers, strict=True)
-        ]
-
-    def _is_asked(self, call: ToolCall, handler: ToolHandler | None) -> bool:
-        return handler is not None and call["name"] in self._runnable
+        waiting = iter(results)
+        return [one if isinstance(one, ToolMessage) else next(waiting) for one in decided]
 
     def _decide(self, call: ToolCall, verdict: Any) -> ToolCall | ToolMessage:
         """Return the call to run, or the answer to one that does not run."""
@@ -196,14 +179,6 @@ class ToolSet:
 def _count_at_once(config: RunnableConfig | None) -> int:
     limit = (config or {}).get("max_concurrency")
     return max(1, _MOST_AT_ONCE if limit is None else limit)
-
-
-def _merge(
-    decided: Iterable[ToolCall | ToolMessage], results: Iterable[ToolMessage]
-) -> list[ToolMessage]:
-    """Return answers: those that were given without a run, and what the others came to."""
-    waiting = iter(results)
-    return [item if isinstance(item, ToolMessage) else next(waiting) for item in decided]
 
 
 # -- What may be a tool ---------------------------------------------------------------------------
@@ -421,28 +396,6 @@ def _is_block(block: Any) -> bool:
 def _write_json(value: Any) -> str:
     """Return a value as JSON text; what JSON lacks is written as text."""
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _rewrite_answer(answer: ToolMessage, new: Any) -> ToolMessage:
-    """Return an answer as the caller wants it; what it said before is kept in its artifact.
-
-    Args:
-        answer: What the model would be told.
-        new: What to tell instead: text, a `ToolMessage`, or a value to write as JSON; None leaves
-            the answer as it is.
-    """
-    if new is None or new is answer:
-        return answer
-    before = {"original": answer.content}
-    if answer.artifact is not None:
-        before["artifact"] = answer.artifact
-    if isinstance(new, ToolMessage):
-        changed = new.model_copy(update={"tool_call_id": answer.tool_call_id})
-        if changed.artifact is None:
-            changed.artifact = before
-        return changed
-    content = new if isinstance(new, str) else _write_json(new)
-    return answer.model_copy(update={"content": content, "artifact": before})
 
 
 # -- Calls that a history leaves open, and results that answer none -------------------------------

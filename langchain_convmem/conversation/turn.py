@@ -242,7 +242,6 @@ class ConversationTurn:
         return {
             "config": self.request.run,
             "handler": config.tool_handler,
-            "on_result": config.on_tool_result,
             "cancelled": self.control.stopped,
         }
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -36,6 +36,8 @@ from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock, Waiter, get_held
 from langchain_convmem.text import RenderStats
 from langchain_convmem.text.messages import join_content
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -154,7 +156,6 @@ class TurnRunner:
             self.tools,
             config,
             sending.is_streaming,
-            control.stopped,
         )
         turn = ConversationTurn(
             self.thread, self.backend, request, control, asked, sending.asked_ms, self._commit
@@ -246,21 +247,32 @@ class TurnRunner:
 
     # -- between turns ----------------------------------------------------------------------------
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Run the block between turns; it is waited for like a turn, but not cancelled."""
+    def hold(self, call: Callable[[], T]) -> T:
+        """Make a call between turns; it is waited for like a turn, but not cancelled."""
         with self._enter_alone() as waiter:
             self._lock.wait(waiter, self.config.busy_timeout_s)
             with self.thread.count():
-                yield
+                return call()
 
-    @asynccontextmanager
-    async def ahold(self) -> AsyncIterator[None]:
-        """Run the block between turns without blocking the event loop; see `hold`."""
+    async def ahold(self, call: Callable[[], T]) -> T:
+        """Make a call between turns without blocking the event loop; see `hold`."""
         with self._enter_alone() as waiter:
             await self._lock.await_turn(waiter, self.config.busy_timeout_s)
             with self.thread.count():
-                yield
+                return await hop(call)
+
+    def go_back(self, call: Callable[[], T]) -> T:
+        """Take something back between turns, and what is pending with it."""
+        return self.hold(partial(self._drop_pending, call))
+
+    async def ago_back(self, call: Callable[[], T]) -> T:
+        """Take something back without blocking the event loop; see `go_back`."""
+        return await self.ahold(partial(self._drop_pending, call))
+
+    def _drop_pending(self, call: Callable[[], T]) -> T:
+        gone = call()
+        self.pending = ()
+        return gone
 
     @contextmanager
     def _enter_alone(self) -> Iterator[Waiter]:

@@ -18,7 +18,7 @@ from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.sessions import Media, Part
 
 Action: TypeAlias = Literal[
-    "create", "prefill", "decode", "checkpoint", "rewind", "clone", "score", "reset", "close"
+    "create", "prefill", "decode", "checkpoint", "rewind", "clone", "reset", "close"
 ]
 
 SessionReply: TypeAlias = str | BaseException | Callable[[str], str]
@@ -50,7 +50,6 @@ class ScriptedEngine:
         rewindable: bool = True,
         clonable: bool = True,
         counting: bool = True,
-        scorer: Callable[[str, str], float] | None = None,
         holds_stop: bool = False,
         max_tokens: int | None = None,
         faults: Sequence[SessionFault] = (),
@@ -72,7 +71,6 @@ class ScriptedEngine:
             rewindable: Whether sessions have `checkpoint` and `rewind`.
             clonable: Whether sessions have `clone`.
             counting: Whether sessions have `token_count`.
-            scorer: Gives sessions `score`; called with what the session holds and the text.
             holds_stop: Whether sessions hold the text that ended a reply.
             max_tokens: The most chunks that a session writes when its decode names no number.
             faults: Where to fail.
@@ -88,7 +86,6 @@ class ScriptedEngine:
         self.end_text = end_text
         self.holds_stop = holds_stop
         self.max_tokens = max_tokens
-        self.scorer = scorer
         self.before_prefill = before_prefill
         self.before_chunk = before_chunk
         self.media_mark = media_mark
@@ -100,7 +97,7 @@ class ScriptedEngine:
         self.chunks = chunking
         """Cuts a text into tokens."""
         self._kind = _build_session_class(
-            rewindable=rewindable, clonable=clonable, counting=counting, scoring=bool(scorer)
+            rewindable=rewindable, clonable=clonable, counting=counting
         )
         self.script = _SessionScript(replies, faults)
         """What its sessions write, and where they fail."""
@@ -437,23 +434,14 @@ class _Counting(ScriptedSession):
         )
 
 
-class _Scoring(ScriptedSession):
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """Return what the engine's scorer says of each text."""
-        scorer = self._engine.scorer
-        with self._record_action("score"):
-            return [] if scorer is None else [scorer(self.text, text) for text in texts]
-
-
 @cache
 def _build_session_class(
-    *, rewindable: bool, clonable: bool, counting: bool, scoring: bool
+    *, rewindable: bool, clonable: bool, counting: bool
 ) -> type[ScriptedSession]:
     switches = {
         _Rewindable: rewindable,
         _Clonable: clonable,
         _Counting: counting,
-        _Scoring: scoring,
     }
     bases = tuple(ability for ability, is_on in switches.items() if is_on)
     return type("ScriptedSession", bases, {}) if bases else ScriptedSession

@@ -354,10 +354,12 @@ class _Cursor:
 
 _QUOTES = ("<escape>", '<|"|>')
 _GEMMA_HEAD = re.compile(r"\s*call:\s*([^\s{]+)\s*(?=\{)")
-_GEMMA_KEY = re.compile(r"\s*([^\s:{}\[\],]+)\s*:")
 _GEMMA_CONSTANTS = {"none": None, "null": None, "true": True, "false": False}
-_WORD = re.compile(r"[^,{}\[\]]*")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_GEMMA_TOKEN = re.compile(
+    r"""\s*(?:(?P<quote><escape>|<\|"\|>)(?P<text>.*?)(?P=quote)|(?P<string>"(?:[^"\\]|\\.)*")"""
+    r"|(?P<sign>[{}\[\],:])|(?P<word>[^\s,{}\[\]:][^,{}\[\]]*))",
+    re.DOTALL,
+)
 
 
 def read_gemma_calls(text: str) -> list[ParsedCall]:
@@ -368,85 +370,49 @@ def read_gemma_calls(text: str) -> list[ParsedCall]:
         head = _GEMMA_HEAD.match(text, place)
         if head is None:
             return [*found, make_broken_call(text[place:])]
-        cursor = _GemmaReader(text, head.end())
         try:
-            arguments = cursor.read_value(_MAX_DEPTH)
-        except ValueError:
-            return [*found, make_broken_call(text[place:], head[1])]
-        found.append(_make_call(head[1], arguments, text[place : cursor.place]))
-        place = _skip(_SPACE, text, cursor.place)
+            written, place = _write_gemma_json(text, head.end())
+            arguments = json.loads(written, strict=False)
+        except (RecursionError, ValueError):
+            return [*found, make_broken_call(text[head.start() :], head[1])]
+        found.append(_make_call(head[1], arguments, text[head.end() : place]))
+        place = _skip(_SPACE, text, place)
     return found or [make_broken_call(text)]
 
 
-class _GemmaReader(_Cursor):
-    """Reads the values of a text one after the other; raises `ValueError`."""
+def _write_gemma_json(text: str, place: int) -> tuple[str, int]:
+    """Return the JSON of the map that stands at a place, and where it ends.
 
-    def read_value(self, levels: int) -> Any:
-        """Return the value that stands here, nested at most so deep."""
-        if levels == 0:
-            raise ValueError("nested too deep")
-        quoted = self._read_quoted()
-        if quoted is not None:
-            return quoted
-        if self.take("{"):
-            return self._read_map(levels)
-        if self.take("["):
-            return self._read_list(levels)
-        return self._read_word()
+    Raises:
+        ValueError: If it does not end, or a quote in it does not.
+    """
+    written: list[str] = []
+    opened: list[str] = []
+    while opened or not written:
+        token = _GEMMA_TOKEN.match(text, place)
+        if token is None or (token["word"] or "").startswith(_QUOTES):
+            raise ValueError("no value, or a quote that is not closed")
+        place = token.end()
+        last = written[-1] if written else ""
+        if token["text"] is not None:
+            written.append(write_json_text(token["text"]))
+        elif token["word"] and last in ("{", ",") and opened[-1] == "{":
+            key, colon, _ = token["word"].partition(":")
+            written += [write_json_text(key.strip()), colon]
+            place = token.start("word") + len(key) + len(colon)
+        elif token["word"]:
+            written.append(_write_gemma_word(token["word"].strip()))
+        elif token["sign"] in ("}", "]"):
+            opened.pop()
+            written[-1:] = [token["sign"]] if last == "," else [last, token["sign"]]
+        else:
+            opened += [token["sign"]] if token["sign"] in ("{", "[") else []
+            written.append(token["string"] or token["sign"])
+    return "".join(written), place
 
-    def _read_map(self, levels: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        while not self.take("}"):
-            key = self._read_key()
-            found[key] = self.read_value(levels - 1)
-            self._take_comma("}")
-        return found
 
-    def _read_list(self, levels: int) -> list[Any]:
-        found = []
-        while not self.take("]"):
-            found.append(self.read_value(levels - 1))
-            self._take_comma("]")
-        return found
-
-    def _read_key(self) -> str:
-        key = self._read_quoted()
-        if key is not None:
-            if not self.take(":"):
-                raise ValueError(": is missing")
-            return key
-        found = _GEMMA_KEY.match(self.text, self.place)
-        if found is None:
-            raise ValueError("no key")
-        self.place = found.end()
-        return found[1].strip('"')
-
-    def _read_quoted(self) -> str | None:
-        """Return the text in quotes that stands here; None if there is none."""
-        for quote in _QUOTES:
-            if self.take(quote):
-                found = self.take_up_to(quote)
-                if found is None:
-                    raise ValueError("a quote is not closed")
-                return found
-        return None
-
-    def _read_word(self) -> Any:
-        string = _STRING.match(self.text, self.place)
-        if string is not None:
-            self.place = string.end()
-            return _read_json(string[0])
-        word = _WORD.match(self.text, self.place)
-        found = "" if word is None else word[0].strip()
-        if word is None or not found:
-            raise ValueError("no value")
-        self.place = word.end()
-        return _GEMMA_CONSTANTS.get(found.lower(), _read_json(found))
-
-    def _take_comma(self, end: str) -> None:
-        """Step over a comma, unless the end comes."""
-        if not self.take(",") and not self.text.startswith(end, self.place):
-            raise ValueError(", is missing")
+def _write_gemma_word(word: str) -> str:
+    return json.dumps(_GEMMA_CONSTANTS.get(word.lower(), _read_json(word)))
 
 
 # -- Calls written as Python ----------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
@@ -759,6 +760,17 @@ class RenderState:
         A control token in the text of a message is cut between two of them; nothing is added.
         """
         return split_at_seals(self._sent.read(start))
+
+    def find_tokens(self, tokens: Iterable[str]) -> list[tuple[int, str]]:
+        """Return where the template wrote any of these, as far as it knows them, in order.
+
+        What stands in a message or was written by the model itself is not meant.
+        """
+        known = self._template.control_tokens.tokens.intersection(tokens)
+        wanted = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+        found = re.finditer(wanted or "(?!)", self._sent.read())
+        places = [(match.start(), match[0]) for match in found]
+        return [one for one in places if self._sent.get_origin(one[0]) == "prompt"]
 
     def copy(self) -> RenderState:
         """Return a state that goes on by itself: for a branch, a try, or to go back to."""

@@ -1,11 +1,12 @@
-"""Where a session can go back to."""
+"""What sessions of our engines have in common: marks to go back to, and how they end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Sequence
+from typing import Any, Literal
 
-from langchain_convmem.errors import ConversationError
+from langchain_convmem.errors import ConfigError, ConversationError
+from langchain_convmem.text.sessions import Part
 
 
 class SessionCheckpoint:
@@ -17,37 +18,73 @@ class SessionCheckpoint:
         self.length = length
 
 
-class SessionCheckpoints:
-    """The checkpoints of one session. Not thread-safe."""
+class KeptSession:
+    """A session whose state is a list that grows; a mark is a length that it once had."""
 
-    def __init__(self, known: Iterable[SessionCheckpoint] = ()) -> None:
-        """Begin with those of the session that this one was cloned from."""
+    holds_stop = False
+
+    def __init__(self, engine: Any, known: Sequence[SessionCheckpoint] = ()) -> None:
+        """Begin empty, or with the marks of the session that this one is cloned from."""
+        self.finish_reason: Literal["stop", "length"] | None = None
+        self.stop_text = ""
+        self.engine = engine
         self._known = list(known)
+        self._is_closed = False
 
-    def add(self, length: int) -> SessionCheckpoint:
-        """Return a checkpoint at the end of what the session holds."""
-        made = SessionCheckpoint(length)
-        self._known.append(made)
-        return made
-
-    def check(self, checkpoint: object) -> SessionCheckpoint:
-        """Return the checkpoint if it is one of these.
-
-        Raises:
-            ConversationError: If it is not, or not any more.
-        """
-        for known in self._known:
-            if known is checkpoint:
-                return known
-        raise ConversationError(
-            "the session has no such checkpoint: it belongs to another session, or the session "
-            "went back to before it; take a new one"
-        )
+    @property
+    def length(self) -> int:
+        """How much it holds."""
+        raise NotImplementedError
 
     def cut(self, length: int) -> None:
-        """Forget those after `length`."""
+        """Forget what comes after the first `length`, and marks there."""
         self._known = [known for known in self._known if known.length <= length]
 
-    def copy(self) -> Self:
-        """Return the same checkpoints for a clone."""
-        return type(self)(self._known)
+    def checkpoint(self) -> SessionCheckpoint:
+        """Return a mark of the state as it is."""
+        self.check_open()
+        self._known.append(SessionCheckpoint(self.length))
+        return self._known[-1]
+
+    def rewind(self, checkpoint: Any) -> None:
+        """Go back to a mark.
+
+        Raises:
+            ConversationError: If it is not of this session, or was rewound past.
+        """
+        self.check_open()
+        if all(known is not checkpoint for known in self._known):
+            raise ConversationError(
+                "the session has no such checkpoint: it belongs to another session, or the session "
+                "went back to before it; take a new one"
+            )
+        self.cut(checkpoint.length)
+
+    def reset(self) -> None:
+        """Forget everything; checkpoints, too."""
+        self.check_open()
+        self._known = []
+        self.cut(0)
+
+    def close(self) -> None:
+        """Forget everything for good."""
+        self._is_closed = True
+        self.cut(0)
+
+    def check_open(self) -> None:
+        """Raise `ConversationError` if the session or its engine is closed."""
+        self.engine.check_open()
+        if self._is_closed:
+            raise ConversationError("the session is closed; create another one")
+
+    def list_texts(self, parts: Sequence[Part]) -> list[str]:
+        """Return what a session that reads text only is to read.
+
+        Raises:
+            ConfigError: If there are media.
+        """
+        self.check_open()
+        texts = [part for part in parts if isinstance(part, str)]
+        if len(texts) < len(parts):
+            raise ConfigError(f"{type(self).__name__} reads no images and no sounds")
+        return texts

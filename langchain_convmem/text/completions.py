@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_convmem.errors import (
     BudgetError,
-    ConfigError,
     ConversationError,
     MissingExtraError,
 )
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
+from langchain_convmem.text.checkpoints import KeptSession, SessionCheckpoint
 from langchain_convmem.text.replies import StopTexts
 
 if TYPE_CHECKING:
@@ -63,7 +62,6 @@ class CompletionsEngine:
         reply_format: str | None = None,
         stop: Sequence[str] = (),
         max_tokens: int = 1024,
-        scoring: bool = False,
         **options: Any,
     ) -> None:
         """Create the engine; nothing is sent.
@@ -81,8 +79,6 @@ class CompletionsEngine:
             stop: Texts that end its replies.
             max_tokens: The most tokens to write when a decode names no number. The API's own
                 default is 16.
-            scoring: Whether the service takes `echo` together with `logprobs`, so that sessions can
-                `score`. vLLM does; OpenAI does not.
             **options: What else to send with every decode, such as `temperature`.
 
         Raises:
@@ -103,7 +99,6 @@ class CompletionsEngine:
         self._client = client or self._openai.OpenAI(**self._settings)
         self._given_async = async_client
         self._async_client = async_client
-        self._session_class = _ScoringCompletionsSession if scoring else CompletionsSession
         self._is_closed = False
 
     # -- the protocol -------------------------------------------------------------------------
@@ -115,7 +110,7 @@ class CompletionsEngine:
             ConversationError: If the engine is closed.
         """
         self.check_open()
-        return self._session_class(self)
+        return CompletionsSession(self)
 
     def close(self) -> None:
         """Close the client that was made here; `aclose` closes the asynchronous one, too."""
@@ -159,27 +154,31 @@ class CompletionsEngine:
             raise
 
 
-class CompletionsSession:
+class CompletionsSession(KeptSession):
     """A text that grows, and is sent whole.
 
     After an error, or a decode that was left early, it holds all that was yielded.
     """
 
-    holds_stop = False
-
     def __init__(
         self,
         engine: CompletionsEngine,
         pieces: Sequence[str] = (),
-        checkpoints: SessionCheckpoints | None = None,
+        known: Sequence[SessionCheckpoint] = (),
     ) -> None:
-        """Created by its engine, or as a clone that holds `split_pieces`."""
-        self.finish_reason: Literal["stop", "length"] | None = None
-        self.stop_text = ""
-        self._engine = engine
+        """Created by its engine, or as a clone."""
+        super().__init__(engine, known)
         self._pieces = list(pieces)
-        self._checkpoints = checkpoints or SessionCheckpoints()
-        self._is_closed = False
+
+    @property
+    def length(self) -> int:
+        """Pieces that it holds."""
+        return len(self._pieces)
+
+    def cut(self, length: int) -> None:
+        """Forget the pieces after the first `length`."""
+        super().cut(length)
+        del self._pieces[length:]
 
     @property
     def text(self) -> str:
@@ -194,11 +193,7 @@ class CompletionsSession:
         Raises:
             ConfigError: If there are media: the API reads text only.
         """
-        self._check_open()
-        texts = [part for part in parts if isinstance(part, str)]
-        if len(texts) < len(parts):
-            raise ConfigError("an API for completions of text reads no images and no sounds")
-        self._pieces += texts
+        self._pieces += self.list_texts(parts)
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
         """Add text to what the next decode sends; see `prefill`."""
@@ -223,8 +218,8 @@ class CompletionsSession:
         request = self._build_request(stop, max_tokens, options)
         reply = StreamedReply(stop)
         with (
-            self._engine.translate_errors(),
-            self._engine.client.completions.create(**request) as events,
+            self.engine.translate_errors(),
+            self.engine.client.completions.create(**request) as events,
         ):
             for event in events:
                 yield from self._keep(reply.read(event))
@@ -239,8 +234,8 @@ class CompletionsSession:
         """Send the text, and yield what the model writes; see `decode`."""
         request = self._build_request(stop, max_tokens, options)
         reply = StreamedReply(stop)
-        with self._engine.translate_errors():
-            async with await self._engine.async_client.completions.create(**request) as events:
+        with self.engine.translate_errors():
+            async with await self.engine.async_client.completions.create(**request) as events:
                 async for event in events:
                     for piece in self._keep(reply.read(event)):
                         yield piece
@@ -254,17 +249,17 @@ class CompletionsSession:
         self, stop: Sequence[str], max_tokens: int | None, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return what to ask the client for."""
-        self._check_open()
+        self.check_open()
         self.finish_reason, self.stop_text = None, ""
         stops = [text for text in dict.fromkeys(stop) if text]
         return {
-            "model": self._engine.model,
+            "model": self.engine.model,
             "prompt": self.text,
             "stream": True,
-            "max_tokens": self._engine.max_tokens if max_tokens is None else max_tokens,
+            "max_tokens": self.engine.max_tokens if max_tokens is None else max_tokens,
             **({"stop": stops[:_MOST_STOPS]} if stops else {}),
             # The client takes only what OpenAI's own service knows; others know more.
-            "extra_body": {**self._engine.options, **options},
+            "extra_body": {**self.engine.options, **options},
         }
 
     def _keep(self, piece: str) -> Iterator[str]:
@@ -276,79 +271,10 @@ class CompletionsSession:
     def _end(self, reply: StreamedReply) -> None:
         self.finish_reason, self.stop_text = reply.finish_reason, reply.stop_text
 
-    # -- going back ---------------------------------------------------------------------------
-
-    def checkpoint(self) -> SessionCheckpoint:
-        """Return a mark of the state as it is."""
-        self._check_open()
-        return self._checkpoints.add(len(self._pieces))
-
-    def rewind(self, checkpoint: Any) -> None:
-        """Go back to a mark.
-
-        Raises:
-            ConversationError: If it is not of this session, or was rewound past.
-        """
-        self._check_open()
-        self._cut(self._checkpoints.check(checkpoint).length)
-
     def clone(self) -> Self:
         """Return a session that goes on from here by itself."""
-        self._check_open()
-        return type(self)(self._engine, self._pieces, self._checkpoints.copy())
-
-    def reset(self) -> None:
-        """Forget everything; checkpoints, too."""
-        self._check_open()
-        self._checkpoints = SessionCheckpoints()
-        self._cut(0)
-
-    def _cut(self, length: int) -> None:
-        self._checkpoints.cut(length)
-        del self._pieces[length:]
-
-    def close(self) -> None:
-        """Forget everything for good."""
-        self._is_closed = True
-        self._cut(0)
-
-    def _check_open(self) -> None:
-        self._engine.check_open()
-        if self._is_closed:
-            raise ConversationError("the session is closed; create another one")
-
-
-class _ScoringCompletionsSession(CompletionsSession):
-    """A session at a service that reports how likely the tokens of a prompt are."""
-
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """Return for each text the logarithm of its probability as the next text.
-
-        All texts are asked for in one request. A token that begins before its text counts with it;
-        the first token of all, of which no service knows the probability, counts 0.
-
-        Raises:
-            ConversationError: If the service reports no probabilities.
-            openai.APIError: If the service fails, or does not take the request.
-        """
-        self._check_open()
-        if not texts:
-            return []
-        prompt = self.text
-        with self._engine.translate_errors():
-            told = self._engine.client.completions.create(
-                model=self._engine.model,
-                prompt=[prompt + text for text in texts],
-                echo=True,
-                logprobs=0,
-                max_tokens=0,
-            )
-        choices = sorted(told.choices, key=lambda choice: choice.index)
-        if len(choices) != len(texts):
-            raise ConversationError(
-                f"the service scored {len(choices)} of {len(texts)} texts; it cannot score"
-            )
-        return [sum_logprobs(choice.logprobs, len(prompt)) for choice in choices]
+        self.check_open()
+        return type(self)(self.engine, self._pieces, self._known)
 
 
 def _import_openai() -> Any:
@@ -416,17 +342,3 @@ def is_too_long(error: Any) -> bool:
     if getattr(error, "status_code", None) not in _TOO_LONG_STATUSES:
         return False
     return any(_TOO_LONG.search(str(told)) for told in (error.code, error.type, error.message))
-
-
-def sum_logprobs(logprobs: Any, start: int) -> float:
-    """Return the logarithm of the probability of a prompt from character `start` on.
-
-    Raises:
-        ConversationError: If the service reported no probabilities.
-    """
-    if logprobs is None or logprobs.token_logprobs is None or logprobs.text_offset is None:
-        raise ConversationError("the service reports no probabilities of a prompt; it cannot score")
-    places = zip(logprobs.text_offset, logprobs.tokens, logprobs.token_logprobs, strict=True)
-    return float(
-        sum(chance or 0.0 for place, token, chance in places if place + len(token) > start)
-    )

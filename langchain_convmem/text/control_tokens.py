@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+from langchain_convmem.text.sessions import MEDIA_MARKS
 from langchain_convmem.views.lines import clean_name
 
 T = TypeVar("T")
@@ -103,8 +104,10 @@ class ControlTokens:
             prompt: What it writes around the texts of messages, piece by piece.
             named: Tokens that the model's tokenizer names.
         """
-        pieces = list(prompt)
-        found = {one for text in literals for one in _SPELLED.findall(text)}
+        pieces, spelled = list(prompt), list(literals)
+        found = {one for text in spelled for one in _SPELLED.findall(text)}
+        media = {mark for marks in MEDIA_MARKS.values() for mark in marks}
+        found |= {mark for mark in media if any(mark in text for text in spelled)}
         found |= {one for text in pieces for one in _IN_PROMPT.findall(text)}
         found |= {one for one in named if len(one) >= _SHORTEST and _PUNCTUATION.search(one)}
         found |= {match["label"].rstrip() for text in pieces for match in _HEADING.finditer(text)}

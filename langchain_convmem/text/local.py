@@ -20,7 +20,7 @@ from langchain_convmem.errors import (
     MissingExtraError,
 )
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
+from langchain_convmem.text.checkpoints import KeptSession, SessionCheckpoint
 from langchain_convmem.text.replies import StopTexts
 from langchain_convmem.text.sessions import Part
 
@@ -117,7 +117,7 @@ class LocalEngine:
             raise ConversationError("the engine is closed; create another one")
 
 
-class LocalSession:
+class LocalSession(KeptSession):
     """The tokens that a model has read and written, and its cache of them.
 
     Texts become tokens piece by piece, as they come: the cut between two should be where the
@@ -126,18 +126,34 @@ class LocalSession:
     A token by which the model ends its reply, and a stop text, are not part of the state.
     """
 
-    holds_stop = False
     reads_pieces: Literal[True] = True
 
-    def __init__(self, engine: LocalEngine) -> None:
-        """Created by its engine."""
-        self.finish_reason: Literal["stop", "length"] | None = None
-        self.stop_text = ""
-        self.engine = engine
-        self._ids: list[int] = []
-        self._cache = LocalCache(engine)
-        self._checkpoints = SessionCheckpoints()
-        self._is_closed = False
+    def __init__(
+        self,
+        engine: LocalEngine,
+        ids: Sequence[int] = (),
+        cache: LocalCache | None = None,
+        known: Sequence[SessionCheckpoint] = (),
+    ) -> None:
+        """Created by its engine, or as a clone."""
+        super().__init__(engine, known)
+        self._ids = list(ids)
+        self._cache = cache or LocalCache(engine)
+
+    @property
+    def length(self) -> int:
+        """Tokens that it holds."""
+        return len(self._ids)
+
+    def cut(self, length: int) -> None:
+        """Forget all tokens after the first `length`; the cache is cut there.
+
+        Models whose cache cannot be cut, such as those with a sliding window, read all of the
+        text again at the next call.
+        """
+        super().cut(length)
+        del self._ids[length:]
+        self._cache.cut(length)
 
     # -- what it holds ------------------------------------------------------------------------
 
@@ -170,19 +186,12 @@ class LocalSession:
             ConfigError: If there are media.
             BudgetError: If the model has no room for it; nothing was read.
         """
-        self.append(*self._list_texts(parts))
+        self.append(*self.list_texts(parts))
         self._cache.fill(self._ids)
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
         """Read text, in a thread; see `prefill`. If cancelled, waits for the step that runs."""
         await finish_in_thread(lambda: self.prefill(parts))
-
-    def _list_texts(self, parts: Sequence[Part]) -> list[str]:
-        self._check_open()
-        texts = [part for part in parts if isinstance(part, str)]
-        if len(texts) < len(parts):
-            raise ConfigError("a local session reads no images and no sounds")
-        return texts
 
     def append(self, *texts: str) -> None:
         """Add texts to the state, of each its own tokens; the model reads them when it must."""
@@ -239,7 +248,7 @@ class LocalSession:
     def _start_reply(
         self, stop: Sequence[str], max_tokens: int | None, options: dict[str, Any]
     ) -> LocalReply:
-        self._check_open()
+        self.check_open()
         sampling = Sampling.parse({**self.engine.options, **options})
         if not self._ids:
             first = self.engine.tokenizer.bos_token_id
@@ -260,77 +269,10 @@ class LocalSession:
         """Add a token; the model reads it when it must."""
         self._ids.append(token)
 
-    # -- going back ---------------------------------------------------------------------------
-
-    def checkpoint(self) -> SessionCheckpoint:
-        """Return a mark of the state as it is."""
-        self._check_open()
-        return self._checkpoints.add(len(self._ids))
-
-    def rewind(self, checkpoint: Any) -> None:
-        """Go back to a mark; the cache is cut there.
-
-        Models whose cache cannot be cut, such as those with a sliding window, read all of the
-        text again at the next call.
-
-        Raises:
-            ConversationError: If it is not of this session, or was rewound past.
-        """
-        self._check_open()
-        self.cut(self._checkpoints.check(checkpoint).length)
-
-    def cut(self, length: int) -> None:
-        """Forget all tokens after the first `length`."""
-        self._checkpoints.cut(length)
-        del self._ids[length:]
-        self._cache.cut(length)
-
     def clone(self) -> Self:
         """Return a session that goes on from here by itself, with a copy of the cache."""
-        self._check_open()
-        twin = type(self)(self.engine)
-        twin.take_over(self._ids, self._cache, self._checkpoints)
-        return twin
-
-    def take_over(self, ids: list[int], cache: LocalCache, checkpoints: SessionCheckpoints) -> None:
-        """Go on with copies of the state of another session."""
-        self._ids = list(ids)
-        self._cache = cache.copy()
-        self._checkpoints = checkpoints.copy()
-
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """Return for each text the logarithm of its probability as the next text.
-
-        Raises:
-            BudgetError: If one does not fit.
-            ConfigError: If the session is empty: nothing has a probability then.
-        """
-        self._check_open()
-        if not self._ids:
-            raise ConfigError("an empty session cannot score; prefill something first")
-        return [self._score(text) for text in texts]
-
-    def _score(self, text: str) -> float:
-        twin = LocalSession(self.engine)
-        twin.take_over(self._ids, self._cache, self._checkpoints)
-        twin.append(text)
-        return twin._cache.compute_chance(twin._ids, len(self._ids))
-
-    def reset(self) -> None:
-        """Forget everything; checkpoints, too."""
-        self._check_open()
-        self._checkpoints = SessionCheckpoints()
-        self.cut(0)
-
-    def close(self) -> None:
-        """Forget everything for good."""
-        self._is_closed = True
-        self.cut(0)
-
-    def _check_open(self) -> None:
-        self.engine.check_open()
-        if self._is_closed:
-            raise ConversationError("the session is closed; create another one")
+        self.check_open()
+        return type(self)(self.engine, self._ids, self._cache.copy(), self._known)
 
 
 # -- Models and tokenizers of `transformers`, and what they say of themselves --------------------
@@ -567,7 +509,7 @@ class LocalCache:
     def fill(self, ids: Sequence[int]) -> None:
         """Read those of the tokens that are new."""
         while self._length < len(ids):
-            self._scores = self._read(ids[self._length : self._length + _STEP])[-1]
+            self._scores = self._read(ids[self._length : self._length + _STEP])
 
     def compute_scores(self, ids: Sequence[int]) -> Any:
         """Return the scores of all tokens as the next one after `ids`, which are not empty."""
@@ -575,18 +517,6 @@ class LocalCache:
             self.cut(len(ids) - 1)
         self.fill(ids)
         return self._scores
-
-    def compute_chance(self, ids: Sequence[int], start: int) -> float:
-        """Return the logarithm of the probability of the tokens from `start` on, which is not 0."""
-        total = 0.0
-        scores = self.compute_scores(ids[:start])
-        for place in range(start, len(ids), _STEP):
-            part = ids[place : place + _STEP]
-            rows = [scores, *self._read(part, all_scores=True)]
-            for token, row in zip(part, rows, strict=False):
-                total += float(row.float().log_softmax(-1)[token])
-            scores = rows[-1]
-        return total
 
     def cut(self, length: int) -> None:
         """Forget all tokens after the first `length`."""
@@ -607,15 +537,15 @@ class LocalCache:
             return False
         return True
 
-    def _read(self, ids: Sequence[int], *, all_scores: bool = False) -> Any:
-        """Return scores for the token after each of these, or after the last one alone."""
+    def _read(self, ids: Sequence[int]) -> Any:
+        """Return scores for the token after the last of these."""
         import torch
         from transformers import DynamicCache
 
         model = self._engine.model
         if model is None:
             raise ConversationError("the engine was closed")
-        last_only = {} if all_scores or not self._engine.keeps_logits else {"logits_to_keep": 1}
+        last_only = {"logits_to_keep": 1} if self._engine.keeps_logits else {}
         with self._engine.lock, torch.no_grad():
             if self._kept is None:
                 self._kept = DynamicCache(config=model.config)
@@ -627,7 +557,7 @@ class LocalCache:
             )
         self._length += len(ids)
         self.tokens_read += len(ids)
-        return told.logits[0]
+        return told.logits[0][-1]
 
 
 # -- How the next token is chosen among all -------------------------------------------------------

@@ -7,7 +7,7 @@ import secrets
 import string
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from langchain_core.messages import (
     AIMessage,
@@ -17,7 +17,6 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import add_ai_message_chunks
 
-from langchain_convmem.errors import ConversationError
 from langchain_convmem.text.call_syntaxes import (
     LONGEST_HEAD,
     BareSyntax,
@@ -60,7 +59,6 @@ class ReplyReader:
         channels: Sequence[Channel] | None = None,
         prompt_end: str = "",
         tools: bool | Sequence[Any] = True,
-        on_invalid_tool_call: Literal["raise", "report"] = "report",
         call_ids: Callable[[], str] | None = None,
     ) -> None:
         """Begin a reply.
@@ -72,8 +70,6 @@ class ReplyReader:
             tools: Whether there may be calls; otherwise what looks like one is text. The tools
                 themselves, in the form of OpenAI, say which arguments are texts where the model
                 does not.
-            on_invalid_tool_call: `"report"` a call that cannot be read in `invalid_tool_calls`, or
-                `"raise"`.
             call_ids: Makes an id for a call that the model gave none, or one given before.
 
         Raises:
@@ -83,11 +79,9 @@ class ReplyReader:
         chosen = form.channels if channels is None else check_channels(channels)
         self._parser = ReplyParser(form, chosen, prompt_end=prompt_end, tools=bool(tools))
         self._texts = {} if isinstance(tools, bool) else find_text_arguments(tools)
-        self._raises = on_invalid_tool_call == "raise"
         self._new_id = call_ids or (_create_short_id if form.has_short_ids else _create_long_id)
         self._ids: set[str] = set()
         self._raw: list[str] = []
-        self._is_broken = False
 
     def feed(self, text: str) -> list[AIMessageChunk]:
         """Take what comes next, and return what is certain by now: a chunk, or nothing."""
@@ -99,18 +93,10 @@ class ReplyReader:
         return [] if chunk is None else [chunk]
 
     def finish(self, *, finish_reason: str | None = "stop") -> list[AIMessageChunk]:
-        """Return what was held back, if anything, and the last chunk, which has no content.
-
-        Raises:
-            ConversationError: If there were broken calls, and they are to be raised.
-        """
+        """Return what was held back, if anything, and the last chunk, which has no content."""
         self._parser.finish()
         chunk = self._build_chunk()
         raw = "".join(self._raw)
-        if self._is_broken and self._raises:
-            raise ConversationError(
-                f"a tool call cannot be read in a reply of {len(raw)} characters", text=raw
-            )
         last = AIMessageChunk(
             content="",
             response_metadata={"raw_text": raw, "finish_reason": finish_reason},
@@ -140,7 +126,6 @@ class ReplyReader:
 
     def _build_call(self, found: ParsedCall) -> ToolCallChunk:
         call = set_texts(found, self._texts.get(found.name or "", ()))
-        self._is_broken = self._is_broken or call.arguments is None
         index = len(self._ids)
         call_id = call.id
         if call_id is None or call_id in self._ids:
@@ -171,7 +156,6 @@ def read_reply(
 
     Raises:
         ConfigError: See `ReplyReader`.
-        ConversationError: See `ReplyReader`.
     """
     reader = ReplyReader(format, **options)
     chunks = [*reader.feed(text), *reader.finish(finish_reason=finish_reason)]

@@ -13,9 +13,9 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import (
@@ -36,6 +36,7 @@ from langchain_core.outputs import (
     ChatGenerationChunk,
     ChatResult,
     Generation,
+    GenerationChunk,
     LLMResult,
 )
 from langchain_core.runnables import Runnable
@@ -73,9 +74,9 @@ class _PreparedCall:
         return self.prompt + self.forced
 
     @property
-    def sent_stop(self) -> list[str]:
+    def sent_stop(self) -> list[str] | None:
         """The stop texts that the model is sent."""
-        return list(self.stop[:_MOST_STOPS])
+        return list(self.stop[:_MOST_STOPS]) or None
 
 
 class TemplateChatModel(BaseChatModel):
@@ -108,7 +109,8 @@ class TemplateChatModel(BaseChatModel):
     stop: list[str] = Field(default_factory=list)
     """Texts that end a reply, besides those of the reply format and of a call."""
 
-    _model: TextModel = PrivateAttr()
+    _inner: BaseLLM = PrivateAttr()
+    _name: str = PrivateAttr()
     _format: ReplyFormat = PrivateAttr()
 
     @field_validator("template", mode="before")
@@ -124,7 +126,7 @@ class TemplateChatModel(BaseChatModel):
         """
         super().model_post_init(context)
         found = find_reply_format(self.template)
-        self._model = TextModel(self.llm)
+        self._inner, self._name = _to_llm(self.llm), _find_name(self.llm)
         self._format = found if self.reply_format is None else get_reply_format(self.reply_format)
         if not self._format.stop:
             self._format = replace(self._format, stop=found.stop)
@@ -139,8 +141,8 @@ class TemplateChatModel(BaseChatModel):
     def _identifying_params(self) -> Mapping[str, Any]:
         source = self.template.source + repr(sorted(self.template.special_tokens.items()))
         return {
-            "model_name": self._model.name,
-            "llm": self._model.identity,
+            "model_name": self._name,
+            "llm": {"llm_type": self._inner._llm_type, **self._inner._identifying_params},  # noqa: SLF001 - LangChain's hooks
             "template": self.template.name,
             "template_hash": hashlib.sha256(source.encode()).hexdigest(),
             "reply_format": self._format.name,
@@ -150,7 +152,7 @@ class TemplateChatModel(BaseChatModel):
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         params = LangSmithParams(
             ls_provider="convmem-template",
-            ls_model_name=str(kwargs.get("model", self._model.name)),
+            ls_model_name=str(kwargs.get("model", self._name)),
             ls_model_type="chat",
         )
         if stop or self.stop:
@@ -242,7 +244,8 @@ class TemplateChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         call = self._prepare_call(messages, stop, kwargs)
-        written = self._model.write(call.text, call.sent_stop, call.options)
+        # The public methods would report each call a second time.
+        written = self._inner._generate([call.text], call.sent_stop, **call.options)  # noqa: SLF001
         return self._build_result(call, written)
 
     async def _agenerate(
@@ -253,7 +256,7 @@ class TemplateChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         call = await hop(partial(self._prepare_call, messages, stop, kwargs))
-        written = await self._model.awrite(call.text, call.sent_stop, call.options)
+        written = await self._inner._agenerate([call.text], call.sent_stop, **call.options)  # noqa: SLF001
         return self._build_result(call, written)
 
     def _stream(
@@ -265,7 +268,7 @@ class TemplateChatModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         call = self._prepare_call(messages, stop, kwargs)
         reply = self._start_reply(call)
-        with closing(self._model.stream(call.text, call.sent_stop, call.options)) as pieces:
+        with closing(self._open_stream(call)) as pieces:
             for chunk in reply.stream_chunks(pieces):
                 if run_manager is not None:
                     run_manager.on_llm_new_token(chunk.text, chunk=chunk)
@@ -280,32 +283,61 @@ class TemplateChatModel(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         call = await hop(partial(self._prepare_call, messages, stop, kwargs))
         reply = self._start_reply(call)
-        async with aclosing(self._model.astream(call.text, call.sent_stop, call.options)) as pieces:
+        async with aclosing(self._open_async_stream(call)) as pieces:
             async for chunk in reply.astream_chunks(pieces):
                 if run_manager is not None:
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
 
-    def _start_reply(self, call: _PreparedCall) -> _TemplateReply:
-        return _TemplateReply(call, self._format, self._model.name)
+    def _open_stream(self, call: _PreparedCall) -> Generator[Generation]:
+        """Yield what is new; the whole reply if the model does not stream."""
+        if type(self._inner)._stream is BaseLLM._stream:  # noqa: SLF001
+            written = self._inner._generate([call.text], call.sent_stop, **call.options)  # noqa: SLF001
+            yield written.generations[0][0]
+            return
+        chunks: Any = self._inner._stream(call.text, call.sent_stop, **call.options)  # noqa: SLF001
+        with closing(chunks):
+            yield from chunks
 
-    def _build_result(self, call: _PreparedCall, written: Sequence[TextPiece]) -> ChatResult:
-        made = [self._start_reply(call).build_generation(one) for one in written]
-        return ChatResult(generations=made, llm_output={"model_name": self._model.name})
+    async def _open_async_stream(self, call: _PreparedCall) -> AsyncGenerator[Generation]:
+        """Yield what is new; see `_open_stream`."""
+        kind = type(self._inner)
+        if kind._astream is BaseLLM._astream and kind._stream is BaseLLM._stream:  # noqa: SLF001
+            written = await self._inner._agenerate([call.text], call.sent_stop, **call.options)  # noqa: SLF001
+            yield written.generations[0][0]
+            return
+        chunks: Any = self._inner._astream(call.text, call.sent_stop, **call.options)  # noqa: SLF001
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+    def _start_reply(
+        self, call: _PreparedCall, usage: Mapping[str, int] | None = None
+    ) -> _TemplateReply:
+        return _TemplateReply(call, self._format, self._name, usage or {})
+
+    def _build_result(self, call: _PreparedCall, written: LLMResult) -> ChatResult:
+        told = (written.llm_output or {}).get("token_usage")
+        replies = written.generations[0]
+        usage = told if len(replies) == 1 and isinstance(told, Mapping) else {}
+        made = [self._start_reply(call, usage).build_generation(one) for one in replies]
+        return ChatResult(generations=made, llm_output={"model_name": self._name})
 
 
 class _TemplateReply:
     """One reply, from the model's text to chunks of a message."""
 
-    def __init__(self, call: _PreparedCall, form: ReplyFormat, model_name: str) -> None:
+    def __init__(
+        self, call: _PreparedCall, form: ReplyFormat, model_name: str, usage: Mapping[str, int]
+    ) -> None:
         self._call = call
         self._model_name = model_name
         self._stops = StopTexts(call.stop)
         self._reader = ReplyReader(form, prompt_end=call.prompt, tools=call.has_tools)
         self._finish_reason: str | None = None
-        self._usage: Mapping[str, int] = {}
+        self._usage = usage
 
-    def stream_chunks(self, pieces: Iterator[TextPiece]) -> Iterator[ChatGenerationChunk]:
+    def stream_chunks(self, pieces: Iterator[Generation]) -> Iterator[ChatGenerationChunk]:
         """Yield the chunks of a reply that comes in pieces, as far as a stop text."""
         yield from self._feed(self._call.forced)
         for piece in pieces:
@@ -315,7 +347,7 @@ class _TemplateReply:
         yield from self._end()
 
     async def astream_chunks(
-        self, pieces: AsyncIterator[TextPiece]
+        self, pieces: AsyncIterator[Generation]
     ) -> AsyncIterator[ChatGenerationChunk]:
         """Yield the chunks of a reply; see `stream_chunks`."""
         for chunk in self._feed(self._call.forced):
@@ -328,9 +360,8 @@ class _TemplateReply:
         for chunk in self._end():
             yield chunk
 
-    def build_generation(self, written: TextPiece) -> ChatGeneration:
+    def build_generation(self, written: Generation) -> ChatGeneration:
         """Return a reply that came at once: what its chunks add up to."""
-        self._usage = written.usage
         chunks = [chunk.message for chunk in self.stream_chunks(iter([written]))]
         parts = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
         message = message_chunk_to_message(add_ai_message_chunks(parts[0], *parts[1:]))
@@ -339,8 +370,9 @@ class _TemplateReply:
             generation_info={"finish_reason": message.response_metadata["finish_reason"]},
         )
 
-    def _take(self, piece: TextPiece) -> Iterator[ChatGenerationChunk]:
-        self._finish_reason = piece.finish_reason or self._finish_reason
+    def _take(self, piece: Generation) -> Iterator[ChatGenerationChunk]:
+        reason = (piece.generation_info or {}).get("finish_reason")
+        self._finish_reason = self._finish_reason if reason is None else str(reason)
         yield from self._feed(self._stops.feed(piece.text))
 
     def _feed(self, text: str) -> Iterator[ChatGenerationChunk]:
@@ -378,115 +410,37 @@ def _refuse_media(messages: Sequence[BaseMessage]) -> None:
             )
 
 
-# -- Calling models that read text and write text, in the one way that `TemplateChatModel` needs --
+# -- Models that read text ------------------------------------------------------------------------
 
 
-_Options: TypeAlias = Mapping[str, Any]
+class _RunnableLLM(BaseLLM):
+    """A Runnable from text to text as a completion model; it may take no options, and gets none."""
 
-
-@dataclass(frozen=True, slots=True)
-class TextPiece:
-    """What a model wrote: a whole reply, or what is new of one.
-
-    Attributes:
-        text: The text.
-        finish_reason: Why it ended, if the model says.
-        usage: Tokens by the names that the model gives them; empty if it does not say.
-    """
-
-    text: str
-    finish_reason: str | None = None
-    usage: Mapping[str, int] = field(default_factory=dict)
-
-
-class TextModel:
-    """A `BaseLLM`, or another Runnable that takes text and returns text. Thread-safe if that is.
-
-    The inner methods of a `BaseLLM` are called, as its callbacks would report each call a second
-    time. Other Runnables get the text and nothing else, as they may take no options.
-    """
-
-    def __init__(self, model: Runnable[Any, Any]) -> None:
-        """Wrap a model.
-
-        Raises:
-            ConfigError: If it is not a Runnable, or reads messages.
-        """
-        if isinstance(model, BaseChatModel):
-            raise ConfigError(
-                f"{type(model).__name__} reads messages and has a template of its own; use it as "
-                "it is, or pass a model that reads text"
-            )
-        if not isinstance(model, Runnable):
-            raise ConfigError(
-                f"llm is a {type(model).__name__}; pass a BaseLLM or another Runnable"
-            )
-        self._runnable = model
-        self._llm = model if isinstance(model, BaseLLM) else None
+    runnable: Any
 
     @property
-    def name(self) -> str:
-        """What the model is called."""
-        for attribute in ("model_name", "model", "model_id", "name"):
-            value = getattr(self._runnable, attribute, None)
-            if isinstance(value, str) and value:
-                return value
-        return type(self._runnable).__name__
+    def _llm_type(self) -> str:
+        return type(self.runnable).__name__
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """What makes it write as it does, as far as it is known."""
-        if self._llm is None:
-            return {"llm_type": type(self._runnable).__name__, "llm": repr(self._runnable)}
-        return {"llm_type": self._llm._llm_type, **self._llm._identifying_params}  # noqa: SLF001 - LangChain's hooks
+    def _identifying_params(self) -> Mapping[str, Any]:
+        return {"llm": repr(self.runnable)}
 
-    # -- whole replies ------------------------------------------------------------------------
+    def _generate(self, prompts: list[str], *_: Any, **__: Any) -> LLMResult:
+        texts = [_check_text(self.runnable.invoke(prompt)) for prompt in prompts]
+        return LLMResult(generations=[[Generation(text=text)] for text in texts])
 
-    def write(self, prompt: str, stop: list[str], options: _Options) -> list[TextPiece]:
-        """Return what the model writes; more than one only if the options ask for it."""
-        if self._llm is None:
-            return [TextPiece(_check_text(self._runnable.invoke(prompt)))]
-        return _list_replies(self._llm._generate([prompt], stop or None, **options))  # noqa: SLF001 - as above
+    async def _agenerate(self, prompts: list[str], *_: Any, **__: Any) -> LLMResult:
+        texts = [_check_text(await self.runnable.ainvoke(prompt)) for prompt in prompts]
+        return LLMResult(generations=[[Generation(text=text)] for text in texts])
 
-    async def awrite(self, prompt: str, stop: list[str], options: _Options) -> list[TextPiece]:
-        """Return what the model writes; see `write`."""
-        if self._llm is None:
-            return [TextPiece(_check_text(await self._runnable.ainvoke(prompt)))]
-        return _list_replies(await self._llm._agenerate([prompt], stop or None, **options))  # noqa: SLF001 - as above
+    def _stream(self, prompt: str, *_: Any, **__: Any) -> Iterator[GenerationChunk]:
+        for piece in self.runnable.stream(prompt):
+            yield GenerationChunk(text=_check_text(piece))
 
-    # -- streams ------------------------------------------------------------------------------
-
-    def stream(self, prompt: str, stop: list[str], options: _Options) -> Generator[TextPiece]:
-        """Yield what is new; the whole reply if the model does not stream."""
-        if self._llm is None:
-            for piece in self._runnable.stream(prompt):
-                yield TextPiece(_check_text(piece))
-        elif type(self._llm)._stream is BaseLLM._stream:  # noqa: SLF001 - as above
-            yield self.write(prompt, stop, options)[0]
-        else:
-            chunks: Any = self._llm._stream(prompt, stop or None, **options)  # noqa: SLF001 - as above
-            with closing(chunks):
-                for chunk in chunks:
-                    yield _to_piece(chunk)
-
-    async def astream(
-        self, prompt: str, stop: list[str], options: _Options
-    ) -> AsyncGenerator[TextPiece]:
-        """Yield what is new; see `stream`."""
-        if self._llm is None:
-            async for piece in self._runnable.astream(prompt):
-                yield TextPiece(_check_text(piece))
-        elif not _has_async_stream(type(self._llm)):
-            yield (await self.awrite(prompt, stop, options))[0]
-        else:
-            chunks: Any = self._llm._astream(prompt, stop or None, **options)  # noqa: SLF001 - as above
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    yield _to_piece(chunk)
-
-
-def _has_async_stream(kind: type[BaseLLM]) -> bool:
-    return kind._astream is not BaseLLM._astream or kind._stream is not BaseLLM._stream  # noqa: SLF001 - as above
+    async def _astream(self, prompt: str, *_: Any, **__: Any) -> AsyncIterator[GenerationChunk]:
+        async for piece in self.runnable.astream(prompt):
+            yield GenerationChunk(text=_check_text(piece))
 
 
 def _check_text(piece: object) -> str:
@@ -495,18 +449,27 @@ def _check_text(piece: object) -> str:
     return piece
 
 
-def _to_piece(generation: Generation) -> TextPiece:
-    info = generation.generation_info or {}
-    reason = info.get("finish_reason")
-    return TextPiece(generation.text, None if reason is None else str(reason))
+def _to_llm(model: Any) -> BaseLLM:
+    """Return a completion model.
+
+    Raises:
+        ConfigError: If it is not a Runnable, or reads messages.
+    """
+    if isinstance(model, BaseChatModel):
+        raise ConfigError(
+            f"{type(model).__name__} reads messages and has a template of its own; use it as "
+            "it is, or pass a model that reads text"
+        )
+    if not isinstance(model, Runnable):
+        raise ConfigError(f"llm is a {type(model).__name__}; pass a BaseLLM or another Runnable")
+    return model if isinstance(model, BaseLLM) else _RunnableLLM(runnable=model)
 
 
-def _list_replies(result: LLMResult) -> list[TextPiece]:
-    usage = (result.llm_output or {}).get("token_usage") or {}
-    replies = [_to_piece(generation) for generation in result.generations[0]]
-    if len(replies) == 1 and isinstance(usage, Mapping):
-        return [TextPiece(replies[0].text, replies[0].finish_reason, usage)]
-    return replies
+def _find_name(model: Any) -> str:
+    """Return what a model is called."""
+    told = (getattr(model, name, None) for name in ("model_name", "model", "model_id", "name"))
+    named = (value for value in told if isinstance(value, str) and value)
+    return next(named, type(model).__name__)
 
 
 # -- What a caller demands of the model's choice of tools, as far as text can make it so ----------

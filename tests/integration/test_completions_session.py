@@ -25,7 +25,6 @@ from langchain_convmem.text.sessions import (
     Media,
     ModelSession,
     RewindableSession,
-    ScoringSession,
     TextEngine,
 )
 
@@ -196,26 +195,6 @@ def test_each_prompt_of_a_conversation_goes_on_from_the_one_before(connect):
     assert second == first + added
 
 
-# -- scoring ------------------------------------------------------------------------------------
-
-
-def test_texts_are_scored_in_one_request_which_leaves_the_state_as_it_is(server, connect):
-    session = connect(server, scoring=True).create_session()
-    assert isinstance(session, ScoringSession)
-    session.prefill(["The car is"])
-    # The service's tokens are words with the blanks before them, of chance e^-length.
-    assert session.score([" here", " over there", ""]) == [-5.0, -11.0, 0.0]
-    assert (session.text, session.score([])) == ("The car is", [])
-    assert len(server.requests) == 1
-
-
-def test_a_service_that_tells_no_probabilities_cannot_score(connect):
-    with CompletionsServer(ScriptedError(status=400, message="echo is not supported")) as server:
-        session = connect(server, scoring=True).create_session()
-        with pytest.raises(openai.BadRequestError, match="echo"):
-            session.score(["a"])
-
-
 # -- failures -----------------------------------------------------------------------------------
 
 
@@ -290,7 +269,6 @@ def test_it_follows_the_protocols():
     assert isinstance(session, ModelSession)
     assert isinstance(session, RewindableSession)
     assert isinstance(session, ClonableSession)
-    assert not isinstance(session, ScoringSession)
     engine.close()
     assert engine.client.is_closed()
 

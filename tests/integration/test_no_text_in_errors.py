@@ -12,7 +12,6 @@ from contextlib import closing
 from functools import partial
 
 import pytest
-from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -30,7 +29,6 @@ from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.summarizing.summarizers import write
 from langchain_convmem.testing import ScriptedEngine
-from langchain_convmem.text.replies import read_reply
 from langchain_convmem.transfer import read_threads
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.views.codec import make_draft
@@ -395,21 +393,6 @@ def test_a_vector_store_that_quotes_is_not_quoted(sieve):
     assert {type(error).__name__ for error in sieve.failures} == {"LineStoreError"}
 
 
-class QuotingHistory(InMemoryChatMessageHistory):
-    def add_messages(self, messages):
-        quote(messages)
-
-    async def aadd_messages(self, messages):
-        quote(messages)
-
-
-def test_a_history_that_quotes_is_not_quoted(sieve):
-    talk = Conversation(OfflineChatModel(), history=QuotingHistory())
-    sieve.try_call(lambda: talk.send_message(SECRET))
-    sieve.try_call(lambda: talk.asend_message(SECRET))
-    assert [type(error).__name__ for error in sieve.failures] == ["LogError"] * 2
-
-
 def test_a_tool_that_quotes_is_not_quoted_in_the_log(sieve):
     call = {"name": "look", "args": {"place": SECRET}, "id": "1"}
     replies = [AIMessage("", tool_calls=[call]), AIMessage("Nothing there.")]
@@ -458,14 +441,6 @@ def test_a_provider_that_fails_leaves_nothing_of_the_turn_in_the_log_records(sie
     ):
         sieve.try_call(call)
     assert len(sieve.failures) == 5
-
-
-BROKEN_CALL = f'<tool_call>\n{{"name": "{MARK}", "arguments": {SECRET}\n</tool_call>'
-
-
-def test_a_reply_that_cannot_be_read_is_not_quoted(sieve):
-    sieve.try_call(lambda: read_reply(BROKEN_CALL, "hermes", on_invalid_tool_call="raise"))
-    assert {type(error).__name__ for error in sieve.failures} == {"ConversationError"}
 
 
 # -- files ----------------------------------------------------------------------------------------

@@ -15,14 +15,12 @@ from langchain_convmem.errors import (
     ConversationError,
 )
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.checkpoints import SessionCheckpoints
-from langchain_convmem.text.local import LocalCache, LocalEngine
+from langchain_convmem.text.local import LocalEngine, LocalSession
 from langchain_convmem.text.sessions import (
     ClonableSession,
     Media,
     ModelSession,
     RewindableSession,
-    ScoringSession,
     TextEngine,
     TokenCountingSession,
 )
@@ -45,9 +43,7 @@ def _written(session, **options) -> str:
 
 def _fresh(engine, session):
     """Return a session that read the same tokens all at once."""
-    twin = engine.create_session()
-    twin.take_over(session.token_ids, LocalCache(engine), SessionCheckpoints())
-    return twin
+    return LocalSession(engine, session.token_ids)
 
 
 def test_it_follows_all_protocols(engine):
@@ -57,7 +53,6 @@ def test_it_follows_all_protocols(engine):
         ModelSession,
         RewindableSession,
         ClonableSession,
-        ScoringSession,
         TokenCountingSession,
     ):
         assert isinstance(session, protocol)
@@ -83,7 +78,7 @@ def test_a_long_text_is_read_in_steps(engine):
     assert session.tokens_read == session.token_count > 1024
     with torch.no_grad():
         told = engine.model(torch.tensor([session.token_ids])).logits[0, -1]
-    assert torch.allclose(session.next_scores(), told, atol=1e-4)
+    assert torch.allclose(session.compute_scores(), told, atol=1e-4)
 
 
 def test_a_rewound_session_is_as_it_was(engine):
@@ -127,26 +122,6 @@ def test_a_clone_goes_on_by_itself(engine):
     clone.rewind(mark)
     session.rewind(mark)
     assert _written(clone) == _written(session)
-
-
-def test_a_score_is_the_probability_of_the_text(engine):
-    import torch
-
-    session = engine.create_session()
-    session.prefill([PROMPT])
-    before = session.token_ids
-    told = session.score(["On level three.", " x", ""])
-    expected = []
-    for text in ("On level three.", " x", ""):
-        ids = before + engine.tokenizer(text)["input_ids"]
-        with torch.no_grad():
-            chances = engine.model(torch.tensor([ids])).logits[0].log_softmax(-1)
-        places = range(len(before), len(ids))
-        expected.append(sum(float(chances[place - 1, ids[place]]) for place in places))
-    assert told == pytest.approx(expected, abs=1e-3)
-    assert session.token_ids == before
-    with pytest.raises(ConfigError, match="empty"):
-        engine.create_session().score(["a"])
 
 
 # -- where a reply ends -------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from langchain_convmem.testing import ChatCompletionsServer
@@ -82,25 +82,7 @@ def _build_choices(body: Mapping[str, Any], reply: ScriptedReply) -> list[dict[s
     limit = 16 if body.get("max_tokens") is None else body["max_tokens"]
     reason = "stop" if limit and len(words) <= limit else "length"
     choices = []
-    for index, prompt in enumerate(_list_prompts(body)):
-        told = [*(split_words(prompt) if body.get("echo") else ()), *words[:limit]]
-        chances = None if body.get("logprobs") is None else _build_logprobs(told, prompt)
-        text = "".join(told)
-        choices.append({"index": index, "text": text, "logprobs": chances, "finish_reason": reason})
+    for index, _ in enumerate(_list_prompts(body)):
+        text = "".join(words[:limit])
+        choices.append({"index": index, "text": text, "logprobs": None, "finish_reason": reason})
     return choices
-
-
-def _build_logprobs(tokens: Sequence[str], prompt: str) -> dict[str, Any]:
-    """Return probabilities that are as good as any: a token's is e to the minus its length."""
-    has_echo = "".join(tokens).startswith(prompt)
-    places = [sum(map(len, tokens[:number])) for number in range(len(tokens))]
-    chances: list[float | None] = [-float(len(token)) for token in tokens]
-    if has_echo and chances:
-        chances[0] = None  # nothing stands before the first token that it could follow from
-    offsets = [place + (0 if has_echo else len(prompt)) for place in places]
-    return {
-        "tokens": tokens,
-        "token_logprobs": chances,
-        "top_logprobs": None,
-        "text_offset": offsets,
-    }

@@ -148,24 +148,6 @@ class TroubledLog:
         return await self._log.aappend(*args, **kwargs)
 
 
-class Store:
-    """A chat history of LangChain, by its shape."""
-
-    def __init__(self, trouble: Trouble) -> None:
-        self.messages: list[BaseMessage] = []
-        self._trouble = trouble
-
-    def add_messages(self, messages: Any) -> None:
-        self._trouble.point("store")
-        self.messages += messages
-
-    async def aadd_messages(self, messages: Any) -> None:
-        self.add_messages(messages)
-
-    async def aget_messages(self) -> list[BaseMessage]:
-        return self.messages
-
-
 @dataclass
 class Talk:
     """A conversation whose turns pass the points of a `Trouble`."""
@@ -201,7 +183,7 @@ def talk(kind: str, **settings: Any) -> Talk:
     """Return a conversation in which one turn was made.
 
     Args:
-        kind: Words of `text` or `chat`; `rewinds`, `stops`, `single`; `list`, `store` or `memory`.
+        kind: Words of `text` or `chat`; `rewinds`, `stops`, `single`; `list` or `memory`.
         **settings: Of the conversation.
     """
     words, trouble, seen, engine = kind.split(), Trouble(), [], None
@@ -236,21 +218,16 @@ def talk(kind: str, **settings: Any) -> Talk:
         trouble.point("handler")
         return True
 
-    def hook(call: Any, answer: Any) -> None:
-        trouble.point("hook")
-
     given = {
         "preface": {"messages": [("system", "Be brief.")], "tools": [look]},
         "tool_handler": handler,
-        "on_tool_result": hook,
         **settings,
     }
     if "memory" in words:
         memory = ConversationMemory(TroubledLog(trouble))
         conversation = memory.conversation(model, thread_id="t", user_id="ana", **given)
     else:
-        history = Store(trouble) if "store" in words else None
-        conversation = Conversation(model, history=history, **given)
+        conversation = Conversation(model, **given)
     conversation.send_message(BEFORE)
     seen.clear()
     return Talk(conversation, trouble, seen, engine)

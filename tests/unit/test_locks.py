@@ -9,20 +9,17 @@ from langchain_convmem.errors import ThreadBusyError
 from langchain_convmem.locks import FifoLock
 
 
-def make_lock(capacity=1):
+def make_lock():
     return FifoLock(
         lambda seconds: ThreadBusyError(f"waited {seconds} s"),
         lambda: ThreadBusyError("would wait for itself; await it"),
-        capacity=capacity,
     )
 
 
-def is_free(lock, capacity=1):
-    waiters = [lock.enter() for _ in range(capacity)]
-    let_in = [waiter.done() for waiter in waiters]
-    for waiter in waiters:
-        lock.leave(waiter)
-    return all(let_in)
+def is_free(lock):
+    waiter = lock.enter()
+    lock.leave(waiter)
+    return waiter.done()
 
 
 def test_tasks_take_turns_in_the_order_they_came():
@@ -40,9 +37,8 @@ def test_tasks_take_turns_in_the_order_they_came():
     assert order == list(range(9))
 
 
-@pytest.mark.parametrize("capacity", [1, 2])
-def test_threads_and_tasks_exclude_each_other(capacity):
-    lock, inside, most, guard = make_lock(capacity), [0], [0], threading.Lock()
+def test_threads_and_tasks_exclude_each_other():
+    lock, inside, most, guard = make_lock(), [0], [0], threading.Lock()
 
     def enter():
         with guard:
@@ -76,8 +72,8 @@ def test_threads_and_tasks_exclude_each_other(capacity):
     for thread in threads:
         thread.join()
     assert inside[0] == 0
-    assert 1 <= most[0] <= capacity
-    assert is_free(lock, capacity)
+    assert most[0] == 1
+    assert is_free(lock)
 
 
 @pytest.mark.parametrize("ticks", range(4))

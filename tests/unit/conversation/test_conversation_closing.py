@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from scripted_chat import ScriptedChatModel
@@ -97,7 +96,6 @@ def test_a_closed_conversation_refuses_everything_that_goes_on():
         talk.clone,
         talk.undo,
         lambda: talk.rewind(mark),
-        lambda: talk.score(["b"]),
     ]
     for call in calls:
         with pytest.raises(ConversationError, match="conversation is closed"):
@@ -121,27 +119,6 @@ def test_closing_cancels_the_turn_that_runs_and_those_that_wait():
     stop.go.set()
     closing.join(30)
     assert handles[0].done()
-    assert model.open_sessions == []
-    assert model.misuses == []
-
-
-def test_closing_waits_for_texts_that_are_scored_and_cancels_them_not():
-    stop = Stop()
-    model = text_engine(scorer=lambda _held, _text: stop(None) or 1.0)
-    talk = Conversation(model)
-    talk.send_message("a")
-    with ThreadPoolExecutor(2) as pool:
-        scored = pool.submit(talk.score, ["b"])
-        assert stop.reached.wait(30)
-        assert not talk.cancel()
-        assert not talk.wait(0)
-        closed = pool.submit(talk.close)
-        with pytest.raises(ConversationError):
-            clone_for_ever(talk)
-        assert not closed.done()
-        stop.go.set()
-        assert scored.result(30) == [1.0]
-        closed.result(30)
     assert model.open_sessions == []
     assert model.misuses == []
 
@@ -246,7 +223,6 @@ def test_an_engine_is_made_of_a_model_alone():
         ("channels", ()),
         ("stop", ("<end>",)),
         ("prefill_preface", True),
-        ("reasoning_history", "current_turn"),
     ],
 )
 def test_settings_of_text_engines_are_refused_by_chat_models(name, value):

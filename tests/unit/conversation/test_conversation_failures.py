@@ -39,7 +39,6 @@ def check_as_if_never_tried(tried, twin, before):
     [
         "text rewinds stops",
         "text rewinds memory",
-        "text stops store",
         "text",
         "chat",
         "chat memory",
@@ -63,9 +62,7 @@ def test_an_error_at_any_point_of_a_turn_leaves_no_trace(kind):
         pytest.fail("there is no end to the points")
 
 
-@pytest.mark.parametrize(
-    "kind", ["text rewinds", "text stops memory", "text store", "chat store", "chat memory"]
-)
+@pytest.mark.parametrize("kind", ["text rewinds", "text stops memory", "chat memory"])
 def test_a_cancel_at_any_point_of_a_turn_leaves_no_trace(kind):
     twin = untroubled(kind)
     for number, (_, send) in enumerate(islice(ways(3), 60)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 import pytest
-from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from scripted_chat import ScriptedChatModel
@@ -15,7 +14,6 @@ from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import (
     ConfigError,
     ConversationError,
-    LogError,
 )
 from langchain_convmem.testing import ScriptedEngine
 
@@ -198,39 +196,9 @@ def test_a_conversation_goes_on_from_messages():
     assert len(talk.undo()) == 2
 
 
-def test_a_chat_history_of_langchain_gets_each_turn_in_one_call():
-    calls = []
-
-    class History(InMemoryChatMessageHistory):
-        def add_messages(self, messages):
-            calls.append([one.text for one in messages])
-            super().add_messages(messages)
-
-    store = History()
-    store.add_messages([HumanMessage("a"), AIMessage("Reply 1")])
-    talk = Conversation(text_engine(), history=store)
-    assert talk.send_message("b").text == "Reply 2"
-    assert calls[1:] == [["b", "Reply 2"]]
-    store.messages[-1].content = "changed"
-    assert texts(talk) == ["a", "Reply 1", "b", "Reply 2"]
-    with pytest.raises(ConfigError, match="take messages back"):
-        talk.undo()
-    assert len(talk.history) == 4
-    twin = talk.clone()
-    twin.send_message("c")
-    assert len(store.messages) == 4
-
-
-def test_a_reply_that_cannot_be_stored_comes_with_the_error():
-    class History(InMemoryChatMessageHistory):
-        def add_messages(self, messages):
-            raise StopIteration
-
-    talk = Conversation(text_engine(), history=History())
-    with pytest.raises(LogError) as error:
-        talk.send_message("a")
-    assert error.value.text == "Reply 1"
-    assert talk.history == []
+def test_a_history_that_is_no_list_is_refused_with_a_way_out():
+    with pytest.raises(ConfigError, match=r"history\.messages.*ConversationMemory"):
+        Conversation(text_engine(), history=object())
 
 
 # -- what is counted ----------------------------------------------------------------------------
@@ -261,24 +229,6 @@ def test_tokens_of_a_chat_model_are_those_it_would_be_sent():
     preface = talk.token_count
     talk.send_message("a")
     assert talk.token_count > preface > 0
-
-
-@BOTH
-def test_texts_are_scored_without_a_trace(opened):
-    model = text_engine(scorer=lambda held, text: float(len(held)))
-    talk = opened(model)
-    talk.send_message("a")
-    [session] = model.open_sessions
-    held, sent = session.text, len(model.prefills)
-    found = talk.score(["x", "y"])
-    assert found == [float(len(held) + len("<|im_end|>\n<|im_start|>assistant\n"))] * 2
-    assert (session.text, len(talk.history)) == (held, 2)
-    assert len(model.prefills) == sent + 1
-    assert model.open_sessions == [session]
-    with pytest.raises(ConfigError, match="likelihoods"):
-        opened(text_engine()).score(["x"])
-    with pytest.raises(ConfigError, match="likelihoods"):
-        opened(ScriptedChatModel(replies=["a"])).score(["x"])
 
 
 def test_results_and_calls_count_as_history():

@@ -149,7 +149,7 @@ def test_a_callback_cannot_send(thread):
 
 
 @pytest.mark.parametrize("thread", ["list", "memory"])
-@pytest.mark.parametrize("way", ["send_message", "undo", "rewind", "score"])
+@pytest.mark.parametrize("way", ["send_message", "undo", "rewind"])
 def test_a_stream_loop_cannot_send_nor_go_back(thread, way):
     opened, error = refusals(thread)
     talk = opened(text_engine())
@@ -157,7 +157,6 @@ def test_a_stream_loop_cannot_send_nor_go_back(thread, way):
         "send_message": lambda: talk.send_message("inner"),
         "undo": talk.undo,
         "rewind": lambda: talk.rewind(talk.checkpoint()),
-        "score": lambda: talk.score(["a"]),
     }[way]
     stream = talk.stream("outer")
     next(stream)
@@ -224,21 +223,17 @@ def test_a_loop_over_a_chain_waits_no_longer_than_allowed():
     assert asyncio.run(talk.asend_message("next")).text == "next! 1"
 
 
-@pytest.mark.parametrize(("max_live", "inner"), [(1, "refused"), (2, "inner! 0")])
-def test_a_turn_may_ask_another_conversation_if_the_engine_has_a_session_left(max_live, inner):
-    engine = Engine(text_engine(), max_live_sessions=max_live)
+def test_a_turn_may_ask_another_conversation_of_its_engine():
+    engine = Engine(text_engine(), max_live_sessions=1)
     outer, other = engine.create_conversation(), engine.create_conversation()
     told = []
 
     def hear(_):
         if not told:
-            try:
-                told.append(other.send_message("inner").text)
-            except ThreadBusyError:
-                told.append("refused")
+            told.append(other.send_message("inner").text)
 
     assert outer.send_message_async("outer", hear).result(30).text == "outer! 0"
-    assert told == [inner]
+    assert told == ["inner! 0"]
 
 
 # -- who does not want to wait ------------------------------------------------------------------
@@ -258,22 +253,18 @@ def test_a_busy_conversation_can_refuse_at_once():
     assert talk.send_message("a").text == "a! 1"
 
 
-@pytest.mark.parametrize("max_live", [None, 1])
-def test_a_turn_that_waits_can_be_cancelled(max_live):
-    """It waits for the conversation, or for a session of the engine."""
+def test_a_turn_that_waits_can_be_cancelled():
     gate = Gate()
-    engine = Engine(text_engine(before_prefill=gate), max_live_sessions=max_live)
-    talk = engine.create_conversation()
-    blocked = talk if max_live is None else engine.create_conversation()
+    talk = Conversation(text_engine(before_prefill=gate))
     first = talk.send_message_async("first")
     assert gate.reached.wait(30)
-    handle = blocked.send_message_async("a")
+    handle = talk.send_message_async("a")
     assert handle.cancel()
     with pytest.raises(TurnCancelledError):
         handle.result(30)
     gate.opened.set()
     assert first.result(30).text == "first! 0"
-    assert blocked.send_message("b").text == ("b! 1" if blocked is talk else "b! 0")
+    assert talk.send_message("b").text == "b! 1"
 
 
 def test_a_model_that_comes_back_late_finds_its_turn_undone():

@@ -6,81 +6,77 @@ import asyncio
 import threading
 
 import pytest
-from langchain_core.chat_history import InMemoryChatMessageHistory
 from scripted_chat import ProviderError, ScriptedChatModel
 
+from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.conversation.turn import TurnControl
 from langchain_convmem.errors import ConversationError, TurnCancelledError
 
 
-class SlowHistory(InMemoryChatMessageHistory):
-    """Says when it is asked to store, and does so when it is told to."""
+class SlowLog(InMemoryLog):
+    """Says when it is to store a reply, and does so when it is told to."""
 
-    reached: object
-    go: object
+    def __init__(self):
+        super().__init__()
+        self.reached, self.go = threading.Event(), threading.Event()
 
-    def add_messages(self, messages):
+    def append_planned(self, *args, **kwargs):
         self.reached.set()
         assert self.go.wait(30)
-        super().add_messages(messages)
-
-    async def aadd_messages(self, messages):
-        self.reached.set()
-        await self.go.wait()
-        super().add_messages(messages)
+        return super().append_planned(*args, **kwargs)
 
 
-def slow_talk(events, **settings):
-    store = SlowHistory(reached=events.Event(), go=events.Event())
-    talk = Conversation(ScriptedChatModel(replies=["Fine."]), history=store, **settings)
-    return talk, store
+def slow_talk():
+    log = SlowLog()
+    model = ScriptedChatModel(replies=["Fine."])
+    return ConversationMemory(log).conversation(model, thread_id="t"), log
 
 
 def test_a_turn_that_is_being_stored_cannot_be_cancelled():
-    talk, store = slow_talk(threading)
+    talk, log = slow_talk()
     handle = talk.send_message_async("a")
-    assert store.reached.wait(30)
+    assert log.reached.wait(30)
     assert not handle.cancel()
     assert not talk.cancel()
-    store.go.set()
+    log.go.set()
     assert handle.result(30).text == "Fine."
-    assert len(store.messages) == len(talk.history) == 2
+    assert len(talk.history) == 2
 
 
 def test_a_turn_whose_time_is_up_while_it_is_stored_stands():
-    talk, store = slow_talk(threading)
+    talk, log = slow_talk()
     late = threading.Event()
 
     class Late(threading.Timer):
         def run(self):
-            assert store.reached.wait(30)
+            assert log.reached.wait(30)
             late.set()
             self.function(*self.args)
-            store.go.set()
+            log.go.set()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threading, "Timer", Late)
-        assert talk.send_message("a", timeout=0.01).text == "Fine."
+        assert talk.send_message("a", timeout=30).text == "Fine."
     assert late.is_set()
     assert len(talk.history) == 2
 
 
 def test_a_task_that_is_cancelled_while_its_turn_is_stored_is_cancelled_then():
     async def ask():
-        talk, store = slow_talk(asyncio)
+        talk, log = slow_talk()
         task = asyncio.create_task(talk.asend_message("a"))
-        await store.reached.wait()
+        await asyncio.to_thread(log.reached.wait)
         task.cancel()
         await asyncio.sleep(0)
         task.cancel()
-        store.go.set()
+        log.go.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return talk, store
+        return talk
 
-    talk, store = asyncio.run(ask())
-    assert len(store.messages) == len(talk.history) == 2
+    talk = asyncio.run(ask())
+    assert len(talk.history) == 2
     assert talk.wait(0)
 
 

@@ -80,9 +80,9 @@ def test_a_conversation_comes_back_from_plain_values():
 # -- prompts ------------------------------------------------------------------------------------
 
 
-def test_chat_models_write_no_prompts_and_tell_no_likelihoods():
+def test_chat_models_write_no_prompts():
     said = chat("one")
-    for asked in (lambda: said.render_message("a"), said.render_preface, lambda: said.score(["x"])):
+    for asked in (lambda: said.render_message("a"), said.render_preface):
         with pytest.raises(ConfigError):
             asked()
 

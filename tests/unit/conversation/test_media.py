@@ -5,12 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 
+from langchain_convmem import ChatTemplate
 from langchain_convmem.conversation.inputs import MediaLimits, coerce_messages, has_media
-from langchain_convmem.conversation.media import MEDIA_MARKS, interleave, list_media
+from langchain_convmem.conversation.media import interleave, list_media
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.text.sessions import Media
+from langchain_convmem.text.sessions import MEDIA_MARKS, Media
 
 PNG = b"\x89PNG\r\n\x1a\n\xfb\xff\xbe" + bytes(14)
 WAV = b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(16)
@@ -244,76 +245,71 @@ def test_a_session_that_reads_text_gets_bytes_of_pictures_and_sounds_only(part, 
         list_media([HumanMessage([part])])
 
 
+SEEN = "{% for m in messages %}{% for p in m.content %}{{ marks.get(p.type, p.text) }}{% endfor %}"
+
+
+def written(parts, **marks):
+    """Return what a template that writes these marks makes of the parts of a message."""
+    literals = "{% set marks = {" + ", ".join(f"{k!r}: {v!r}" for k, v in marks.items()) + "} %}"
+    state = ChatTemplate(literals + SEEN + "{% endfor %}").start()
+    state.feed([HumanMessage(parts)])
+    return state
+
+
+A_PICTURE = {"type": "image", "base64": encoded(PNG), "mime_type": "image/png"}
+A_SOUND = {"type": "audio", "base64": encoded(WAV), "mime_type": "audio/wav"}
+
+
+def a_text(text):
+    return {"type": "text", "text": text}
+
+
 @pytest.mark.parametrize("mark", MEDIA_MARKS["image"])
 def test_media_take_the_places_of_the_marks_of_known_families(mark):
-    text = f"<|vision_start|>{mark}<|vision_end|>One and {mark}"
-    assert interleave(text, [CAT, DOG]) == [
-        "<|vision_start|>",
-        CAT,
-        "<|vision_end|>One and ",
-        DOG,
-    ]
+    state = written([a_text("One "), A_PICTURE, a_text(" and "), A_PICTURE], image=mark)
+    assert interleave(state, [CAT, DOG]) == ["One ", CAT, " and ", DOG]
 
 
 def test_each_kind_has_its_own_order():
-    text = "<image><audio><image>"
-    assert interleave(text, [SONG, CAT, DOG]) == [CAT, SONG, DOG]
+    state = written([A_PICTURE, A_SOUND, A_PICTURE], image="<image>", audio="<audio>")
+    assert interleave(state, [SONG, CAT, DOG]) == [CAT, SONG, DOG]
 
 
 @pytest.mark.parametrize("media", [[CAT], [CAT, DOG, CAT], [CAT, SONG]])
 def test_every_medium_needs_its_mark_and_every_mark_its_medium(media):
     with pytest.raises(InvalidMessageError, match="writes marks for 2 image, but"):
-        interleave("<image> and <image>", media)
+        interleave(written([A_PICTURE, A_PICTURE], image="<image>"), media)
 
 
 def test_a_template_without_marks_takes_no_media():
     with pytest.raises(InvalidMessageError, match=r"marks for no media.*hold 1 image"):
-        interleave("Look:", [CAT])
+        interleave(written([a_text("Look:")]), [CAT])
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        HumanMessage("What is an <image>?"),
-        HumanMessage([TEXT, {"type": "text", "text": "<image>"}]),
-        HumanMessage("Hi", name="<image>"),
-        ToolMessage("An <image>.", tool_call_id="c"),
-    ],
-)
-def test_a_mark_that_somebody_wrote_swallows_no_medium(message):
-    with pytest.raises(InvalidMessageError, match="says '<image>'"):
-        interleave("USER: <image>", [CAT], messages=[message])
+@pytest.mark.parametrize("mark", MEDIA_MARKS["image"])
+def test_a_mark_that_somebody_says_swallows_no_medium(mark):
+    state = written([a_text(f"What is {mark}?"), A_PICTURE], image=mark)
+    said = f"What is {mark[0]} {mark[1:]}?"
+    assert interleave(state, [CAT]) == [said, CAT]
 
 
 def test_marks_of_other_families_may_be_spoken_of():
-    text = "<start_of_image>What is an <image>?"
-    said = [HumanMessage("What is an <image>?")]
-    assert interleave(text, [CAT], messages=said) == [CAT, "What is an <image>?"]
-    assert interleave("An <image>?", [], messages=said) == ["An <image>?"]
+    state = written([A_PICTURE, a_text("What is an <image>?")], image="<start_of_image>")
+    assert interleave(state, [CAT]) == [CAT, "What is an <image>?"]
 
 
 def test_the_model_may_speak_of_marks_and_the_conversation_goes_on():
-    said = AIMessage([{"type": "text", "text": " It is an <image>, <image>. "}])
-    text = "<image>What?\nIt is an <image>, <image>.\n<image>And?"
-    assert interleave(text, [CAT, DOG], messages=[said]) == [
-        CAT,
-        "What?\nIt is an <image>, <image>.\n",
-        DOG,
-        "And?",
-    ]
+    state = written([A_PICTURE, a_text("What?\n")], image="<image>")
+    state.record_reply("It is an <image>, <image>.")
+    assert interleave(state, [CAT]) == [CAT, "What?\nIt is an <image>, <image>."]
 
 
-@pytest.mark.parametrize("start", [0, 1, 8, 9, 17])
-def test_a_prompt_can_be_sent_from_any_place_on(start):
-    text = "a<image>b<image>c"
-    whole = [*"a", CAT, *"b", DOG, *"c"]
-    kept = {0: 0, 1: 1, 8: 2, 9: 3, 17: 5}[start]
-    assert interleave(text, [CAT, DOG], start=start) == whole[kept:]
-
-
-def test_no_prompt_is_sent_from_within_a_mark():
-    with pytest.raises(InvalidMessageError, match="lies within"):
-        interleave("a<image>b", [CAT], start=4)
+@pytest.mark.parametrize(("start", "left"), [(0, 5), (1, 4), (8, 3), (9, 2), (16, 1), (17, 0)])
+def test_a_prompt_can_be_sent_from_any_place_on(start, left):
+    parts = [a_text("a"), A_PICTURE, a_text("b"), A_PICTURE, a_text("c")]
+    whole = ["a", CAT, "b", DOG, "c"]
+    sent = interleave(written(parts, image="<image>"), [CAT, DOG], start)
+    assert sent == whole[5 - left :]
 
 
 def test_paths_are_the_only_places_that_are_read(tmp_path):

@@ -95,9 +95,8 @@ def test_media_without_a_place_in_the_prompt_are_refused_before_anything_is_sent
 def test_words_that_look_like_a_mark_take_no_picture_away():
     engine = gemma("A car.")
     said = Conversation(engine)
-    with pytest.raises(InvalidMessageError, match="start_of_image"):
-        said.send_message(asked(blob(PNG), text="What does <start_of_image> mean?"))
-    assert engine.prefills == []
+    said.send_message(asked(blob(PNG), text="What does <start_of_image> mean?"))
+    assert "[image/png picture]What does < start_of_image> mean?" in engine.prefills[0]
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import ExitStack
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog
-from langchain_convmem.conversation.chat_backend import make_interrupted
 from langchain_convmem.errors import (
     ConfigError,
     InvalidMessageError,
-    TurnCancelledError,
 )
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import ScriptedEngine
@@ -135,154 +132,3 @@ def test_checkpoints_and_clones_stay_what_they_were(open_talk):
     talk.send_message("And back?")
     talk.rewind(point)
     assert (texts(talk), texts(twin)) == (["When?", "From"], ["When?", REPLY])
-
-
-def test_a_reply_in_a_store_cannot_be_cut():
-    class Store:
-        messages = (HumanMessage("When?"), spoken())
-
-        def add_messages(self, messages):
-            raise AssertionError(messages)
-
-    talk = Conversation(ScriptedChatModel(replies=["x"]), history=Store())
-    with pytest.raises(ConfigError, match="cannot take messages back"):
-        talk.cut_reply(4)
-    assert talk.cut_reply(REPLY).text == REPLY
-
-
-@pytest.mark.parametrize("rewindable", [True, False])
-def test_a_session_goes_on_from_what_was_heard(rewindable):
-    engine = text_engine(REPLY, "You are welcome.", rewindable=rewindable)
-    talk = Conversation(engine)
-    talk.send_message("When?")
-    talk.cut_reply("From platform 9")
-    talk.send_message("Thanks")
-    expected = ChatTemplate.from_builtin("chatml").render(talk.history[:3]) + "You are welcome."
-    assert engine.sessions[0].text == expected
-    assert "noon" not in expected
-    assert engine.misuses == []
-
-
-def test_who_begins_to_speak_before_the_reply_is_cut_goes_on():
-    engine = text_engine(REPLY, "Fine.")
-    talk = Conversation(engine)
-    talk.send_message("When?")
-    talk.send_message("Stop, ", pending=True)
-    talk.cut_reply("From platform 9")
-    talk.send_message("please.")
-    assert texts(talk) == ["When?", "From platform 9", "Stop, please.", "Fine."]
-    assert "noon" not in engine.sessions[0].text
-
-
-# -- who speaks while the model still writes ----------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["chat", "text"])
-def test_a_reply_that_is_cancelled_is_kept_and_cut_to_what_was_heard(kind):
-    model = ScriptedChatModel(replies=[spoken()]) if kind == "chat" else text_engine(REPLY)
-    with ConversationMemory(InMemoryLog()) as memory:
-        talk = memory.conversation(
-            model, thread_id="t", user_id="ana", recall=False, on_cancel="keep"
-        )
-        stream = talk.stream("When?")
-        pieces = [next(stream) for _ in range(3)]
-        talk.cancel()
-        with pytest.raises(TurnCancelledError):
-            list(stream)
-        reply = memory.history("t", user_id="ana").turns[-1]
-        assert reply.metadata.attributes == ("interrupted",)
-        assert talk.last_message.response_metadata["interrupted"] is True
-        assert talk.last_message.response_metadata["finish_reason"] == "cancelled"
-        cut = talk.cut_reply("From", message_id=pieces[0].id)
-        assert (cut.text, cut.id) == ("From", pieces[0].id)
-        turn = memory.history("t", user_id="ana").turns[-1]
-        assert (turn.contents, turn.metadata.attributes) == (("From",), ("interrupted",))
-        assert memory.stats("t", user_id="ana").interrupted == 1
-
-
-def test_half_a_reply_keeps_what_is_known_of_it_and_no_calls():
-    chunk = AIMessageChunk(
-        "From plat",
-        id="r1",
-        usage_metadata=USAGE,
-        response_metadata={"model_name": "m"},
-        tool_call_chunks=[{"name": "look", "args": "{}", "id": "c1", "index": 0}],
-    )
-    told = {"model_name": "m", "finish_reason": "cancelled", "interrupted": True}
-    assert make_interrupted(chunk) == AIMessage(
-        "From plat", id="r1", usage_metadata=USAGE, response_metadata=told
-    )
-    assert make_interrupted(chunk.model_copy(update={"content": ""})) is None
-
-
-def test_a_reply_that_was_discarded_is_not_cut_by_its_id(open_talk):
-    talk = open_talk("Hello.", spoken())
-    talk.send_message("Hi")
-    stream = talk.stream("When?")
-    piece = next(stream)
-    stream.close()
-    with pytest.raises(ConfigError, match="r1"):
-        talk.cut_reply("From", message_id=piece.id)
-    assert texts(talk) == ["Hi", "Hello."]
-
-
-def test_a_reply_whose_calls_were_cancelled_is_marked_and_one_that_had_ended_is_not():
-    def look() -> str:
-        """Cancel."""
-        talk.cancel()
-        return "never told"
-
-    talk = Conversation(
-        ScriptedChatModel(replies=[spoken("Let me look.", tool_calls=[CALL]), "x"]),
-        preface={"tools": [look]},
-        on_cancel="keep",
-    )
-    with pytest.raises(TurnCancelledError):
-        talk.send_message("When?")
-    _, reply, result = talk.history
-    assert isinstance(result, ToolMessage)
-    assert reply.response_metadata["interrupted"] is True
-    assert (reply.usage_metadata, reply.tool_calls) == (USAGE, [CALL])
-
-
-# -- what the user said -------------------------------------------------------------------------
-
-
-def test_a_voice_application_adds_times_while_the_model_writes():
-    with ConversationMemory(InMemoryLog()) as memory:
-        talk = memory.conversation(
-            ScriptedChatModel(replies=[REPLY]), thread_id="t", user_id="ana", recall=False
-        )
-        stream = talk.stream("When?")
-        next(stream)
-        turn = memory.history("t", user_id="ana").turns[-1]
-        turn.add_timing("listenStart", 5)
-        list(stream)
-        asked, reply = memory.history("t", user_id="ana").turns
-        assert (asked.contents, asked.metadata.timing["listenStart"]) == (("When?",), 5)
-        assert asked.metadata.timing["creation"] <= reply.metadata.timing["llmStart"]
-
-
-@pytest.mark.parametrize("way", ["send", "asend", "stream"])
-def test_what_is_asked_is_in_the_log_before_the_model_is_called(way):
-    found = []
-
-    def reply(_messages):
-        found.extend(memory.log.entries(KEY))
-        return AIMessage(REPLY)
-
-    with ConversationMemory(InMemoryLog()) as memory:
-        model = ScriptedChatModel(replies=[reply])
-        talk = memory.conversation(model, thread_id="t", user_id="ana", recall=False)
-        if way == "send":
-            talk.send_message("When?")
-        elif way == "asend":
-            asyncio.run(talk.asend_message("When?"))
-        else:
-            list(talk.stream("When?"))
-        [asked] = found
-        assert asked.contents == ("When?",)
-        entries = memory.log.entries(KEY)
-        assert [entry.contents for entry in entries] == [("When?",), (REPLY,)]
-        assert entries[0] == asked
-        assert entries[1].turn_id == asked.turn_id

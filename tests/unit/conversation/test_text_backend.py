@@ -137,38 +137,6 @@ def test_a_preface_that_cannot_stand_alone_is_read_with_the_first_message(templa
 THOUGHT = "<think>\nHm.\n</think>\n\nFine."
 
 
-@pytest.mark.parametrize("rewindable", [True, False])
-def test_thoughts_leave_the_prompt_when_the_user_speaks_again(rewindable):
-    model = engine(THOUGHT, template=QWEN, rewindable=rewindable)
-    talk = Conversation(model, reasoning_history="current_turn")
-    talk.send_message("a")
-    assert "Hm." in held(model)
-    talk.send_message("b")
-    assert held(model).count("Hm.") == 1
-    assert held(model).endswith(f"b<|im_end|>\n<|im_start|>assistant\n{THOUGHT}")
-    [stats] = talk.render_stats
-    assert stats.diverged_in == "reply"
-    assert stats.session_had.startswith("<think>")
-    assert [block["type"] for block in talk.last_message.content_blocks] == ["reasoning", "text"]
-
-
-def test_thoughts_stay_within_a_loop_of_tools():
-    def look() -> str:
-        """Look."""
-        return "seen"
-
-    asking = (
-        '<think>\nHm.\n</think>\n\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
-    )
-    model = engine([asking, "Fine.", "Fine."], template=QWEN)
-    talk = Conversation(model, preface={"tools": [look]}, reasoning_history="current_turn")
-    talk.send_message("a")
-    assert "Hm." in held(model)
-    assert [stats.diverged_at for stats in talk.render_stats] == [None, None]
-    talk.send_message("b")
-    assert "Hm." not in held(model)
-
-
 def test_thoughts_are_for_the_template_to_judge_otherwise():
     model = engine(THOUGHT, template=QWEN)
     talk = Conversation(model)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import json
 import threading
 from concurrent.futures import Future
 from typing import Annotated, Any
@@ -257,57 +256,15 @@ def refuse(*_args):
 
 
 @pytest.mark.parametrize("world", [lambda function: function, in_async], ids=["plain", "async"])
-@pytest.mark.parametrize("option", ["handler", "on_result"])
-def test_what_the_callers_own_functions_raise_ends_the_turn(answers, world, option):
+def test_what_the_handler_raises_ends_the_turn(answers, world):
     with pytest.raises(ZeroDivisionError):
-        answers([double], [call("double", x=1)], **{option: world(refuse)})
+        answers([double], [call("double", x=1)], handler=world(refuse))
 
 
 @pytest.mark.parametrize("verdict", [None, 5, {"name": "double"}])
 def test_a_handler_that_does_not_decide_is_a_mistake(answers, verdict):
     with pytest.raises(ConfigError, match="return True, False, a reason"):
         answers([double], [call("double", x=1)], handler=lambda _call: verdict)
-
-
-# -- what the model is told instead ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("world", [lambda function: function, in_async], ids=["plain", "async"])
-@pytest.mark.parametrize(
-    ("new", "told"),
-    [
-        ("two", "two"),
-        ({"is": "zwölf"}, '{"is": "zwölf"}'),
-        (ToolMessage("2!", tool_call_id=""), "2!"),
-    ],
-)
-def test_the_hook_rewrites_an_answer_and_the_original_is_kept(answers, world, new, told):
-    hook = world(lambda _call, _answer: new)
-    [answer] = answers([double], [call("double", x=1)], on_result=hook)
-    assert (answer.content, answer.tool_call_id) == (told, "call_1")
-    assert answer.artifact == {"original": "2"}
-
-
-def test_the_hook_sees_every_answer_in_order_and_may_leave_it(answers):
-    seen = []
-
-    def hook(asked, answer):
-        seen.append((asked["id"], answer.status))
-
-    calls = [call("double", 1, x=1), call("gone", 2), call("broken", 3, text="a")]
-    before = answers([double, broken], calls)
-    assert answers([double, broken], calls, on_result=hook) == before
-    assert seen == [("call_1", "success"), ("call_2", "error"), ("call_3", "error")]
-
-
-def test_a_rewritten_answer_keeps_the_tools_own_artifact():
-    @tool(response_format="content_and_artifact")
-    def look():
-        """Look."""
-        return "a cat", [1]
-
-    [answer] = sync_answers([look], [call("look")], on_result=lambda *_: "an animal")
-    assert answer.artifact == {"original": "a cat", "artifact": [1]}
 
 
 # -- at once --------------------------------------------------------------------------------------
@@ -508,13 +465,3 @@ class Own(BaseTool):
 def test_a_tool_with_both_forms_runs_in_the_callers_world():
     assert sync_answers([Own()], [call("own")])[0].content == "sync"
     assert async_answers([Own()], [call("own")])[0].content == "async"
-
-
-def test_what_json_lacks_is_told_as_text():
-    @tool
-    def when():
-        """Say when."""
-        return "never"
-
-    [answer] = sync_answers([when], [call("when")], on_result=lambda *_: {"at": {1}})
-    assert json.loads(answer.content) == {"at": "{1}"}

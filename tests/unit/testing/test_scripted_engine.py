@@ -22,7 +22,6 @@ from langchain_convmem.text.sessions import (
     Media,
     ModelSession,
     RewindableSession,
-    ScoringSession,
     TextEngine,
     TokenCountingSession,
 )
@@ -94,7 +93,6 @@ ABILITIES = {
     "rewindable": (RewindableSession, {"rewindable": True}),
     "clonable": (ClonableSession, {"clonable": True}),
     "counting": (TokenCountingSession, {"counting": True}),
-    "scoring": (ScoringSession, {"scorer": lambda held, text: -len(held + text)}),
 }
 NONE = {"rewindable": False, "clonable": False, "counting": False}
 
@@ -150,13 +148,6 @@ def test_tokens_are_chunks():
     session = _session()
     session.prefill(["one two", PICTURE])
     assert session.token_count == 3
-
-
-def test_a_score_is_what_the_scorer_says_of_the_held_text():
-    session = _session(scorer=lambda held, text: -float(len(held + text)))
-    session.prefill(["abc"])
-    assert session.score(["d", "ef"]) == [-4.0, -5.0]
-    assert session.text == "abc"
 
 
 # -- the record ---------------------------------------------------------------------------------

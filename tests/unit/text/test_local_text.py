@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.errors import ConfigError, ConversationError, MissingExtraError
-from langchain_convmem.text.checkpoints import SessionCheckpoints
+from langchain_convmem.text.completions import CompletionsSession
 from langchain_convmem.text.local import (
     LocalEngine,
     Sampling,
@@ -95,16 +95,23 @@ def test_a_reply_begins_with_the_blank_that_belongs_to_it():
     assert [reader.feed(ord(letter)) for letter in "\u2581two"] == [" ", "t", "w", "o"]
 
 
+class OpenEngine:
+    def check_open(self):
+        pass
+
+
 def test_a_checkpoint_is_known_by_itself():
-    checkpoints, other = SessionCheckpoints(), SessionCheckpoints()
-    first, second = checkpoints.add(1), checkpoints.add(2)
-    clone = checkpoints.copy()
-    checkpoints.cut(1)
-    assert checkpoints.check(first) is first
-    assert clone.check(second) is second
-    for unknown in (second, other.add(1), 1, None):
-        with pytest.raises(ConversationError):
-            checkpoints.check(unknown)
+    session, other = CompletionsSession(OpenEngine()), CompletionsSession(OpenEngine())
+    first = session.checkpoint()
+    session.prefill(["a"])
+    second = session.checkpoint()
+    clone = session.clone()
+    session.rewind(first)
+    for unknown in (second, other.checkpoint(), 0, None):
+        with pytest.raises(ConversationError, match="no such checkpoint"):
+            session.rewind(unknown)
+    clone.rewind(second)
+    assert (session.text, clone.text) == ("", "a")
 
 
 @pytest.mark.parametrize(

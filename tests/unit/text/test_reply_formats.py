@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from written_calls import CALLS, WRITTEN
 
-from langchain_convmem.errors import ConfigError, ConversationError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.text.call_syntaxes import ParsedCall
 from langchain_convmem.text.replies import ReplyReader, read_reply
 from langchain_convmem.text.reply_formats import (
@@ -208,13 +208,11 @@ def test_an_id_that_is_a_mere_number_is_replaced_for_the_next_reply_begins_to_co
         ("harmony", "<|channel|>commentary to=functions.f<|message|>{"),
     ],
 )
-def test_a_broken_call_is_kept_as_an_invalid_one_or_raised_with_the_whole_reply(name, text):
+def test_a_broken_call_is_kept_as_an_invalid_one(name, text):
     message = read_reply(text, name)
     assert message.tool_calls == []
     assert len(message.invalid_tool_calls) == 1
-    with pytest.raises(ConversationError) as error:
-        read_reply(text, name, on_invalid_tool_call="raise")
-    assert error.value.text == text
+    assert message.response_metadata["raw_text"] == text
 
 
 def test_the_text_of_a_broken_call_is_told_beside_the_calls_that_are_whole():
