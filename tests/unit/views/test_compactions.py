@@ -13,7 +13,6 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
-from langchain_convmem.testing.log_contract import read_backwards
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.compactions import find_compactions
 from langchain_convmem.views.context import (
@@ -22,7 +21,6 @@ from langchain_convmem.views.context import (
 )
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.providers import PROVIDERS, find_provider, join_providers
-from langchain_convmem.views.reach import LiveReach
 from tests.fuzz.validators import VALIDATORS
 
 CLAUDES = {"type": "compaction", "content": "They met.", "signature": "s", "tool_changes": []}
@@ -54,7 +52,6 @@ def items(found):
 OWN = [("anthropic", "anthropic", CLAUDES), ("openai", "openai_responses", CIPHER)]
 
 
-# -- to whom ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_it_goes_back_to_its_provider_verbatim_and_what_it_stands_for_stays_out(
@@ -84,36 +81,6 @@ def test_everybody_else_gets_the_messages_and_what_it_says_in_words(provider, pr
         assert any("left out the compaction of" in repair for repair in found.repairs)
 
 
-def test_what_it_says_is_not_told_where_no_summary_is_wanted():
-    found = build_context(talk("anthropic", CLAUDES), summary="omit")
-    assert [message.text for message in found.messages] == ["a", "b", "c", "Yes.", "d"]
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        {"type": "compaction", "content": None},
-        {"type": "compaction", "content": ""},
-        {"type": "compaction"},
-        {"type": "compaction", "id": "cmp", "encrypted_content": 5},
-    ],
-)
-@pytest.mark.parametrize("provider", ["anthropic", "openai", None])
-def test_one_that_stands_for_nothing_leaves_everything_as_it_is(block, provider):
-    for profile in PROVIDERS:
-        found = build_context(talk(provider, block), provider=profile)
-        assert [message.text for message in found.messages] == ["a", "b", "c", "Yes.", "d"]
-        assert items(found) == []
-
-
-def test_the_latest_one_stands_for_the_earlier():
-    later = {**CLAUDES, "content": "They met twice."}
-    entries = talk("anthropic", CLAUDES, said_by("anthropic", later), "e")
-    found = build_context(entries, provider="anthropic")
-    assert items(found) == [later]
-    assert bare_texts(build_context(entries).messages)[0] == "They met twice."
-
-
 def test_a_thread_may_change_its_provider_and_change_back():
     entries = talk("anthropic", CLAUDES, said_by("openai", CIPHER, YES), "e")
     own = build_context(entries, provider="anthropic")
@@ -124,7 +91,6 @@ def test_a_thread_may_change_its_provider_and_change_back():
     assert [message.text for message in theirs.messages] == ["...", "Yes.", "e"]
 
 
-# -- until when ---------------------------------------------------------------------------------
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
 def test_it_ends_with_what_it_stands_for(provider, profile, item):
     with ConversationMemory.open(":memory:") as memory:
@@ -136,16 +102,6 @@ def test_it_ends_with_what_it_stands_for(provider, profile, item):
         for name in PROVIDERS:
             found = history.context(provider=name)
             assert bare_texts(found.messages) == ["A", "b", "c", "Yes.", "d"]
-
-
-@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
-def test_what_is_changed_after_it_does_not_end_it(provider, profile, item):
-    with ConversationMemory.open(":memory:") as memory:
-        said = ["a", AIMessage("b"), "c", said_by(provider, item, YES), "d", AIMessage("e")]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        history = memory.history("t", user_id="ana")
-        history.undo()
-        assert items(history.context(provider=profile)) == [item]
 
 
 def test_a_summary_of_what_it_stands_for_is_left_to_it_and_a_later_one_takes_its_place():
@@ -196,18 +152,6 @@ def test_what_was_said_after_it_in_a_turn_that_began_before_it_is_shown_behind_i
 
 
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
-def test_what_is_said_after_it_in_an_earlier_turn_counts_as_left_out(provider, profile, item):
-    said = [("a", 1), ("c", 2), (said_by(provider, item), 2), ("late " * 50, 1)]
-    later = [part for n in range(9) for part in ((f"q{n}", n + 3), (AIMessage(f"r{n}"), n + 3))]
-    entries = two_at_once(*said, *later, ("last?", 20))
-    found = build_context(entries, provider=profile, max_tokens=60)
-    assert entries[3].position not in found.positions
-    counted = [one for one in entries[3:] if one.position not in found.positions]
-    assert found.left_out == len(counted) > 1
-
-
-# -- budgets ------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
 @given(st.integers(1, 400))
 def test_a_budget_never_cuts_it(provider, profile, item, budget):
     later = [part for n in range(9) for part in (f"question {n} " * 5, AIMessage(f"answer {n}"))]
@@ -233,22 +177,6 @@ def test_a_budget_never_cuts_it(provider, profile, item, budget):
 
 
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
-def test_a_long_thread_is_read_backwards_with_it_as_far_as_the_budget_reaches(
-    provider, profile, item
-):
-    before = [part for n in range(60) for part in (f"question {n}", AIMessage(f"answer {n}"))]
-    entries = spoken(*before, "c", said_by(provider, item, YES), "d", AIMessage("e"), "last?")
-    reach = LiveReach(300, count_tokens)
-    read = reach.select_needed(read_backwards(entries, reach, page=64))
-    assert len(read) < len(entries) / 2
-    for name in PROVIDERS:
-        whole = build_context(entries, provider=name, max_tokens=300)
-        found = build_context(read, provider=name, max_tokens=300, earlier_left_out=1)
-        assert found.messages == whole.messages
-
-
-# -- erasing ------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("provider", "profile", "item"), OWN)
 def test_forgetting_what_it_stands_for_erases_it_and_keeps_the_reply(provider, profile, item):
     with ConversationMemory.open(":memory:") as memory:
         reply = said_by(provider, item, YES, id="m")
@@ -262,16 +190,6 @@ def test_forgetting_what_it_stands_for_erases_it_and_keeps_the_reply(provider, p
         assert history.context().messages[3].id == "m"
 
 
-def test_forgetting_what_came_after_it_leaves_it_alone():
-    with ConversationMemory.open(":memory:") as memory:
-        said = ["a", said_by("anthropic", CLAUDES, YES, id="m"), "d", AIMessage("e")]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        history = memory.history("t", user_id="ana")
-        memory.forget(user_id="ana", thread_id="t", entry_ids=[history.entries[2].id])
-        assert items(history.context(provider="anthropic")) == [CLAUDES]
-
-
-# -- whose model it is --------------------------------------------------------------------------
 class ChatOpenAI:
     __module__ = "langchain_openai"
 

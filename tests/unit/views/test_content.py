@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from histories import answered, spoken
-from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.views.content import add_speaker
 from langchain_convmem.views.context import build_context
@@ -99,7 +99,6 @@ def test_marks_of_the_cache_go_to_the_provider_that_has_them_and_only_so_many():
     assert not any("cache_control" in m.content[0] for m in plain if m.type == "human")
 
 
-# -- Several named people in one thread: every model can tell who spoke ---------------------------
 PICTURE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
 
 
@@ -135,21 +134,10 @@ def test_names_are_sent_as_names_where_the_provider_shows_them_to_its_model():
     ]
 
 
-def test_what_one_person_says_in_a_row_is_one_message_of_hers():
-    found = shown("openai", HumanMessage("a", name="Ana"), HumanMessage("b", name="Ana"))
-    assert said_by(found) == [("Ana", "a\nb")]
-
-
 @pytest.mark.parametrize("name", ["Ana María", "Dr. No", "x" * 65, "李"])
 @pytest.mark.parametrize("profile", ["openai", "strict"])
 def test_a_name_that_would_be_refused_moves_into_the_text(profile, name):
     assert said_by(shown(profile, HumanMessage("a", name=name))) == [(None, f"{name}: a")]
-
-
-@pytest.mark.parametrize("profile", ALL)
-def test_a_single_named_person_needs_no_telling_apart(profile):
-    found = shown(profile, HumanMessage("a", name="Ana"), AIMessage("b"), HumanMessage("c"))
-    assert said_by(found) == [("Ana", "a"), (None, "c")]
 
 
 @pytest.mark.parametrize("profile", ["strict", "anthropic"])
@@ -165,30 +153,6 @@ def test_the_name_stands_before_the_first_text_of_blocks(profile):
     assert found.messages[0].content == [PICTURE, {"type": "text", "text": "Ana: this"}]
     found = shown(profile, HumanMessage([PICTURE], name="Ana"), AIMessage("a"), others)
     assert found.messages[0].content == [{"type": "text", "text": "Ana:"}, PICTURE]
-
-
-def test_a_name_cannot_pretend_to_be_another_line():
-    found = shown("strict", HumanMessage("a", name="Ana\nSystem"), HumanMessage("b", name="Bo"))
-    assert said_by(found) == [(None, "Ana System: a\nBo: b")]
-
-
-def test_a_chat_role_that_no_model_knows_is_who_speaks():
-    said = [ChatMessage(content="Once.", role="narrator"), ChatMessage(content="b", role="user")]
-    assert said_by(shown("openai", *said)) == [("narrator", "Once.\nb")]
-    both = [*said, AIMessage("c"), HumanMessage("d", name="Bo")]
-    assert said_by(shown("strict", *both))[0] == (None, "narrator: Once.\nb")
-
-
-def test_other_speakers_keep_a_valid_name_and_lose_one_that_would_be_refused():
-    system = SystemMessage("s", name="no good")
-    found = shown(
-        "openai", system, "q", AIMessage("a", name="Helper"), "q", AIMessage("b", name="a b")
-    )
-    assert [m.name for m in found.messages] == [None, None, "Helper", None, None]
-    assert [repair.split(" of ")[0] for repair in found.repairs] == [
-        "left out the name 'no good'",
-        "left out the name 'a b'",
-    ]
 
 
 def test_a_named_text_begins_no_line_of_somebody_else():

@@ -17,7 +17,6 @@ from langchain_core.messages import (
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import BudgetError, ConfigError
-from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import make_draft
@@ -31,7 +30,6 @@ from langchain_convmem.views.live import PLACEHOLDER_TEXT, build_turns
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.summaries import format_summary
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
-from tests.fuzz.promises import drop_note
 
 
 def call(own, name="weather"):
@@ -99,14 +97,6 @@ def test_a_text_before_calls_is_merged_with_the_message_that_makes_them():
     assert [one["id"] for one in found.messages[1].tool_calls] == ["c1"]
 
 
-def test_system_texts_come_first_as_one():
-    found = shown(SystemMessage("one"), "a", SystemMessage(["two", " "]), AIMessage("b"))
-    assert [message.type for message in found.messages] == ["system", "human", "ai"]
-    assert [block["text"] for block in found.messages[0].content] == ["one", "two"]
-    found = shown(SystemMessage("one"), "a", SystemMessage("two"))
-    assert shape(found) == [("system", "one\n\ntwo"), ("human", "a")]
-
-
 def test_an_assistant_who_speaks_first_answers_a_placeholder():
     entries = spoken(AIMessage("Welcome!"))
     found = build_context(entries)
@@ -154,7 +144,6 @@ def test_an_entry_without_a_message_is_shown_in_its_role():
     assert shape(found) == [("human", "a"), ("ai", "b\nc")]
 
 
-# -- tools --------------------------------------------------------------------------------------
 def test_parallel_calls_are_answered_in_their_order():
     found = shown("q", asks("c1", "c2"), result("c2", "two"), result("c1", "one"), AIMessage("a"))
     assert shape(found)[2:4] == [("tool", "one"), ("tool", "two")]
@@ -257,18 +246,6 @@ def test_what_repeats_whole_calls_stays_and_the_rest_goes():
     assert len(entries[1].message.content) == 4
 
 
-def test_a_message_of_nothing_but_broken_calls_is_left_out():
-    broken = AIMessage(
-        [{"type": "tool_use", "id": "c2", "name": "w", "input": ""}],
-        id="m1",
-        invalid_tool_calls=[{"name": "w", "args": "", "id": "c2", "error": None}],
-    )
-    found = shown("q", broken, "still there?")
-    assert shape(found) == [("human", "q\nstill there?")]
-    assert "left out m1: it is blank" in found.repairs
-
-
-# -- summaries ----------------------------------------------------------------------------------
 def summarised(log):
     entries = log.append(
         KEY, [make_draft(one) for one in (HumanMessage("a"), AIMessage("b"), AIMessage("c"))]
@@ -314,28 +291,8 @@ def test_whoever_wants_that_has_the_summary_speak_as_the_system():
     assert {entries[2].position, summary.position} < found.positions
 
 
-# -- budget -------------------------------------------------------------------------------------
 def exchange(number):
     return [f"question {number}", asks(f"c{number}"), result(f"c{number}"), AIMessage("a" * 40)]
-
-
-def test_whole_exchanges_are_cut_oldest_first():
-    said = [part for number in range(5) for part in exchange(number)]
-    entries = spoken(SystemMessage("s"), *said, "last?")
-    whole = build_context(entries)
-    for budget in range(30, whole.tokens, 7):
-        found = build_context(entries, max_tokens=budget)
-        assert found.tokens <= budget
-        assert found.messages[0].content == "s"
-        said = drop_note(found)
-        assert said[1].type == "human"
-        assert said[-1].content == "last?"
-        [repair] = found.repairs
-        cut = len(whole.messages) - len(said)
-        assert found.left_out == cut
-        assert repair == f"left out older messages to stay within {budget} tokens"
-        assert cut % 4 == 0
-    assert build_context(entries, max_tokens=whole.tokens) == whole
 
 
 def test_the_latest_exchange_is_never_cut():
@@ -367,15 +324,6 @@ def test_a_plain_dialogue_is_copied_and_counted_when_somebody_asks():
         "In the shed.",
         "Thanks.",
     ]
-
-
-def test_what_is_undone_before_a_plain_dialogue_leaves_its_view_plain():
-    with InMemoryLog() as log:
-        history = ConversationHistory(log, KEY.thread_id, user_id=KEY.user_id)
-        history.add_messages([HumanMessage("Wrong."), AIMessage("Sorry.")])
-        history.undo()
-        history.add_messages([HumanMessage("Right."), AIMessage("Good.")])
-        assert [one.text for one in history.context().messages] == ["Right.", "Good."]
 
 
 def test_an_empty_thread_is_an_empty_context():

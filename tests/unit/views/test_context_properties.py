@@ -3,10 +3,9 @@ from __future__ import annotations
 import copy
 
 import pytest
-from histories import Judge, histories, messages, spoken
+from histories import Judge, histories
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.testing.log_contract import are_identical
@@ -121,15 +120,3 @@ def test_a_budget_cuts_the_oldest_exchanges_or_says_what_is_missing(entries, bud
     assert (shown.left_out > 0) == (cut > 0)
     assert any("left out older" in repair for repair in shown.repairs) == (cut > 0)
     assert shown.is_whole == (cut == 0)
-
-
-@given(st.lists(messages, min_size=1, max_size=12))
-@settings(max_examples=100, deadline=None)
-def test_a_context_that_is_stored_again_needs_no_repair(said):
-    shown = build_context(spoken(*said, AIMessage("So.")))
-    again = build_context(spoken(*shown.messages))
-    assert Judge().read(again.messages) == []
-    assert again.repairs == ()
-    assert [message.content for message in again.messages] == [
-        message.content for message in shown.messages
-    ]

@@ -73,13 +73,6 @@ def test_numbers_that_cannot_be_true_are_not_believed(tokens):
     assert counters.get_counter("m")(SAID) == count_tokens(SAID)
 
 
-def test_short_requests_and_pictures_teach_nothing():
-    counters = TokenCounters()
-    picture = HumanMessage([{"type": "image", "url": "x"}, {"type": "text", "text": ENGLISH * 30}])
-    assert counters.learn("m", [HumanMessage("Hi")], 9) is False
-    assert counters.learn("m", [picture], 1800) is False
-
-
 @given(st.lists(st.integers(-(10**6), 10**7), max_size=30))
 def test_whatever_is_reported_the_count_stays_within_bounds(reported):
     counters = TokenCounters()
@@ -94,9 +87,6 @@ def test_descriptions_of_tools_are_part_of_what_was_read():
     real = count_tokens(SAID) + count_text_tokens(ENGLISH * 30)
     counters.learn("m", SAID, real, tools)
     assert counters.get_counter("m")(SAID) <= 1.05 * count_tokens(SAID)
-
-
-# -- counters of applications ---------------------------------------------------------------------
 
 
 def count_words(messages):
@@ -128,14 +118,6 @@ def test_what_can_count_nothing_is_refused(value):
 def test_a_counter_that_returns_no_number_of_tokens_is_named(answer):
     with pytest.raises(ConfigError, match="token_counter must return a whole number"):
         read_counter(lambda _: answer)(SAID)
-
-
-@pytest.mark.parametrize("value", [None, "auto"])
-def test_by_default_the_estimate_counts(value):
-    assert TokenCounters(read_counter(value)).get_counter()(SAID) == count_tokens(SAID)
-
-
-# -- the part of a text that fits -----------------------------------------------------------------
 
 
 @given(st.text("ab 1ทé\n", max_size=300), st.integers(0, 60))

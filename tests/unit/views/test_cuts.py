@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import BudgetError
-from langchain_convmem.views.cuts import get_text
 from langchain_convmem.views.messages import count_tokens
 
 NOTE = re.compile(
@@ -67,25 +66,6 @@ def test_of_several_results_the_longest_are_cut_and_short_ones_stay_whole():
     assert NOTE.search(long.content)
     assert NOTE.search(longer.content)
     assert abs(count_tokens([long]) - count_tokens([longer])) < 60
-
-
-def test_blocks_are_cut_one_by_one_and_offsets_count_all_text():
-    blocks = [{"type": "text", "text": PASTE}, {"type": "text", "text": PASTE + "Why?"}]
-    [shown] = see([HumanMessage(blocks, id="p1")], 1000).messages
-    whole = get_text(HumanMessage(blocks))
-    for block, end in zip(shown.content, ("happened.\n", "Why?"), strict=True):
-        [(left, _, start)] = NOTE.findall(block["text"])
-        stop = int(start) + int(left.replace(",", ""))
-        first, last = NOTE.split(block["text"])[0], NOTE.split(block["text"])[-1]
-        assert whole[: int(start)].endswith(first)
-        assert whole[stop:].startswith(last)
-        assert last.endswith(end)
-
-
-def test_where_everything_fits_nothing_is_cut():
-    view = see([HumanMessage(PASTE)], 10**6)
-    assert view.messages[0].content == PASTE
-    assert view.repairs == ()
 
 
 def test_system_text_is_never_cut():

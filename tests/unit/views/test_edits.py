@@ -77,7 +77,6 @@ def test_every_beginning_of_a_text_is_found_as_it_is(text, length):
     assert count_heard(text, text[:length]) == len(text[:length])
 
 
-# -- messages -----------------------------------------------------------------------------------
 def test_a_cut_reply_keeps_all_that_is_known_of_it():
     reply = AIMessage(
         REPLY,
@@ -97,13 +96,6 @@ def test_a_cut_reply_keeps_all_that_is_known_of_it():
         additional_kwargs={"voice": "alto"},
     )
     assert reply.content == REPLY
-
-
-def test_only_the_text_of_content_in_blocks_is_cut():
-    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    blocks = [thought, {"type": "text", "text": "One. "}, "Two. ", {"type": "text", "text": "Six."}]
-    cut = cut_to_heard(AIMessage(blocks), 7)
-    assert cut.content == [thought, {"type": "text", "text": "One. "}, "Tw"]
 
 
 def test_a_reply_that_was_heard_is_left_as_it_is():

@@ -7,7 +7,7 @@ from histories import spoken
 from langchain_core.messages import AIMessage
 
 from langchain_convmem.records import Metadata
-from langchain_convmem.views.export import ExportCursor, export_maps, make_turn_map
+from langchain_convmem.views.export import make_turn_map
 from langchain_convmem.views.live import build_turns
 
 
@@ -42,7 +42,3 @@ def test_a_placeholder_is_exported_like_any_turn():
     assert fake["metadata"]["attribute"] == ["fake"]
     assert fake["metadata"]["timing"]["creation"] <= said["metadata"]["timing"]["creation"]
     assert fake["id"] < said["id"]
-
-
-def test_nothing_is_exported_of_nothing():
-    assert export_maps([], ExportCursor(), exclude_last=False) == ([], ExportCursor())

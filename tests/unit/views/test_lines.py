@@ -18,7 +18,6 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem.views.lines import (
-    DEFAULT_SPEAKERS,
     clean_name,
     find_trust,
     format_day,
@@ -42,15 +41,6 @@ def test_a_line_says_who_said_what_when_and_where():
     assert (line.key, line.position, line.role) == (entry.key, entry.position, "user")
     assert (line.speaker, line.text) == ("Ana", "Behind the harbour.")
     assert (line.time_ms, line.session) == (7_000, "4")
-
-
-def test_without_a_name_id_or_time_the_entry_gives_them():
-    user, assistant = spoken(HumanMessage("a"), AIMessage("b", id="", name=""))
-    [first], [second] = make_dialog_lines(user), make_dialog_lines(assistant)
-    assert [first.speaker, second.speaker] == list(DEFAULT_SPEAKERS.values())
-    assert [first.line_id, second.line_id] == [user.id, assistant.id]
-    assert first.time_ms == user.metadata.timing["creation"]
-    assert first.session is None
 
 
 def test_each_piece_of_text_is_a_line_of_its_own():
@@ -77,12 +67,6 @@ def test_only_what_user_and_assistant_said_are_lines(message):
     assert make_dialog_lines(entry) == []
 
 
-def test_summaries_and_controls_are_no_lines():
-    [entry] = spoken("a")
-    assert make_dialog_lines(replace(entry, role="summary")) == []
-    assert make_dialog_lines(replace(entry, role="control", message=None)) == []
-
-
 def test_a_line_is_tagged_with_the_short_plain_values_beside_its_message():
     tags = {"topic": "boats", "weight": 2, "share": 0.5, "urgent": False, "mood": None}
     other = {"session": "one", "timestamp": 7, "speaker": "Bo", "call": {"a": 1}, "why": "hm " * 99}
@@ -92,7 +76,6 @@ def test_a_line_is_tagged_with_the_short_plain_values_beside_its_message():
     assert hash(first) == hash(replace(first, tags={}))
 
 
-# -- Times as text: in UTC, and nothing where no calendar reaches ---------------------------------
 @pytest.mark.parametrize(
     ("time_ms", "text"),
     [
@@ -111,16 +94,6 @@ def test_a_time_is_told_in_utc(time_ms, text):
 @pytest.mark.parametrize("time_ms", [-(10**18), 10**18, 10**30])
 def test_a_time_outside_the_calendar_has_no_text(time_ms):
     assert (get_moment(time_ms), format_iso_time(time_ms), format_day(time_ms)) == (None, None, "")
-
-
-# -- what begins a line -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "end", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
-)
-def test_whatever_ends_a_line_the_next_one_is_indented(end):
-    assert indent_text(f"a{end}Ana: b") == "a\n  Ana: b"
 
 
 @given(st.text())
@@ -147,14 +120,6 @@ def test_an_indented_text_is_the_same_but_for_white_space(text):
 def test_a_name_is_one_line_and_holds_no_second_one(given, cleaned):
     assert clean_name(given) == cleaned
     assert clean_name(cleaned) == cleaned
-
-
-def test_a_name_of_nothing_but_line_ends_is_none():
-    [entry] = spoken(HumanMessage("hi", name="\n"))
-    assert [line.speaker for line in make_dialog_lines(entry)] == ["User"]
-
-
-# -- who answers for it -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from histories import KEY, histories, spoken
+from histories import KEY, histories
 from hypothesis import given, settings
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata
@@ -46,12 +46,6 @@ def live(log):
     return ["".join(entry.contents) for entry in find_live_entries(log.entries(KEY))]
 
 
-def test_nothing_is_live_in_an_empty_thread():
-    assert find_live_entries([]) == []
-    assert find_live_summary([]) is None
-    assert find_uncovered([]) == []
-
-
 def test_retracted_entries_are_skipped(log):
     one, _, three = (say(log, text) for text in "abc")
     control(log, one.id, three.id, "unknown")
@@ -68,25 +62,10 @@ def test_a_retracted_retraction_does_nothing(log):
     assert live(log) == []
 
 
-def test_a_control_that_retracts_nothing_does_nothing(log):
-    say(log, "a")
-    control(log, reason="cleared")
-    control(log, reason="replaced", replacement="nobody")
-    assert live(log) == ["a"]
-
-
 def test_turns_at_once_read_question_answer_question_answer(log):
     for text, turn in (("A?", "1"), ("B?", "2"), ("b!", "2"), ("a!", "1"), ("a!!", "1")):
         say(log, text, turn=turn)
     assert live(log) == ["A?", "a!", "a!!", "B?", "b!"]
-
-
-def test_a_turn_keeps_its_place_when_its_first_entry_is_retracted(log):
-    first = say(log, "A?", turn="1")
-    say(log, "B?", turn="2")
-    say(log, "a!", turn="1")
-    control(log, first.id)
-    assert live(log) == ["a!", "B?"]
 
 
 def test_a_replacement_of_a_replacement_stands_where_the_first_stood(log):
@@ -117,15 +96,6 @@ def test_a_replacement_keeps_its_place_when_the_old_version_was_forgotten(log, t
     assert live(log) == ["before", "question, edited", "answer", "after"]
 
 
-def test_a_replacement_whose_old_version_was_the_first_of_all_stays_first(log):
-    old = say(log, "question", own="q")
-    say(log, "answer")
-    say(log, "question, edited", own="q")
-    log.forget(KEY, [old.id])
-    assert live(log) == ["question, edited", "answer"]
-
-
-# -- summaries ----------------------------------------------------------------------------------
 def test_a_summary_stands_behind_the_last_entry_it_covers(log):
     one, two, *_ = [say(log, text) for text in "abc"]
     summary = summarise(log, (one.position, two.position), text="S")
@@ -134,14 +104,6 @@ def test_a_summary_stands_behind_the_last_entry_it_covers(log):
     assert live(log) == ["a", "b", "S", "c", "d"]
     assert find_live_summary(entries).id == summary.id
     assert [entry.contents[0] for entry in find_uncovered(entries)] == ["c", "d"]
-
-
-def test_a_later_summary_of_the_same_stretch_stands_behind_the_earlier(log):
-    one = say(log, "a")
-    first = summarise(log, (one.position, one.position), text="S1")
-    summarise(log, (one.position, one.position), of=[first.id], text="S2")
-    say(log, "b")
-    assert live(log) == ["a", "S1", "S2", "b"]
 
 
 @pytest.mark.parametrize("ranges", [(), "none"])
@@ -172,15 +134,6 @@ def test_a_chain_of_summaries_covers_what_each_link_covers(log):
     assert [entry.contents[0] for entry in find_uncovered(entries)] == ["d"]
 
 
-def test_an_undone_summary_uncovers_its_stretch(log):
-    one = say(log, "a")
-    summary = summarise(log, (one.position, one.position))
-    control(log, summary.id)
-    entries = find_live_entries(log.entries(KEY))
-    assert find_live_summary(entries) is None
-    assert [entry.contents[0] for entry in find_uncovered(entries)] == ["a"]
-
-
 def test_summaries_that_name_each_other_do_not_hang(log):
     one = say(log, "a")
     first = summarise(log, (one.position, one.position))
@@ -190,15 +143,6 @@ def test_summaries_that_name_each_other_do_not_hang(log):
     assert find_uncovered(find_live_entries(entries)) == []
 
 
-def test_what_replaces_a_covered_entry_is_not_covered(log):
-    one = say(log, "a", own="a")
-    summarise(log, (one.position, one.position), text="S")
-    say(log, "a2", own="a")
-    entries = find_live_entries(log.entries(KEY))
-    assert [entry.contents[0] for entry in find_uncovered(entries)] == ["a2"]
-
-
-# -- properties ---------------------------------------------------------------------------------
 @given(histories)
 @settings(max_examples=200, deadline=None)
 def test_live_entries_are_all_that_nothing_retracts_once_each(entries):
@@ -218,8 +162,3 @@ def test_entries_of_one_turn_stand_together(entries):
     order = [entry.turn_id for entry in find_live_entries(entries) if entry.role != "summary"]
     changes = [turn for turn, before in zip(order, [None, *order], strict=False) if turn != before]
     assert len(changes) == len(set(changes))
-
-
-def test_roles_do_not_matter_for_order():
-    entries = spoken("a", AIMessage("b"), "c")
-    assert find_live_entries(entries) == entries

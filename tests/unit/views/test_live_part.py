@@ -63,21 +63,6 @@ def dialogue(exchanges: int) -> list[Entry]:
         return log.entries(KEY)
 
 
-def test_a_budget_reads_system_messages_and_more_than_the_budget():
-    entries = dialogue(500)
-    read, reach = read_for(entries, 100)
-    assert read[0] == entries[0]
-    assert reach.is_cut
-    assert 125 <= count_tokens([e.message for e in read]) < 200
-    shown = build_context(read, max_tokens=100, earlier_left_out=1)
-    assert shown.messages == build_context(entries, max_tokens=100).messages
-
-
-def test_a_thread_without_summary_and_budget_is_read_whole():
-    entries = dialogue(500)
-    assert read_for(entries)[0] == entries
-
-
 @pytest.mark.parametrize("budget", [None, 20])
 def test_a_turn_stands_where_it_began_though_what_began_it_was_taken_back(budget: int | None):
     with InMemoryLog() as log:

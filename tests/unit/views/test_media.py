@@ -16,7 +16,6 @@ from tests.fuzz.validators import VALIDATORS
 
 ALL = sorted({*PROVIDERS} - {"openai_responses"})  # media of which are OpenAI's
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(22)).decode()
-JPEG = base64.b64encode(b"\xff\xd8\xff\xe0" + bytes(20)).decode()
 PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(20)).decode()
 PDF_FILE = {"type": "file", "base64": PDF, "mime_type": "application/pdf"}
 SOUND = {"type": "audio", "base64": "AAAA", "mime_type": "audio/mpeg"}
@@ -39,7 +38,6 @@ def takers(block, accepted=lambda shown: shown["type"] != "text"):
     return {profile for profile in ALL if accepted(content(profile, block)[0])}
 
 
-# -- reading ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "block",
     [
@@ -68,42 +66,6 @@ def test_a_picture_is_the_same_picture_in_every_shape(block):
         )
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        PICTURE,
-        {
-            "type": "image_url",
-            "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"},
-        },
-    ],
-)
-def test_a_block_that_every_integration_reads_is_handed_out_as_it_is(block):
-    for profile in ALL:
-        assert content(profile, block) == [block]
-
-
-def test_a_detail_that_nobody_knows_is_left_out():
-    inner = {"url": f"data:image/png;base64,{PNG}", "detail": ["low"]}
-    [shown] = content(ALL[0], {"type": "image_url", "image_url": inner})
-    assert shown == PICTURE
-
-
-@pytest.mark.parametrize(
-    ("data", "said", "known"),
-    [
-        (JPEG, "image/png", "image/jpeg"),
-        (JPEG, "image/jpg", "image/jpeg"),
-        (JPEG, None, "image/jpeg"),
-    ],
-)
-def test_the_bytes_know_better_than_the_label(data, said, known):
-    label = {} if said is None else {"mime_type": said}
-    [shown] = content("anthropic", {"type": "image", "base64": data, **label})
-    assert shown == {"type": "image", "base64": data, "mime_type": known}
-
-
-# -- who takes what -----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("block", "expected"),
     [
@@ -151,14 +113,6 @@ def test_each_provider_gets_the_media_it_takes_from_a_tool(block, expected):
     assert all(VALIDATORS[profile](messages) == [] for profile, messages in found.items())
 
 
-def test_a_failed_tool_says_so_in_text_where_the_provider_wants_that():
-    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
-    failed = ToolMessage([PICTURE], tool_call_id="c1", status="error")
-    said = answered("q", AIMessage("", tool_calls=[call]), failed)
-    assert build_context(said, provider="anthropic").messages[2].content[0]["type"] == "text"
-    assert build_context(said, provider="bedrock_converse").messages[2].content == [PICTURE]
-
-
 @pytest.mark.parametrize("profile", ["strict", "bedrock_converse", "anthropic", "openai"])
 def test_an_assistants_picture_is_a_note_but_for_the_provider_that_draws(profile):
     entries = spoken("Draw.", AIMessage([{"type": "text", "text": "Here:"}, PICTURE]))
@@ -167,7 +121,6 @@ def test_an_assistants_picture_is_a_note_but_for_the_provider_that_draws(profile
     assert build_context(entries, provider="gemini").messages[1].content[1] == PICTURE
 
 
-# -- notes --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("block", "note"),
     [
@@ -187,20 +140,6 @@ def test_a_note_says_what_stood_there(block, note):
     assert shown == {"type": "text", "text": note}
 
 
-def test_what_became_a_note_is_reported_once_per_message():
-    block = {"type": "image", "url": URL}
-    found = build_context(answered(HumanMessage([block, block], id="m1")))
-    assert found.repairs == ("replaced the image of m1",)
-
-
-def test_a_picture_that_is_too_large_is_a_note_for_those_who_refuse_it():
-    large = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(4_000_000)).decode()
-    block = {"type": "image", "base64": large, "mime_type": "image/png"}
-    assert takers(block) == {"anthropic", "openai", "gemini"}
-    assert content("strict", block)[0]["text"] == "[image, image/png, 4 MB: not shown]"
-
-
-# -- files --------------------------------------------------------------------------------------
 def test_a_text_file_is_shown_as_its_text_where_files_of_its_type_are_not_taken():
     block = {"type": "file", "base64": "YSxi", "mime_type": "text/csv", "filename": "t.csv"}
     assert content("strict", block) == [{"type": "text", "text": "[file t.csv]\na,b"}]
@@ -217,15 +156,6 @@ def test_files_have_plain_names_of_their_own_where_the_provider_wants_them():
     assert shown[0]["filename"] == "año 1.pdf"
 
 
-def test_a_file_alone_comes_with_a_text_where_the_provider_wants_one():
-    file = {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "a.pdf"}
-    entries = answered(HumanMessage([file]))
-    shown = build_context(entries, provider="bedrock_converse").messages[0].content
-    assert shown[0] == {"type": "text", "text": "[attached: a.pdf]"}
-    assert len(build_context(entries, provider="anthropic").messages[0].content) == 1
-
-
-# -- sums ---------------------------------------------------------------------------------------
 def test_of_too_many_pictures_the_newest_are_shown():
     said = [part for n in range(25) for part in (HumanMessage([f"{n}", PICTURE]), AIMessage("a"))]
     found = build_context(spoken(*said), provider="strict")
@@ -253,11 +183,6 @@ def test_media_by_address_are_shown_until_the_user_asks_again(profile):
         spoken(asked, AIMessage("A garden."), HumanMessage("Where?")), provider=kept
     )
     assert again.messages[0].content[1]["type"] == "image"
-
-
-def test_media_whose_data_is_in_the_message_are_shown_in_every_turn():
-    said = spoken(HumanMessage([PICTURE]), AIMessage("A garden."), HumanMessage("Where?"))
-    assert build_context(said, provider="openai").messages[0].content[-1] == PICTURE
 
 
 def test_the_media_of_one_request_have_a_limit_of_bytes():

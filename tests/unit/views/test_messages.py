@@ -79,11 +79,6 @@ def test_what_langchain_reads_is_read_as_langchain_does(pairs):
     assert read_messages(pairs) == read_messages(maps) == convert_to_messages(pairs)
 
 
-def test_whole_messages_are_passed_on_as_they_are():
-    [message] = read_messages([CHAT[1]])
-    assert message is CHAT[1]
-
-
 def test_chunks_are_the_message_that_they_are_pieces_of():
     pieces = [
         HumanMessageChunk(content="Whe"),

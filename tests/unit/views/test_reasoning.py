@@ -41,7 +41,6 @@ def kinds(profile, message):
     return [block["type"] for block in found.messages[1].content]
 
 
-# -- whose --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("block", "provider", "taker"),
     [
@@ -91,23 +90,6 @@ def test_reasoning_that_leads_to_nothing_is_left_out():
     assert "left out m1: it is blank" in found.repairs
 
 
-def test_reasoning_that_leads_to_a_call_stays():
-    call = {"name": "weather", "args": {}, "id": "c1", "type": "tool_call"}
-    said = ("q", AIMessage([CLAUDE], tool_calls=[call]), ToolMessage("22", tool_call_id="c1"))
-    found = build_context(spoken(*said), provider="anthropic")
-    assert found.messages[1].content == [CLAUDE]
-    assert found.repairs == ()
-
-
-def test_replies_that_are_joined_lose_their_reasoning():
-    found = build_context(
-        spoken("q", reply(CLAUDE, ANSWER), reply(CLAUDE, ANSWER)), provider="anthropic"
-    )
-    assert found.messages[1].content == [ANSWER, ANSWER]
-    assert found.repairs[0].endswith("it was joined")
-
-
-# -- behind which beginning ---------------------------------------------------------------------
 def thoughtful(entries, provider="anthropic", **options):
     """Return, reply by reply, whether its reasoning is shown."""
     found = build_context(entries, provider=provider, **options)
@@ -147,15 +129,6 @@ def test_an_edit_ends_the_reasoning_of_what_was_answered_to_the_old_words():
         assert thoughtful(log.entries(KEY)) == [False, False, True]
 
 
-def test_an_undo_at_the_end_changes_no_beginning():
-    with InMemoryLog() as log:
-        entries = said(log, *exchanges(1, 2))
-        gone = tuple(entry.id for entry in entries[2:])
-        log.append(KEY, [Draft(role="control", control=Control(gone, "undo"))])
-        said(log, *exchanges(3))
-        assert thoughtful(log.entries(KEY)) == [True, True]
-
-
 def test_a_later_instruction_ends_reasoning_where_it_is_hoisted():
     entries = spoken(*exchanges(1), SystemMessage("later"), *exchanges(2))
     assert thoughtful(entries) == [False, True]
@@ -166,7 +139,6 @@ def test_a_budget_ends_the_reasoning_of_older_exchanges_only():
     assert thoughtful(entries, max_tokens=60) == [False, True]
 
 
-# -- tools that ran at the provider -------------------------------------------------------------
 SEARCH = [
     {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"q": "x"}},
     {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"url": "u"}]},
@@ -194,35 +166,6 @@ def test_half_a_search_is_a_note_even_there(half):
         assert set(kinds(profile, reply(*half, ANSWER, provider="anthropic"))) == {"text"}
 
 
-@pytest.mark.parametrize(
-    ("blocks", "name"),
-    [
-        ([{"type": "web_search_call", "id": "ws_1"}], "web_search"),
-        ([{"type": "server_tool_call", "id": "s", "name": "code", "args": {}},
-          {"type": "server_tool_result", "tool_call_id": "s", "output": "1"}], "code"),
-        ([{"type": "executable_code", "executable_code": "1"},
-          {"type": "code_execution_result", "code_execution_result": "1"}], "executable_code"),
-    ],
-)  # fmt: skip
-def test_other_providers_tools_are_one_note(blocks, name):
-    for profile in ALL:
-        found = build_context(spoken("q", reply(*blocks, ANSWER, provider=None)), provider=profile)
-        assert [block["text"] for block in found.messages[1].content] == [
-            f"[{name}: not shown]",
-            "Three.",
-        ]
-
-
-# -- what integrations read beside the blocks ---------------------------------------------------
-def test_a_message_no_longer_claims_a_form_that_its_content_has_lost():
-    told = {"model_provider": "groq", "output_version": "v1", "id": "r1"}
-    found = build_context(spoken("q", AIMessage([ANSWER], response_metadata=told)))
-    assert found.messages[1].response_metadata == {"id": "r1"}
-    found = build_context(spoken("q", AIMessage("Three.", response_metadata=told)))
-    assert found.messages[1].response_metadata == {"model_provider": "groq", "id": "r1"}
-
-
-# -- the turn that goes on ----------------------------------------------------------------------
 def test_what_a_turn_says_that_goes_on_reaches_the_model_as_it_was_written():
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     found = [

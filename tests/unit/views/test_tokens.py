@@ -30,11 +30,6 @@ def test_english_is_counted_close(vocabulary):
     assert sum(map(count_text_tokens, TEXTS[kind])) <= 1.2 * sum(COUNTS[vocabulary][kind])
 
 
-def test_nothing_takes_nothing():
-    assert count_text_tokens("") == 0
-    assert weigh_text("") == {}
-
-
 @given(st.text(max_size=200))
 def test_any_text_has_a_price(text):
     weights = weigh_text(text)
@@ -45,17 +40,6 @@ def test_any_text_has_a_price(text):
 @given(st.text(max_size=100), st.text("ทดสอบ漢字абв", min_size=1, max_size=50))
 def test_letters_of_other_scripts_never_make_a_text_cheaper(text, more):
     assert count_text_tokens(text + more) >= count_text_tokens(text)
-
-
-def test_a_language_that_is_not_english_costs_more_a_letter():
-    german = "Ich bin nach Lissabon gezogen, weil meine Schwester dort wohnt und arbeitet."
-    assert count_text_tokens(german) / len(german) > 1.2 * count_text_tokens(ENGLISH) / len(ENGLISH)
-
-
-def test_ids_in_english_are_priced_apart():
-    uuid = "3f2b8c1e-9d4a-4f6b-8a7c-2e1d0c9b8a7f"
-    more = count_text_tokens(f"{ENGLISH} {uuid}") - count_text_tokens(ENGLISH)
-    assert 0.9 * len(uuid) <= more <= 1.1 * len(uuid)
 
 
 def test_a_message_costs_its_text_its_name_and_a_frame():
@@ -81,17 +65,3 @@ def test_tool_calls_are_counted_once():
     assert count_tokens([ToolMessage(ENGLISH, tool_call_id="c1")]) == (
         TOKENS_PER_MESSAGE + count_text_tokens(ENGLISH) + count_text_tokens("c1")
     )
-
-
-def test_reasoning_is_counted_as_text():
-    thought = {"type": "reasoning", "reasoning": ENGLISH}
-    assert count_tokens([AIMessage([thought])]) == TOKENS_PER_MESSAGE + count_text_tokens(ENGLISH)
-
-
-def test_broken_calls_are_counted_too():
-    message = AIMessage("", invalid_tool_calls=[{"name": "w", "args": "x" * 400, "id": "c"}])
-    assert count_tokens([message]) > 100
-
-
-def test_no_message_takes_nothing():
-    assert count_tokens(iter(())) == 0
