@@ -77,19 +77,10 @@ def check_groups(groups, table, ranked, *, cross_sessions):
         assert all(hit in group.lines[table.find_line_number(hit)] for hit in group.hits)
 
 
-# -- text --------------------------------------------------------------------------------------
-
-
 def test_a_block_is_a_date_and_labelled_lines(line):
     table = table_of([line("Hi!", 0, speaker="Bo"), line("two\nlines ", 1, speaker="Ana")])
     [group] = fill_budget([0, 1], table, 100)
     assert render(group, table) == "[2023-11-14]\nBo: Hi!\nAna: two\n  lines "
-
-
-def test_a_time_outside_the_calendar_gets_no_date(line):
-    table = table_of([line("Hi!", 0, time_ms=10**18)])
-    [group] = fill_budget([0], table, 100)
-    assert render(group, table) == "[undated]\nAna: Hi!"
 
 
 def test_of_a_long_line_only_chosen_segments_stand_with_gaps_marked(line):
@@ -97,18 +88,6 @@ def test_of_a_long_line_only_chosen_segments_stand_with_gaps_marked(line):
     assert len(table) == 4
     [group] = fill_budget([1], table, 150)
     assert render(group, table) == f"[2023-11-14]\nAna: [...] {table.get_text(1).strip()} [...]"
-
-
-def test_neighbouring_segments_are_joined_verbatim(line):
-    table = table_of([line(LONG, 0)])
-    [group] = fill_budget([1, 2], table, 250)
-    joined = (table.get_text(1) + table.get_text(2)).strip()
-    assert render(group, table).endswith(f"[...] {joined} [...]")
-    [whole] = fill_budget([0, 1, 2, 3], table, 1000)
-    assert render(whole, table) == f"[2023-11-14]\nAna: {LONG}"
-
-
-# -- a budget ----------------------------------------------------------------------------------
 
 
 @given(worlds())
@@ -146,9 +125,6 @@ def test_a_window_shrinks_where_it_does_not_fit(line):
     assert lines_of(fill_budget([3], table, 10, window=2)) == []
 
 
-# -- k blocks ----------------------------------------------------------------------------------
-
-
 @given(worlds(), st.integers(1, 8), st.integers(0, 3))
 def test_k_blocks_come_back_whenever_there_are_k_lines(line, world, k, window):
     layout, random, cross = world
@@ -181,13 +157,6 @@ def test_a_window_may_reach_further_on_one_side(line):
     assert lines_of(fill_budget([4], table, tokens, window=(0, 2))) == [[4, 5]]
 
 
-def test_without_a_number_of_blocks_every_hit_comes_with_its_window(line):
-    table = plain(line, 30)
-    assert lines_of(take_blocks([10, 12], table, None, window=2)) == [[8, 9, 10, 11, 12, 13, 14]]
-    assert len(take_blocks([10, 12, 25], table, None, window=2)) == 2
-    assert len(take_blocks([10, 12, 25, 2], table, None, window=2)) == 3
-
-
 def test_overlapping_windows_merge_and_the_ranking_is_followed_further(line):
     table = plain(line, 30)
     groups = take_blocks([10, 12, 25, 2], table, 2, window=2)
@@ -206,12 +175,6 @@ def test_a_long_line_beside_a_hit_shows_its_nearest_segment(line):
     table = table_of([line(LONG, 0), line("hit", 1), line(LONG, 2)])
     [group] = take_blocks([4], table, 1, window=1)
     assert group.lines == {0: {3}, 1: {4}, 2: {5}}
-
-
-def test_a_hit_inside_a_long_line_shows_the_segments_around_it(line):
-    table = table_of([line(LONG, 0)])
-    [group] = take_blocks([1], table, 1, window=2)
-    assert group.lines == {0: {0, 1, 2}}
 
 
 def test_a_window_ends_before_a_line_that_may_not_come_back(line):

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.recall import DialogLineRetriever, LineRecall, RecallSettings
+from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
 
@@ -52,36 +51,6 @@ def test_a_question_about_nothing_that_was_said_finds_nothing(recall, question):
 
 
 @pytest.mark.parametrize(
-    "question", ["Where did I park the car?", "Who loves swimming?", "When do I renew my passport?"]
-)
-def test_what_answers_a_related_question_comes_first_as_it_does_without_a_threshold(
-    recall, question
-):
-    found = recall.recall(ANA, question, max_tokens=60, threshold="auto")
-    plain = recall.recall(ANA, question, max_tokens=60, threshold=-1.0)
-    assert found.matches[0] == plain.matches[0]
-    assert found.blocks[0].matches[0] == plain.blocks[0].matches[0]
-
-
-def test_the_option_holds_in_settings_retrievers_and_answers_of_k_blocks(recall):
-    settings = RecallSettings(threshold="auto")
-    question = "What is the half-life of caesium?"
-    assert recall.recall(ANA, question, settings=settings).blocks == ()
-    assert recall.recall(ANA, question, k=2, threshold="auto").blocks == ()
-    retriever = DialogLineRetriever(recall=recall, user_id="ana", threshold="auto")
-    assert retriever.invoke(question) == []
-    assert retriever.invoke("Where did I park the car?") != []
-
-
-def test_a_budget_abstains_unless_something_else_is_said(recall):
-    question = "What is the half-life of caesium?"
-    settings = RecallSettings(threshold=-1.0)
-    assert recall.recall(ANA, question).blocks == ()
-    assert recall.recall(ANA, question, max_tokens=200).blocks == ()
-    assert recall.recall(ANA, question, settings=settings).blocks
-
-
-@pytest.mark.parametrize(
     ("lines", "question"),
     [
         (["My boat is red", "I see"], "Which colour has the boat?"),
@@ -102,21 +71,6 @@ def test_in_a_log_of_a_line_or_two_a_related_question_finds_them(log, say, lines
     assert recall.recall(ANA, "At what temperature does tungsten melt?").blocks == ()
 
 
-@pytest.mark.parametrize("wrong", ["always", "", True])
-def test_another_word_is_refused(recall, wrong):
-    with pytest.raises(ConfigError, match='threshold must be None, "auto" or a cosine'):
-        recall.recall(ANA, "car", threshold=wrong)
-
-
-def test_names_and_dates_in_a_question_neither_relate_nor_separate(recall):
-    def blocks(question):
-        return recall.recall(ANA, question, max_tokens=60, threshold="auto").blocks
-
-    assert blocks("What did Ana say about caesium on 9 May 2023?") == ()
-    assert blocks("Where did Ana park the car on Tuesday, 21st of March 2024?")
-    assert blocks("Bo?")
-
-
 def test_lines_out_of_scope_relate_to_nothing(log, say):
     entries = say(log, TEXTS)
     recall = LineRecall(log)
@@ -132,9 +86,6 @@ def test_words_alone_decide_while_the_embedder_fails(log, say, embedder):
     recall = LineRecall(log, embedder)
     assert recall.recall(ANA, "Where is the lemon cake?", threshold="auto").blocks
     assert recall.recall(ANA, "Where is the volcano?", threshold="auto").blocks == ()
-
-
-# -- on the set of long replies ----------------------------------------------------------------
 
 
 @pytest.mark.encoder

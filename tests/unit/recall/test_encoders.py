@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 import subprocess
@@ -12,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from forked_processes import ForkedProcess
-from hypothesis import given
-from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
 from langchain_convmem.recall import JointEmbeddings, MiniLMEmbeddings, UniversalSentenceEmbeddings
@@ -54,9 +51,6 @@ FACTS = {
 }
 
 
-# -- vectors --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("language", FACTS)
 @pytest.mark.parametrize("other", ["en", "de"])
 def test_what_is_said_in_one_language_is_nearest_to_the_same_in_another(language, other):
@@ -73,23 +67,11 @@ def test_vectors_have_unit_length_whether_alone_or_in_a_batch():
     assert np.abs(together - alone).max() < 1e-5
 
 
-@given(st.lists(st.text(alphabet="abc OK?\n\u6771\u00e9", max_size=40), max_size=6))
-def test_any_texts_have_the_same_vectors_alone_and_in_a_batch(texts):
-    embeddings = MiniLMEmbeddings()
-    together = np.array(embeddings.embed_documents(texts)).reshape(-1, 384)
-    alone = np.array([embeddings.embed_query(text) for text in texts]).reshape(-1, 384)
-    assert np.abs(together - alone).max(initial=0) < 1e-5
-
-
 @pytest.mark.parametrize("text", ["", "  ", "\n"])
 @pytest.mark.parametrize("embeddings", [UNIVERSAL, HashEmbeddings()], ids=["universal", "hash"])
 def test_a_text_without_tokens_has_the_zero_vector(embeddings, text):
     assert embeddings.embed_query(text) == [0.0] * embeddings.dim
     assert embeddings.embed_documents(["a boat", text])[1] == [0.0] * embeddings.dim
-
-
-def test_a_lone_surrogate_is_embedded_as_a_question_mark():
-    assert UNIVERSAL.embed_query("odd \ud800 sign") == UNIVERSAL.embed_query("odd ? sign")
 
 
 async def test_every_way_to_ask_gives_the_same_vector():
@@ -107,9 +89,6 @@ def test_two_embedders_side_by_side_have_the_mean_of_their_cosines():
     assert cosine == pytest.approx(np.mean([one[0] @ one[1] for one in each]), abs=2e-3)
     assert joint.embed_query(LINES[0]) == pytest.approx(first.tolist(), abs=1e-3)
     assert compute_fingerprint(joint) == f"{UNIVERSAL.fingerprint}+{HashEmbeddings.fingerprint}"
-
-
-# -- what a process shares ------------------------------------------------------------------------
 
 
 def test_the_threads_of_other_products_are_as_many_as_before():
@@ -148,8 +127,6 @@ def test_a_forked_child_embeds_while_the_parent_did():
     with ForkedProcess(_FORKING) as process:
         assert process.stdout.readline() == "0\n"
 
-
-# -- the files ------------------------------------------------------------------------------------
 
 _QUIET = """
 import logging, sys
@@ -199,12 +176,6 @@ def test_other_weights_than_the_published_ones_are_refused(tmp_path):
     assert "ConfigError" in said
     assert "is not the published file" in said
     assert "imported" not in said
-
-
-def test_nothing_is_logged(caplog):
-    with caplog.at_level(logging.INFO):
-        UNIVERSAL.embed_query("hello, quietly")
-    assert caplog.records == []
 
 
 class Service(HashEmbeddings):

@@ -34,9 +34,6 @@ def texts(found):
     return [line.text for block in found.blocks for line in block.lines]
 
 
-# -- a rewriter --------------------------------------------------------------------------------
-
-
 def to_paper(question):
     return "paper music"
 
@@ -128,9 +125,6 @@ def test_a_rewriter_that_only_an_event_loop_awaits_is_refused_elsewhere(
     assert embedder.asked == []
 
 
-# -- a reranker --------------------------------------------------------------------------------
-
-
 class Reranker(BaseDocumentCompressor):
     """Answers what a function makes of documents and question."""
 
@@ -165,19 +159,6 @@ def test_the_rerankers_order_leads(recall_with):
         f"{name}: {text}" for name, text in zip(("Ana", "Bo") * 3, TEXTS, strict=True)
     )
     assert found.best_rejected == max(match.relevance for match in found.matches[3:])
-
-
-def test_a_budget_holds_and_neighbours_come_along_as_without_a_reranker(recall_with):
-    found = recall_with(reranker=Reranker(answer=last_letters)).recall(
-        ANA, "car", max_tokens=30, settings=RecallSettings()
-    )
-    assert 0 < sum(len(block.text) for block in found.blocks) <= 120
-    [block] = (
-        recall_with(reranker=Reranker(answer=lambda d, q: d[:1]))
-        .recall(ANA, "car", k=3, settings=RecallSettings(window=1))
-        .blocks
-    )
-    assert [line.text for line in block.lines] == TEXTS[:2]
 
 
 def test_what_the_reranker_leaves_out_is_no_hit(recall_with):
@@ -217,15 +198,6 @@ async def test_an_asynchronous_recall_awaits_an_asynchronous_reranker(recall_wit
     assert texts(found) == texts(recall_with().recall(ANA, "car floor", k=6))[::-1]
 
 
-def test_a_reranker_sees_only_what_is_in_scope_and_passes_the_threshold(recall_with):
-    reranker = Reranker(answer=last_letters)
-    recall_with(reranker=reranker).recall(ANA, "car", k=1, filter={"speaker": "Bo"})
-    recall_with(reranker=reranker).recall(ANA, TEXTS[2], k=1, threshold=0.99)
-    assert [len(documents) for _, documents in reranker.seen] == [3, 1]
-    found = recall_with(reranker=reranker).recall(ANA, "car", k=1, filter={"speaker": "Cy"})
-    assert (found.blocks, len(reranker.seen)) == ((), 2)
-
-
 def test_a_line_that_is_retracted_while_the_reranker_thinks_does_not_come_back(recall_with, log):
     key = ThreadKey("ana", "t")
 
@@ -238,22 +210,6 @@ def test_a_line_that_is_retracted_while_the_reranker_thinks_does_not_come_back(r
     recall = recall_with(reranker=Reranker(answer=retracting))
     found = recall.recall(ANA, "car floor", k=6)
     assert sorted(texts(found)) == sorted(TEXTS[1:])
-
-
-def test_of_a_long_line_the_reranker_reads_the_part_that_fits(log, say, embedder):
-    long = "\n\n".join(
-        [*(f"Paragraph {n} is about {n} trees. " * 8 for n in range(9)), "A red car. " * 8]
-    )
-    say(log, [long, "Well"])
-    reranker = Reranker(answer=lambda documents, query: documents[:1])
-    found = LineRecall(log, embedder, NARROW, reranker=reranker).recall(ANA, "red car", k=1)
-    [(_, documents)] = reranker.seen
-    assert (len(documents), documents[0].rstrip().endswith("A red car.")) == (2, True)
-    assert "A red car." in found.blocks[0].text
-    assert len(found.blocks[0].text) < len(long) / 2
-
-
-# -- what is no hook ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

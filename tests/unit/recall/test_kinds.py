@@ -30,13 +30,6 @@ def test_a_line_that_names_one_of_a_kind_leads(chat, dense_weight):
     assert find_place(recall_of(chat, dense_weight=dense_weight), QUESTION) == 0
 
 
-def test_without_their_weight_kinds_change_nothing(chat):
-    recall = recall_of(chat, dense_weight=0.0, kind_weight=0.0)
-    scores = {match.relevance for match in recall.recall(ANA, QUESTION, ranking=100).matches}
-    assert find_place(recall, QUESTION) > 0
-    assert len(scores) <= 2
-
-
 def test_the_kind_is_a_reason(chat):
     found = recall_of(chat).recall(ANA, QUESTION)
     assert "kind" in found.matches[0].why

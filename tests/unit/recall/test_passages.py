@@ -62,28 +62,6 @@ def test_what_is_left_out_is_marked_where_it_stood(chat, message, expected):
     assert expected in shown(found)
 
 
-@pytest.mark.parametrize("options", [{"k": 3}, {"threshold": -1.0}], ids=str)
-def test_an_answer_that_never_abstains_shows_it_whole(chat, options):
-    recall = recall_of(chat, [(MESSAGE, None), *AROUND])
-    assert MESSAGE in shown(recall.recall(ANA, QUESTION, **options))
-
-
-def test_what_answers_clearly_is_shown_whole(chat, everyday):
-    recall = recall_of(chat, [*everyday, (MESSAGE, None)])
-    assert shown(recall.recall(ANA, "Which marathon do I train for?"))[0] == MESSAGE
-
-
-def test_a_message_that_only_asks_is_shown_whole_or_not_at_all(chat):
-    request = " ".join([ASKED, "Please translate it into Welsh.", "Can you make it rhyme?"] * 2)
-    found = recall_of(chat, [(request, None), *AROUND]).recall(ANA, QUESTION)
-    assert set(shown(found)) <= {request, *(text for text, _ in AROUND)}
-
-
-def test_a_reply_of_the_assistant_is_shown_whole(chat):
-    found = recall_of(chat, [(None, MESSAGE), *AROUND]).recall(ANA, QUESTION)
-    assert MESSAGE in shown(found)
-
-
 messages = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=7).map(" ".join)
 
 
@@ -106,9 +84,6 @@ def test_no_budget_is_exceeded_and_what_is_shown_is_verbatim(chat, said, tokens,
             assert pieces == line.text or "[...]" in pieces
 
 
-# -- the relevance buffer ----------------------------------------------------------------------
-
-
 def test_the_buffer_takes_in_a_message_that_was_shown_in_part(chat):
     recall = recall_of(chat, [(MESSAGE, None), *AROUND], buffer_size=10)
     found = recall.recall(ANA, QUESTION, buffer=NOW)
@@ -118,12 +93,3 @@ def test_the_buffer_takes_in_a_message_that_was_shown_in_part(chat):
     later = recall.recall(ANA, "Thanks!", buffer=NOW)
     assert later.blocks == ()
     assert [block.lines for block in later.buffer] == [block.lines for block in found.buffer]
-
-
-@pytest.mark.parametrize("tokens", [10, 40, 60, 200])
-def test_a_budget_holds_for_a_buffer_with_such_a_message(chat, tokens):
-    recall = recall_of(chat, [(MESSAGE, None), *AROUND], buffer_size=10)
-    recall.recall(ANA, QUESTION, buffer=NOW)
-    for question in (QUESTION, "Thanks!"):
-        found = recall.recall(ANA, question, buffer=NOW, max_tokens=tokens)
-        assert sum(len(block.text) for block in found.buffer) <= 4 * tokens

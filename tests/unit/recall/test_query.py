@@ -45,11 +45,6 @@ def test_a_follow_up_has_what_was_said_before_in_front(text):
     assert search_text(text, BEFORE) == f"{BEFORE}\n{text}"
 
 
-@pytest.mark.parametrize("text", ["Where are my keys?", "Thanks!", "ok"])
-def test_what_is_understood_alone_borrows_nothing(text):
-    assert search_text(text, BEFORE) == text
-
-
 @pytest.mark.parametrize("before", [None, "", "  \n", "Thanks a lot!", "And the dog?"])
 def test_nothing_is_borrowed_from_what_has_no_topic_of_its_own(before):
     assert search_text("and hers?", before) == "and hers?"
@@ -58,13 +53,6 @@ def test_nothing_is_borrowed_from_what_has_no_topic_of_its_own(before):
 def test_a_long_message_is_searched_for_what_it_asks_outside_pasted_passages():
     message = f"Which radiators did I say were cold in my kitchen?\n{LETTER}"
     assert search_text(message) == "Which radiators did I say were cold in my kitchen?"
-
-
-def test_questions_in_several_places_of_a_long_message_are_searched_for_together():
-    story = "We sat in the garden until late, and the birds went on singing. " * 8
-    message = f"When is my sister's birthday? {story}Remind me which cake my nephew likes."
-    asked = "When is my sister's birthday? Remind me which cake my nephew likes."
-    assert search_text(message) == asked
 
 
 @pytest.mark.parametrize(
@@ -76,15 +64,6 @@ def test_questions_in_several_places_of_a_long_message_are_searched_for_together
 )
 def test_a_long_message_that_hardly_says_what_it_asks_is_searched_for_whole(message):
     assert search_text(message) == message
-
-
-def test_a_follow_up_of_a_long_message_borrows_what_that_asked():
-    before = f"Which radiators did I say were cold in my kitchen?\n{LETTER}"
-    asked = "Which radiators did I say were cold in my kitchen?\nand since when?"
-    assert search_text("and since when?", before) == asked
-
-
-# -- who and when --------------------------------------------------------------------------------
 
 
 def test_who_is_meant_is_read_from_the_message_first():
@@ -100,9 +79,6 @@ def test_times_are_read_from_the_message_first():
     [may] = find_spans("and in May 2023?", "What did I eat in June 2022?", NOW_MS)
     assert find_spans("and hers?", "What did I eat in May 2023?", NOW_MS) == [may]
     assert find_spans("Where are my keys?", "What did I eat in May 2023?", NOW_MS) == []
-
-
-# -- asking --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -122,19 +98,6 @@ def test_a_follow_up_finds_what_its_topic_is_found_by(recall, embedder, way):
     found = ask(recall, way, "and my sister's?", before=BEFORE, k=1)
     assert found.matches[0].line.text == LINES[2]
     assert embedder.asked[-1].split() == f"{BEFORE} and my sister's?".split()
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_question_of_its_own_is_answered_as_if_nothing_was_said_before(recall, way):
-    question = "What colour is the hull of the boat?"
-    assert ask(recall, way, question, before=BEFORE) == ask(recall, way, question)
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_pasted_letter_does_not_drown_the_question_before_it(recall, embedder, way):
-    found = ask(recall, way, f"Which colour has the hull of my boat?\n{LETTER}", k=1)
-    assert found.matches[0].line.text == "The boat has a red hull"
-    assert embedder.asked[-1] == "Which colour has the hull of my boat?"
 
 
 def test_what_was_said_before_must_be_a_text(recall):

@@ -50,12 +50,6 @@ def test_hooks_are_passed_latest_first_and_the_recall_itself_keeps_none(recall, 
     assert embeddings.questions == ["Key?", "Key? one", "Key? two one"]
 
 
-def test_recalls_with_hooks_share_one_index(recall, embeddings):
-    recall.recall(ANA, "Key?")
-    recall.bind_query_hook(str.upper).recall(ANA, "Which key?")
-    assert embeddings.lines == ["The key is red."]
-
-
 async def test_where_a_hook_leaves_nothing_nothing_is_embedded_or_found(recall, embeddings):
     later = []
     empty = recall.bind_query_hook(lambda text: later.append(text) or text)

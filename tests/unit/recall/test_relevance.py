@@ -37,9 +37,6 @@ def lines(found):
     return [line.text for block in found.blocks for line in block.lines]
 
 
-# -- nothing -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "said",
     [
@@ -98,17 +95,6 @@ def test_an_unrelated_request_brings_nothing_of_a_small_memory(chat, question, c
     assert recall_facts(chat, count).recall(ANA, question).blocks == ()
 
 
-@pytest.mark.xfail(reason="one line alone passes for related at a cosine of 0.12", strict=True)
-@pytest.mark.parametrize(
-    "question", ["What is the half-life of caesium?", "Translate 'umbrella' into Icelandic."]
-)
-def test_an_unrelated_request_brings_nothing_of_a_single_line(chat, question):
-    assert recall_facts(chat, 1).recall(ANA, question).blocks == ()
-
-
-# -- enough ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("count", range(1, len(FACTS) + 1))
 @pytest.mark.parametrize(
     "question",
@@ -150,19 +136,6 @@ def test_unrelated_lines_make_no_clear_answer_disappear(chat, everyday, question
     assert answer in lines(LineRecall(log).recall(ANA, question))
 
 
-def test_thanks_are_not_among_what_is_loosely_related(chat, everyday):
-    recall = recall_of(
-        chat, [*everyday, ("Thanks, perfect!", "You are welcome."), ("Hello!", None)]
-    )
-    for question in ("What are my hobbies?", "What do you know about me?", "What do I like?"):
-        found = lines(recall.recall(ANA, question))
-        assert found
-        assert not {"Thanks, perfect!", "You are welcome.", "Hello!"} & set(found)
-
-
-# -- none of it --------------------------------------------------------------------------------
-
-
 def test_plain_settings_rank_by_cosine_alone_whatever_was_said(chat, everyday):
     stated = [
         ("My phone number is 555 1234.", "I don't know your address."),
@@ -186,15 +159,6 @@ def standardize(values):
     mean = sum(values) / len(values)
     deviation = (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
     return [(value - mean) / deviation for value in values]
-
-
-def test_plain_settings_show_messages_whole_twice_and_never_as_older(chat):
-    message = "I live in Leeds. Could you write me a poem? " * 4
-    recall = recall_of(chat, [(message, None), (message, None), ("I live in Bath.", None)])
-    plain = RecallSettings.spec()
-    found = recall.recall(ANA, "Where do I live?", max_tokens=1000, settings=plain, threshold=-1.0)
-    assert sorted(lines(found)) == sorted([message, message, "I live in Bath."])
-    assert not any(mark in block.text for block in found.blocks for mark in ("[...]", ", older]"))
 
 
 def test_a_threshold_that_no_line_surpasses_is_named_with_the_best_cosine(log, say):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.views.codec import make_draft
+from langchain_convmem.recall import LineRecall
+from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")
 FACT = "I parked the car on level C of the station garage."
@@ -39,15 +37,6 @@ def test_the_stated_fact_leads_however_often_it_was_asked_for(chat, everyday, ti
     assert FACT in [line.text for line in found.blocks[0].lines]
 
 
-@pytest.mark.parametrize("times", [3, 10, 30])
-def test_what_knows_nothing_and_asks_the_same_comes_after_every_statement(chat, everyday, times):
-    recall = ask_again(chat, [*everyday, (FACT, "Noted.")], times)
-    order = [found.line.text for found in recall.recall(ANA, ASKED, k=1, ranking=500).matches]
-    first = min(order.index(ASKED), order.index(KNOWS_NOTHING))
-    assert set(order[first:]) == {ASKED, KNOWS_NOTHING}
-    assert len(order) == len(everyday) * 2 + 2 + times * 2
-
-
 @pytest.mark.parametrize("limits", [{"max_tokens": 300}, {"max_tokens": 1000}], ids=str)
 @pytest.mark.parametrize("times", [3, 30])
 def test_within_a_budget_they_take_no_room_while_there_is_a_statement(
@@ -55,12 +44,6 @@ def test_within_a_budget_they_take_no_room_while_there_is_a_statement(
 ):
     recall = ask_again(chat, [*everyday, (FACT, "Noted.")], times)
     assert {ASKED, KNOWS_NOTHING}.isdisjoint(lines(recall.recall(ANA, ASKED, **limits)))
-
-
-@pytest.mark.parametrize("exchanges", [[], [("The heron is grey.", None)]], ids=len)
-def test_where_nothing_else_was_said_about_it_an_earlier_asking_comes_back(chat, exchanges):
-    found = ask_again(chat, exchanges, 3).recall(ANA, ASKED, k=1)
-    assert found.matches[0].line.text in {ASKED, KNOWS_NOTHING}
 
 
 @pytest.mark.parametrize(
@@ -80,28 +63,6 @@ def test_a_reply_that_knows_nothing_never_comes_before_the_statement(chat, every
         assert order.index(FACT) < order.index(reply)
 
 
-@pytest.mark.parametrize("times", [1, 10])
-def test_a_reply_that_is_quoted_word_for_word_is_found(chat, everyday, times):
-    recall = ask_again(chat, [*everyday, (FACT, "Noted.")], times)
-    found = recall.recall(ANA, KNOWS_NOTHING, k=1)
-    assert found.matches[0].line.text == KNOWS_NOTHING
-
-
-def test_repeats_change_places_and_none_is_lost(chat, everyday):
-    recall = ask_again(chat, [*everyday, (FACT, "Noted.")], 3)
-
-    def names(settings):
-        found = recall.recall(ANA, ASKED, k=1, ranking=500, settings=settings)
-        return [match.line.line_id for match in found.matches]
-
-    kept, moved = names(RecallSettings(skip_repeats=False)), names(RecallSettings())
-    assert kept != moved
-    assert sorted(kept) == sorted(moved)
-
-
-# -- equal lines -------------------------------------------------------------------------------
-
-
 def say_it_often(log, chat, everyday, texts):
     chat(log, everyday)
     chat(log, [(text, None) for text in texts], thread="often", start_ms=1_720_000_000_000)
@@ -116,19 +77,3 @@ def test_equal_lines_are_shown_once_within_a_budget(log, chat, everyday, max_tok
     recall = say_it_often(log, chat, everyday, SAME)
     shown = lines(recall.recall(ANA, ASKED, max_tokens=max_tokens))
     assert len([text for text in shown if text in SAME]) == 1
-
-
-def test_the_settings_may_show_each_of_them(log, chat, everyday):
-    recall = say_it_often(log, chat, everyday, SAME)
-    settings = RecallSettings(skip_repeats=False)
-    shown = lines(recall.recall(ANA, ASKED, max_tokens=1000, settings=settings))
-    assert set(SAME) <= set(shown)
-
-
-def test_of_k_blocks_none_is_missing_because_lines_are_equal(log):
-    said = [
-        make_draft(HumanMessage(FACT, additional_kwargs={"session": str(number)}))
-        for number in range(5)
-    ]
-    log.append(ThreadKey("ana", "t"), said)
-    assert len(LineRecall(log).recall(ANA, ASKED, k=4).blocks) == 4

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
@@ -56,9 +55,3 @@ def test_headers_tell_how_long_ago_a_block_was_said(log):
     }
     assert headers(-1) == "[2023-11-20]"
     assert headers(7, RecallSettings(age_in_header=False)) == "[2023-11-20]"
-
-
-@pytest.mark.parametrize("wrong", ["now", 1.5, True, 10**15])
-def test_a_time_that_is_none_is_refused(log, wrong):
-    with pytest.raises(ConfigError, match="now_ms must be milliseconds since the epoch"):
-        LineRecall(log).recall(ANA, "car", now_ms=wrong)

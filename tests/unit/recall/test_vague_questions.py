@@ -7,7 +7,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.recall import LineRecall, RecallSettings
+from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")
@@ -60,32 +60,9 @@ def test_a_fact_near_in_meaning_leads_over_a_word_shared_by_chance(chat, count):
     assert ranked.index(FACT) < ranked.index(BY_CHANCE)
 
 
-def test_what_the_user_said_leads_over_a_reply_that_is_as_near(chat):
-    reply = "A tabby is a pattern of fur."
-    recall = recall_of(chat, [("Explain tabby.", reply), (FACT, "Nice."), *filling(30)])
-    ranked = texts(recall.recall(ANA, QUESTION, ranking=300))
-    assert ranked[0] == FACT
-
-
-def test_of_lines_as_near_the_shorter_one_leads(chat):
-    long = FACT + " And then there was the weather, which was neither good nor bad" * 4 + "."
-    TOPICS[long] = 0
-    recall = recall_of(chat, [(long, "Nice."), (FACT, "Nice."), *filling(30)])
-    settings = RecallSettings(latest_first=False)
-    ranked = texts(recall.recall(ANA, QUESTION, settings=settings, ranking=300))
-    assert ranked.index(FACT) < ranked.index(long)
-
-
 def test_where_words_answer_clearly_they_lead(chat):
     said = "My leaking tent stands in the orchard."
     recall = recall_of(chat, [(FACT, "Nice."), (said, "Seal it."), *filling(60)])
     found = recall.recall(ANA, "Where does my leaking tent stand, in which orchard?")
     assert texts(found)[0] == said
     assert FACT not in texts(found)
-
-
-@pytest.mark.parametrize("question", ["Which breed is the cat?", "Who feeds the cat?"])
-def test_a_question_about_nobody_finds_what_the_user_stated_in_other_words(chat, question):
-    TOPICS[question] = 0
-    recall = recall_of(chat, [(FACT, "Nice."), *filling(60)])
-    assert texts(recall.recall(ANA, question)) == [FACT]

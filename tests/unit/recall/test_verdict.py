@@ -55,16 +55,3 @@ def test_an_answer_without_blocks_is_nothing(recall, question):
     found = recall.recall(ANA, question)
     assert (found.blocks, found.verdict) == ((), "nothing")
     assert Recall((), ()).verdict == "nothing"
-
-
-def test_an_earlier_asking_answers_nothing(recall, log, say):
-    question = "When did I buy the accordion in Lisbon?"
-    say(log, [question, "I don't know."], thread="asked", speakers=("User", "Assistant"))
-    found = recall.recall(ANA, question, k=3)
-    assert question in {line.text for block in found.blocks for line in block.lines}
-    assert found.verdict == "related"
-
-
-def test_thanks_are_answered_by_nothing(recall):
-    assert recall.recall(ANA, "What a fine name, thanks!", k=2).blocks
-    assert recall.recall(ANA, "Thanks!", k=2).verdict == "related"
