@@ -69,9 +69,6 @@ def drafts(*said):
     return [make_draft(HumanMessage(text)) for text in said]
 
 
-# -- broken connections ---------------------------------------------------------------------------
-
-
 def test_idle_connections_that_broke_are_noticed_by_nobody(server, log):
     server.kill(server.backends())
     assert list_texts(log.entries(ANA)) == ["first"]
@@ -88,15 +85,6 @@ def test_idle_connections_that_broke_are_noticed_by_nobody(server, log):
         assert list_texts(await log.aentries(ANA)) == ["first", "second", "third"]
 
     asyncio.run(scenario())
-
-
-def test_all_idle_connections_may_break_at_once(server, log):
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: log.entries(ANA), range(80)))
-    assert len(server.backends()) > 1
-    server.kill(server.backends())
-    say(log, ANA, "second")
-    assert list_texts(log.entries(ANA)) == ["first", "second"]
 
 
 def test_a_backend_killed_in_the_middle_of_an_append_loses_and_doubles_nothing(
@@ -185,9 +173,6 @@ def test_no_password_is_shown(server):
     assert refused.value.__suppress_context__
 
 
-# -- commits whose answer is lost -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("reached", [False, True])
 def test_a_lost_answer_to_a_commit_is_looked_up(proxy, schema, log, reached, is_async):
@@ -233,9 +218,6 @@ def test_a_connection_lost_before_the_commit_is_replaced(proxy, schema, log, at)
     assert log.entries(ANA)[1:] == [entry]
 
 
-# -- locks and limits -----------------------------------------------------------------------------
-
-
 def test_a_writer_waits_for_another_no_longer_than_its_limit(server, schema, owner_lock):
     with PostgresLog(server.dsn, schema=schema, statement_timeout_s=0.2) as impatient:
         for call in (lambda: say(impatient, ANA, "second"), lambda: impatient.forget(ANA)):
@@ -246,11 +228,3 @@ def test_a_writer_waits_for_another_no_longer_than_its_limit(server, schema, own
         owner_lock.commit()
         say(impatient, ANA, "second")
         assert list_texts(impatient.entries(ANA)) == ["first", "second"]
-
-
-def test_threads_share_the_connections_there_are(server, log):
-    with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(say, log, ANA, f"{number}") for number in range(40)]:
-            done.result()
-    assert len(log.entries(ANA)) == 41
-    assert len(server.backends()) <= 2
