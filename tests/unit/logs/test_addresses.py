@@ -1,21 +1,9 @@
 from __future__ import annotations
 
-from contextlib import closing
-
 import pytest
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.logs.addresses import log_name, open_log
-
-
-def test_a_path_is_a_database_file(tmp_path):
-    path = tmp_path / "a b.db"
-    with closing(open_log(str(path))) as log:
-        assert isinstance(log, SQLiteLog)
-        assert log.threads("ana") == []
-    with closing(open_log(str(path), must_exist=True)) as log:
-        assert log.threads("ana") == []
 
 
 def test_a_file_that_must_be_there_is_not_made(tmp_path):
@@ -53,25 +41,6 @@ def test_a_database_server_gets_its_address_and_the_schema_apart(monkeypatch):
         (dsn, {"schema": "Chats", "signing_key": None}),
         ("postgres://host/db", {"schema": "convmem", "signing_key": "a secret of mine"}),
     ]
-
-
-@pytest.mark.parametrize(
-    ("address", "means"),
-    [
-        ("postgresql:///db", {"dbname": "db"}),
-        ("postgresql:///db?schema=x", {"dbname": "db"}),
-        ("postgresql://ana@/db?host=/run/postgresql", {"user": "ana", "host": "/run/postgresql"}),
-        ("postgresql://?host=/run/pg&dbname=db", {"host": "/run/pg", "dbname": "db"}),
-        ("postgresql:///db?options=-c%20geqo%3Doff", {"options": "-c geqo=off"}),
-    ],
-)
-def test_a_database_without_a_host_is_one_of_this_machine(address, means, monkeypatch):
-    postgres = pytest.importorskip("langchain_convmem.logs.postgres")
-    conninfo = pytest.importorskip("psycopg.conninfo")
-    calls = []
-    monkeypatch.setattr(postgres, "PostgresLog", lambda dsn, **_: calls.append(dsn))
-    open_log(address)
-    assert means.items() <= conninfo.conninfo_to_dict(calls[0]).items()
 
 
 @pytest.mark.parametrize(

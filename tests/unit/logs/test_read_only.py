@@ -9,10 +9,8 @@ import subprocess
 import pytest
 from forked_processes import ForkedProcess
 from histories import KEY
-from langchain_core.messages import HumanMessage
 from sqlite_files import read_files
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.testing.log_contract import list_texts, say, say_all
@@ -74,24 +72,6 @@ def test_what_a_crash_has_left_is_read_as_well(path):
     assert (after["log.db"], after["log.db-wal"]) == (before["log.db"], before["log.db-wal"])
 
 
-def test_what_others_write_is_seen(path):
-    with SQLiteLog(path, read_only=True) as reader:
-        for text in ("three", "four"):
-            with SQLiteLog(path) as writer:
-                say(writer, KEY, text)
-                assert list_texts(reader.entries(KEY))[-1] == text
-            assert list_texts(reader.entries(KEY))[-1] == text
-        assert reader.verify().ok
-
-
-def test_a_log_that_is_read_only_is_backed_up(path, tmp_path):
-    with SQLiteLog(path, read_only=True) as log:
-        log.backup(tmp_path / "copy.db")
-    with SQLiteLog(tmp_path / "copy.db") as copy:
-        say(copy, KEY, "three")
-        assert list_texts(copy.entries(KEY)) == ["one", "two", "three"]
-
-
 def test_only_a_log_that_is_there_can_be_read(tmp_path):
     with pytest.raises(LogError, match=r"log\.db"):
         SQLiteLog(tmp_path / "log.db", read_only=True)
@@ -127,13 +107,3 @@ def test_a_file_without_the_right_to_write_is_read(protected):
             with pytest.raises(ConfigError, match="put the copy elsewhere"):
                 log.backup(protected.with_name("copy.db"))
     assert read_files(protected) == before
-
-
-def test_a_memory_without_the_right_to_write_answers(path):
-    with ConversationMemory(SQLiteLog(path, read_only=True)) as memory:
-        assert list_texts(memory.history("t1", user_id="ana").entries) == ["one", "two"]
-        assert [match.line.text for match in memory.recall("one", user_id="ana").matches][:1] == [
-            "one"
-        ]
-        with pytest.raises(LogError):
-            memory.add_messages([HumanMessage("three")], thread_id="t1", user_id="ana")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import gc
 import sqlite3
 import stat
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from unittest.mock import Mock
 
 import pytest
 from histories import KEY
@@ -44,9 +42,6 @@ def said(monkeypatch):
 
     monkeypatch.setattr(sqlite3, "connect", open_traced)
     return statements
-
-
-# -- the file -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["a?mode=memory.db", "a#b.db", "a%20b.db", "file:x", "汉 '\".db"])
@@ -99,27 +94,12 @@ def test_a_database_of_another_program_is_refused_and_left_alone(path, script):
     assert read_files(path) == before
 
 
-def test_a_file_of_another_version_is_refused(path):
-    SQLiteLog(path).close()
-    with plain(path) as db:
-        db.execute("PRAGMA user_version = 2")
-    with pytest.raises(LogError, match="schema version 2"):
-        SQLiteLog(path)
-
-
 def test_a_file_that_is_no_database_is_refused_by_name(path):
     path.write_bytes(b"Dear diary, " * 100)
     with pytest.raises(LogError, match=r"log\.db.*'convmem db verify' says where") as caught:
         SQLiteLog(path)
     assert not isinstance(caught.value, LogUnavailableError)
     assert path.read_bytes().startswith(b"Dear diary")
-
-
-def test_a_log_says_where_it_is(path, log):
-    assert (repr(log), repr(InMemoryLog())) == (f"SQLiteLog({str(path)!r})", "InMemoryLog()")
-
-
-# -- durability -----------------------------------------------------------------------------------
 
 
 def test_acknowledged_writes_wait_for_the_disk(path, said):
@@ -232,9 +212,6 @@ def test_no_statement_walks_through_what_does_not_concern_it(path, said):
                 assert not any("TEMP B-TREE" in step for step in steps), query
 
 
-# -- keys -----------------------------------------------------------------------------------------
-
-
 def test_a_file_with_a_key_opens_with_it_alone(path):
     with SQLiteLog(path, signing_key=SIGNING_KEY) as log:
         say(log, KEY, "one")
@@ -256,9 +233,6 @@ def test_a_file_that_was_used_gets_no_key(path, log):
         SQLiteLog(path, signing_key=SIGNING_KEY)
 
 
-# -- neighbours -----------------------------------------------------------------------------------
-
-
 def test_a_locked_file_is_worth_another_try(path, monkeypatch):
     monkeypatch.setattr(sqlite, "BUSY_S", 0.05)
     with SQLiteLog(path) as log, plain(path) as other:
@@ -276,35 +250,6 @@ def test_a_locked_file_is_worth_another_try(path, monkeypatch):
         other.execute("ROLLBACK")
         say(log, KEY, "after")
         assert list_texts(log.entries(KEY)) == ["before", "after"]
-
-
-def test_a_file_that_others_keep_from_opening_is_worth_another_try(path, monkeypatch):
-    SQLiteLog(path).close()
-    monkeypatch.setattr(sqlite, "BUSY_S", 0.05)
-    with plain(path) as other:
-        other.execute("PRAGMA journal_mode = DELETE")
-        other.execute("BEGIN")
-        other.execute("SELECT 1 FROM meta").fetchone()
-        with pytest.raises(LogUnavailableError, match=r"log\.db is being opened by others"):
-            SQLiteLog(path)
-
-
-def test_what_another_try_does_not_fix_is_no_outage(path, log):
-    with plain(path) as other:
-        other.execute("ALTER TABLE entries RENAME TO others")
-    with pytest.raises(LogError, match="check the file") as caught:
-        log.entries(KEY)
-    assert not isinstance(caught.value, LogUnavailableError)
-
-
-def test_who_has_forgotten_waits_for_other_writers_as_before(path, log):
-    log.forget(KEY)
-    with plain(path) as other, ThreadPoolExecutor(1) as pool:
-        other.execute("BEGIN IMMEDIATE")
-        saying = pool.submit(say, log, KEY, "Hi")
-        time.sleep(0.5)  # longer than forgetting itself waits
-        other.execute("ROLLBACK")
-        assert saying.result().position == 1
 
 
 @pytest.mark.parametrize("folds", [False, True])
@@ -358,25 +303,6 @@ def test_what_fails_within_a_transaction_is_undone_with_all_of_it(path, open_log
         assert list_texts(log.entries(KEY)) == ["after"]
         assert log.verify().ok
 
-
-def test_a_log_in_memory_is_in_no_file(monkeypatch):
-    connect = Mock(wraps=sqlite3.connect)
-    monkeypatch.setattr(sqlite3, "connect", connect)
-    InMemoryLog().entries(KEY)
-    assert [call.args for call in connect.call_args_list] == [(":memory:",)]
-
-
-def test_a_log_in_memory_can_be_kept_in_a_file(path):
-    with InMemoryLog() as log:
-        say_all(log, KEY, ["one", "two"])
-        log.backup(path)
-        assert log.verify().ok
-    with SQLiteLog(path) as kept:
-        assert list_texts(kept.entries(KEY)) == ["one", "two"]
-        assert kept.verify().ok
-
-
-# -- entries that are kept decoded ----------------------------------------------------------------
 
 THREAD, OTHER = ThreadKey("ana", "t"), ThreadKey("bo", "t")
 

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from sqlite_files import damage
 
-from langchain_convmem.errors import ConfigError, LogError
+from langchain_convmem.errors import LogError
 from langchain_convmem.logs.base import decode_document, sign_document
-from langchain_convmem.logs.checksums import Signer, check_key
-from langchain_convmem.logs.verify import KEPT, Finding, verify_log
+from langchain_convmem.logs.checksums import Signer
+from langchain_convmem.logs.verify import Finding, verify_log
 from langchain_convmem.testing.log_contract import ANA, ANAS_OTHER, say, say_all
 
 CHANGED = "it does not match its checksum"
@@ -30,30 +30,6 @@ def test_each_altered_entry_is_named_and_no_other(path, log):
     assert asyncio.run(log.averify()) == log.verify() == report
     assert log.forget(ANA, [altered.id]).entries == 1
     assert verify_log(log).ok
-
-
-def test_many_problems_are_counted_and_not_kept(path, log):
-    say_all(log, ANA, [f"line {number}" for number in range(KEPT + 7)])
-    damage(path, "UPDATE entries SET body = 'x'")
-    report = verify_log(log)
-    assert (len(report.problems), len(report.damaged), report.more) == (KEPT, KEPT, 7)
-
-
-# -- the pieces of the kit ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("stored", "own", "what"),
-    [
-        (b"", b"k", "a place is not signed with a key; copy it into a new log"),
-        (b"k", b"", "a place is signed with a key; open it with its signing_key"),
-        (b"k", b"l", "a place is signed with another key"),
-    ],
-)
-def test_a_key_that_differs_is_refused(stored, own, what):
-    check_key(stored, stored, "a place")
-    with pytest.raises(ConfigError, match=what):
-        check_key(stored, own, "a place")
 
 
 def test_a_document_is_read_as_it_was_written_or_not_at_all():

@@ -30,11 +30,6 @@ def test_the_list_says_who_said_what_in_the_order_in_which_it_was_said():
     assert left == ()
 
 
-def test_without_room_nothing_is_listed_and_all_is_left():
-    facts = find_facts(SAID)
-    assert list_details(facts, 0) == list_details(facts, 8) == ("", tuple(facts))
-
-
 def test_a_list_of_details_holds_some_of_each_kind():
     said = [f"the box {number} is xk-{number}0{number}." for number in range(40)]
     said += ["the boat costs 1200 euros.", "it leaves at 17:30.", "see https://example.org/a"]
@@ -44,12 +39,6 @@ def test_a_list_of_details_holds_some_of_each_kind():
     listed = {fact.kind for fact in missing if fact not in left}
     assert listed == {"amount", "number", "id", "time", "link"}
     assert not any(check_told(left, text))
-
-
-def test_what_is_asked_comes_last():
-    said = [FactSource("Is it 42?", "User", 1), FactSource("It is 43.", "Assistant", 2)]
-    text, _ = list_details(find_facts(said), 18)
-    assert text.splitlines()[1:] == ["- Assistant: It is 43."]
 
 
 sentences = st.builds(

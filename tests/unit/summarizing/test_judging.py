@@ -36,11 +36,6 @@ def test_what_a_judge_finds_unsupported_is_named_in_order(answer, doubted):
     assert ask(RunnableLambda(lambda _: AIMessage(answer))) == doubted
 
 
-@pytest.mark.parametrize("value", [None, 7, ["1: no"]])
-def test_what_cannot_be_read_marks_nothing(value):
-    assert ask(RunnableLambda(lambda _: value)) == ()
-
-
 def test_a_judge_that_fails_marks_nothing(caplog):
     def fail(_):
         raise ProviderError("overloaded")

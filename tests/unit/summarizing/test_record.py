@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime
 
 from langchain_core.messages import AIMessage
 from summaries import ScriptedSummarizer
@@ -68,29 +67,6 @@ def test_a_fact_is_told_listed_or_left():
         }
 
 
-def test_it_counts_over_all_summaries_and_not_what_the_last_one_covers():
-    with remember(
-        SAID[0], teller=ScriptedSummarizer("A boiler for 1,240 euros.", "A fence.")
-    ) as memory:
-        memory.summarize("t", user_id="ana", force=True)
-        assert states(memory) == {"1,240 euros": "told"}
-        say(memory, SAID[1])
-        memory.summarize("t", user_id="ana", force=True)
-        record = summary_record(memory, "t", user_id="ana")
-        assert {fact.text for fact in record.facts} == {"1,240 euros", "8 May"}
-        assert record.covered == 4
-
-
-def test_an_edited_summary_tells_what_its_new_text_tells():
-    with remember(*SAID, options=WITH_LIST) as memory:
-        memory.summarize("t", user_id="ana", force=True)
-        history = memory.history("t", user_id="ana")
-        history.edit_summary("The boiler repair costs 1,240 euros, and it is 42.")
-        told = states(memory)
-        assert (told["1,240 euros"], told["42"]) == ("told", "told")
-        assert told["8 May"] == "left"  # its list of details went with the old text
-
-
 def test_what_is_pinned_is_told():
     with remember(*SAID) as memory:
         memory.summarize("t", user_id="ana", force=True)
@@ -99,16 +75,6 @@ def test_what_is_pinned_is_told():
         assert states(memory)["42"] == "told"
         memory.history("t", user_id="ana").unpin(pin)
         assert states(memory)["42"] == "left"
-
-
-def test_the_day_on_which_something_was_said_tells_no_date():
-    today = datetime.now(UTC)
-    moved = f"The sofa arrives on {today.day} {today:%B}."
-    teller = ScriptedSummarizer(f"They talked.\n({today:%Y-%m-%d})\nOf a garden and a boiler.")
-    with remember(moved, SAID[0], SAID[2], teller=teller) as memory:
-        memory.summarize("t", user_id="ana", force=True)
-        record = summary_record(memory, "t", user_id="ana")
-        assert [fact.state for fact in record.facts if fact.kind == "date"] == ["left"]
 
 
 def test_what_is_forgotten_is_in_no_record():

@@ -6,8 +6,7 @@ from histories import KEY
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem import InMemoryLog
-from langchain_convmem.records import Control, Draft, Metadata
-from langchain_convmem.turns.tracing import count_stored
+from langchain_convmem.records import Metadata
 from langchain_convmem.turns.turn import draft_reply
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.messages import DraftBuilder
@@ -39,11 +38,6 @@ def test_a_reply_that_is_there_whole_is_not_drafted_again():
     assert draft(stored(reply), reply) == []
 
 
-def test_of_a_reply_its_last_message_gets_the_metadata():
-    [first, last] = draft(stored(), AIMessage("Let me see.", id="r1"), AIMessage("Three.", id="r2"))
-    assert (first.metadata, last.metadata) == (Metadata(), TIMES)
-
-
 def test_another_reply_takes_back_what_an_attempt_stored():
     entries = stored(AIMessage("On level two.", id="r1"))
     control, reply = draft(entries, AIMessage("On level three.", id="r2"))
@@ -58,13 +52,3 @@ def test_what_stays_of_an_attempt_is_not_taken_back():
     control, *replies = draft(entries, first, AIMessage("Three.", id="r3"))
     assert control.control.retracts == (entries[2].id,)
     assert [one.contents for one in replies] == [("Let me see.",), ("Three.",)]
-
-
-def test_what_was_stored_is_counted_by_entry():
-    cut = Metadata(attributes=("interrupted",))
-    drafts = [
-        Draft(role="control", control=Control(("e1", "e2"), "replaced")),
-        make_draft(AIMessage("One.")),
-        make_draft(AIMessage("Two"), metadata=cut),
-    ]
-    assert count_stored(drafts) == {"messages": 2, "replaced": 2, "interrupted": 1}

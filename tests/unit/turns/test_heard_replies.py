@@ -7,11 +7,10 @@ from uuid import UUID, uuid4
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
-from langchain_core.runnables import RunnableLambda, RunnableParallel
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.runnables import INTERNAL_TAGS
-from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
+from langchain_convmem.turns.replies import PartialReplyHandler
 
 
 def _begin(heard: PartialReplyHandler, **options: object) -> UUID:
@@ -32,16 +31,6 @@ def _end(heard: PartialReplyHandler, run_id: UUID, text: str) -> None:
 
 def _texts(heard: PartialReplyHandler) -> list[str]:
     return [str(message.text) for message in heard.collect_broken()]
-
-
-def test_a_whole_reply_is_heard_and_nothing_of_it_broken():
-    heard = PartialReplyHandler()
-    model = ScriptedChatModel(replies=["On level 3."])
-    model.invoke("Where?", heard.listen(None))
-    assert heard.message is not None
-    assert type(heard.message) is AIMessage
-    assert heard.message.text == "On level 3."
-    assert heard.collect_broken() == []
 
 
 @pytest.mark.parametrize("tag", INTERNAL_TAGS)
@@ -82,16 +71,6 @@ def test_models_at_the_same_time_are_heard_each():
     assert _texts(heard) == ["Half"], "the other one goes on"
     _end(heard, second, "Half and half.")
     assert heard.message.text == "Half and half."
-    assert heard.collect_broken() == []
-
-
-def test_models_in_parallel_branches_are_heard():
-    branches = RunnableParallel(
-        **{f"b{n}": ScriptedChatModel(replies=[f"Reply {n}."]) for n in range(8)}
-    )
-    with collect_replies() as heard:
-        RunnableLambda(branches.invoke).invoke("Go.")
-    assert heard.message.text.startswith("Reply ")
     assert heard.collect_broken() == []
 
 

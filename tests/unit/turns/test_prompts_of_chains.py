@@ -67,14 +67,6 @@ def test_an_optional_place_is_filled_under_the_name_that_is_given(memory, model)
     assert _list_last(model) == [*SECOND[:3], ("human", "Well: Second?")]
 
 
-def test_examples_of_a_prompt_stay_before_the_history(memory, model):
-    prompt = ChatPromptTemplate([ASKED[0], ("human", "2 + 2?"), ("ai", "4."), ASKED[1]])
-    chain = memory.wrap(prompt | model)
-    chain.invoke("First?", at())
-    chain.invoke("Second?", at())
-    assert [text for _, text in _list_last(model)][1:4] == ["2 + 2?", "4.", "First?"]
-
-
 @pytest.mark.parametrize(
     "prompt",
     [ChatPromptTemplate([("human", "{question}")]), PromptTemplate.from_template("Say {topic}.")],

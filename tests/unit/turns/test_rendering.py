@@ -13,7 +13,6 @@ from langchain_convmem.turns.recalled import (
     MessageList,
     fence_blocks,
     fold_recalled,
-    make_recalled_messages,
 )
 from langchain_convmem.views.shown import RecalledBlock
 
@@ -32,14 +31,6 @@ def _block(text, time_ms=0, position=1):
         entry_id=f"l{position}",
     )
     return RecalledBlock((line,), text, (), 1.0, 0.5)
-
-
-# -- the fence ----------------------------------------------------------------------------------
-
-
-def test_without_blocks_there_is_no_text():
-    assert fence_blocks([]) == ""
-    assert make_recalled_messages("") == []
 
 
 def test_blocks_stand_between_fences_under_a_notice_that_they_are_data():
@@ -81,29 +72,12 @@ def test_text_that_does_not_imitate_the_fence_is_verbatim(text):
         assert text in fence_blocks([_block(text)])
 
 
-# -- folding ------------------------------------------------------------------------------------
-
-
 def test_recalled_text_becomes_the_first_text_block_of_a_copy():
     message = HumanMessage("Where?", id="q1")
     both = fold_recalled(message, "R")
     assert both.content == [{"type": "text", "text": "R"}, {"type": "text", "text": "Where?"}]
     assert both.id == "q1"
     assert message.content == "Where?"
-
-
-def test_nothing_recalled_leaves_the_message_as_it_is():
-    message = HumanMessage("Where?")
-    assert fold_recalled(message, "") is message
-
-
-def test_recalled_messages_are_marked_as_such():
-    [message] = make_recalled_messages("R")
-    assert message.text == "R"
-    assert message.additional_kwargs == {"source": "convmem_recall"}
-
-
-# -- message lists as text ----------------------------------------------------------------------
 
 
 def test_one_human_message_reads_as_its_text():
@@ -117,7 +91,3 @@ def test_one_human_message_reads_as_its_text():
 def test_several_messages_read_as_a_dialogue():
     talk = MessageList([HumanMessage("Where?"), AIMessage("Here.")])
     assert f"{talk}" == "User: Where?\nAssistant: Here."
-
-
-def test_no_messages_read_as_nothing():
-    assert f"{MessageList()}" == ""

@@ -28,9 +28,6 @@ def _texts(messages):
     return [str(message.text) for message in messages]
 
 
-# -- where one message ends ---------------------------------------------------------------------
-
-
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=12))
 def test_the_chunks_of_one_message_are_one_message(words):
     [message] = _collected(*(_chunk(word, id="m1") for word in words))
@@ -41,32 +38,6 @@ def test_a_providers_id_beside_the_id_of_the_run_is_one_message():
     chunks = [_chunk("One ", id="msg_1"), _chunk("two", id="lc_run--a"), _chunk("", id="lc_run--a")]
     [message] = _collected(*chunks)
     assert (message.content, message.id) == ("One two", "msg_1")
-
-
-def test_the_id_of_the_run_beside_a_providers_id_is_one_message():
-    [message] = _collected(_chunk("One ", id="lc_run--a"), _chunk("two", id="msg_1"))
-    assert (message.content, message.id) == ("One two", "msg_1")
-
-
-def test_chunks_without_ids_are_one_message():
-    assert _texts(_collected("One ", "", "two")) == ["One two"]
-
-
-def test_another_id_of_a_provider_begins_another_message():
-    found = _collected(_chunk("One", id="msg_1"), _chunk("Two", id="msg_2"))
-    assert _texts(found) == ["One", "Two"]
-
-
-def test_another_run_begins_another_message():
-    found = _collected(_chunk("One", id="lc_run--a"), _chunk("Two", id="lc_run--b"))
-    assert _texts(found) == ["One", "Two"]
-
-
-def test_what_follows_the_last_chunk_begins_another_message():
-    found = _collected(
-        _chunk("One", id="msg_1", chunk_position="last"), _chunk("Two", id="lc_run--b")
-    )
-    assert _texts(found) == ["One", "Two"]
 
 
 def test_a_late_chunk_with_the_id_of_its_message_belongs_to_it():
@@ -94,14 +65,6 @@ def test_the_whole_message_behind_its_chunks_takes_their_place():
     assert _collected(_chunk("One ", id="m1"), _chunk("two", id="m1"), whole) == [whole]
 
 
-# -- what a message keeps -----------------------------------------------------------------------
-
-
-def test_an_empty_list_in_front_does_not_swallow_the_text():
-    [message] = _collected(_chunk([], id="m1"), _chunk("One ", id="m1"), _chunk("two", id="m1"))
-    assert message.text == "One two"
-
-
 def test_an_empty_text_in_front_of_blocks_leaves_no_empty_block():
     block = {"type": "text", "text": "One", "index": 0}
     [message] = _collected(_chunk("", id="m1"), _chunk([block], id="m1"), _chunk("", id="m1"))
@@ -124,11 +87,6 @@ def test_no_text_of_a_stream_is_lost_whatever_the_form_of_its_content(contents):
     assert message.text == said
 
 
-def test_the_name_of_the_speaker_is_kept():
-    [message] = _collected(_chunk("One ", name="Hal"), _chunk("two"))
-    assert message.name == "Hal"
-
-
 def test_tool_calls_that_came_in_pieces_are_whole():
     pieces = [
         {"name": "look", "args": '{"where": ', "id": "c1", "index": 0},
@@ -136,15 +94,6 @@ def test_tool_calls_that_came_in_pieces_are_whole():
     ]
     [message] = _collected(*(_chunk("", id="m1", tool_call_chunks=[piece]) for piece in pieces))
     assert message.tool_calls == [{**CALL, "args": {"where": "here"}}]
-
-
-def test_chunks_are_not_changed_by_being_collected():
-    first = _chunk([], id="m1")
-    _collected(first, _chunk("One", id="m1"))
-    assert first == _chunk([], id="m1")
-
-
-# -- cut off ------------------------------------------------------------------------------------
 
 
 def _cut(*chunks):
@@ -159,11 +108,6 @@ def test_a_message_cut_off_is_its_text():
     assert (type(message), message.content, message.id) == (AIMessage, "One two", "m1")
 
 
-def test_blank_text_cut_off_is_nothing():
-    assert _cut(_chunk(" \n")) == []
-    assert _cut() == []
-
-
 def test_reasoning_cut_off_is_nothing():
     assert _cut(_chunk([{"type": "reasoning", "reasoning": "Well"}])) == []
 
@@ -176,32 +120,11 @@ def test_a_message_that_had_come_to_its_end_is_whole():
     assert message.tool_calls == [CALL]
 
 
-# -- what is new --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("output", [[], {"messages": []}])
-def test_no_messages_are_no_reply_and_no_error(output):
-    assert read_reply(output, [ASKED]).messages == []
-    assert _collected(output) == []
-
-
-def test_an_empty_stream_is_no_reply_and_no_error():
-    assert _collected() == []
-
-
-def test_a_message_alone_is_a_reply_even_under_a_known_id():
-    earlier = AIMessage("Yes.", id="m1")
-    assert read_reply(earlier, [earlier, ASKED]).messages == [earlier]
-
-
 def test_given_messages_that_come_back_are_no_reply():
     earlier = AIMessage("Yes.", id="m1")
     new = AIMessage("No.")
     assert read_reply([earlier, ASKED, new], [earlier, ASKED]).messages == [new]
     assert read_reply([earlier, new], [earlier, ASKED]).messages == [new]
-
-
-# -- streams that their provider never finished ---------------------------------------------------
 
 
 OPENAI = {"model_provider": "openai"}

@@ -27,12 +27,6 @@ def test_words_of_a_kind_are_single_words_in_lowercase_each_once():
         assert len(words) == len(set(words))
 
 
-def test_no_name_of_a_kind_is_a_function_word():
-    for language, kind in KINDS:
-        telling = [name for name in kind["names"] if not analysis.is_function_word(name, language)]
-        assert telling == kind["names"]
-
-
 @pytest.mark.parametrize(
     ("question", "name", "member"),
     [
@@ -50,12 +44,3 @@ def test_a_question_finds_the_kind_that_it_names_with_what_is_of_it(question, na
 
 def test_what_is_of_a_kind_does_not_name_it():
     assert find_kinds("Where is my cello?") == {}
-
-
-def test_words_for_the_same_kind_count_once():
-    [found] = find_kinds("What is my hubby called, my husband?")
-    assert found == stem("hubby", "english")
-
-
-def test_questions_in_other_languages_name_no_english_kinds():
-    assert find_kinds("Wie heißt mein Job bei der Firma?") == {}

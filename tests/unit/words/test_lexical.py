@@ -18,32 +18,11 @@ def index_of(documents):
     return index
 
 
-# -- scores ------------------------------------------------------------------------------------
-
-
 def test_scores_follow_the_formula():
     index = index_of([["car", "car", "park"], ["park"], ["tree", "house"]])
     idf = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
     expected = idf * 2 * 2.2 / (2 + 1.2 * (1 - 0.3 + 0.3 * 3 / 2))
     assert index.compute_scores(["car"]).tolist() == pytest.approx([expected, 0, 0])
-
-
-def test_a_repeated_query_term_counts_once():
-    index = index_of([["a", "b"], ["b"]])
-    assert index.compute_scores(["a", "a"]).tolist() == index.compute_scores(["a"]).tolist()
-
-
-def test_an_empty_index_and_an_unknown_term_score_nothing():
-    assert LexicalIndex().compute_scores(["a"]).tolist() == []
-    assert index_of([["b"]]).compute_scores(["a"]).tolist() == [0.0]
-
-
-def test_an_index_can_grow_after_it_was_searched():
-    index = index_of([["a"]])
-    scores = index.compute_scores(["a"])
-    index.add([["a"], ["b"]])
-    assert len(scores) == 1
-    assert len(index.compute_scores(["a"])) == 3
 
 
 @given(DOCUMENTS, st.integers(0, 25))
@@ -80,51 +59,6 @@ def test_a_document_has_the_terms_it_was_added_with_and_no_others():
     assert index.find_shared(["d", "e", "level"], [3, 0, 1]) == [[0], [2], []]
 
 
-def test_an_index_can_grow_after_it_was_asked_what_documents_share():
-    index = index_of(["a"])
-    index.find_shared("ab", [0])
-    index.add(["ab"])
-    assert index.find_shared("ab", [1]) == [[0, 1]]
-
-
-def test_more_documents_than_are_sorted_at_once_are_found_alike():
-    documents = [["a", "b"] if number % 3 else ["b", "b", str(number)] for number in range(45_000)]
-    index = index_of(documents)
-    assert list(index.find_documents(["a"])["a"]) == [n for n in range(45_000) if n % 3]
-    assert list(index.find_documents(["44100"])["44100"]) == [44_100]
-    scores = index.compute_scores(["b"])
-    assert set(scores[::3]) == {scores[0]}
-    assert set(scores[1::3]) == {scores[1]}
-
-
-# -- columns that are kept ---------------------------------------------------------------------
-
-
-def test_a_kept_column_is_made_anew_for_a_new_document_or_in_another_way():
-    index = index_of([["car"], ["park", "car"]])
-    made = []
-
-    def lengths():
-        made.append(len(index))
-        return index.lengths.copy()
-
-    assert index.keep("lengths", 1, lengths).tolist() == [1, 2]
-    assert index.keep("lengths", 1, lengths).tolist() == [1, 2]
-    index.add([["tree", "tree", "tree"]])
-    assert index.keep("lengths", 1, lengths).tolist() == [1, 2, 3]
-    assert index.keep("lengths", 2, lengths).tolist() == [1, 2, 3]
-    assert made == [2, 3, 3]
-
-
-def test_marks_of_later_documents_count():
-    index = index_of([["car", "=asks"], ["park"]])
-    assert index.select_marked("asks").tolist() == [True, False]
-    index.add([["tree", "=asks"]])
-    assert index.select_marked("asks").tolist() == [True, False, True]
-
-
-# -- kinds of things ---------------------------------------------------------------------------
-
 PETS = {"pet": ["pet", "cat", "dog"]}
 
 
@@ -147,20 +81,3 @@ def test_removed_documents_are_of_no_kind_and_ignored_ones_make_none_more_common
     once = math.log1p((3 - 1 + 0.5) / (1 + 0.5))
     found = index.compute_kind_scores(PETS, ignored=ignored)
     assert found.tolist() == pytest.approx([0, once, once, 0, 0])
-
-
-def test_several_kinds_add_up():
-    index = index_of([["cat", "oak"], ["oak"], ["house"]])
-    both = index.compute_kind_scores({**PETS, "plant": ["oak"]})
-    pet, plant = index.compute_kind_scores(PETS), index.compute_kind_scores({"plant": ["oak"]})
-    assert both.tolist() == (pet + plant).tolist()
-
-
-@given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), max_size=30), st.integers(1, 7))
-def test_documents_added_in_any_portions_score_alike(documents, portion):
-    whole, parts = LexicalIndex(), LexicalIndex()
-    whole.add(documents)
-    for first in range(0, len(documents), portion):
-        parts.add(documents[first : first + portion])
-        parts.compute_scores("a")
-    assert parts.compute_scores("abc").tolist() == whole.compute_scores("abc").tolist()

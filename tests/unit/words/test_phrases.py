@@ -52,7 +52,3 @@ def test_every_phrase_is_a_regular_expression_of_its_own_line(language):
 def test_no_word_marks_two_languages():
     marked = [word for phrases in load_phrases().values() for word in phrases.markers]
     assert len(marked) == len(set(marked))
-
-
-def test_a_language_without_phrases_has_no_forms():
-    assert get_forms("klingon") is None

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from langchain_convmem.errors import LogError, LogUnavailableError
-from langchain_convmem.logs.dynamodb.client import Table, choose_pause_s
+from langchain_convmem.logs.dynamodb.client import Table
 
 botocore = pytest.importorskip("botocore.exceptions", reason="boto3 is not installed")
 
@@ -70,25 +70,6 @@ def test_errors_of_the_driver_and_cut_answers_become_ours(answer, kind, said):
     for part in ("query", "'log'", said):
         assert part in str(caught.value)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301 - our own
-
-
-@pytest.mark.parametrize("answer", [{}, {"Table": None}])
-def test_a_table_that_is_not_described_is_unavailable(answer):
-    with pytest.raises(LogUnavailableError, match="'Table'"):
-        Table("log", _Answers({}, answer)).make()
-
-
-def test_other_errors_pass():
-    with pytest.raises(ZeroDivisionError):
-        list(Table("log", _Answers(ZeroDivisionError())).scan_index())
-
-
-def test_pauses_grow_up_to_a_limit_and_differ():
-    for attempt, limit in enumerate([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]):
-        pauses = [choose_pause_s(attempt) for _ in range(200)]
-        assert 0 <= min(pauses) < max(pauses) <= limit
-        assert max(pauses) > limit / 2
-    assert choose_pause_s(10_000) <= 5.0
 
 
 def make_item(number):
