@@ -12,16 +12,10 @@ import pytest
 from completions_server import CompletionsServer
 
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.errors import (
-    BudgetError,
-    ConversationError,
-    MissingExtraError,
-)
+from langchain_convmem.errors import BudgetError, ConversationError, MissingExtraError
 from langchain_convmem.testing import ScriptedError, ScriptedReply
 from langchain_convmem.text.completions import CompletionsEngine
-from langchain_convmem.text.sessions import (
-    ScoringSession,
-)
+from langchain_convmem.text.sessions import ScoringSession
 
 openai = pytest.importorskip("openai", reason="openai is not installed")
 pytestmark = pytest.mark.sockets

@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import Row, annotate_row
-from langchain_convmem.logs.checksums import (
-    RECORD_BYTES,
-    SIGNATURE_BYTES,
-    Signer,
-    format_checksum,
-)
+from langchain_convmem.logs.checksums import RECORD_BYTES, SIGNATURE_BYTES, Signer, format_checksum
 from langchain_convmem.records import ThreadKey
 
 SECRET = "a secret of enough bytes"

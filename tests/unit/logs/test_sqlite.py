@@ -13,12 +13,7 @@ from histories import KEY
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from sqlite_files import plain, read_files
 
-from langchain_convmem.errors import (
-    ConfigError,
-    InvalidMessageError,
-    LogError,
-    LogUnavailableError,
-)
+from langchain_convmem.errors import ConfigError, InvalidMessageError, LogError, LogUnavailableError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs import InMemoryLog, SQLiteLog, sqlite
 from langchain_convmem.records import StoredSegment, ThreadKey

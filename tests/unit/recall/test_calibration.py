@@ -40,8 +40,7 @@ def recall(log, say):
 
 
 @pytest.mark.parametrize(
-    "question",
-    ["What is the half-life of caesium?", "Who signed the treaty of Tordesillas?"],
+    "question", ["What is the half-life of caesium?", "Who signed the treaty of Tordesillas?"]
 )
 def test_a_question_about_nothing_that_was_said_finds_nothing(recall, question):
     found = recall.recall(ANA, question, max_tokens=200, threshold="auto")

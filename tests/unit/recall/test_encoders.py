@@ -37,11 +37,7 @@ FACTS = {
         "Soy alérgico a los frutos secos.",
         "La caldera se rompió el lunes.",
     ],
-    "it": [
-        "Mia sorella è fornaia.",
-        "Sono allergico alle noci.",
-        "La caldaia si è rotta lunedì.",
-    ],
+    "it": ["Mia sorella è fornaia.", "Sono allergico alle noci.", "La caldaia si è rotta lunedì."],
     "zh": ["我姐姐是面包师。", "我对坚果过敏。", "锅炉星期一坏了。"],
     "ja": [
         "私の姉はパン職人です。",

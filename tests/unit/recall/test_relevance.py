@@ -97,8 +97,7 @@ def test_an_unrelated_request_brings_nothing_of_a_small_memory(chat, question, c
 
 @pytest.mark.parametrize("count", range(1, len(FACTS) + 1))
 @pytest.mark.parametrize(
-    "question",
-    ["Where does my brother live?", "What is my brother called?", "Where did Tom move?"],
+    "question", ["Where does my brother live?", "What is my brother called?", "Where did Tom move?"]
 )
 def test_of_a_few_lines_a_related_question_brings_them_all(chat, question, count):
     found = recall_facts(chat, count).recall(ANA, question)

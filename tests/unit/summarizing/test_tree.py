@@ -347,10 +347,7 @@ OWN = SummarySettings(
 def test_each_entry_is_shown_or_told_once_whatever_happens(chosen):
     log = InMemoryLog()
     with ConversationMemory(
-        log,
-        summarizer=ScriptedSummarizer(),
-        summary_settings=OWN,
-        summarize_when="foreground",
+        log, summarizer=ScriptedSummarizer(), summary_settings=OWN, summarize_when="foreground"
     ) as memory:
         talk = Talk(memory)
         for step in chosen:

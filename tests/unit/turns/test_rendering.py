@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.records import DialogLine, ThreadKey
-from langchain_convmem.turns.recalled import (
-    MessageList,
-    fence_blocks,
-    fold_recalled,
-)
+from langchain_convmem.turns.recalled import MessageList, fence_blocks, fold_recalled
 from langchain_convmem.views.shown import RecalledBlock
 
 

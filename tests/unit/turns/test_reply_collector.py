@@ -186,7 +186,4 @@ def test_a_whole_message_before_the_unfinished_one_stays_whole():
     )
     reply = _passed(done, _said("On level", **OPENAI), LAST)
     assert reply.is_unfinished
-    assert [m.text for m in reply.collect_cut([HumanMessage("?")])] == [
-        "Let me look.",
-        "On level",
-    ]
+    assert [m.text for m in reply.collect_cut([HumanMessage("?")])] == ["Let me look.", "On level"]

@@ -15,10 +15,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.compactions import find_compactions
-from langchain_convmem.views.context import (
-    LEFT_OUT_TEXT,
-    build_context,
-)
+from langchain_convmem.views.context import LEFT_OUT_TEXT, build_context
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.providers import PROVIDERS, find_provider, join_providers
 from tests.fuzz.validators import VALIDATORS

@@ -20,12 +20,7 @@ from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.context import (
-    NOTED_SOURCE,
-    NOTED_TEXT,
-    SUMMARY_SOURCE,
-    build_context,
-)
+from langchain_convmem.views.context import NOTED_SOURCE, NOTED_TEXT, SUMMARY_SOURCE, build_context
 from langchain_convmem.views.live import PLACEHOLDER_TEXT, build_turns
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.summaries import format_summary
@@ -319,11 +314,7 @@ def test_a_plain_dialogue_is_copied_and_counted_when_somebody_asks():
     found.messages[1].content = "changed"
     assert [
         one.text for one in build_context(entries, max_tokens=21, token_counter=count).messages
-    ] == [
-        "Where is the ladder?",
-        "In the shed.",
-        "Thanks.",
-    ]
+    ] == ["Where is the ladder?", "In the shed.", "Thanks."]
 
 
 def test_an_empty_thread_is_an_empty_context():

@@ -5,13 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from langchain_core.messages import (
-    AIMessage,
-    ChatMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.views import context
 from langchain_convmem.views.providers import PROVIDERS

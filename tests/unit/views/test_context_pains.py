@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 from histories import KEY, spoken
-from langchain_core.messages import (
-    AIMessage,
-    HumanMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft

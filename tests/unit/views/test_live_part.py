@@ -32,9 +32,7 @@ def read_for(
 
 
 @given(
-    seed=st.integers(0, 10**9),
-    profile=st.sampled_from(sorted(PROVIDERS)),
-    parts=st.integers(1, 4),
+    seed=st.integers(0, 10**9), profile=st.sampled_from(sorted(PROVIDERS)), parts=st.integers(1, 4)
 )
 def test_a_thread_read_backwards_looks_as_if_it_had_been_read_whole(
     seed: int, profile: str, parts: int

@@ -6,12 +6,7 @@ import dataclasses
 
 import pytest
 from histories import answered, spoken
-from langchain_core.messages import (
-    AIMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.context import build_context

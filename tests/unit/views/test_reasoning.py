@@ -21,10 +21,7 @@ CLAUDE = {"type": "thinking", "thinking": "Hm.", "signature": SIGNATURE}
 SILENT = {"type": "thinking", "thinking": "", "signature": "sig"}
 REDACTED = {"type": "redacted_thinking", "data": "abc"}
 
-CONVERSE = {
-    "type": "reasoning_content",
-    "reasoning_content": {"text": "Hm.", "signature": "sig"},
-}
+CONVERSE = {"type": "reasoning_content", "reasoning_content": {"text": "Hm.", "signature": "sig"}}
 
 V1 = {"type": "reasoning", "reasoning": "Hm.", "extras": {"signature": SIGNATURE}}
 ANSWER = {"type": "text", "text": "Three."}
