@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +16,7 @@ from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.recall.index import BATCH
+from langchain_convmem.recall.progress import show_progress
 from langchain_convmem.records import Owner
 from langchain_convmem.testing import HashEmbeddings
 
@@ -273,3 +276,33 @@ def test_each_user_changes_alone(sqlite_log, say, embedder, second):
     recall = changed(sqlite_log, say, embedder, second)
     assert recall.recall(BEN, "boat").problems == ()
     assert second.embedded == ["boat"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(monkeypatch, stream, quiet_s=0.0):
+    monkeypatch.setattr(sys, "stderr", stream)
+    with show_progress(quiet_s) as note:
+        note(20, 40)
+        during = stream.getvalue()
+    return during, stream.getvalue()
+
+
+def test_a_terminal_shows_how_many_are_done_and_is_clean_afterwards(monkeypatch):
+    during, after = shown(monkeypatch, Terminal())
+    assert "20 of 40" in during
+    assert after.endswith(" \r")
+
+
+def test_a_notebook_shows_it(monkeypatch):
+    notebook = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object()))
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    assert "20 of 40" in shown(monkeypatch, io.StringIO())[0]
+
+
+@pytest.mark.parametrize(("stream", "quiet_s"), [(io.StringIO(), 0.0), (Terminal(), 3600.0)])
+def test_a_server_and_what_is_quick_show_nothing(monkeypatch, stream, quiet_s):
+    assert shown(monkeypatch, stream, quiet_s) == ("", "")

@@ -8,7 +8,13 @@ import pytest
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.options import find_spans, read_person, search_text
+from langchain_convmem.recall.options import (
+    LONGEST_QUESTION,
+    cut_question,
+    find_spans,
+    read_person,
+    search_text,
+)
 from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")
@@ -103,3 +109,42 @@ def test_a_follow_up_finds_what_its_topic_is_found_by(recall, embedder, way):
 def test_what_was_said_before_must_be_a_text(recall):
     with pytest.raises(ConfigError, match="before must be a text or None, got 5"):
         recall.recall(ANA, "and hers?", before=5)
+
+
+def test_hooks_are_passed_latest_first_and_the_recall_itself_keeps_none(recall, embedder):
+    once = recall.bind_query_hook(lambda text: f"{text} one")
+    twice = once.bind_query_hook(lambda text: f"{text} two")
+    for each in (recall, once, twice):
+        assert each.recall(ANA, "Soup?").matches
+    assert embedder.asked == ["Soup?", "Soup? one", "Soup? two one"]
+
+
+async def test_where_a_hook_leaves_nothing_nothing_is_embedded_or_found(recall, embedder):
+    later = []
+    empty = recall.bind_query_hook(lambda text: later.append(text) or text)
+    empty = empty.bind_query_hook(lambda _: " ")
+    assert empty.recall(ANA, "Soup?").matches == ()
+    assert (await empty.arecall(ANA, "Soup?")).matches == ()
+    assert (embedder.asked, later) == ([], [])
+
+
+def test_what_was_said_before_passes_them_too(recall):
+    seen = []
+    recall.bind_query_hook(lambda text: seen.append(text) or text).recall(
+        ANA, "And hers?", before="Where is my key?"
+    )
+    assert sorted(seen) == ["And hers?", "Where is my key?"]
+
+
+def test_a_question_up_to_the_limit_is_read_whole():
+    question = "a" * LONGEST_QUESTION
+    assert cut_question(question) == question
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_what_is_asked_before_or_after_a_long_text_is_read(place):
+    pasted, asked = "word " * 10_000, "Where does Vera live?"
+    question = f"{asked} {pasted}" if place == "before" else f"{pasted} {asked}"
+    read = cut_question(question)
+    assert asked in read
+    assert len(read) == LONGEST_QUESTION

@@ -7,14 +7,18 @@ import copy
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
+from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall import index as owner_index
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.tokens import count_text_tokens
 
 ANA = Owner(user_id="ana")
@@ -340,3 +344,92 @@ def test_limits_of_memory_must_be_positive(log, limit):
 def test_a_copy_of_what_holds_a_recall_shares_it(log):
     recall = LineRecall(log)
     assert copy.deepcopy({"recall": recall})["recall"] is recall
+
+
+def test_spec_settings_are_those_of_plain_dialog_line_memory():
+    spec = RecallSettings.spec()
+    assert (spec.lexical_weight, spec.kernel, spec.speaker_bonus) == (0.0, (1.0,), 0.0)
+    assert (spec.k, spec.max_tokens, spec.threshold, spec.window) == (3, None, 0.8, 3)
+    assert (spec.refill, spec.buffer_size) == (False, 10)
+    assert (spec.person_bonus, spec.session_prior, spec.kind_weight) == (0.0, 0.0, 0.0)
+    assert (spec.latest_first, spec.skip_repeats) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kernel", (0.5, 0.5)),
+        ("kernel", ()),
+        ("window", -1),
+        ("window", (1, -1)),
+        ("window", (1, 2, 3)),
+        ("window", ()),
+        ("window", 1.5),
+        ("buffer_size", -1),
+        ("budget_window", -1),
+    ],
+)
+def test_numbers_that_no_recall_can_follow_are_refused_by_name(name, value):
+    with pytest.raises(ConfigError, match=name):
+        RecallSettings(**{name: value})
+
+
+NOW_MS = int(datetime(2023, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
+DAY_MS = 24 * 3_600_000
+
+
+def soup_every_day(log):
+    for number in range(20):
+        said = {"timestamp": NOW_MS - number * DAY_MS}
+        line = HumanMessage("We had soup", additional_kwargs=said)
+        log.append(ThreadKey("ana", f"t{number}"), [make_draft(line)])
+    return LineRecall(log)
+
+
+@pytest.mark.parametrize(
+    ("when", "number"), [("on 2023-11-17", 3), ("on 11 November", 9), ("five days ago", 5)]
+)
+def test_lines_said_at_that_time_come_first_and_say_why(log, when, number):
+    recall = soup_every_day(log)
+    question = f"Which soup did we have {when}?"
+    [match] = recall.recall(ANA, question, k=1, ranking=1, now_ms=NOW_MS).matches
+    assert match.line.time_ms == NOW_MS - number * DAY_MS
+    assert "date" in match.why
+    plain = RecallSettings(date_bonus=0.0)
+    found = recall.recall(ANA, question, k=1, now_ms=NOW_MS, settings=plain)
+    assert not any("date" in match.why for match in found.matches)
+
+
+def test_headers_tell_how_long_ago_a_block_was_said(log):
+    said = HumanMessage("We had soup", additional_kwargs={"timestamp": NOW_MS})
+    log.append(ThreadKey("ana", "t"), [make_draft(said)])
+    recall = LineRecall(log)
+
+    def headers(days, settings=None):
+        now_ms = NOW_MS + days * DAY_MS
+        found = recall.recall(ANA, "soup", k=1, now_ms=now_ms, settings=settings)
+        return found.blocks[0].text.split("\n")[0]
+
+    ages = {0: "today", 1: "yesterday", 13: "13 days ago", 14: "2 weeks ago"}
+    ages |= {59: "8 weeks ago", 60: "2 months ago", 729: "24 months ago", 730: "2 years ago"}
+    assert {days: headers(days) for days in ages} == {
+        days: f"[2023-11-20, {age}]" for days, age in ages.items()
+    }
+    assert headers(-1) == "[2023-11-20]"
+    assert headers(7, RecallSettings(age_in_header=False)) == "[2023-11-20]"
+
+
+async def test_a_recall_needs_no_thread_of_the_loops_own_executor():
+    log = InMemoryLog()
+    log.append(ThreadKey("ana", "t1"), [make_draft(HumanMessage("The bicycle is at the bakery."))])
+    loop = asyncio.get_running_loop()
+    gate = threading.Event()
+    with ThreadPoolExecutor(1) as crowded:
+        loop.set_default_executor(crowded)
+        waiting = loop.run_in_executor(None, gate.wait)
+        try:
+            found = await LineRecall(log).arecall(Owner("ana"), "bicycle")
+        finally:
+            gate.set()
+        assert await waiting
+    assert "bakery" in found.blocks[0].text
