@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from histories import KEY, Judge, spoken
+from histories import KEY, spoken
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -25,6 +25,7 @@ from langchain_convmem.views.live import PLACEHOLDER_TEXT, build_turns
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.summaries import format_summary
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
+from tests.fuzz.validators import VALIDATORS
 
 
 def call(own, name="weather"):
@@ -41,7 +42,7 @@ def result(own, text="22"):
 
 def shown(*messages, **options):
     found = build_context(spoken(*messages), **options)
-    assert Judge().read(found.messages) == []
+    assert VALIDATORS["strict"](found.messages) == []
     return found
 
 
@@ -135,7 +136,7 @@ def test_an_entry_without_a_message_is_shown_in_its_role():
             KEY, [make_draft(HumanMessage("a")), Draft(role="assistant", contents=("b", "c"))]
         )
         found = build_context(log.entries(KEY))
-    assert Judge().read(found.messages) == []
+    assert VALIDATORS["strict"](found.messages) == []
     assert shape(found) == [("human", "a"), ("ai", "b\nc")]
 
 
@@ -204,7 +205,7 @@ def test_calls_that_share_an_id_get_ids_of_their_own():
 def test_a_call_without_an_id_gets_one():
     entries = spoken("q", asks(None), FunctionMessage(name="weather", content="22"))
     found = build_context(entries)
-    assert Judge().read(found.messages) == []
+    assert VALIDATORS["strict"](found.messages) == []
     assert found.messages[1].tool_calls[0]["id"] == f"call_{entries[1].id}_0"
     assert type(found.messages[2]) is ToolMessage
     assert (found.messages[2].content, found.messages[2].name) == ("22", "weather")
@@ -369,3 +370,30 @@ def test_a_role_of_openai_is_sent_where_it_is_one(role, sent):
         memory.add_messages([message, HumanMessage("Hello.")], thread_id="t", user_id="ana")
         shown = memory.history("t", user_id="ana").context(provider="openai").messages[0]
     assert ("__openai_role__" in shown.additional_kwargs) is sent
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t"])
+def test_an_empty_summary_is_shown_as_none_and_its_stretch_stays_in_the_log(text):
+    with InMemoryLog() as log:
+        said = log.append(KEY, [make_draft(one) for one in (HumanMessage("a"), AIMessage("b"))])
+        cover = Cover(((said[0].position, said[1].position),))
+        log.append(KEY, [Draft(role="summary", contents=(text,), cover=cover)])
+        entries = log.append(KEY, [make_draft(HumanMessage("c"))]) and log.entries(KEY)
+    assert shape(build_context(entries)) == [("human", "c")]
+    assert [entry.contents for entry in entries[:2]] == [("a",), ("b",)]
+
+
+def test_a_result_that_arrives_after_all_takes_its_place():
+    said = ["q", asks("c1"), "Still there?"]
+    assert shown(*said).messages[2].status == "error"
+    assert shown(*said, result("c1", "late")).messages[2].content == "late"
+
+
+def test_a_window_never_cuts_between_call_and_result():
+    said = [part for number in range(4) for part in exchange(number)]
+    entries = spoken(*said)
+    for budget in range(90, build_context(entries).tokens, 7):
+        found = build_context(entries, max_tokens=budget)
+        first = next(one for one in found.messages if one.text.startswith("question"))
+        assert found.messages.index(first) in (0, 2)  # behind a note on what is left out
+        assert VALIDATORS["strict"](found.messages) == []
