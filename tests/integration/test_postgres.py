@@ -1,10 +1,12 @@
-"""What `PostgresLog` does when connections break, commits go unanswered, or others hold locks."""
+"""What `PostgresLog` does when connections break, in event loops, and on pools of the caller."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
+import subprocess
+import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -228,3 +230,116 @@ def test_a_writer_waits_for_another_no_longer_than_its_limit(server, schema, own
         owner_lock.commit()
         say(impatient, ANA, "second")
         assert list_texts(impatient.entries(ANA)) == ["first", "second"]
+
+
+async def test_the_event_loop_runs_on_while_an_append_waits(server, log, owner_lock):
+    waiting = asyncio.create_task(log.aappend(ANA, drafts("second")))
+    ticks = 0
+    await asyncio.to_thread(wait_for, lambda: server.backends(wait_event_type="Lock"))
+    while ticks < 1000:
+        await asyncio.sleep(0)
+        ticks += 1
+    assert not waiting.done()
+    owner_lock.commit()
+    [entry] = await waiting
+    assert (await log.aentries(ANA))[1:] == [entry]
+    await log.aclose()
+
+
+async def test_tasks_cancelled_at_any_moment_leave_all_or_nothing(server, log):
+    async def write(number):
+        await log.aappend(ANA, drafts(f"{number} a", f"{number} b"))
+
+    for number in range(60):
+        tasks = [asyncio.create_task(write(f"{number}-{other}")) for other in range(3)]
+        await asyncio.sleep(number * 0.0002)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.wait_for(write("last"), timeout=20)
+    said = list_texts(await log.aentries(ANA))[1:]
+    assert said[-2:] == ["last a", "last b"]
+    assert [text[:-1] for text in said[::2]] == [text[:-1] for text in said[1::2]]
+    assert server.backends(state="idle in transaction") == []
+    await log.aclose()
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+UNCLOSED = """
+import asyncio, sys
+from langchain_convmem.logs.postgres import PostgresLog
+from langchain_convmem.records import ThreadKey
+
+log = PostgresLog(sys.argv[1], schema=sys.argv[2])
+
+async def main():
+    await asyncio.gather(*(log.aentries(ThreadKey("ana", "t1")) for _ in range(6)))
+
+asyncio.run(main())
+print(len(log.entries(ThreadKey("ana", "t1"))))
+"""
+
+
+def test_a_program_may_end_without_closing(server, schema, log):
+    done = subprocess.run(
+        [sys.executable, "-c", UNCLOSED, server.dsn, schema],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+# -- what the caller gave -------------------------------------------------------------------------
+
+
+def test_a_given_pool_is_left_as_it_was(server, schema):
+    from psycopg_pool import ConnectionPool
+
+    with ConnectionPool(server.dsn, min_size=1, max_size=2, open=True) as pool:
+        with PostgresLog(pool=pool, schema=schema, statement_timeout_s=5) as log:
+            say(log, ANA, "Hi")
+            assert list_texts(log.entries(ANA)) == ["Hi"]
+            assert list_texts(asyncio.run(log.aentries(ANA))) == ["Hi"]
+            with pytest.raises(ArithmeticError):
+                log.append_planned(ANA, lambda _: 1 / 0, after=0)
+        with pool.connection() as connection:
+            assert not connection.autocommit
+            for name, value in (
+                ("search_path", '"$user", public'),
+                ("statement_timeout", "0"),
+                ("lock_timeout", "0"),
+                ("idle_in_transaction_session_timeout", "0"),
+                ("synchronous_commit", "on"),
+                ("transaction_isolation", "read committed"),
+            ):
+                assert connection.execute(f"SHOW {name}").fetchone() == (value,)
+            locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+            assert connection.execute(locks).fetchone() == (0,)
+
+
+async def test_an_asynchronous_pool_is_refused_with_what_to_give(server):
+    import psycopg
+    from psycopg_pool import AsyncConnectionPool
+
+    pool = AsyncConnectionPool(server.dsn, open=False)
+    connection = await psycopg.AsyncConnection.connect(server.dsn)
+    async with connection:
+        for given in (pool, connection, object()):
+            with pytest.raises(ConfigError, match=r"psycopg_pool\.ConnectionPool"):
+                PostgresLog(pool=given)
+
+
+def test_a_given_pool_whose_connections_broke_is_asked_to_mend_itself(server, schema):
+    from psycopg_pool import ConnectionPool
+
+    name = {"application_name": "langchain-convmem"}
+    with ConnectionPool(server.dsn, kwargs=name, min_size=2, max_size=2, open=True) as pool:
+        pool.wait()
+        with PostgresLog(pool=pool, schema=schema) as log:
+            say(log, ANA, "first")
+            server.kill(server.backends())
+            say(log, ANA, "second")
+            assert list_texts(log.entries(ANA)) == ["first", "second"]
