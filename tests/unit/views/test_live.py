@@ -1,21 +1,35 @@
+"""What of a thread counts, in which order, and how its entries become turns."""
+
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from histories import KEY, histories
+from histories import KEY, histories, spoken
 from hypothesis import given, settings
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_convmem.ids import get_ulid_ms, is_ulid
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata
 from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.context import build_context
 from langchain_convmem.views.live import (
+    PLACEHOLDER_TEXT,
+    build_model_turns,
+    build_turns,
+    find_covers,
     find_live_entries,
     find_live_summary,
+    find_nodes,
     find_retracted_ids,
     find_uncovered,
+    has_calls,
+    is_blank,
 )
+
+CALL = {"name": "weather", "args": {}, "id": "c1"}
+LATE = PLACEHOLDER_TEXT
 
 
 @pytest.fixture
@@ -34,10 +48,11 @@ def control(log, *ids, reason="undo", replacement=None):
     return entry
 
 
-def summarise(log, *ranges, of=(), text="Said."):
-    cover = Cover(tuple(ranges)) if ranges else None
-    metadata = Metadata(summary_ids=tuple(of))
-    draft = Draft(role="summary", contents=(text,), cover=cover, metadata=metadata)
+def summarise(log, *covered, of=(), text="S"):
+    """Write a summary of the stretch of these entries."""
+    ranges = ((covered[0].position, covered[-1].position),) if covered else ()
+    metadata = Metadata(summary_ids=tuple(one.id for one in of))
+    draft = Draft(role="summary", contents=(text,), cover=Cover(ranges), metadata=metadata)
     [entry] = log.append(KEY, [draft])
     return entry
 
@@ -46,26 +61,31 @@ def live(log):
     return ["".join(entry.contents) for entry in find_live_entries(log.entries(KEY))]
 
 
-def test_retracted_entries_are_skipped(log):
+def uncovered(log):
+    found = find_uncovered(find_live_entries(log.entries(KEY)))
+    return [entry.contents[0] for entry in found]
+
+
+# -- what counts, and in which order --------------------------------------------------------------
+
+
+def test_retracted_entries_are_skipped_and_a_retracted_retraction_does_nothing(log):
     one, _, three = (say(log, text) for text in "abc")
-    control(log, one.id, three.id, "unknown")
+    undo = control(log, one.id, three.id, "unknown")
     assert live(log) == ["b"]
     assert find_retracted_ids(log.entries(KEY)) == {one.id, three.id, "unknown"}
-
-
-def test_a_retracted_retraction_does_nothing(log):
-    one = say(log, "a")
-    undo = control(log, one.id)
     redo = control(log, undo.id)
-    assert live(log) == ["a"]
+    assert live(log) == ["a", "b", "c"]
     control(log, redo.id)
-    assert live(log) == []
+    assert live(log) == ["b"]
 
 
 def test_turns_at_once_read_question_answer_question_answer(log):
-    for text, turn in (("A?", "1"), ("B?", "2"), ("b!", "2"), ("a!", "1"), ("a!!", "1")):
-        say(log, text, turn=turn)
+    said = [("A?", "1"), ("B?", "2"), ("b!", "2"), ("a!", "1"), ("a!!", "1")]
+    first, *_ = [say(log, text, turn=turn) for text, turn in said]
     assert live(log) == ["A?", "a!", "a!!", "B?", "b!"]
+    control(log, first.id)
+    assert live(log) == ["a!", "a!!", "B?", "b!"], "a turn keeps its place without its beginning"
 
 
 def test_a_replacement_of_a_replacement_stands_where_the_first_stood(log):
@@ -96,56 +116,9 @@ def test_a_replacement_keeps_its_place_when_the_old_version_was_forgotten(log, t
     assert live(log) == ["before", "question, edited", "answer", "after"]
 
 
-def test_a_summary_stands_behind_the_last_entry_it_covers(log):
-    one, two, *_ = [say(log, text) for text in "abc"]
-    summary = summarise(log, (one.position, two.position), text="S")
-    say(log, "d")
-    entries = find_live_entries(log.entries(KEY))
-    assert live(log) == ["a", "b", "S", "c", "d"]
-    assert find_live_summary(entries).id == summary.id
-    assert [entry.contents[0] for entry in find_uncovered(entries)] == ["c", "d"]
-
-
-@pytest.mark.parametrize("ranges", [(), "none"])
-def test_a_summary_that_covers_nothing_stands_where_it_was_written(log, ranges):
-    say(log, "a")
-    cover = None if ranges == "none" else Cover(())
-    log.append(KEY, [Draft(role="summary", contents=("S",), cover=cover)])
-    say(log, "b")
-    assert live(log) == ["a", "S", "b"]
-    entries = find_live_entries(log.entries(KEY))
-    assert [entry.contents[0] for entry in find_uncovered(entries)] == ["a", "b"]
-
-
-def test_a_summary_of_what_was_forgotten_stays_before_what_came_later(log):
-    one, two, _ = (say(log, text) for text in "abc")
-    summarise(log, (one.position, two.position), text="S")
-    say(log, "d")
-    log.forget(KEY, [one.id, two.id])
-    assert live(log) == ["S", "c", "d"]
-
-
-def test_a_chain_of_summaries_covers_what_each_link_covers(log):
-    one, two, three, _ = (say(log, text) for text in "abcd")
-    first = summarise(log, (one.position, one.position))
-    second = summarise(log, (two.position, two.position), of=[first.id, two.id])
-    summarise(log, (three.position, three.position), of=[second.id, three.id])
-    entries = find_live_entries(log.entries(KEY))
-    assert [entry.contents[0] for entry in find_uncovered(entries)] == ["d"]
-
-
-def test_summaries_that_name_each_other_do_not_hang(log):
-    one = say(log, "a")
-    first = summarise(log, (one.position, one.position))
-    second = summarise(log, (one.position, one.position), of=[first.id])
-    knot = replace(first, metadata=Metadata(summary_ids=(second.id,)))
-    entries = [entry if entry.id != first.id else knot for entry in log.entries(KEY)]
-    assert find_uncovered(find_live_entries(entries)) == []
-
-
 @given(histories)
 @settings(max_examples=200, deadline=None)
-def test_live_entries_are_all_that_nothing_retracts_once_each(entries):
+def test_live_entries_are_all_that_nothing_retracts_once_each_turn_by_turn(entries):
     dead = find_retracted_ids(entries)
     expected = {entry.id for entry in entries if entry.control is None} - dead
     shown = find_live_entries(entries)
@@ -154,11 +127,169 @@ def test_live_entries_are_all_that_nothing_retracts_once_each(entries):
     plain = [entry for entry in shown if entry.role != "summary"]
     left = find_uncovered(shown)
     assert [entry for entry in plain if entry in left] == left
+    order = [entry.turn_id for entry in plain]
+    changes = [turn for turn, before in zip(order, [None, *order], strict=False) if turn != before]
+    assert len(changes) == len(set(changes))
+
+
+# -- summaries ------------------------------------------------------------------------------------
+
+
+def test_a_summary_stands_behind_the_last_entry_it_covers(log):
+    one, two, _ = [say(log, text) for text in "abc"]
+    summary = summarise(log, one, two)
+    say(log, "d")
+    assert live(log) == ["a", "b", "S", "c", "d"]
+    assert find_live_summary(find_live_entries(log.entries(KEY))).id == summary.id
+    assert uncovered(log) == ["c", "d"]
+    log.forget(KEY, [one.id, two.id])
+    assert live(log) == ["S", "c", "d"]
+
+
+def test_a_summary_that_covers_nothing_stands_where_it_was_written(log):
+    say(log, "a")
+    summarise(log)
+    say(log, "b")
+    assert (live(log), uncovered(log)) == (["a", "S", "b"], ["a", "b"])
+
+
+def test_a_chain_of_summaries_covers_what_each_link_covers(log):
+    one, two, three, _ = (say(log, text, own=text) for text in "abcd")
+    first = summarise(log, one)
+    second = summarise(log, two, of=[first, two])
+    summarise(log, three, of=[second, three])
+    assert uncovered(log) == ["d"]
+    say(log, "a2", own="a")
+    assert uncovered(log) == ["a2", "d"], "what replaces a covered entry is not covered"
+
+
+def test_summaries_that_name_each_other_do_not_hang(log):
+    one = say(log, "a")
+    first = summarise(log, one)
+    second = summarise(log, one, of=[first])
+    knot = replace(first, metadata=Metadata(summary_ids=(second.id,)))
+    entries = [entry if entry.id != first.id else knot for entry in log.entries(KEY)]
+    assert find_uncovered(find_live_entries(entries)) == []
+
+
+# -- turns ----------------------------------------------------------------------------------------
+
+
+def shape(entries):
+    return [(turn.role, *turn.contents) for turn in build_turns(entries)]
+
+
+LOOP = [
+    HumanMessage("q"),
+    AIMessage("look", tool_calls=[CALL]),
+    ToolMessage("1", tool_call_id="c1"),
+    ToolMessage("2", tool_call_id="c2"),
+    AIMessage("found"),
+]
+
+
+@pytest.mark.parametrize(
+    ("said", "turns"),
+    [
+        (["a", "b", AIMessage("c"), AIMessage("d"), "e"],
+         [("user", "a", "b"), ("assistant", "c", "d"), ("user", "e")]),
+        ([AIMessage("Let me look.", tool_calls=[CALL]), AIMessage("Found.")],
+         [("user", LATE), ("assistant", "Let me look."), ("assistant", "Found.")]),
+        (LOOP, [("user", "q"), ("assistant", "look"), ("tool", "1", "2"), ("assistant", "found")]),
+        ([" ", AIMessage(""), HumanMessage(["a", " ", "b"]), SystemMessage("")],
+         [("user", "a", "b")]),
+        ([SystemMessage("s"), AIMessage("a"), "b"],
+         [("system", "s"), ("user", LATE), ("assistant", "a"), ("user", "b")]),
+        ([HumanMessage([{"type": "image", "url": "x"}])], [("user",)]),
+        ([HumanMessage([{"type": ["a", "list"]}])], [("user",)]),
+        ([AIMessage([{"type": "tool_use", "id": "c", "input": {}}])], []),
+    ],
+)  # fmt: skip
+def test_entries_become_turns(said, turns):
+    assert shape(spoken(*said)) == turns
+
+
+def test_a_turn_of_several_entries_has_the_id_of_the_first_and_the_metadata_of_all():
+    one, two, three = spoken("a", "b", "c")
+    given = [
+        {"attributes": ("x",), "timing": {"creation": 1, "llmEnd": 5}, "aux": {"k": 1, "one": 1}},
+        {"attributes": ("y",), "timing": {"creation": 2, "playEnd": 6}, "aux": {"k": 2}},
+        {},
+    ]
+    parts = [
+        replace(entry, metadata=Metadata(**fields))
+        for entry, fields in zip((one, two, three), given, strict=True)
+    ]
+    [turn] = build_turns(parts)
+    assert (turn.id, turn.entries) == (one.id, tuple(parts))
+    assert turn.metadata.attributes == ("x", "y", "merged", "merged")
+    assert turn.metadata.timing == {"creation": 1, "llmEnd": 5, "playEnd": 6}
+    assert turn.metadata.aux == {"k": 2, "one": 1}
+
+
+def test_an_assistant_who_speaks_first_answers_a_placeholder_that_stays_the_same():
+    entries = spoken(AIMessage("Welcome!"), "Hi")
+    placeholder, said, _ = build_turns(entries)
+    assert (placeholder.contents, placeholder.entries) == ((PLACEHOLDER_TEXT,), ())
+    assert placeholder.metadata.attributes == ("fake",)
+    assert is_ulid(placeholder.id)
+    assert get_ulid_ms(placeholder.id) == get_ulid_ms(said.id) - 1
+    assert placeholder.metadata.timing == {"creation": get_ulid_ms(placeholder.id)}
+    assert build_turns(entries) == build_turns(list(entries))
+
+
+def test_merging_never_crosses_a_summary_and_the_model_reads_what_none_covers(log):
+    say(log, "s", role=SystemMessage)
+    roles = {"a": HumanMessage, "b": AIMessage, "c": AIMessage}
+    said = [say(log, text, role=role) for text, role in roles.items()]
+    say(log, "d")
+    assert [turn.contents for turn in build_model_turns(log.entries(KEY))][1:3] == [
+        ("a",),
+        ("b", "c"),
+    ]
+    summarise(log, *said[:2])
+    entries = log.entries(KEY)
+    rest = [("user", LATE), ("assistant", "c"), ("user", "d")]
+    told = [("user", "a"), ("assistant", "b"), ("summary", "S")]
+    assert shape(entries) == [("system", "s"), *told, *rest]
+    assert [(one.role, *one.contents) for one in build_model_turns(entries)] == [
+        ("system", "s"),
+        *rest,
+    ]
 
 
 @given(histories)
-@settings(max_examples=100, deadline=None)
-def test_entries_of_one_turn_stand_together(entries):
-    order = [entry.turn_id for entry in find_live_entries(entries) if entry.role != "summary"]
-    changes = [turn for turn, before in zip(order, [None, *order], strict=False) if turn != before]
-    assert len(changes) == len(set(changes))
+@settings(max_examples=200, deadline=None)
+def test_turns_hold_every_spoken_entry_once_are_long_and_open_with_the_user(entries):
+    shown, living = build_turns(entries), find_live_entries(entries)
+    expected = [entry for entry in living if not is_blank(entry)]
+    assert [part for turn in shown for part in turn.entries] == expected
+    summaries = [entry for entry in living if entry.role == "summary"]
+    covers = find_covers(living, [*find_nodes(living), *summaries])
+    left = {entry.id for entry in find_uncovered(living)}
+    opening = True
+    for before, turn in zip([None, *shown], shown, strict=False):
+        assert {part.role for part in turn.entries} <= {turn.role}
+        if turn.entries:
+            assert turn.id == turn.entries[0].id
+            assert turn.contents == tuple(text for part in turn.entries for text in part.contents)
+            assert turn.metadata.attributes.count("merged") == len(turn.entries) - 1
+            assert turn.role == "summary" or len({part.id in left for part in turn.entries}) == 1
+        if before is not None and before.role == turn.role != "summary":
+            last, first = before.entries[-1], turn.entries[0]
+            assert has_calls(last) or covers.get(last.id) != covers.get(first.id)
+        assert not (opening and turn.role == "assistant")
+        opening = turn.role == "summary" or (opening and turn.role == "system")
+    fakes = [turn for turn in shown if not turn.entries]
+    assert len({turn.id for turn in fakes}) == len(fakes)
+
+
+@given(histories)
+@settings(max_examples=200, deadline=None)
+def test_the_models_turns_hold_what_its_messages_show(entries):
+    found = {part.position for turn in build_model_turns(entries) for part in turn.entries}
+    shown = build_context(entries, summary="omit")
+    named = "\n".join(shown.repairs)
+    left_out = {one.position for one in entries if f"left out {one.message_id}:" in named}
+    assert shown.positions <= found
+    assert found - shown.positions <= left_out
