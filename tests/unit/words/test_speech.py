@@ -16,34 +16,25 @@ from langchain_convmem.words.speech import (
     is_follow_up,
 )
 
+
+def cases(text):
+    """Return the cases that a text lists, with bars between those of a line."""
+    return [one for line in text.strip().splitlines() for one in line.split(" | ")]
+
+
 # -- who a question is about ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "question",
-    [
-        "Which pets do I have?",
-        "my sister's birthday",
-        "Book me a table",
-        "remind me to call the bank",
-        "What should I cook tonight?",
-        "Draft a message to my landlord",
-        "Fill in the form for me: spouse's occupation.",
-        "Recommend me a thriller for the beach",
-        "which city do we live in",
-        "Wo wohne ich?",
-        "Buche mir einen Tisch",
-        "Où est-ce que j'habite ?",
-        "¿Dónde vivo?",
-        "dove abito?",
-        "onde eu moro?",
-        "waar woon ik?",
-        "где я живу?",
-        "أين أسكن؟",
-        "我住在哪里？",
-        "私の犬の名前は？",
-        "내 강아지 이름이 뭐야?",
-    ],
+    cases("""
+Which pets do I have? | my sister's birthday | Book me a table | remind me to call the bank
+What should I cook tonight? | Draft a message to my landlord
+Fill in the form for me: spouse's occupation. | Recommend me a thriller for the beach
+which city do we live in | Wo wohne ich? | Buche mir einen Tisch | Où est-ce que j'habite ?
+¿Dónde vivo? | dove abito? | onde eu moro? | waar woon ik? | где я живу? | أين أسكن؟
+我住在哪里？ | 私の犬の名前は？ | 내 강아지 이름이 뭐야?
+"""),
 )
 def test_a_question_about_the_one_who_asks_means_the_asker(question):
     assert find_persons(question).asker
@@ -51,26 +42,15 @@ def test_a_question_about_the_one_who_asks_means_the_asker(question):
 
 @pytest.mark.parametrize(
     "question",
-    [
-        "tell me about cats",
-        "explain recursion to me",
-        "show me how magnets work",
-        "can you help me with a regex",
-        "I'd like to know how tides work",
-        "I was wondering why cats purr",
-        "let me know the capital of Peru",
-        "What's an oxymoron? I always mix it up with a paradox",
-        "How do I reverse a linked list in Java?",
-        'How do you say "my mother means well" in Dutch',
-        "how much is a normal tip in the US",
-        "What started World War I?",
-        "Erkläre mir Rekursion",
-        "Explique-moi la photosynthèse",
-        "Explícame la fotosíntesis",
-        "spiegami la fotosintesi",
-        "объясни мне рекурсию",
-        "告诉我什么是递归",
-    ],
+    cases("""
+tell me about cats | explain recursion to me | show me how magnets work
+can you help me with a regex | I'd like to know how tides work | I was wondering why cats purr
+let me know the capital of Peru | What's an oxymoron? I always mix it up with a paradox
+How do I reverse a linked list in Java? | How do you say "my mother means well" in Dutch
+how much is a normal tip in the US | What started World War I? | Erkläre mir Rekursion
+Explique-moi la photosynthèse | Explícame la fotosíntesis | spiegami la fotosintesi
+объясни мне рекурсию | 告诉我什么是递归
+"""),
 )
 def test_a_first_person_that_belongs_to_the_request_means_nobody(question):
     assert not find_persons(question).asker
@@ -78,23 +58,14 @@ def test_a_first_person_that_belongs_to_the_request_means_nobody(question):
 
 @pytest.mark.parametrize(
     "question",
-    [
-        "Which hotel did you recommend?",
-        "the book you told me about",
-        "What were the weights in your flour blend?",
-        "your recipe for pesto",
-        "what was that trick of yours against stains",
-        "Was hast du mir empfohlen?",
-        "Que m'as-tu conseillé ?",
-        "¿Qué me recomendaste?",
-        "cosa mi hai consigliato?",
-        "o que você me recomendou?",
-        "wat heb je me aangeraden?",
-        "что ты мне посоветовал?",
-        "你之前推荐了什么？",
-        "前におすすめしてくれた本は？",
-        "네가 추천해 준 책이 뭐야?",
-    ],
+    cases("""
+Which hotel did you recommend? | the book you told me about
+What were the weights in your flour blend? | your recipe for pesto
+what was that trick of yours against stains | Was hast du mir empfohlen?
+Que m'as-tu conseillé ? | ¿Qué me recomendaste? | cosa mi hai consigliato?
+o que você me recomendou? | wat heb je me aangeraden? | что ты мне посоветовал?
+你之前推荐了什么？ | 前におすすめしてくれた本は？ | 네가 추천해 준 책이 뭐야?
+"""),
 )
 def test_a_question_about_what_the_assistant_said_means_the_listener(question):
     assert find_persons(question).listener
@@ -110,15 +81,9 @@ def test_a_request_is_no_question_about_what_the_assistant_said(question):
 
 @pytest.mark.parametrize(
     "message",
-    [
-        "and hers?",
-        "what about Monday?",
-        "why?",
-        "the second one",
-        "and in grams?",
-        "und ihre?",
-        "?",
-    ],
+    cases("""
+and hers? | what about Monday? | why? | the second one | and in grams? | und ihre? | ?
+"""),
 )
 def test_a_message_that_cannot_be_understood_alone_is_a_follow_up(message):
     assert is_follow_up(message)
@@ -146,94 +111,39 @@ def test_nothing_is_recognised_in_other_languages():
 
 # -- what a line does ----------------------------------------------------------------------------
 
-STATES = [
-    "I adopted a cat, Miso.",
-    "We're on the third floor, there's no lift",
-    "my sister Ivana lives in Graz",
-    "hey so i park the truck behind my cousins shop",
-    "always answer in metric units",
-    "from now on keep it short",
-    "call me Sam",
-    "never use emojis",
-    "In August we walk Hadrian's Wall.",
-    "when I tell you I'm driving, keep it to three sentences",
-    "I've locked myself out, who can let me in?",
-    "good morning, I moved to Porto",
-    "Ich wohne in Graz.",
-    "Ab jetzt bitte keine Emojis.",
-    "J'habite à Lyon.",
-    "Vivo en Lima con mi hermana.",
-    "Abito a Torino.",
-    "Moro em Lisboa.",
-    "Ik woon in Gent.",
-    "Я живу в Казани.",
-    "أسكن في عمان",
-    "我住在成都。",
-    "松本に住んでいます。",
-    "저는 부산에 살아요.",
-]
-ASKS = [
-    "Which pets do I have?",
-    "Write a haiku about autumn",
-    "can you explain quicksort",
-    "can you draft a mail to my landlord?",
-    "capital of Mongolia?",
-    "thanks, and which room?",
-    "If I add butter, what happens?",
-    "Schreib ein Gedicht über Schnee",
-    "Écris un poème sur la neige",
-    "Escribe un poema sobre la nieve",
-    "Scrivi una poesia sulla neve",
-    "Escreva um poema sobre a neve",
-    "Schrijf een gedicht over sneeuw",
-    "Напиши стих о снеге",
-    "اكتب قصيدة عن الثلج",
-    "写一首关于雪的诗",
-    "雪についての詩を書いて",
-    "눈에 대한 시를 써줘",
-]
-IGNORANT = [
-    "I don't have any information about that.",
-    "I'm sorry, you haven't mentioned that.",
-    "I don't know",
-    "I can't help with that",
-    "Nothing in our conversations says where you live.",
-    "As an AI I have no access to your files.",
-    "I don't know your sister's name. If you tell me, I'll remember it.",
-    "Das weiß ich leider nicht.",
-    "Je ne sais pas.",
-    "No tengo información sobre eso.",
-    "Non lo so.",
-    "Não tenho informações sobre isso.",
-    "Dat weet ik niet.",
-    "Я не знаю.",
-    "لا أعرف",
-    "我不知道。",
-    "わかりません。",
-    "잘 모르겠습니다.",
-]
-COURTESIES = [
-    "thanks!!",
-    "ok great, thank you so much",
-    "perfect, that's all for now",
-    "haha nice",
-    "Good morning :)",
-    "see you tomorrow!",
-    "\U0001f389\U0001f44d",
-    "hey, how's it going?",
-    "goooood, thankssss",
-    "Vielen Dank!",
-    "merci beaucoup",
-    "grazie mille",
-    "¿qué tal?",
-    "obrigada!",
-    "dank je wel",
-    "спасибо большое",
-    "شكرا جزيلا",
-    "谢谢你",
-    "ありがとうございます",
-    "감사합니다",
-]
+STATES = cases("""
+I adopted a cat, Miso. | We're on the third floor, there's no lift
+my sister Ivana lives in Graz | hey so i park the truck behind my cousins shop
+always answer in metric units | from now on keep it short | call me Sam | never use emojis
+In August we walk Hadrian's Wall. | when I tell you I'm driving, keep it to three sentences
+I've locked myself out, who can let me in? | good morning, I moved to Porto | Ich wohne in Graz.
+Ab jetzt bitte keine Emojis. | J'habite à Lyon. | Vivo en Lima con mi hermana. | Abito a Torino.
+Moro em Lisboa. | Ik woon in Gent. | Я живу в Казани. | أسكن في عمان | 我住在成都。
+松本に住んでいます。 | 저는 부산에 살아요.
+""")
+ASKS = cases("""
+Which pets do I have? | Write a haiku about autumn | can you explain quicksort
+can you draft a mail to my landlord? | capital of Mongolia? | thanks, and which room?
+If I add butter, what happens? | Schreib ein Gedicht über Schnee | Écris un poème sur la neige
+Escribe un poema sobre la nieve | Scrivi una poesia sulla neve | Escreva um poema sobre a neve
+Schrijf een gedicht over sneeuw | Напиши стих о снеге | اكتب قصيدة عن الثلج | 写一首关于雪的诗
+雪についての詩を書いて | 눈에 대한 시를 써줘
+""")
+IGNORANT = cases("""
+I don't have any information about that. | I'm sorry, you haven't mentioned that. | I don't know
+I can't help with that | Nothing in our conversations says where you live.
+As an AI I have no access to your files.
+I don't know your sister's name. If you tell me, I'll remember it. | Das weiß ich leider nicht.
+Je ne sais pas. | No tengo información sobre eso. | Non lo so.
+Não tenho informações sobre isso. | Dat weet ik niet. | Я не знаю. | لا أعرف | 我不知道。
+わかりません。 | 잘 모르겠습니다.
+""")
+COURTESIES = cases("""
+thanks!! | ok great, thank you so much | perfect, that's all for now | haha nice
+Good morning :) | see you tomorrow! | 🎉👍 | hey, how's it going? | goooood, thankssss
+Vielen Dank! | merci beaucoup | grazie mille | ¿qué tal? | obrigada! | dank je wel
+спасибо большое | شكرا جزيلا | 谢谢你 | ありがとうございます | 감사합니다
+""")
 
 
 @pytest.mark.parametrize(
