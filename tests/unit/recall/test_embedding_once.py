@@ -1,4 +1,4 @@
-"""Each segment goes to the embedder once, and not before the one who pays agrees to a new one."""
+"""Each segment is embedded once, and not before whoever pays agrees to a new embedder."""
 
 from __future__ import annotations
 

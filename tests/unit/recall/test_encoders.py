@@ -1,4 +1,4 @@
-"""The encoders that come with the package: vectors by value, across languages, files checked."""
+"""The encoders that come with the package, and that of tests: vectors by value, files checked."""
 
 from __future__ import annotations
 

@@ -1,19 +1,29 @@
 """Promises of the kinds of utterance: who a question is about, and what a line does."""
 
-# ruff: noqa: RUF001 - lines in the letters they are written in
+# ruff: noqa: RUF001 - letters of the languages themselves
 from __future__ import annotations
+
+import json
+from importlib.resources import files
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_convmem.words import speech
+from langchain_convmem.words.dates import find_named_days
+from langchain_convmem.words.facts import is_personal, is_preference, is_promise
 from langchain_convmem.words.speech import (
     Persons,
+    Phrases,
     find_marks,
     find_persons,
+    find_questions,
     find_statements,
+    get_forms,
     is_courtesy,
     is_follow_up,
+    load_phrases,
 )
 
 
@@ -234,3 +244,158 @@ def test_statements_stand_in_order_inside_the_text(text):
     assert places == sorted(places)
     assert all(0 <= place <= len(text) for place in places)
     assert all(text[start:end].strip() == text[start:end] for start, end in find_statements(text))
+
+
+LANGUAGES = {
+    "arabic",
+    "chinese",
+    "dutch",
+    "english",
+    "french",
+    "german",
+    "italian",
+    "japanese",
+    "korean",
+    "portuguese",
+    "russian",
+    "spanish",
+}
+REQUIRED = set(Phrases._fields) - set(Phrases._field_defaults)
+DATA = json.loads(files(speech.__package__).joinpath("phrases.json").read_text("utf-8"))
+
+
+def test_every_language_has_its_phrases():
+    assert set(load_phrases()) == LANGUAGES
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_a_language_has_every_field_that_it_needs_and_no_other(language):
+    assert set(DATA[language]) >= REQUIRED
+    assert set(DATA[language]) <= set(Phrases._fields)
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_every_phrase_is_a_regular_expression_of_its_own_line(language):
+    for name, phrases in DATA[language].items():
+        if name != "drops_subject":
+            assert phrases
+            assert all(
+                isinstance(one, str) and one and one.splitlines() == [one] for one in phrases
+            )
+    assert get_forms(language) is not None
+
+
+def test_no_word_marks_two_languages():
+    marked = [word for phrases in load_phrases().values() for word in phrases.markers]
+    assert len(marked) == len(set(marked))
+
+
+PREFERENCES = """
+Oat milk suits me better than soy.
+I'm not a fan of open-plan offices.
+The user prefers trains to planes.
+Ana likes her coffee black.
+My go-to bakery is the one on Mill Lane.
+I\u2019d rather take the stairs.
+Mir ist ein Fensterplatz lieber.
+Rosinen kann ich nicht ausstehen.
+Je ne supporte pas les r\u00e9unions du lundi.
+Mon peintre pr\u00e9f\u00e9r\u00e9 est Vallotton.
+No soporto el cilantro.
+Il mio gelato preferito \u00e8 al pistacchio.
+O meu vinho preferido \u00e9 o verde.
+Ik ben dol op stroopwafels.
+Mijn lievelingskleur is petrol.
+Moim ulubionym kolorem jest ochra.
+""".strip().splitlines()
+PROMISES = """
+I owe Ben a reply about the lease.
+Make sure I call the vet tomorrow.
+I said I'd bring the salad on Sunday.
+The user still has to renew the passport.
+Don\u2019t let me forget the flowers.
+Ich muss noch die Steuer abgeben.
+Vergiss nicht, den Arzt anzurufen.
+Je dois rendre le livre avant mardi.
+N'oublie pas d'arroser les plantes.
+Tengo que pagar el alquiler antes del lunes.
+Ho promesso a Mia di portare la torta.
+Tenho de devolver o livro at\u00e9 sexta.
+Ik moet nog de huur betalen.
+""".strip().splitlines()
+NEITHER = """
+The train was late again this morning.
+It looks like rain.
+I would like to know how the weather will be.
+They must have taken the other road.
+The search returned 12 results.
+Der Zug war wieder zu sp\u00e4t.
+Il habite \u00e0 Lyon.
+Vive en Madrid.
+Il treno \u00e8 in ritardo.
+O comboio chegou tarde.
+Hij woont in Utrecht.
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("sentence", PREFERENCES)
+def test_a_preference_is_known_however_it_is_said(sentence):
+    assert is_preference(sentence)
+
+
+@pytest.mark.parametrize("sentence", PROMISES)
+def test_a_promise_or_a_duty_is_known_however_it_is_said(sentence):
+    assert is_promise(sentence)
+
+
+@pytest.mark.parametrize("sentence", NEITHER)
+def test_what_says_neither_is_taken_for_neither(sentence):
+    assert not is_preference(sentence)
+    assert not is_promise(sentence)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "is_told"),
+    [
+        ("My dentist is called Nora Lund.", True),
+        ("Meine Zahn\u00e4rztin hei\u00dft Nora Lund.", True),
+        ("User: The user's dentist is Nora Lund.", True),
+        ("Nora Lund, who is my dentist, was late.", True),
+        ("User: Nora sold the drill.", False),
+        ("Nora sold the drill, which reminded me of our trip.", False),
+        ("What is my dentist called?", False),
+        ("Tool: Your order is on its way.", False),
+    ],
+)
+def test_what_is_told_of_those_who_talk_is_known(sentence, is_told):
+    assert is_personal(sentence) == is_told
+
+
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.mark.parametrize("sign", ["\u201e", "\u201c", "\u00ab", "\u300c", " 'a"])
+def test_what_is_asked_after_signs_that_nothing_closes_is_found(sign):
+    text = f"{sign * 5_000} x.\nWhere do I live?"
+    assert find_persons(text).asker
+    assert text[slice(*find_questions(text)[-1])].endswith("Where do I live?")
+
+
+@pytest.mark.parametrize(
+    "quoted", ["\u201eI am late\u201c", "\u201eI am late\u201d", "\u201cI am late\u201d"]
+)
+def test_what_is_quoted_is_about_nobody(quoted):
+    assert not find_persons(f"What does {quoted} mean?").asker
+
+
+def test_a_long_quotation_inside_another_sign_is_pasted():
+    passage = "\u00ab" + "the tide comes in. " * 5 + "\u00bb"
+    found = find_statements(f"I read \u00ab once. {passage}")
+    assert len(found) == 2
+
+
+def test_a_day_is_found_before_and_after_many_blanks():
+    assert find_named_days(f"monday{' ' * 20_000}tuesday", 0) == [
+        (4 * DAY_MS, 5 * DAY_MS),
+        (5 * DAY_MS, 6 * DAY_MS),
+    ]
