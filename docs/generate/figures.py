@@ -84,48 +84,24 @@ _STYLES = {"quoting": "word for word", "retelling": "half in its own words"}
 
 
 def _write_long_chat(results: dict[str, Any]) -> Iterator[str]:
-<<<<<<< HEAD
     yield f"| the summarizer writes | | {' | '.join(_LONG_CHAT.values())} |"
     yield "| --- | --- |" + " --- |" * len(_LONG_CHAT)
-    for style, one in results["long_chat"]["figures"].items():
-=======
-    figures = results["long_chat"]["figures"]
-    for style in ("quoting", "retelling"):
-        one = figures[style]
-        told = "word for word" if style == "quoting" else "half in words of its own"
-        yield f"A summariser that tells {told}:"
-        yield ""
-        yield f"| | {' | '.join(_LONG_CHAT.values())} |"
-        yield "| --- |" + " --- |" * len(_LONG_CHAT)
->>>>>>> bench
+    for style, told in _STYLES.items():
+        one = results["long_chat"]["figures"][style]
         columns = [_list_long_chat(one, name) for name in _LONG_CHAT]
         for title in columns[0]:
             cells = " | ".join(str(column[title]) for column in columns)
-            yield f"| {_STYLES[style]} | {title} | {cells} |"
+            yield f"| {told} | {title} | {cells} |"
 
 
 def _list_long_chat(one: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the rows of a system; those that nobody summarises for have no cost."""
-<<<<<<< HEAD
     cost = one["cost"].get(name, {"per_token": "-"})
     return {
         "facts told when asked for, of 200": one["facts"][name]["told"],
         "facts told wrongly": one["missaid"].get(name, "-"),
         "tokens of the largest context": f"{one['tokens'][name]['most']:,}",
         "summarizer's tokens per token of chat": cost["per_token"],
-=======
-    facts, tokens = one["facts"][name], one["tokens"][name]
-    cost = one["cost"].get(name, {"calls": "-", "per_token": "-"})
-    return {
-        "facts told when asked for, of 200": facts["told"],
-        "told when asked for earlier, of 54": facts["told_earlier"],
-        "tokens of a context, last hundred turns": f"{tokens['last']:,}",
-        "tokens of the largest context": f"{tokens['most']:,}",
-        "calls of the summariser": cost["calls"],
-        "its tokens for each token of the chat": cost["per_token"],
-        "facts mis-told": one["missaid"].get(name, "-"),
-        "facts that stand there unasked": one["standing"].get(name, "-"),
->>>>>>> bench
     }
 
 

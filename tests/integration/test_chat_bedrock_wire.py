@@ -8,12 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from scripted_chat import at
-from strict_chats import StrictChatCompletions
 from strict_converse import StrictConverse
-from wire_models import chat_bedrock, chat_openai, lines_of_converse
-from wire_promises import CALL, STREAMED, WAYS, WirePromises, look, stored, tool_loop
+from wire_models import chat_bedrock, lines_of_converse
+from wire_promises import CALL, STREAMED, WAYS, WirePromises, look
 
 from langchain_convmem.testing import ScriptedReply
 from langchain_convmem.testing.bedrock import sign
@@ -44,17 +43,6 @@ class TestChatBedrockConverse(WirePromises):
         return lines_of_converse(body)
 
     # -- people ---------------------------------------------------------------------------------
-
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_people_are_named_in_the_text_once_there_are_several(self, memory, way):
-        async with self._opened(["Hello Ana.", "Hello Ben."]) as (model, requests):
-            chain = memory.wrap(model, recall=False)
-            await WAYS[way](chain, HumanMessage("Hi!", name="ana"), at())
-            await WAYS[way](chain, HumanMessage("Hi, too!", name="ben"), at())
-            assert requests() == [
-                ["user: Hi!"],
-                ["user: ana: Hi!", "assistant: Hello Ana.", "user: ben: Hi, too!"],
-            ]
 
     # -- reasoning ------------------------------------------------------------------------------
 
@@ -101,26 +89,3 @@ class TestChatBedrockConverse(WirePromises):
         assert kinds == [["text"], ["reasoningContent", "toolUse"], ["toolResult", "text"]]
 
     # -- a thread that changes its provider -------------------------------------------------------
-
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_a_thread_begun_elsewhere_goes_on_here_and_back_again(self, memory, way):
-        looked = ScriptedReply(text="Let me look.", tool_calls=[CALL])
-        thought = ScriptedReply(reasoning="It has no lock.", text="No.")
-        with StrictChatCompletions([looked, "On level 3.", "Bye."]) as one:
-            async with chat_openai(one) as first, self._opened([thought]) as (second, requests):
-                begun = memory.wrap(tool_loop(first), recall=False)
-                await WAYS[way](begun, "Where did I park?", at())
-                here = memory.wrap(tool_loop(second), recall=False)
-                await WAYS[way](here, "Is it locked?", at())
-                await WAYS[way](begun, "Thanks.", at())
-                assert requests()[0] == [
-                    "user: Where did I park?",
-                    "assistant: Let me look.",
-                    "call call_7 look on level 3, behind the pillar",
-                    "result call_7: the car, on level 3, behind the pillar",
-                    "assistant: On level 3.",
-                    "user: Is it locked?",
-                ]
-            said = [message["role"] for message in one.requests[2].body["messages"]]
-        assert said == ["user", "assistant", "tool", "assistant", "user", "assistant", "user"]
-        assert [type(message) for message in stored(memory)].count(AIMessage) == 4

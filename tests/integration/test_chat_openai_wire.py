@@ -17,7 +17,6 @@ from wire_promises import (
     ONCE,
     STREAMED,
     WAYS,
-    Spot,
     WirePromises,
     last_attributes,
     look,
@@ -70,15 +69,6 @@ class TestChatOpenAI(WirePromises):
             ("user", "ben", "Hi, too!"),
         ]
 
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_a_name_that_the_service_refuses_is_told_in_the_text(self, memory, way):
-        with StrictChatCompletions(["Hello."]) as server:
-            async with chat_openai(server) as model:
-                chain = memory.wrap(model, recall=False)
-                await WAYS[way](chain, HumanMessage("Hi!", name="Ana Lee"), at())
-            [sent] = server.requests[0].body["messages"]
-        assert ("name" in sent, sent["content"]) == (False, "Ana Lee: Hi!")
-
     # -- streams that end in good order, but too soon ---------------------------------------------
 
     @pytest.mark.parametrize("way", STREAMED)
@@ -111,40 +101,6 @@ class TestChatOpenAI(WirePromises):
                 "assistant: Let me look.",
                 "user: Well?",
             ]
-
-    @pytest.mark.parametrize("way", STREAMED)
-    async def test_a_stream_of_nothing_but_calls_that_ended_too_soon_can_be_answered(
-        self, memory, way, ending_early
-    ):
-        with StrictChatCompletions([ScriptedReply(tool_calls=[CALL]), "On level 3."]) as server:
-            async with chat_openai(server) as model:
-                chain = memory.wrap(model.bind_tools([look]), recall=False)
-                reply = await STREAMED[way](chain, "Where?", at())
-                assert last_attributes(memory) == ("interrupted",)
-                ending_early.undo()
-                results = [look.invoke(call) for call in reply.tool_calls]
-                await STREAMED[way](chain, results, at())
-            assert lines_of_chat(server.requests[1].body) == [
-                "user: Where?",
-                "call call_7 look on level 3, behind the pillar",
-                "result call_7: the car, on level 3, behind the pillar",
-            ]
-
-    @pytest.mark.parametrize("way", ONCE)
-    async def test_a_response_format_is_returned_and_stored(self, memory, way):
-        with StrictChatCompletions('{"place": "level 3"}') as server:
-            async with chat_openai(server) as model:
-                spot = model.with_structured_output(Spot, method="json_schema", strict=True)
-                found = await ONCE[way](memory.wrap(spot, recall=False), "Where?", at())
-                plain = model.bind(response_format=Spot)
-                reply = await ONCE[way](memory.wrap(plain, recall=False), "Again?", at())
-        assert found == reply.additional_kwargs["parsed"] == Spot(place="level 3")
-        assert texts(stored(memory)) == [
-            "human: Where?",
-            'ai: {"place": "level 3"}',
-            "human: Again?",
-            'ai: {"place": "level 3"}',
-        ]
 
     @pytest.mark.parametrize("way", ONCE)
     async def test_a_model_that_streams_within_one_call_is_watched_as_well(

@@ -27,10 +27,7 @@ def look(level: int) -> str:
 
 
 async def test_a_completion_service_calls_tools_as_a_chat_model():
-    with (
-        CompletionsServer(REPLY) as server,
-        openai.DefaultHttpxClient(verify=False) as client,
-    ):
+    with CompletionsServer(REPLY) as server, openai.DefaultHttpxClient(verify=False) as client:
         async with openai.DefaultAsyncHttpxClient(verify=False) as async_client:
             llm = langchain_openai.OpenAI(
                 base_url=server.url,

@@ -12,21 +12,9 @@ import pytest
 from completions_server import CompletionsServer
 
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.errors import (
-    BudgetError,
-    ConfigError,
-    ConversationError,
-    MissingExtraError,
-)
+from langchain_convmem.errors import BudgetError, ConversationError, MissingExtraError
 from langchain_convmem.testing import ScriptedError, ScriptedReply
 from langchain_convmem.text.completions import CompletionsEngine
-from langchain_convmem.text.sessions import (
-    ClonableSession,
-    Media,
-    ModelSession,
-    RewindableSession,
-    TextEngine,
-)
 
 openai = pytest.importorskip("openai", reason="openai is not installed")
 pytestmark = pytest.mark.sockets
@@ -58,9 +46,6 @@ def connect() -> Iterator[Callable[..., CompletionsEngine]]:
 def server() -> Iterator[CompletionsServer]:
     with CompletionsServer(reply="Level 3, near the lift.<|im_end|>\nAnd then?") as running:
         yield running
-
-
-# -- writing ------------------------------------------------------------------------------------
 
 
 def test_the_whole_text_is_sent_each_time_and_the_reply_streams(server, connect):
@@ -105,16 +90,6 @@ def test_stop_texts_that_the_service_does_not_take_are_kept_here(server, connect
     assert "".join(session.decode(stop=stop)) == "Level 3, near the lift."
     assert (session.finish_reason, session.stop_text) == ("stop", "<|im_end|>")
     assert server.requests[0].body["stop"] == stop[:4]
-
-
-def test_media_are_refused_before_anything_is_taken(server, connect):
-    session = connect(server).create_session()
-    with pytest.raises(ConfigError, match="no images"):
-        session.prefill(["Look: ", Media("image", b"png", "image/png")])
-    assert session.text == ""
-
-
-# -- going back ---------------------------------------------------------------------------------
 
 
 def test_a_session_goes_back_and_branches(server, connect):
@@ -182,9 +157,6 @@ async def test_a_task_is_cancelled_in_the_middle_of_a_reply():
     assert "two" not in session.text
 
 
-# -- what it is for -----------------------------------------------------------------------------
-
-
 def test_each_prompt_of_a_conversation_goes_on_from_the_one_before(connect):
     with CompletionsServer(["From platform 9.<|im_end|>", "At noon.<|im_end|>"]) as server:
         talk = Conversation(connect(server, template="qwen"))
@@ -203,22 +175,6 @@ def test_a_prompt_that_is_too_long_is_an_error_of_its_own(connect):
         session = connect(server).create_session()
         with pytest.raises(BudgetError, match=r"'test-model'.*16 tokens"):
             list(session.decode())
-
-
-async def test_a_prompt_that_is_too_long_is_so_asynchronously_too():
-    with CompletionsServer(TOO_LONG) as server:
-        engine = CompletionsEngine("test-model", base_url=server.url, api_key="test")
-        with pytest.raises(BudgetError):
-            await anext(engine.create_session().adecode())
-        await engine.aclose()
-
-
-def test_other_errors_are_those_of_the_client(connect):
-    with CompletionsServer(ScriptedError(status=429, message="slow down")) as server:
-        with pytest.raises(openai.RateLimitError, match="slow down"):
-            list(connect(server).create_session().decode())
-        with pytest.raises(openai.BadRequestError, match=r"Unrecognized.*top_k"):
-            list(connect(server).create_session().decode(top_k=3))
 
 
 def test_a_stream_that_breaks_is_no_reply(connect):
@@ -256,26 +212,6 @@ def test_nothing_is_sent_once_it_is_closed(server, connect):
         engine.create_session()
     assert server.requests == []
     assert not engine.client.is_closed()
-
-
-# -- what it is ---------------------------------------------------------------------------------
-
-
-def test_it_follows_the_protocols():
-    engine = CompletionsEngine("m", base_url="http://127.0.0.1:9/v1", api_key="k", template="qwen")
-    session = engine.create_session()
-    assert isinstance(engine, TextEngine)
-    assert engine.template is not None
-    assert isinstance(session, ModelSession)
-    assert isinstance(session, RewindableSession)
-    assert isinstance(session, ClonableSession)
-    engine.close()
-    assert engine.client.is_closed()
-
-
-def test_a_template_that_does_not_exist_is_refused_at_once():
-    with pytest.raises(ConfigError, match="'qwem'"):
-        CompletionsEngine("m", api_key="k", template="qwem")
 
 
 def test_without_its_extra_it_says_how_to_install_it(monkeypatch):

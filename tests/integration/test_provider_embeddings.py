@@ -13,18 +13,15 @@ from typing import Any
 
 import pytest
 from dynamodb_servers import moto_server, new_client, new_table_name
-from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import at
 from wire_models import chat_bedrock, chat_openai, embed_bedrock, embed_openai, lines_of_chat
 from wire_promises import CALL, WAYS, Spot, tool_loop
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.recall.embedding import compute_fingerprint, find_traits
 from langchain_convmem.testing import (
     BedrockConverseServer,
     ChatCompletionsServer,
-    HashEmbeddings,
     ScriptedError,
     ScriptedReply,
     ScriptedToolCall,
@@ -120,9 +117,6 @@ async def _deployed(
                 yield memory, model, server
 
 
-# -- one call for each line -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", ["invoke", "astream"])
 async def test_a_line_is_embedded_once_and_no_question_that_just_was(provider, way):
     async with _deployed(provider) as (memory, model, server):
@@ -138,14 +132,6 @@ async def test_a_line_is_embedded_once_and_no_question_that_just_was(provider, w
     assert lines <= counts <= lines + questions
 
 
-async def test_a_turn_is_one_request_for_the_last_reply_and_the_question():
-    async with _deployed(PROVIDERS["openai"]) as (memory, model, server):
-        chain = memory.wrap(model)
-        for text in SAID:
-            await chain.ainvoke([HumanMessage(text)], at())
-        assert _count_requests(server) == len(SAID)
-
-
 async def test_an_import_goes_in_the_batches_of_the_provider(provider):
     texts = [f"On day {n} I wrote {n * n} words." for n in range(300)]
     async with _deployed(provider) as (memory, _, server):
@@ -156,9 +142,6 @@ async def test_an_import_goes_in_the_batches_of_the_provider(provider):
     # 256 lines at a time; Cohere takes 96 texts a request and Titan one.
     most = {COHERE: 4}.get(provider.options.get("model_id"), 2)
     assert requests == (300 if provider is PROVIDERS["titan"] else most)
-
-
-# -- rate limits ----------------------------------------------------------------------------------
 
 
 async def test_a_throttled_call_is_repeated_by_the_client(provider):
@@ -192,93 +175,12 @@ async def test_a_turn_goes_on_while_the_service_throttles_and_words_find_lines(p
         assert Counter(_texts(server)) == Counter([*SAID, "Let me think about that."])
 
 
-# -- another embedder -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("provider", ["openai", "titan"], indirect=True)
-async def test_a_service_that_answers_in_other_dimensions_is_named(provider, tmp_path):
-    path = tmp_path / "m.db"
-    async with _deployed(provider, path, embeddings=DeterministicFakeEmbedding(size=64)) as (
-        memory,
-        _,
-        _,
-    ):
-        memory.add_messages([HumanMessage(SAID[0])], user_id="ana", thread_id="t")
-        memory.refresh(user_id="ana")
-    async with _deployed(provider, path, embeddings=DeterministicFakeEmbedding(size=32)) as (
-        memory,
-        _,
-        _,
-    ):
-        memory.add_messages([HumanMessage(SAID[1])], user_id="ana", thread_id="t")
-        problems = memory.refresh(user_id="ana")
-        found = memory.recall("Where did I park?", user_id="ana", k=1)
-    assert any("expected vectors of 64 components, got 32" in one for one in problems)
-    assert any("expected vectors of 64 components, got 32" in one for one in found.problems)
-    assert found.blocks[0].matches[0].line.text == SAID[0]
-
-
-async def test_dimensions_among_a_models_arguments_make_it_another_embedder():
-    with BedrockConverseServer() as server:
-        async with (
-            embed_bedrock(server) as usual,
-            embed_bedrock(server, dimensions=256) as fewer,
-            embed_bedrock(server, model_kwargs={"dimensions": 256}) as as_argument,
-        ):
-            names = [compute_fingerprint(one) for one in (usual, fewer, as_argument)]
-    assert len({*names}) == 2
-    assert names[1] == names[2]
-
-
-# -- which embedders treat lines and questions alike ----------------------------------------------
-
-
-async def test_lines_and_questions_are_alike_where_the_provider_embeds_them_so():
-    class ByPurpose(HashEmbeddings):
-        def embed_query(self, text: str) -> list[float]:
-            return super().embed_query(f"asked: {text}")
-
-    with (
-        ChatCompletionsServer() as openai,
-        BedrockConverseServer(embeddings=ByPurpose()) as bedrock,
-    ):
-        async with (
-            embed_openai(openai) as plain,
-            embed_bedrock(bedrock) as titan,
-            embed_bedrock(bedrock, model_id=f"us.{COHERE}:0") as cohere,
-        ):
-            for embedder, is_alike in ((plain, True), (titan, True), (cohere, False)):
-                assert find_traits(embedder).is_alike is is_alike
-                [line] = embedder.embed_documents([SAID[0]])
-                asked = embedder.embed_query(SAID[0])
-                assert (line == pytest.approx(asked, abs=1e-6)) is is_alike
-
-            class Prefixed(type(plain)):
-                def embed_query(self, text: str, **kwargs: Any) -> list[float]:
-                    return super().embed_query(f"query: {text}", **kwargs)
-
-            assert not find_traits(Prefixed.model_construct()).is_alike
-
-
-# -- a whole deployment ---------------------------------------------------------------------------
-
-
 def _lines(server: Any) -> list[str]:
     """Return the texts of the last chat that the service was sent."""
     body = [r.body for r in server.requests if not r.path.endswith(("/embeddings", "/invoke"))][-1]
     if isinstance(server, ChatCompletionsServer):
         return lines_of_chat(body)
     return [part.get("text", "") for message in body["messages"] for part in message["content"]]
-
-
-@pytest.mark.parametrize("provider", ["openai", "titan"], indirect=True)
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_line_of_another_thread_reaches_the_model(provider, way):
-    async with _deployed(provider) as (memory, model, server):
-        chain = memory.wrap(model)
-        await WAYS[way](chain, [HumanMessage(SAID[0])], at("monday"))
-        await WAYS[way](chain, [HumanMessage(SAID[3])], at("friday"))
-        assert any(SAID[0] in line for line in _lines(server))
 
 
 @pytest.mark.parametrize("provider", ["openai", "titan"], indirect=True)

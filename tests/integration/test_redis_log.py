@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import socket
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 from langchain_core.messages import HumanMessage
 from redis_server import RedisServer, new_prefix, running_server
 
-from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import LogError, LogUnavailableError
+from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import MessageLogContract, list_texts, say, say_all
 
@@ -46,12 +43,6 @@ def server():
 def log(server):
     with open_redis_log(server.url, new_prefix()) as opened:
         yield opened
-
-
-def test_a_memory_runs_on_it(log):
-    memory = ConversationMemory(log=log)
-    memory.history("t1", user_id="ana").add_message(HumanMessage("I parked on level 3."))
-    assert list_texts(log.entries(ANA)) == ["I parked on level 3."]
 
 
 def test_what_was_acknowledged_survives_a_crash_of_the_server():
@@ -109,20 +100,6 @@ def test_an_append_whose_answer_was_lost_is_not_done_twice(log):
     assert document == log.get_state(ANA, "buffer")
 
 
-def test_writers_of_one_message_store_it_once(server):
-    prefix, together = new_prefix(), threading.Barrier(4)
-    message = HumanMessage("Hi", id="m1")
-
-    def write(_):
-        with open_redis_log(server.url, prefix) as log:
-            together.wait()
-            return say(log, ANA, message)
-
-    with ThreadPoolExecutor(4) as pool:
-        entries = list(pool.map(write, range(4)))
-    assert len({entry.id for entry in entries}) == 1
-
-
 def test_nothing_of_a_forgotten_user_is_left(server):
     import redis
 
@@ -135,17 +112,3 @@ def test_nothing_of_a_forgotten_user_is_left(server):
     left = sorted(client.scan_iter(f"{prefix}:*"))
     client.close()
     assert left == [f"{prefix}:epoch:[]".encode(), f"{prefix}:positions:[]".encode()]
-
-
-def test_what_the_server_refuses_is_an_error_of_the_log(server):
-    import redis
-
-    prefix = new_prefix()
-    log = open_redis_log(server.url, prefix)
-    say(log, ANA, "Hello")
-    with redis.from_url(server.url) as client:
-        [rows] = client.keys(f"{prefix}:rows:*")
-        client.delete(rows)
-        client.set(rows, "no hash")
-    with pytest.raises(LogError, match="cannot be used"):
-        say(log, ANA, "Hi")

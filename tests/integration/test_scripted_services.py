@@ -63,9 +63,6 @@ def list_frames(raw: bytes) -> list[tuple[str, Any]]:
     ]
 
 
-# -- Chat Completions -----------------------------------------------------------------------------
-
-
 def test_a_chat_is_answered_whole_and_word_by_word():
     call = ScriptedToolCall("look", {"where": "here"})
     with ChatCompletionsServer(ScriptedReply(text="Level 3, grün.", tool_calls=[call])) as server:
@@ -105,9 +102,6 @@ def test_texts_are_embedded_by_their_words_or_by_an_embedder():
     assert cut["data"][0]["embedding"] == [3.0, 4.0]
 
 
-# -- Bedrock --------------------------------------------------------------------------------------
-
-
 def test_a_conversation_is_answered_whole_and_in_frames():
     call = ScriptedToolCall("look", {"where": "here"}, "c1")
     reply = ScriptedReply(reasoning="Let me see.", text="Level 3.", tool_calls=[call])
@@ -128,26 +122,6 @@ def test_a_conversation_is_answered_whole_and_in_frames():
     assert frames[0] == ("messageStart", {"role": "assistant"})
     assert frames[-1][1]["usage"] == whole["usage"]
 
-
-@pytest.mark.parametrize(
-    ("body", "read"),
-    [
-        ({"inputText": "red car"}, lambda answer: answer["embedding"]),
-        ({"texts": ["red car"], "input_type": "x"}, lambda answer: answer["embeddings"][0]),
-        (
-            {"texts": ["red car"], "input_type": "search_query", "embedding_types": ["float"]},
-            lambda answer: answer["embeddings"]["float"][0],
-        ),
-    ],
-)
-def test_titan_and_cohere_embed(body, read):
-    with BedrockConverseServer() as server:
-        vector = read(json.loads(post(server, "/model/m/invoke", body)[2]))
-        assert server.embedded == ["red car"]
-    assert sum(value * value for value in vector) == pytest.approx(1, abs=0.01)
-
-
-# -- failures on purpose --------------------------------------------------------------------------
 
 STREAMED = (
     (ChatCompletionsServer, CHATS, {**HELLO, "stream": True}),
@@ -180,15 +154,6 @@ def test_a_stream_breaks_after_the_given_number_of_events_or_says_why_it_ends(ki
         assert b"out of memory" in post(server, path, body)[2]
 
 
-def test_an_answer_that_is_not_streamed_is_cut_in_its_middle_or_is_the_error():
-    cut = ScriptedReply(text="one two", cut_after_chunks=1)
-    told = ScriptedReply(text="x", cut_after_chunks=0, cut_with=ScriptedError(status=503))
-    with ChatCompletionsServer([cut, told]) as server:
-        with pytest.raises(http.client.IncompleteRead):
-            post(server, CHATS, HELLO)
-        assert post(server, CHATS, HELLO)[0] == 503
-
-
 def test_what_the_reply_raises_is_answered_with_500_and_raised_at_the_end_of_the_block():
     def fail(_: dict[str, Any]) -> str:
         raise KeyError("my own mistake")
@@ -200,33 +165,6 @@ def test_what_the_reply_raises_is_answered_with_500_and_raised_at_the_end_of_the
         with BedrockConverseServer(["once"]) as server:
             statuses += [post(server, MODEL, CONVERSE)[0] for _ in range(2)]
     assert statuses == [500, 200, 500]
-
-
-def test_a_failure_of_the_block_is_raised_with_a_note_of_what_the_reply_raised():
-    def fail(_: dict[str, Any]) -> str:
-        raise KeyError("my own mistake")
-
-    def use(server: ChatCompletionsServer) -> None:
-        with server:
-            post(server, CHATS, HELLO)
-            raise ValueError("of the block")
-
-    with pytest.raises(ValueError, match="of the block") as caught:
-        use(ChatCompletionsServer(fail))
-    assert "my own mistake" in caught.value.__notes__[0]
-
-
-def test_arguments_that_are_not_json_can_only_be_streamed_by_bedrock():
-    reply = ScriptedReply(tool_calls=[ScriptedToolCall("look", '{"where": ')])
-    with BedrockConverseServer(reply) as server:
-        frames = list_frames(post(server, f"{MODEL}-stream", CONVERSE)[2])
-        assert {"toolUse": {"input": '{"where": '}} in [body.get("delta") for _, body in frames]
-    with (
-        pytest.raises(ConfigError, match="'look'"),
-        BedrockConverseServer(reply) as server,
-        pytest.raises(http.client.RemoteDisconnected),
-    ):
-        post(server, MODEL, CONVERSE)
 
 
 @pytest.mark.parametrize(
@@ -243,40 +181,6 @@ def test_what_no_service_takes_is_refused_and_takes_nothing(kind, path, body, ke
     with kind([]) as server:
         assert post(server, path, body, key)[0] == status
         assert server.requests == []
-
-
-def test_a_check_refuses_requests_of_its_choice():
-    error = ScriptedError(status=400, message="too polite")
-
-    def check(request):
-        return error if "please" in str(request.body) else None
-
-    polite = {**HELLO, "messages": [{"role": "user", "content": "please"}]}
-    with ChatCompletionsServer(["Yes."], check=check) as server:
-        assert post(server, CHATS, polite)[0] == 400
-        assert post(server, CHATS, HELLO)[0] == 200
-        assert [request.body for request in server.requests] == [polite, HELLO]
-
-
-# -- life -----------------------------------------------------------------------------------------
-
-
-def test_many_clients_at_once_are_all_answered_and_recorded():
-    answers: list[bytes] = []
-
-    def work(number: int) -> None:
-        body = {**HELLO, "messages": [{"role": "user", "content": f"-{number}-"}]}
-        answers.append(post(server, CHATS, body)[2])
-
-    with ChatCompletionsServer(lambda body: body["messages"][0]["content"]) as server:
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(40)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(server.requests) == 40
-    for number in range(40):
-        assert sum(f"-{number}-".encode() in answer for answer in answers) == 1
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_stream_is_no_error():

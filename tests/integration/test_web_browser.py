@@ -99,9 +99,6 @@ def wait_for_text(page: Any, selector: str, text: str) -> None:
     page.locator(selector, has_text=text).first.wait_for()
 
 
-# -- saying, stopping, editing --------------------------------------------------------------------
-
-
 def test_words_appear_as_they_come(chat, gate):
     with chat("ana") as page:
         page.fill("#text", "Slowly, please.")
@@ -200,19 +197,6 @@ def test_a_model_that_fails_is_explained_and_asked_again(chat):
         page.faults.clear()
 
 
-def test_taking_back_is_undone(chat):
-    with chat("ana") as page:
-        say(page, "Something silly.")
-        page.keyboard.press("Alt+z")
-        page.wait_for_selector(".toast")
-        page.wait_for_function("() => !document.querySelector('.message')")
-        page.locator(".toast .link").click()
-        wait_for_text(page, ".message.user .body", "Something silly.")
-
-
-# -- remembering ----------------------------------------------------------------------------------
-
-
 def test_the_panel_shows_what_was_recalled_and_leads_to_the_place(chat):
     with chat("rosa") as page:
         say(page, PARKED)
@@ -287,9 +271,6 @@ def test_a_thread_is_renamed_and_archived(chat):
         wait_for_text(page, "#threads a", "The car")
 
 
-# -- forgetting -----------------------------------------------------------------------------------
-
-
 def test_a_message_is_forgotten_for_good_after_it_was_said_so(chat, folder):
     with chat("noa") as page:
         say(page, "My number is 4711.")
@@ -310,23 +291,6 @@ def test_a_message_is_forgotten_for_good_after_it_was_said_so(chat, folder):
         assert [entry.role for entry in entries if entry.control is None] == ["assistant"]
 
 
-def test_everything_is_forgotten_once_the_name_is_typed(chat, folder):
-    with chat("noa-leaves") as page:
-        say(page, "My number is 4711.")
-        page.locator(".menu summary").click()
-        page.get_by_role("button", name="Forget everything").click()
-        page.get_by_label("to confirm").fill("noa-leaves")
-        page.get_by_role("button", name="Forget for good").click()
-        wait_for_text(page, "#receipt", "Conversations gone")
-        page.get_by_role("button", name="Done").click()
-        page.wait_for_url(re.compile(r"/(users|chat)"))
-    with ConversationMemory.open(folder / "memory.db") as memory:
-        assert memory.threads("noa-leaves") == []
-
-
-# -- files ----------------------------------------------------------------------------------------
-
-
 def test_a_file_that_is_dropped_is_imported(chat, tmp_path):
     rows = [{"role": "user", "content": PARKED}, {"role": "assistant", "content": "Noted."}]
     text = "\n".join(map(json.dumps, rows))
@@ -344,9 +308,6 @@ def test_a_file_that_is_dropped_is_imported(chat, tmp_path):
         path.write_text("hello")
         page.set_input_files("#files", path)
         wait_for_text(page, "#imports .has-failed", "bad.json, line 1")
-
-
-# -- several people, several tabs, a server that dies ---------------------------------------------
 
 
 def test_two_users_talk_at_once_and_never_meet(chat, gate):
@@ -375,74 +336,6 @@ def test_two_tabs_show_the_same_reply_while_it_comes(chat, gate):
             assert own_texts(page) == ["Slowly, both."]
 
 
-def test_two_tabs_that_speak_at_once_are_answered_one_after_the_other(chat):
-    with chat("wim", "tabs") as one:
-        other = open_tab(one)
-        for page, text in ((one, "One says this."), (other, "Other says that.")):
-            page.fill("#text", text)
-            page.evaluate("document.querySelector('#composer').requestSubmit()")
-        for page in (one, other):
-            page.wait_for_function(
-                "() => document.querySelectorAll('.message.assistant[data-message]').length === 2"
-            )
-        one.reload()
-        roles = one.locator(".message").evaluate_all("all => all.map(one => one.dataset.role)")
-        assert roles == ["user", "assistant", "user", "assistant"]
-
-
-def test_a_reload_that_comes_while_another_waits_is_not_lost(chat):
-    with chat("zoe", "tabs") as one:
-        other = open_tab(one)
-        held: list[Any] = []
-        is_held = [True]
-
-        def hold(route: Any) -> None:
-            held.append(route) if is_held[0] else route.continue_()
-
-        other.route("**/threads?*", hold)
-        with other.expect_request("**/threads?*"):
-            say(one, "The first.")
-        wait_for_text(other, ".message.user .body", "The first.")
-        say(one, "The second.")
-        is_held[0] = False
-        for route in held:
-            route.continue_()
-        wait_for_text(other, ".message.user .body", "The second.")
-        assert own_texts(other) == ["The first.", "The second."]
-
-
-def test_what_another_tab_says_leaves_an_open_editor_alone(chat):
-    with chat("yan", "tabs") as one:
-        say(one, "The first.")
-        other = open_tab(one)
-        other.locator('.message.user [data-do="edit"]').click(force=True)
-        other.locator(".editor textarea").fill("Half a thought")
-        say(one, "The second.")
-        other.wait_for_timeout(500)
-        assert other.locator(".editor textarea").input_value() == "Half a thought"
-        other.locator(".editor textarea").press("Escape")
-        wait_for_text(other, ".message.user .body", "The second.")
-        assert own_texts(other) == ["The first.", "The second."]
-
-
-def test_a_reply_that_comes_outlives_a_rename(chat, gate):
-    with chat("una", "named") as page:
-        say(page, PARKED)
-        page.fill("#text", "Slowly, please.")
-        page.keyboard.press("Enter")
-        wait_for_text(page, ".is-live .body", "One, two")
-        page.get_by_label("More about this conversation").click()
-        page.get_by_role("button", name="Rename").click()
-        page.fill("#rename input[name=title]", "Counting")
-        page.locator("#rename .primary").click()
-        wait_for_text(page, "#threads", "Counting")
-        assert "One, two" in page.locator(".is-live .body").inner_text()
-        gate.opened.set()
-        wait_for_text(page, f"{REPLY} .body", "five.")
-        say(page, "And after it?")
-        assert own_texts(page) == [PARKED, "Slowly, please.", "And after it?"]
-
-
 def test_a_server_that_is_killed_has_lost_nothing(browser, service, gate, tmp_path):
     def open_thread(address: str) -> Any:
         return browser.open(f"{address}/chat?user=xia&thread=t1")
@@ -464,9 +357,6 @@ def test_a_server_that_is_killed_has_lost_nothing(browser, service, gate, tmp_pa
         assert "interrupted" in page.locator(REPLY).last.inner_text()
         say(page, "Still there?")
         assert "Still there?" in last_reply(page)
-
-
-# -- looks, reading aloud, hostile text, other hosts ----------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -518,16 +408,6 @@ def test_panels_and_dialogs_are_accessible(chat, furnished, width, dark):
         assert find_violations(page) == []
 
 
-def test_the_switch_goes_before_what_the_device_prefers(chat):
-    with chat("ana", dark=True) as page:
-        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        page.get_by_role("button", name="Light or dark").click()
-        light = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert light != dark
-        page.reload()
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light
-
-
 def test_keys_alone_reach_everything_in_order(chat):
     with chat("ana", "keys") as page:
         say(page, "Hello keys.")
@@ -546,14 +426,6 @@ def test_keys_alone_reach_everything_in_order(chat):
         order = ["New conversation", "Hello keys.", "Light or dark", "Edit", "Answer anew", "text"]
         places = [names.index(name) for name in order]
         assert places == sorted(places)
-
-
-def test_the_drawer_of_a_phone_opens_and_closes_by_keys(chat):
-    with chat("ana", "keys", width=PHONE) as page:
-        page.get_by_role("button", name="Conversations", exact=True).click()
-        page.wait_for_selector(".sidebar.is-open")
-        page.keyboard.press("Escape")
-        page.wait_for_selector(".sidebar:not(.is-open)", state="attached")
 
 
 HOSTILE = [

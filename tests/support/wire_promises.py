@@ -17,14 +17,12 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     BaseMessageChunk,
-    HumanMessage,
     ToolMessage,
 )
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import (
     Runnable,
     RunnableConfig,
-    RunnableGenerator,
     RunnableLambda,
 )
 from langchain_core.tools import tool
@@ -35,8 +33,6 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.testing import ScriptedError, ScriptedReply, ScriptedToolCall
 from langchain_convmem.testing.scripted_replies import ReplySource
 from langchain_convmem.views.tokens import count_text_tokens
-
-# -- ways to call -------------------------------------------------------------------------------
 
 
 def _summed(chunks: list[BaseMessage]) -> BaseMessage:
@@ -67,8 +63,6 @@ ONCE: dict[str, Way] = {"invoke": _invoke, "ainvoke": _ainvoke}
 STREAMED: dict[str, Way] = {"stream": _stream, "astream": _astream}
 WAYS = {**ONCE, **STREAMED}
 
-# -- a chain with tools ---------------------------------------------------------------------------
-
 
 @tool
 def look(place: str) -> str:
@@ -80,15 +74,6 @@ class Spot(BaseModel):
     """Where something is."""
 
     place: str
-
-
-def _last(values: Iterator[Any]) -> Iterator[Any]:
-    *_, last = values
-    yield last
-
-
-async def _alast(values: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    yield [value async for value in values][-1]
 
 
 CALL = ScriptedToolCall("look", {"place": "on level 3, behind the pillar"}, "call_7")
@@ -126,9 +111,6 @@ def _takes_messages(loop: Any, aloop: Any) -> Runnable[Any, Any]:
     return to_list | RunnableLambda(loop, aloop)
 
 
-# -- reading what was stored ----------------------------------------------------------------------
-
-
 def stored(memory: ConversationMemory, thread_id: str = "t") -> list[BaseMessage]:
     """Return the messages of a thread as they lie in the log."""
     entries = memory.history(thread_id, user_id="ana").entries
@@ -143,9 +125,6 @@ def texts(messages: list[BaseMessage]) -> list[str]:
 def last_attributes(memory: ConversationMemory) -> tuple[str, ...]:
     """Return the attributes of what was stored last."""
     return tuple(memory.history("t", user_id="ana").entries[-1].metadata.attributes)
-
-
-# -- the promises ---------------------------------------------------------------------------------
 
 
 class WirePromises(ABC):
@@ -177,8 +156,6 @@ class WirePromises(ABC):
             async with self.open_model(server, tries=tries) as model:
                 yield model, lambda: [self.spoken(request.body) for request in server.requests]
 
-    # -- plain turns ----------------------------------------------------------------------------
-
     @pytest.mark.parametrize("way", WAYS)
     async def test_the_second_request_holds_the_whole_conversation(self, memory, way):
         async with self._opened(["On level 3.", "In your coat."]) as (model, requests):
@@ -208,28 +185,6 @@ class WirePromises(ABC):
         assert reply.usage_metadata["input_tokens"] == count_text_tokens("Count!")
         assert reply.usage_metadata["output_tokens"] == count_text_tokens(str(reply.text))
         assert last_attributes(memory) == ()
-
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_a_prompt_puts_its_system_text_first_in_every_request(self, memory, way):
-        prompt = ChatPromptTemplate(
-            [
-                ("system", "You are brief."),
-                MessagesPlaceholder("history"),
-                MessagesPlaceholder("input"),
-            ]
-        )
-        async with self._opened(["Yes.", "No."]) as (model, requests):
-            chain = memory.wrap(prompt | model, recall=False)
-            await WAYS[way](chain, "Really?", at())
-            await WAYS[way](chain, "Sure?", at())
-            assert requests()[1] == [
-                "system: You are brief.",
-                "user: Really?",
-                "assistant: Yes.",
-                "user: Sure?",
-            ]
-
-    # -- tools ----------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("way", WAYS)
     async def test_a_tool_loop_inside_the_chain_is_stored_whole_and_sent_again(self, memory, way):
@@ -267,23 +222,6 @@ class WirePromises(ABC):
         assert call["args"] == {"place": "on level 3, behind the pillar"}
         assert reply.invalid_tool_calls == []
 
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_results_that_the_caller_brings_go_on_with_the_turn(self, memory, way):
-        called = ScriptedReply(tool_calls=[CALL])
-        async with self._opened([called, "On level 3."]) as (model, requests):
-            chain = memory.wrap(model.bind_tools([look]), recall=False)
-            reply = await WAYS[way](chain, "Where did I park?", at())
-            results = [look.invoke(call) for call in reply.tool_calls]
-            assert (await WAYS[way](chain, results, at())).text == "On level 3."
-            assert requests()[1] == [
-                "user: Where did I park?",
-                "call call_7 look on level 3, behind the pillar",
-                "result call_7: the car, on level 3, behind the pillar",
-            ]
-        entries = memory.history("t", user_id="ana").entries
-        assert [entry.role for entry in entries] == ["user", "assistant", "tool", "assistant"]
-        assert len({entry.turn_id for entry in entries}) == 1
-
     @pytest.mark.parametrize("include_raw", [False, True])
     @pytest.mark.parametrize("way", ONCE)
     async def test_structured_output_is_returned_and_leaves_no_call_open(
@@ -305,33 +243,6 @@ class WirePromises(ABC):
         reply = stored(memory)[1]
         assert isinstance(reply, AIMessage)
         assert reply.usage_metadata is not None
-
-    @pytest.mark.parametrize("way", STREAMED)
-    async def test_structured_output_is_streamed_and_stored(self, memory, way):
-        written = ScriptedReply(tool_calls=[ScriptedToolCall("Spot", {"place": "level 3"}, "c1")])
-        async with self._opened(written) as (model, _):
-            spot = model.with_structured_output(Spot, method="function_calling")
-            chain = memory.wrap(spot, recall=False) | RunnableGenerator(_last, _alast)
-            assert await STREAMED[way](chain, "Where?", at()) == Spot(place="level 3")
-        assert texts(stored(memory)) == ["human: Where?", 'ai: {"place": "level 3"}']
-
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_a_call_that_nobody_answered_does_not_break_the_next_request(self, memory, way):
-        script = [ScriptedReply(text="Let me look.", tool_calls=[CALL]), "Sorry."]
-        async with self._opened(script) as (model, requests):
-            chain = memory.wrap(model.bind_tools([look]), recall=False)
-            await WAYS[way](chain, "Where did I park?", at())
-            await WAYS[way](chain, "Well?", at())
-            *said, result, asked = requests()[1]
-        assert said == [
-            "user: Where did I park?",
-            "assistant: Let me look.",
-            "call call_7 look on level 3, behind the pillar",
-        ]
-        assert result.startswith("result call_7: ")
-        assert asked == "user: Well?"
-
-    # -- failures -------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("way", WAYS)
     async def test_a_client_that_waits_and_tries_again_makes_one_turn(self, memory, way):
@@ -372,44 +283,3 @@ class WirePromises(ABC):
                 "assistant: Looking.",
                 "user: Well?",
             ]
-
-    # -- recall and people ------------------------------------------------------------------------
-
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_recalled_lines_are_folded_into_the_question_and_not_stored(self, memory, way):
-        memory.add_messages(
-            [HumanMessage("I parked the car on level 3."), AIMessage("Noted.")],
-            user_id="ana",
-            thread_id="earlier",
-        )
-        async with self._opened("On level 3.") as (model, requests):
-            chain = memory.wrap(model, recall_k=1)
-            await WAYS[way](chain, "Where did I park the car?", at("now"))
-            [[said]] = requests()
-        assert said.startswith("user: <recalled>")
-        assert "I parked the car on level 3." in said
-        assert said.endswith("</recalled>\nWhere did I park the car?")
-        assert texts(stored(memory, "now")) == [
-            "human: Where did I park the car?",
-            "ai: On level 3.",
-        ]
-
-    @pytest.mark.parametrize("way", WAYS)
-    async def test_a_summary_stands_before_what_it_does_not_cover(self, memory, way):
-        async with self._opened(["On level 3.", "Yes."]) as (model, requests):
-            chain = memory.wrap(model, recall=False)
-            await WAYS[way](chain, "Where did I park?", at())
-            history = memory.history("t", user_id="ana")
-            history.add_summary("The car is on level 3.", history.summary_window())
-            await WAYS[way](chain, "Sure?", at())
-            first, *others = requests()[1]
-        assert first.startswith("user: ")
-        assert "The car is on level 3." in first
-        assert others[-1] == "user: Sure?"
-
-
-def _read_until(stream: Iterator[Any], word: str) -> None:
-    for chunk in stream:
-        if word in chunk.text:
-            return
-    raise AssertionError(f"the stream never said {word!r}")

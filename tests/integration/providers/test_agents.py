@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -72,8 +71,6 @@ def roles(memory):
     return [entry.role for entry in entries(memory)]
 
 
-# -- tools ----------------------------------------------------------------------------------------
-
 ROUNDS = [
     ScriptedReply(
         text="Let me look.", tool_calls=[call("in the yard"), call("in the hall", 2, "enter")]
@@ -114,22 +111,6 @@ async def test_a_loop_of_parallel_calls_and_errors_is_stored_and_sent_again(
     assert by_call == {"call_1": "success", "call_2": "error", "call_3": "success"}
 
 
-async def test_events_show_the_tokens_and_what_was_stored(memory, provider):
-    async with provider.answer(ROUNDS[1:3]) as (model, _):
-        agent = agent_with(memory, model)
-        events = [event async for event in agent.astream_events(says("Where?"), at(), version="v2")]
-    tokens = [
-        event["data"]["chunk"].text for event in events if event["event"] == "on_chat_model_stream"
-    ]
-    assert "".join(tokens) == "On level 3."
-    told = [event["data"] for event in events if event["name"] == "convmem.stored"]
-    assert sum(one["messages"] for one in told) == 3
-    assert roles(memory) == ["user", "assistant", "tool", "assistant"]
-
-
-# -- objects --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("run", RUNS)
 async def test_an_object_made_of_a_call_is_returned_and_the_next_request_is_valid(
     memory, provider, run
@@ -150,25 +131,3 @@ async def test_an_object_made_of_a_call_is_returned_and_the_next_request_is_vali
     assert said[4].startswith("result call_9: ")
     assert last == "user: Thanks!"
     assert roles(memory)[:5] == ["user", "assistant", "tool", "assistant", "tool"]
-
-
-@pytest.mark.parametrize("run", RUNS)
-async def test_an_object_in_the_providers_own_form_is_returned_and_kept_as_its_text(
-    memory, provider, run
-):
-    async with provider.answer([ROUNDS[1], '{"place": "level 3"}']) as (model, service):
-        spot = agent_with(memory, model, response_format=ProviderStrategy(Spot))
-        found = await RUNS[run](spot, says("Where did I park?"), at())
-    assert found["structured_response"] == Spot(place="level 3")
-    assert '"name": "Spot"' in json.dumps(service.bodies[1])
-    assert stored(memory)[-1].text == '{"place": "level 3"}'
-    assert roles(memory) == ["user", "assistant", "tool", "assistant"]
-
-
-# -- people ---------------------------------------------------------------------------------------
-
-
-# -- failures -------------------------------------------------------------------------------------
-
-
-# -- several agents -------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import ConfigurableField
 from scripted_chat import at
@@ -21,31 +20,12 @@ def call(place, number=1, name="look"):
     return ScriptedToolCall(name, {"place": place}, f"call_{number}")
 
 
-def roles(memory, thread_id="t"):
-    return [entry.role for entry in memory.history(thread_id, user_id="ana").entries]
-
-
-# -- tool loops -----------------------------------------------------------------------------------
-
 ROUNDS = [
     ScriptedReply(text="Let me look.", tool_calls=[call("in the yard"), call("in the hall", 2)]),
     ScriptedReply(tool_calls=[call("on level 3", 3)]),
     "On level 3.",
     "You are welcome.",
 ]
-LOOP = [
-    "user: Where did I park?",
-    "assistant: Let me look.",
-    "call call_1 look in the yard",
-    "call call_2 look in the hall",
-    "result call_1: the car, in the yard",
-    "result call_2: the hall is closed",
-    "call call_3 look on level 3",
-    "result call_3: the car, on level 3",
-]
-
-
-# -- events and batches ---------------------------------------------------------------------------
 
 
 async def test_events_of_a_stream_show_its_tokens_its_recall_and_what_was_stored(memory, provider):
@@ -69,9 +49,6 @@ async def test_events_of_a_stream_show_its_tokens_its_recall_and_what_was_stored
     assert own["convmem.context"]["blocks"] == 1
     assert texts(stored(memory)) == ["human: Where did I park?", "ai: On level 3, as always."]
     assert len(service.requests) == 1
-
-
-# -- choices of a call ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -100,24 +77,6 @@ async def test_the_provider_may_be_chosen_at_the_call_within_a_thread(memory, pr
     assert len(stored(memory)) == 8
 
 
-# -- objects --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", ONCE)
-async def test_an_object_that_cannot_be_read_is_an_error_and_the_reply_is_kept(
-    memory, provider, way
-):
-    wrong = ScriptedReply(tool_calls=[ScriptedToolCall("Spot", {"level": 3}, "c1")])
-    async with provider.answer([wrong, "Bye."]) as (model, service):
-        spot = model.with_structured_output(Spot, include_raw=True, **_by_calls(provider))
-        found = await ONCE[way](memory.wrap(spot, recall=False), "Where?", at())
-        assert isinstance(found["parsing_error"], ValueError | OutputParserException)
-        await ONCE[way](memory.wrap(model, recall=False), "Thanks.", at())
-    assert service.requests[1][0] == "user: Where?"
-    assert service.requests[1][-1] == "user: Thanks."
-    assert '"level": 3' in "\n".join(service.requests[1][1:-1])
-
-
 @pytest.mark.parametrize("include_raw", [False, True])
 @pytest.mark.parametrize("way", ONCE)
 async def test_an_object_in_the_providers_own_form_is_returned_and_kept_as_its_text(
@@ -135,7 +94,3 @@ async def test_an_object_in_the_providers_own_form_is_returned_and_kept_as_its_t
         "user: Thanks.",
     ]
     assert stored(memory)[1].usage_metadata["output_tokens"] > 0
-
-
-def _by_calls(provider):
-    return {"method": "function_calling"} if provider.name == "openai" else {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 
@@ -12,7 +11,6 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.views.providers import GEMINI
 
 pytestmark = pytest.mark.sockets
 
@@ -109,13 +107,3 @@ def test_an_address_that_fails_at_once_fails_its_own_turn_alone(site, model):
         parts = say(chain, model, HumanMessage("Never mind. Who are you?"))
         assert count_pictures(parts) == 0
         assert parts[-1].text.endswith("Who are you?")
-
-
-def test_addresses_are_sent_again_where_the_profile_keeps_them(site, model):
-    with ConversationMemory(InMemoryLog()) as memory:
-        chain = memory.wrap(model, provider=replace(GEMINI, old_addresses="keep"))
-        parts = say(chain, model, ask(site.address), HumanMessage("And what colour?"))
-        assert count_pictures(parts) == 1
-        site.is_up = False
-        with pytest.raises(Exception, match="404"):
-            chain.invoke("Still there?", HERE)

@@ -7,9 +7,6 @@ from langchain_core.messages import AIMessage, SystemMessage
 from scripted_chat import ProviderError, ScriptedChatModel
 from summaries import ScriptedSummarizer, everything
 
-from langchain_convmem import SummarySettings
-from langchain_convmem.offline import ExtractiveSummarizer
-
 FACTS = ["I met Carla.", "It costs 1200 euros.", "The code is XK-42.", "Come on 8 May.", "Ask Bo."]
 
 
@@ -41,31 +38,6 @@ BAD = {
 def test_what_is_no_summary_takes_the_place_of_nothing(thread, kind):
     thread.say(*FACTS, "Noted.")
     failing(thread, thread.with_summarizer(ScriptedChatModel(replies=[BAD[kind]])))
-
-
-def test_a_summariser_that_fails_is_left_alone_for_a_while(stored):
-    stored.say(*FACTS, "Noted.")
-    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2), first_pause_s=3600)
-    broken = ScriptedSummarizer(ProviderError("overloaded"))
-    memory = stored.with_summarizer(broken, summary_settings=settings)
-    outcomes = [stored.summarize(memory).outcome for _ in range(3)]
-    assert outcomes == ["failed", "resting", "resting"]
-    assert len(broken.requests) == 1
-    assert stored.summarize(memory, force=True).outcome == "failed"
-
-
-def test_the_summary_before_is_never_dropped(thread):
-    thread.say(*FACTS[:3], "Noted.")
-    assert thread.summarize(force=True)
-    thread.say(*FACTS[3:], "Right.", "Bye.")
-    forgetful = ScriptedSummarizer(lambda request: request.transcript)
-    report = thread.summarize(thread.with_summarizer(forgetful), force=True)
-    assert report
-    # The summary before stays as it was written, so it is neither read nor told again.
-    assert forgetful.requests[0].previous == ""
-    assert all(one in thread.shown[0] for one in FACTS)
-    assert report.left == 0
-    thread.check()
 
 
 def test_over_many_summaries_nothing_that_was_said_once_gets_lost(stored):
@@ -128,15 +100,3 @@ def test_instructions_in_a_summary_reach_the_model_as_fenced_data(thread):
     assert "obey me" not in thread.summarizer.requests[-1].transcript
     assert thread.summarizer.requests[-1].previous == ""
     thread.check()
-
-
-def test_the_model_free_summariser_loses_nothing_either(stored):
-    memory = stored.with_summarizer(ExtractiveSummarizer())
-    for number in range(20):
-        stored.say(
-            f"My friend Anna{'abcdefghijklmnopqrst'[number]} has {number + 100} cats.", "Ok."
-        )
-        report = stored.summarize(memory)
-        assert report.outcome in ("written", "not_due")
-        stored.check()
-    assert len(stored.summaries) > 5

@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import StaleWindowError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.summarizing import resummarize
 
@@ -69,15 +68,6 @@ def test_a_summary_that_is_written_while_something_is_forgotten_is_erased_with_i
     telling.check()
 
 
-def test_a_summary_that_other_things_were_made_of_outlives_what_is_forgotten(telling):
-    telling.say(SECRET, "Again.")
-    entry = telling.history.entries[-2]
-    log = LetsIn(telling.log, "forget", telling.summarize)  # keeps the last messages
-    receipt = ConversationMemory(log).forget(user_id="ana", thread_id="t", entry_ids=[entry.id])
-    assert receipt.entries == 1
-    assert len(telling.summaries) == 1
-
-
 FORGETTING = {
     "an entry": forget_secret,
     "the thread": lambda thread: thread.memory.forget(user_id="ana", thread_id="t"),
@@ -104,17 +94,6 @@ def test_what_is_forgotten_right_before_its_summary_is_written_is_not_told_by_it
     telling.check()
 
 
-def test_what_a_summary_before_told_of_is_gone_with_it_and_the_next_one_stays(telling):
-    assert telling.summarize()
-    telling.talk(3, start=4)
-    log = LetsIn(telling.log, "append", lambda: forget_secret(telling), role="summary")
-    memory = ConversationMemory(log, summarizer=telling.summarizer)
-    assert memory.summarize("t", user_id="ana", force=True)
-    assert "marzipan" not in str(telling.history.entries)
-    assert len(telling.summaries) == 1
-    telling.check()
-
-
 def test_what_is_forgotten_right_before_a_parent_is_written_is_not_told_by_it(telling):
     settings = replace(telling.settings, tree_tokens=32)
     memory = telling.with_summarizer(telling.summarizer, summary_settings=settings)
@@ -128,12 +107,3 @@ def test_what_is_forgotten_right_before_a_parent_is_written_is_not_told_by_it(te
     assert "marzipan" not in str(telling.history.entries)
     assert len(telling.summaries) in (2, 3)  # the gap may have been compacted behind
     telling.check()
-
-
-def test_what_is_forgotten_right_before_a_summary_by_hand_is_not_told_by_it(telling):
-    log = LetsIn(telling.log, "append", lambda: forget_secret(telling), role="summary")
-    history = ConversationMemory(log).history("t", user_id="ana")
-    window = history.summary_window()
-    with pytest.raises(StaleWindowError, match="forgotten"):
-        history.add_summary(SECRET, window)
-    assert "marzipan" not in str(telling.history.entries)

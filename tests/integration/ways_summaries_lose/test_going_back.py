@@ -96,11 +96,6 @@ def test_a_summary_can_be_written_anew_by_another_model(thread):
     thread.check()
 
 
-def test_without_a_summary_there_is_nothing_to_write_anew(thread):
-    thread.talk(2)
-    assert resummarize(thread.memory, "t", user_id="ana").outcome == "not_due"
-
-
 def test_a_newer_summary_is_not_put_aside_by_an_older_one_written_anew(thread):
     thread.talk(4)
     assert thread.summarize()
@@ -114,21 +109,6 @@ def test_a_newer_summary_is_not_put_aside_by_an_older_one_written_anew(thread):
     thread.summarizer.replies = [meanwhile]
     assert resummarize(thread.memory, "t", user_id="ana").outcome == "stale"
     assert thread.shown[0] == "Newer."
-    thread.check()
-
-
-def test_forgetting_something_recomputes_the_summary_that_told_of_it(thread):
-    memory = thread.with_summarizer(thread.summarizer, summarize_when="foreground")
-    secret = "My secret word is hullabaloo."
-    thread.say(secret, "Noted.")
-    thread.talk(4)
-    assert thread.summarize()
-    assert "hullabaloo" in thread.summaries[0]
-    entry = next(one for one in thread.history.entries if secret in one.contents)
-    memory.forget(user_id="ana", thread_id="t", entry_ids=[entry.id])
-    assert "hullabaloo" not in str(thread.history.entries)
-    assert len(thread.summaries) == 1
-    assert "What about tea?" in thread.summaries[0]
     thread.check()
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage
 from scripted_chat import ScriptedChatModel
-from summaries import ScriptedSummarizer
-
-from langchain_convmem import SummarySettings
 
 ALLERGY = {
     "lower case": ("hi, i am allergic to penicillin, please keep that in mind", "sure, i will"),
@@ -74,24 +71,3 @@ def test_what_a_summary_leaves_out_is_told_in_any_language_and_case(thread, way)
     assert thread.summarize(force=True)
     assert [one for one in told if one not in thread.shown[0]] == []
     thread.check()
-
-
-PARAPHRASES = {
-    "the other notation": ("Come on 8 May 2026.", "They come on 2026-05-08."),
-    "the other clock": ("Meet Petra at 5 pm in Kiel.", "Meeting with Petra in Kiel at 17:00."),
-    "another sign": ("The boat costs 10,000 euros.", "The boat costs \u20ac10000."),
-}
-
-
-@pytest.mark.parametrize("kind", PARAPHRASES)
-def test_what_is_said_in_another_notation_is_neither_asked_again_nor_listed(thread, kind):
-    said, told = PARAPHRASES[kind]
-    thread.say(said, "Noted.", "ok", "ok")
-    summarizer = ScriptedSummarizer(told)
-    settings = SummarySettings(trigger=("messages", 6), keep=("messages", 2), retries=1)
-    memory = thread.with_summarizer(summarizer, summary_settings=settings)
-    report = thread.summarize(memory, force=True)
-    assert report
-    assert len(summarizer.requests) == 1
-    assert (report.left, report.listed) == (0, 0)
-    assert thread.summaries == [told]

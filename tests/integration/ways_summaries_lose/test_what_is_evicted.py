@@ -25,14 +25,6 @@ def test_the_question_that_waits_is_never_swallowed(thread, force):
     thread.check()
 
 
-def test_several_messages_that_wait_stay_all_of_them(thread):
-    thread.talk(4)
-    thread.say(HumanMessage("One."), HumanMessage("Two."), HumanMessage("Three."))
-    assert thread.summarize(force=True)
-    assert thread.shown[-1] == "One.\nTwo.\nThree."
-    thread.check()
-
-
 def test_parallel_tool_calls_are_covered_with_all_their_results_or_not_at_all(thread, call):
     for number in range(4):
         ids = [f"{kind}{number}" for kind in "abc"]
@@ -93,28 +85,6 @@ def test_every_evicted_entry_reaches_the_summariser_however_much_it_is(stored):
     stored.check()
 
 
-def test_a_last_message_larger_than_everything_stays_and_what_is_before_it_is_told(thread):
-    thread.talk(3)
-    thread.say("word " * 20_000)
-    assert thread.summarize()
-    assert thread.shown[-1] == "word " * 20_000
-    assert len(thread.shown) == 2
-    thread.check_all_was_told()
-    thread.check()
-
-
-def test_an_oversize_message_that_was_answered_is_told_in_parts(stored):
-    settings = SummarySettings(trigger=("tokens", 500), keep=("tokens", 100), input_tokens=2000)
-    summarizer = ScriptedSummarizer(lambda request: request.transcript[:200])
-    memory = stored.with_summarizer(summarizer, summary_settings=settings)
-    words = [f"w{number}" for number in range(4000)]
-    stored.say(" ".join(words), "Long.")
-    assert stored.summarize(memory)
-    told = set(summarizer.asked.split())
-    assert set(words) <= told
-    stored.check()
-
-
 def test_what_is_said_while_it_is_summarised_stays_whole_behind_the_summary(thread):
     thread.talk(4)
 
@@ -127,20 +97,6 @@ def test_what_is_said_while_it_is_summarised_stays_whole_behind_the_summary(thre
     assert thread.shown[1:] == ["Meanwhile?", "Yes.", "And this?"]
     assert "Meanwhile" not in thread.summarizer.asked
     thread.check()
-
-
-def test_cjk_text_is_covered_at_the_marks_and_told_whole(stored):
-    settings = SummarySettings(
-        trigger=("tokens", 800), keep=("tokens", 200), max_summary_tokens=4000
-    )
-    memory = stored.with_summarizer(stored.summarizer, summary_settings=settings)
-    texts = [f"我的车停在第{number}层\uff0c车牌是京A{number}8。" * 3 for number in range(24)]
-    stored.say(*texts)
-    assert stored.summarize(memory)
-    assert 1 < len(stored.shown) < 12
-    stored.check_all_was_told()
-    stored.check()
-    assert memory.history("t", user_id="ana").context().tokens < 4000
 
 
 def test_a_chat_with_a_summariser_asks_its_model_with_the_summary_and_the_rest(thread):
@@ -165,18 +121,3 @@ def test_a_system_message_stays_as_it_was_said(thread):
     assert rules.text in systems
     assert rules.text not in thread.summarizer.asked
     thread.check()
-
-
-def test_calls_of_two_messages_are_covered_with_their_results_or_not_at_all(stored, call):
-    said = [HumanMessage("compare them"), call("a"), call("b")]
-    results = [ToolMessage(f"result of {name}", tool_call_id=name) for name in ("a", "b")]
-    stored.talk(2)
-    stored.say(*said, *results, AIMessage("They are alike."))
-    for start in range(2, 8):
-        stored.talk(1, start=start)
-        stored.summarize()
-        stored.check()
-        shown = "\n".join(stored.shown)
-        assert ("result of a" in shown) == ("result of b" in shown)
-    stored.check_all_was_told()
-    assert "result of a" not in [one.text for one in stored.history.messages]

@@ -1,21 +1,21 @@
+"""Addresses and options of logs: checked before anything is opened, without passwords."""
+
 from __future__ import annotations
 
-from contextlib import closing
+import builtins
+import sys
 
 import pytest
 
-from langchain_convmem.errors import ConfigError
-from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.errors import (
+    ConfigError,
+    LogClosedError,
+    LogUnavailableError,
+    MissingExtraError,
+)
+from langchain_convmem.logs import PostgresLog
 from langchain_convmem.logs.addresses import log_name, open_log
-
-
-def test_a_path_is_a_database_file(tmp_path):
-    path = tmp_path / "a b.db"
-    with closing(open_log(str(path))) as log:
-        assert isinstance(log, SQLiteLog)
-        assert log.threads("ana") == []
-    with closing(open_log(str(path), must_exist=True)) as log:
-        assert log.threads("ana") == []
+from langchain_convmem.records import ThreadKey
 
 
 def test_a_file_that_must_be_there_is_not_made(tmp_path):
@@ -56,25 +56,6 @@ def test_a_database_server_gets_its_address_and_the_schema_apart(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("address", "means"),
-    [
-        ("postgresql:///db", {"dbname": "db"}),
-        ("postgresql:///db?schema=x", {"dbname": "db"}),
-        ("postgresql://ana@/db?host=/run/postgresql", {"user": "ana", "host": "/run/postgresql"}),
-        ("postgresql://?host=/run/pg&dbname=db", {"host": "/run/pg", "dbname": "db"}),
-        ("postgresql:///db?options=-c%20geqo%3Doff", {"options": "-c geqo=off"}),
-    ],
-)
-def test_a_database_without_a_host_is_one_of_this_machine(address, means, monkeypatch):
-    postgres = pytest.importorskip("langchain_convmem.logs.postgres")
-    conninfo = pytest.importorskip("psycopg.conninfo")
-    calls = []
-    monkeypatch.setattr(postgres, "PostgresLog", lambda dsn, **_: calls.append(dsn))
-    open_log(address)
-    assert means.items() <= conninfo.conninfo_to_dict(calls[0]).items()
-
-
-@pytest.mark.parametrize(
     ("address", "says"),
     [
         ("redis://host", "redis"),
@@ -104,3 +85,54 @@ def test_names_show_no_password(tmp_path, monkeypatch):
     with pytest.raises(ConfigError) as refused:
         open_log("postgresql://ana:hunter2@[host/db")
     assert "hunter2" not in str(refused.value)
+
+
+DSN = "postgresql://ana:hunter2@127.0.0.1:1/base"
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"dsn": None}, "a dsn or a pool"),
+        ({"dsn": "postgresql+psycopg://ana:hunter2@localhost/base"}, "cannot be read"),
+        ({"schema": "pg_mine"}, "no plain name"),
+        ({"schema": 'a"b'}, "no plain name"),
+        ({"schema": "1a"}, "no plain name"),
+        ({"max_size": 0}, "got 0"),
+        ({"statement_timeout_s": 0}, "got 0"),
+        ({"pool": object()}, "psycopg_pool.ConnectionPool"),
+        ({"signing_key": "short"}, "16 to 64 bytes"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(options, what):
+    pytest.importorskip("psycopg_pool")
+    with pytest.raises(ConfigError, match=what) as caught:
+        PostgresLog(**{"dsn": DSN} | options)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_server_that_cannot_be_reached_is_noticed_at_once_and_no_password_is_shown():
+    pytest.importorskip("psycopg_pool")
+    with PostgresLog(DSN) as log:
+        assert repr(log) == "<PostgresLog on 127.0.0.1/base, schema 'convmem'>"
+        with pytest.raises(LogUnavailableError, match="refused") as caught:
+            log.entries(ThreadKey("ana", "t"))
+        assert "hunter2" not in str(caught.value)
+    with pytest.raises(LogClosedError):
+        log.entries(ThreadKey("ana", "t"))
+
+
+@pytest.mark.parametrize("missing", ["psycopg", "psycopg_pool"])
+def test_a_missing_driver_is_named_with_its_extra(monkeypatch, missing):
+    load = builtins.__import__
+
+    def refuse(name, *args, **options):
+        if name.partition(".")[0] == missing:
+            raise ImportError(name)
+        return load(name, *args, **options)
+
+    for name in [one for one in sys.modules if one.partition(".")[0] == missing]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(MissingExtraError, match=r"langchain-convmem\[postgres\]"):
+        PostgresLog(DSN)

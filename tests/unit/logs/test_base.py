@@ -14,19 +14,12 @@ from langchain_convmem.logs.base import (
     encode_drafts,
     get_own_id,
     hash_message_id,
-    make_version,
     plan_append,
     read_message_id,
 )
 from langchain_convmem.records import Control, Draft
 from langchain_convmem.testing.log_contract import list_live_texts, list_texts, say, say_all
 from langchain_convmem.views.codec import encode_body, make_draft
-
-
-@given(st.text(st.characters(codec=None, exclude_categories=[])))
-def test_a_hash_fits_into_four_bytes_of_any_database(message_id):
-    assert 0 <= hash_message_id(message_id) < 2**31
-    assert hash_message_id(message_id) == hash_message_id(str(message_id))
 
 
 def test_messages_whose_ids_share_a_hash_are_told_apart(tmp_path, monkeypatch):
@@ -57,19 +50,6 @@ def test_every_row_has_a_message_id(body, message_id):
     assert read_message_id("entry", body) == message_id
 
 
-def test_versions_rise_whatever_the_clock_says(monkeypatch):
-    monkeypatch.setattr("time.time_ns", lambda: 5_000)
-    assert make_version(None) == 5
-    assert make_version(5) == 6
-    assert make_version(100) == 101
-
-
-def test_an_empty_summary_without_a_message_can_be_forgotten(tmp_path):
-    with SQLiteLog(tmp_path / "log.db") as log:
-        [entry] = log.append(KEY, [Draft(role="summary", contents=("S",))])
-        assert log.forget(KEY, [entry.id]).entries == 1
-
-
 @pytest.mark.parametrize("kind", [InMemoryLog, SQLiteLog])
 def test_a_cancelled_append_is_whole_or_not_there(kind, tmp_path):
     log = kind(tmp_path / "log.db") if kind is SQLiteLog else kind()
@@ -87,9 +67,6 @@ def test_a_cancelled_append_is_whole_or_not_there(kind, tmp_path):
         counts = [asyncio.run(scenario(ticks)) for ticks in range(5)]
     assert all(count % 30 == 0 for count in counts)
     assert counts[0] == 0
-
-
-# -- what an append adds, planned from the rows that it needs alone ------------------------------
 
 
 ACTIONS = st.one_of(

@@ -1,23 +1,22 @@
-"""What checksums prove of a row, whatever it holds."""
+"""What checksums prove of a row, and what a check of a whole log says."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlite_files import damage
 
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.logs.base import Row, annotate_row
-from langchain_convmem.logs.checksums import (
-    RECORD_BYTES,
-    SIGNATURE_BYTES,
-    Signer,
-    format_checksum,
-)
+from langchain_convmem.logs.base import Row, annotate_row, decode_document, sign_document
+from langchain_convmem.logs.checksums import RECORD_BYTES, SIGNATURE_BYTES, Signer, format_checksum
+from langchain_convmem.logs.verify import Finding, verify_log
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing.log_contract import ANA, ANAS_OTHER, say, say_all
 
 SECRET = "a secret of enough bytes"
 KEY = ThreadKey("ana", "garden")
@@ -89,11 +88,6 @@ def test_any_bit_of_a_signature_shows(secret, row, bit):
     assert signer.find_damage(KEY, replace(row, signature=bytes(flipped)))
 
 
-@given(row=rows(), size=st.integers(0, 80).filter(lambda size: size != SIGNATURE_BYTES))
-def test_a_signature_of_another_length_shows(row, size):
-    assert Signer().find_damage(KEY, replace(row, signature=bytes(size)))
-
-
 @given(row=rows(), first=texts, second=texts)
 def test_no_part_of_a_row_can_be_taken_for_another(row, first, second):
     one = replace(row, turn_id=f"{first}\n{second}", body="")
@@ -140,3 +134,44 @@ def test_a_record_has_a_checksum_of_all_that_it_covers(secret, kind, covered):
 def test_a_key_has_16_to_64_bytes(key):
     with pytest.raises(ConfigError, match="16 to 64 bytes"):
         Signer(key)
+
+
+CHANGED = "it does not match its checksum"
+
+
+def test_each_altered_entry_is_named_and_no_other(path, log):
+    say_all(log, ANA, ["one", "two", "three"])
+    say(log, ANAS_OTHER, "elsewhere")
+    damage(path, "UPDATE entries SET body = replace(body, 'two', 'six')")
+    seen = []
+    report = verify_log(log, progress=lambda *numbers: seen.append(numbers))
+    assert seen[-1] == (4, 4)
+    altered = log.entries(ANA)[1]
+    assert report.damaged == (Finding("ana", "t1", 2, altered.id, CHANGED),)
+    assert report.problems == (f"position 2 of thread 't1' of user 'ana': {CHANGED}",)
+    assert (report.owners, report.threads, report.entries, report.ok) == (1, 2, 4, False)
+    assert asyncio.run(log.averify()) == log.verify() == report
+    assert log.forget(ANA, [altered.id]).entries == 1
+    assert verify_log(log).ok
+
+
+def test_a_document_is_read_as_it_was_written_or_not_at_all():
+    signer = Signer()
+    checksum = sign_document(signer, ANA, "note", 7, "[1]")
+    assert decode_document(ANA, "note", (7, "[1]", checksum), signer).value == [1]
+    assert decode_document(ANA, "note", (7, b"[1]", checksum), signer).version == 7
+    for stored in (
+        (8, "[1]", checksum),
+        (7, "[2]", checksum),
+        (7, b"\xff secret", checksum),
+        (7, "[1]", None),
+        (7, "secret", sign_document(signer, ANA, "note", 7, "secret")),
+    ):
+        with pytest.raises(LogError, match="'note' of thread 't1' is damaged") as caught:
+            decode_document(ANA, "note", stored, signer)
+        assert "secret" not in str(caught.value)
+        assert decode_document(ANA, "cache:note", stored, signer) is None
+    with pytest.raises(LogError):
+        decode_document(ANAS_OTHER, "note", (7, "[1]", checksum), signer)
+    with pytest.raises(LogError):
+        decode_document(ANA, "note", (7, "[1]", checksum), Signer("a secret of the operator"))

@@ -14,7 +14,7 @@ from histories import KEY
 from langchain_core.messages import HumanMessage
 from sqlite_files import damage
 
-from langchain_convmem.errors import ConfigError, LogClosedError, LogError, LogUnavailableError
+from langchain_convmem.errors import ConfigError, LogError, LogUnavailableError
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.logs.sqlite import restore
 from langchain_convmem.records import StoredSegment, ThreadKey
@@ -34,9 +34,6 @@ def names(directory):
     return {item.name for item in directory.iterdir()}
 
 
-# -- backup ---------------------------------------------------------------------------------------
-
-
 def test_the_copy_opens_as_a_log_with_everything(log, copy):
     entry = say(log, KEY, HumanMessage("Hi 🦊", id="m1"))
     log.set_state(KEY, "buffer", [1], expected=None)
@@ -53,15 +50,6 @@ def test_the_copy_opens_as_a_log_with_everything(log, copy):
         assert copied.changes(KEY.owner) == log.changes(KEY.owner)
         say(copied, KEY, "in the copy")
     assert list_texts(log.entries(KEY)) == ["Hi 🦊"]
-
-
-async def test_a_copy_is_made_beside_an_event_loop(log, copy):
-    await log.aappend(KEY, [])
-    say(log, KEY, "Hi")
-    await log.abackup(copy)
-    assert (await log.averify()).ok
-    with SQLiteLog(copy) as copied:
-        assert list_texts(copied.entries(KEY)) == ["Hi"]
 
 
 def test_what_was_forgotten_is_not_in_a_later_copy(log, copy):
@@ -122,14 +110,6 @@ def test_no_copy_is_made_beside_what_another_left_or_in_a_new_directory(log, cop
     assert (copy.exists(), nowhere.exists()) == (False, False)
 
 
-def test_a_closed_log_is_not_copied(path, copy):
-    log = SQLiteLog(path)
-    log.close()
-    with pytest.raises(LogClosedError):
-        log.backup(copy)
-    assert not copy.exists()
-
-
 def test_a_copy_is_on_the_disk_before_it_has_its_name_and_then_that_is_too(log, copy, monkeypatch):
     synced = []
     monkeypatch.setattr("os.fsync", lambda at: synced.append((os.fstat(at).st_ino, copy.exists())))
@@ -148,9 +128,6 @@ def test_a_disk_that_fails_leaves_nothing_and_is_named(log, copy, monkeypatch):
     assert names(copy.parent) == {"log.db", "log.db-shm", "log.db-wal"}
 
 
-# -- restore --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("key", [None, SIGNING_KEY])
 def test_a_backup_takes_the_place_of_the_log_which_each_time_is_kept(path, copy, key):
     with SQLiteLog(path, signing_key=key) as log:
@@ -167,17 +144,6 @@ def test_a_backup_takes_the_place_of_the_log_which_each_time_is_kept(path, copy,
         with SQLiteLog(name, signing_key=key) as opened:
             assert list_texts(opened.entries(KEY)) == texts
             assert opened.verify().ok
-
-
-def test_a_backup_becomes_a_log_where_there_is_none(path, copy, tmp_path):
-    with SQLiteLog(path) as log:
-        say(log, KEY, "kept")
-        log.backup(copy)
-    done = restore(copy, tmp_path / "new.db")
-    assert (done.entries, done.kept) == (1, None)
-    with SQLiteLog(tmp_path / "new.db") as opened:
-        say(opened, KEY, "more")
-        assert opened.verify().ok
 
 
 HOLDER = """
@@ -216,9 +182,6 @@ def test_what_is_no_backup_changes_nothing(path, copy, log):
         restore(copy, path)
     assert path.read_bytes() == before
     assert names(path.parent) == {"log.db", "copy.db"}
-
-
-# -- restore, with what the file still holds ------------------------------------------------------
 
 
 @pytest.fixture(params=[None, SIGNING_KEY], ids=["no key", "a key"])
@@ -275,21 +238,6 @@ def test_who_was_forgotten_since_the_backup_stays_forgotten(path, copy):
         assert log.changes(LONE.owner).generation > known
 
 
-def test_documents_of_forgotten_threads_stay_forgotten(path, copy):
-    with SQLiteLog(path) as log:
-        for thread_id in ("t1", "t2"):
-            say(log, ThreadKey("ana", thread_id), thread_id)
-            log.set_state(ThreadKey("ana", thread_id), "buffer", [thread_id], expected=None)
-        log.backup(copy)
-        log.forget(ThreadKey("ana", "t2"))
-    restore(copy, path, fetch=True)
-    with SQLiteLog(path) as log:
-        assert log.get_state(ThreadKey("ana", "t1"), "buffer") is not None
-        assert log.get_state(ThreadKey("ana", "t2"), "buffer") is None
-        assert [info.key.thread_id for info in log.threads("ana")] == ["t1"]
-        assert log.verify().ok
-
-
 def test_a_file_with_a_broken_page_loses_nothing_that_its_backup_has(path, copy):
     with SQLiteLog(path) as log:
         for key in (KEY, LONE):
@@ -309,8 +257,6 @@ def test_a_file_with_a_broken_page_loses_nothing_that_its_backup_has(path, copy)
             assert log.verify().missing == 202 + 200 - done.entries
         done.kept.unlink()
 
-
-# -- what a crash has left ------------------------------------------------------------------------
 
 CRASHING = """
 import os, sys
@@ -397,14 +343,3 @@ def test_a_copy_is_refused_beside_a_write_ahead_file_that_holds_no_first_page(pa
     restore(copy, path)
     with SQLiteLog(path) as log:
         assert log.verify().ok
-
-
-def test_what_a_crash_has_left_is_kept_though_its_file_is_elsewhere(path, copy):
-    assert ForkedProcess(CRASHING, path, 3, copy).finish() == ""
-    path.rename(path.with_name("aside.db"))
-    kept = restore(copy, path).kept
-    left = kept.with_name(f"{kept.name}-wal")
-    assert names(path.parent) == {"log.db", "copy.db", "aside.db", left.name}
-    path.with_name("aside.db").rename(kept)
-    with SQLiteLog(kept) as log:
-        assert len(log.entries(KEY)) == 6

@@ -19,15 +19,11 @@ from langchain_convmem.records import StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import list_texts, say, say_all
 
 CHANGED = "it does not match its checksum"
-UNREADABLE = "it cannot be read"
 BEN = ThreadKey("ben", "t1")
 
 
 def list_damages(entries):
     return [(entry.position, entry.damage) for entry in entries if entry.damage]
-
-
-# -- altered rows ---------------------------------------------------------------------------------
 
 
 MOVED = [
@@ -73,16 +69,6 @@ def test_an_altered_character_anywhere_is_named_and_takes_no_other_thread_down(p
     assert log.verify().ok
 
 
-def test_an_id_that_cannot_be_read_gets_a_name_that_forget_takes(path, log):
-    say_all(log, KEY, ["one", "two"])
-    damage(path, "UPDATE entries SET id = x'00' WHERE {at} = 1")
-    assert log.entries(KEY)[0].id == "damaged-1"
-    assert [info.entries for info in log.threads("ana")] == [2]
-    assert log.forget(KEY, ["damaged-1"]).entries == 1
-    assert list_texts(log.entries(KEY)) == ["two"]
-    assert log.verify().ok
-
-
 def test_nothing_is_added_to_a_damaged_entry(path, log):
     entry = say(log, KEY, "Hi")
     damage(path, "UPDATE entries SET metadata = '[1]'")
@@ -103,9 +89,6 @@ def test_who_lacks_the_key_cannot_sign_what_was_altered(path):
             query = "UPDATE entries SET body = ?, signature = ?"
             db.execute(query, (altered.body, Signer().sign(KEY, altered)))
         assert list_damages(log.entries(KEY)) == [(entry.position, CHANGED)]
-
-
-# -- missing rows ---------------------------------------------------------------------------------
 
 
 def test_every_missing_entry_is_counted(path, log):
@@ -160,8 +143,6 @@ def test_counts_that_were_altered_are_named_and_not_signed_again(path, log, what
     assert [entry.position for entry in log.entries(KEY)] == [1, 2, 3, 4]
 
 
-# -- names and documents --------------------------------------------------------------------------
-
 NO_NAMES = ["x''", "'t1'", "CAST(x'74ff' AS TEXT)", "7"]
 
 
@@ -200,29 +181,12 @@ def test_a_damaged_cache_is_absent_and_another_document_is_an_error_without_text
     assert log.verify().problems == ("user 'ana': document 'notes' of thread 't1' was altered",)
 
 
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("terms", "7"), ("vector", "7"), ("part", "'x'"), ("analysis", "'x'"), ("terms_check", "'x'")],
-)
-def test_an_index_row_of_a_wrong_type_is_derived_anew(path, log, column, value):
-    entry = say(log, KEY, "a park")
-    sound = StoredSegment(entry.position, 0, 0, "park", b"\x00\x3c")
-    log.save_segments(KEY.owner, "static", [sound])
-    damage(path, f"UPDATE segments SET {column} = {value}")
-    assert log.load_segments(KEY.owner, "static") == []
-    log.save_segments(KEY.owner, "static", [sound])
-    assert log.load_segments(KEY.owner, "static") == [sound]
-
-
 def test_bodies_are_plain_json_that_others_can_read(path, log):
     say(log, KEY, HumanMessage("Grüße", name="Ana"))
     with plain(path) as db:
         [(body,)] = db.execute("SELECT body FROM entries").fetchall()
     assert json.loads(body)["m"] == {"content": "Grüße", "name": "Ana", "type": "human"}
     assert "Grüße" in body
-
-
-# -- broken files ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -280,13 +244,5 @@ def test_a_truncated_file_is_found(path, sound, share):
 @pytest.mark.parametrize("words", [b"TABLE/tABLE", b"INTEGER P/INTEGFR P", b"metadata/metadatb"])
 def test_a_schema_that_says_something_else_is_refused(path, sound, words):
     path.write_bytes(sound.replace(*words.split(b"/"), 1))
-    with pytest.raises(LogError, match="damaged"):
-        SQLiteLog(path)
-
-
-def test_a_file_without_its_row_of_numbers_is_refused(path, log):
-    say(log, KEY, "Hi")
-    log.close()
-    damage(path, "DELETE FROM meta")
     with pytest.raises(LogError, match="damaged"):
         SQLiteLog(path)

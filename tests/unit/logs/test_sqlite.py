@@ -1,26 +1,23 @@
-"""What a SQLite log promises beyond the contract: its file, its durability, its neighbours."""
+"""What a SQLite log promises beyond the contract: its file, its neighbours, reading alone."""
 
 from __future__ import annotations
 
 import gc
+import os
+import shutil
 import sqlite3
 import stat
-import time
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from unittest.mock import Mock
 
 import pytest
+from forked_processes import ForkedProcess
 from histories import KEY
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from sqlite_files import plain, read_files
 
-from langchain_convmem.errors import (
-    ConfigError,
-    InvalidMessageError,
-    LogError,
-    LogUnavailableError,
-)
+from langchain_convmem.errors import ConfigError, InvalidMessageError, LogError, LogUnavailableError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs import InMemoryLog, SQLiteLog, sqlite
 from langchain_convmem.records import StoredSegment, ThreadKey
@@ -44,9 +41,6 @@ def said(monkeypatch):
 
     monkeypatch.setattr(sqlite3, "connect", open_traced)
     return statements
-
-
-# -- the file -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["a?mode=memory.db", "a#b.db", "a%20b.db", "file:x", "汉 '\".db"])
@@ -99,27 +93,12 @@ def test_a_database_of_another_program_is_refused_and_left_alone(path, script):
     assert read_files(path) == before
 
 
-def test_a_file_of_another_version_is_refused(path):
-    SQLiteLog(path).close()
-    with plain(path) as db:
-        db.execute("PRAGMA user_version = 2")
-    with pytest.raises(LogError, match="schema version 2"):
-        SQLiteLog(path)
-
-
 def test_a_file_that_is_no_database_is_refused_by_name(path):
     path.write_bytes(b"Dear diary, " * 100)
     with pytest.raises(LogError, match=r"log\.db.*'convmem db verify' says where") as caught:
         SQLiteLog(path)
     assert not isinstance(caught.value, LogUnavailableError)
     assert path.read_bytes().startswith(b"Dear diary")
-
-
-def test_a_log_says_where_it_is(path, log):
-    assert (repr(log), repr(InMemoryLog())) == (f"SQLiteLog({str(path)!r})", "InMemoryLog()")
-
-
-# -- durability -----------------------------------------------------------------------------------
 
 
 def test_acknowledged_writes_wait_for_the_disk(path, said):
@@ -232,9 +211,6 @@ def test_no_statement_walks_through_what_does_not_concern_it(path, said):
                 assert not any("TEMP B-TREE" in step for step in steps), query
 
 
-# -- keys -----------------------------------------------------------------------------------------
-
-
 def test_a_file_with_a_key_opens_with_it_alone(path):
     with SQLiteLog(path, signing_key=SIGNING_KEY) as log:
         say(log, KEY, "one")
@@ -256,9 +232,6 @@ def test_a_file_that_was_used_gets_no_key(path, log):
         SQLiteLog(path, signing_key=SIGNING_KEY)
 
 
-# -- neighbours -----------------------------------------------------------------------------------
-
-
 def test_a_locked_file_is_worth_another_try(path, monkeypatch):
     monkeypatch.setattr(sqlite, "BUSY_S", 0.05)
     with SQLiteLog(path) as log, plain(path) as other:
@@ -276,35 +249,6 @@ def test_a_locked_file_is_worth_another_try(path, monkeypatch):
         other.execute("ROLLBACK")
         say(log, KEY, "after")
         assert list_texts(log.entries(KEY)) == ["before", "after"]
-
-
-def test_a_file_that_others_keep_from_opening_is_worth_another_try(path, monkeypatch):
-    SQLiteLog(path).close()
-    monkeypatch.setattr(sqlite, "BUSY_S", 0.05)
-    with plain(path) as other:
-        other.execute("PRAGMA journal_mode = DELETE")
-        other.execute("BEGIN")
-        other.execute("SELECT 1 FROM meta").fetchone()
-        with pytest.raises(LogUnavailableError, match=r"log\.db is being opened by others"):
-            SQLiteLog(path)
-
-
-def test_what_another_try_does_not_fix_is_no_outage(path, log):
-    with plain(path) as other:
-        other.execute("ALTER TABLE entries RENAME TO others")
-    with pytest.raises(LogError, match="check the file") as caught:
-        log.entries(KEY)
-    assert not isinstance(caught.value, LogUnavailableError)
-
-
-def test_who_has_forgotten_waits_for_other_writers_as_before(path, log):
-    log.forget(KEY)
-    with plain(path) as other, ThreadPoolExecutor(1) as pool:
-        other.execute("BEGIN IMMEDIATE")
-        saying = pool.submit(say, log, KEY, "Hi")
-        time.sleep(0.5)  # longer than forgetting itself waits
-        other.execute("ROLLBACK")
-        assert saying.result().position == 1
 
 
 @pytest.mark.parametrize("folds", [False, True])
@@ -359,25 +303,6 @@ def test_what_fails_within_a_transaction_is_undone_with_all_of_it(path, open_log
         assert log.verify().ok
 
 
-def test_a_log_in_memory_is_in_no_file(monkeypatch):
-    connect = Mock(wraps=sqlite3.connect)
-    monkeypatch.setattr(sqlite3, "connect", connect)
-    InMemoryLog().entries(KEY)
-    assert [call.args for call in connect.call_args_list] == [(":memory:",)]
-
-
-def test_a_log_in_memory_can_be_kept_in_a_file(path):
-    with InMemoryLog() as log:
-        say_all(log, KEY, ["one", "two"])
-        log.backup(path)
-        assert log.verify().ok
-    with SQLiteLog(path) as kept:
-        assert list_texts(kept.entries(KEY)) == ["one", "two"]
-        assert kept.verify().ok
-
-
-# -- entries that are kept decoded ----------------------------------------------------------------
-
 THREAD, OTHER = ThreadKey("ana", "t"), ThreadKey("bo", "t")
 
 
@@ -409,3 +334,97 @@ def test_what_another_process_forgot_leaves_memory_with_the_next_reading(path):
         there.forget(THREAD)
         read(here, OTHER)
     assert not messages_with(secret)
+
+
+UNFINISHED = """
+import os, sys
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing.log_contract import say
+
+log = SQLiteLog(sys.argv[1])
+say(log, ThreadKey("ana", "t1"), "in the write-ahead file")
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def stored(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with SQLiteLog(folder / "log.db") as log:
+        say_all(log, KEY, ["one", "two"])
+        log.set_state(KEY, "buffer", [1], expected=None)
+    return folder / "log.db"
+
+
+def check_reading(log):
+    entries = log.entries(KEY)
+    assert list_texts(entries)[:2] == ["one", "two"]
+    assert log.changes(KEY.owner).entries == tuple(entries)
+    assert log.get_state(KEY, "buffer").value == [1]
+    assert log.verify().ok
+    for write in (
+        lambda: say(log, KEY, "three"),
+        lambda: log.annotate(KEY, entries[0].id, attributes=["seen"]),
+        lambda: log.set_state(KEY, "buffer", 2, expected=None),
+        lambda: log.forget(KEY),
+        lambda: log.save_segments(KEY.owner, "model", []),
+    ):
+        with pytest.raises(LogError, match="open for reading alone"):
+            write()
+    assert log.entries(KEY) == entries
+
+
+def test_a_log_is_opened_for_reading_on_request(stored):
+    before = read_files(stored)
+    with SQLiteLog(stored, read_only=True) as log:
+        check_reading(log)
+    assert read_files(stored) == before
+
+
+def test_what_a_crash_has_left_is_read_as_well(stored):
+    ForkedProcess(UNFINISHED, stored).finish()
+    before = read_files(stored)
+    with SQLiteLog(stored, read_only=True) as log:
+        check_reading(log)
+        assert list_texts(log.entries(KEY))[2:] == ["in the write-ahead file"]
+    after = read_files(stored)
+    assert (after["log.db"], after["log.db-wal"]) == (before["log.db"], before["log.db-wal"])
+
+
+def test_only_a_log_that_is_there_can_be_read(tmp_path):
+    with pytest.raises(LogError, match=r"log\.db"):
+        SQLiteLog(tmp_path / "log.db", read_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(params=["file", "folder", "disk"])
+def protected(request, stored):
+    """A log without the right to write: the file, its folder, or the whole disk."""
+    if request.param == "disk":
+        if os.geteuid() or shutil.which("mount") is None:
+            pytest.skip("only root mounts a disk")
+        mount = [shutil.which("mount"), "--bind", "-o", "ro", stored.parent, stored.parent]
+        if subprocess.run(mount, check=False, capture_output=True).returncode:
+            pytest.skip("this system mounts nothing")
+        yield stored
+        subprocess.run([shutil.which("umount"), stored.parent], check=True)
+        return
+    if os.geteuid() == 0:
+        pytest.skip("root may write everything")
+    part = stored if request.param == "file" else stored.parent
+    before = part.stat().st_mode
+    part.chmod(before & ~0o222)
+    yield stored
+    part.chmod(before)
+
+
+def test_a_file_without_the_right_to_write_is_read(protected):
+    before = read_files(protected)
+    with SQLiteLog(protected) as log:
+        check_reading(log)
+        if not os.access(protected.parent, os.W_OK):
+            with pytest.raises(ConfigError, match="put the copy elsewhere"):
+                log.backup(protected.with_name("copy.db"))
+    assert read_files(protected) == before

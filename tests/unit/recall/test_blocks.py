@@ -1,3 +1,5 @@
+"""Segments, sessions and blocks: how lines are cut and put together within a budget."""
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -6,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.recall.blocks import TableView, pack, render
-from langchain_convmem.recall.segments import SegmentTable
+from langchain_convmem.recall.segments import (
+    SEGMENT_CHARS,
+    SESSION_GAP_MS,
+    UNCUT_CHARS,
+    SegmentTable,
+    split_line,
+)
 from langchain_convmem.views.tokens import count_text_tokens
 
 LONG = "A sentence of five words. " * 50
@@ -77,19 +85,10 @@ def check_groups(groups, table, ranked, *, cross_sessions):
         assert all(hit in group.lines[table.find_line_number(hit)] for hit in group.hits)
 
 
-# -- text --------------------------------------------------------------------------------------
-
-
 def test_a_block_is_a_date_and_labelled_lines(line):
     table = table_of([line("Hi!", 0, speaker="Bo"), line("two\nlines ", 1, speaker="Ana")])
     [group] = fill_budget([0, 1], table, 100)
     assert render(group, table) == "[2023-11-14]\nBo: Hi!\nAna: two\n  lines "
-
-
-def test_a_time_outside_the_calendar_gets_no_date(line):
-    table = table_of([line("Hi!", 0, time_ms=10**18)])
-    [group] = fill_budget([0], table, 100)
-    assert render(group, table) == "[undated]\nAna: Hi!"
 
 
 def test_of_a_long_line_only_chosen_segments_stand_with_gaps_marked(line):
@@ -97,18 +96,6 @@ def test_of_a_long_line_only_chosen_segments_stand_with_gaps_marked(line):
     assert len(table) == 4
     [group] = fill_budget([1], table, 150)
     assert render(group, table) == f"[2023-11-14]\nAna: [...] {table.get_text(1).strip()} [...]"
-
-
-def test_neighbouring_segments_are_joined_verbatim(line):
-    table = table_of([line(LONG, 0)])
-    [group] = fill_budget([1, 2], table, 250)
-    joined = (table.get_text(1) + table.get_text(2)).strip()
-    assert render(group, table).endswith(f"[...] {joined} [...]")
-    [whole] = fill_budget([0, 1, 2, 3], table, 1000)
-    assert render(whole, table) == f"[2023-11-14]\nAna: {LONG}"
-
-
-# -- a budget ----------------------------------------------------------------------------------
 
 
 @given(worlds())
@@ -146,9 +133,6 @@ def test_a_window_shrinks_where_it_does_not_fit(line):
     assert lines_of(fill_budget([3], table, 10, window=2)) == []
 
 
-# -- k blocks ----------------------------------------------------------------------------------
-
-
 @given(worlds(), st.integers(1, 8), st.integers(0, 3))
 def test_k_blocks_come_back_whenever_there_are_k_lines(line, world, k, window):
     layout, random, cross = world
@@ -181,13 +165,6 @@ def test_a_window_may_reach_further_on_one_side(line):
     assert lines_of(fill_budget([4], table, tokens, window=(0, 2))) == [[4, 5]]
 
 
-def test_without_a_number_of_blocks_every_hit_comes_with_its_window(line):
-    table = plain(line, 30)
-    assert lines_of(take_blocks([10, 12], table, None, window=2)) == [[8, 9, 10, 11, 12, 13, 14]]
-    assert len(take_blocks([10, 12, 25], table, None, window=2)) == 2
-    assert len(take_blocks([10, 12, 25, 2], table, None, window=2)) == 3
-
-
 def test_overlapping_windows_merge_and_the_ranking_is_followed_further(line):
     table = plain(line, 30)
     groups = take_blocks([10, 12, 25, 2], table, 2, window=2)
@@ -208,12 +185,6 @@ def test_a_long_line_beside_a_hit_shows_its_nearest_segment(line):
     assert group.lines == {0: {3}, 1: {4}, 2: {5}}
 
 
-def test_a_hit_inside_a_long_line_shows_the_segments_around_it(line):
-    table = table_of([line(LONG, 0)])
-    [group] = take_blocks([1], table, 1, window=2)
-    assert group.lines == {0: {0, 1, 2}}
-
-
 def test_a_window_ends_before_a_line_that_may_not_come_back(line):
     table = plain(line, 9)
     allowed = table.select_allowed()
@@ -221,3 +192,68 @@ def test_a_window_ends_before_a_line_that_may_not_come_back(line):
     ground = TableView(table, allowed)
     assert lines_of(pack([4], ground, max_blocks=1, window=3)) == [[3, 4]]
     assert lines_of(pack([4], ground, max_tokens=100, window=3)) == [[3, 4]]
+
+
+WORDS = st.text(alphabet="ab cd.!?\n\t。\uff01字é", max_size=30)
+LONG_TEXTS = st.lists(WORDS, max_size=80).map(" ".join)
+
+
+def parts(text, **limits):
+    return [text[start:end] for start, end in split_line(text, **limits)]
+
+
+@given(LONG_TEXTS)
+def test_segments_join_back_to_the_text_and_are_short(text):
+    pieces = parts(text)
+    assert "".join(pieces) == text
+    assert len(pieces) == 1 or all(pieces)
+    assert max(map(len, pieces)) <= UNCUT_CHARS
+    assert all(len(piece) <= SEGMENT_CHARS for piece in pieces[:-1])
+
+
+def test_cuts_fall_between_paragraphs_first():
+    paragraphs = ["A dog. " * 45 + "\n\n", "A cat. " * 45 + "\n\n", "A cow. " * 45]
+    assert parts("".join(paragraphs)) == paragraphs
+
+
+def test_a_long_paragraph_is_cut_behind_a_sentence():
+    text = "Twelve birds flew over the house, it cost 3.5 euros. " * 14
+    assert all(piece.rstrip().endswith("euros.") for piece in parts(text))
+
+
+def test_ideographic_sentences_are_cut_without_blanks():
+    text = "今日は駅の前に車を停めました。" * 40
+    assert all(piece.endswith("。") for piece in parts(text))
+
+
+def test_a_short_heading_stays_with_what_follows():
+    text = "Steps:\n\n" + "Open the door. " * 60
+    assert parts(text)[0].startswith("Steps:\n\nOpen the door.")
+
+
+def filled(lines):
+    table = SegmentTable()
+    table.add_many(lines)
+    return table
+
+
+def test_a_line_has_a_segment_and_a_long_one_several(line):
+    table = SegmentTable()
+    assert table.add_many([line("short", 0)]) == range(1)
+    assert table.add_many([line("A sentence of words. " * 50, 1)]) == range(1, 4)
+    assert table.list_segments(1) == range(1, 4)
+    assert "".join(table.get_text(number) for number in range(1, 4)) == "A sentence of words. " * 50
+
+
+def test_a_gap_over_half_an_hour_begins_a_new_session(line):
+    at = 1_700_000_000_000
+    times = [at, at + SESSION_GAP_MS, at + 2 * SESSION_GAP_MS + 1, at]
+    table = filled([line("x", n, time_ms=time_ms) for n, time_ms in enumerate(times)])
+    assert table.session_column.tolist() == [0, 0, 1, 2]
+
+
+def test_a_named_session_holds_whatever_the_time(line):
+    names = ["a", "a", "b", None, None, "a"]
+    far = 10 * SESSION_GAP_MS
+    lines = [line("x", n, session=name, time_ms=n // 3 * far) for n, name in enumerate(names)]
+    assert filled(lines).session_column.tolist() == [0, 0, 1, 2, 2, 3]

@@ -1,20 +1,23 @@
-"""Each segment goes to the embedder once, and not before the one who pays agrees to a new one."""
+"""Each segment is embedded once, and not before whoever pays agrees to a new embedder."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.index import BATCH, OwnerIndex, embed_missing
-from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+from langchain_convmem.recall.index import BATCH
+from langchain_convmem.recall.progress import show_progress
+from langchain_convmem.records import Owner
 from langchain_convmem.testing import HashEmbeddings
 
 ANA = Owner(user_id="ana")
@@ -50,9 +53,6 @@ def ranked(found):
     return [(match.line.text, round(match.relevance, 5), match.why) for match in found.matches]
 
 
-# -- the same text -----------------------------------------------------------------------------
-
-
 def test_equal_texts_are_sent_once_in_a_batch_and_later(log, say, embedder):
     say(log, ["ok", "car", "ok", "tree", "ok", "car"])
     recall = LineRecall(log, embedder)
@@ -64,16 +64,6 @@ def test_equal_texts_are_sent_once_in_a_batch_and_later(log, say, embedder):
         1.0
     ] * 3
     assert ranked(found) == ranked(LineRecall(log, embedder).recall(ANA, "car", k=3))
-
-
-def test_a_text_that_was_retracted_and_is_said_again_is_not_sent_again(log, say, embedder):
-    [entry] = say(log, ["car"])
-    recall = LineRecall(log, embedder)
-    recall.recall(ANA, "car")
-    log.append(entry.key, [Draft(role="control", control=Control((entry.id,), "undo"))])
-    say(log, ["car"])
-    assert recall.recall(ANA, "car").matches[0].similarity > 0.9
-    assert embedder.embedded == ["car"]
 
 
 def test_another_users_words_are_sent_for_each(log, say, embedder):
@@ -96,51 +86,6 @@ def test_what_is_left_after_forgetting_is_not_sent_again(kind, path, say, embedd
     assert sorted(embedder.embedded) == sorted([*TEXTS, "new"])
     assert ranked(found) == ranked(LineRecall(log, embedder).recall(ANA, "car number 5", k=1))
     log.close()
-
-
-# -- a failing embedder, a failing cache -------------------------------------------------------
-
-
-def test_lines_said_while_the_embedder_fails_are_embedded_without_a_restart(log, say, embedder):
-    say(log, ["car"])
-    recall = LineRecall(log, embedder)
-    embedder.failing = TimeoutError("slow")
-    assert "TimeoutError" in recall.recall(ANA, "car").problems[0]
-    say(log, ["tree"])
-    assert best(recall.recall(ANA, "tree", k=1)) == "tree"
-    embedder.failing = None
-    assert recall.refresh(ANA) == ()
-    assert recall.recall(ANA, "tree", k=1).problems == ()
-    assert recall.recall(ANA, "tree", k=1).matches[0].similarity > 0.9
-    assert sorted(embedder.embedded) == ["car", "tree"]
-
-
-class Forgetful(SQLiteLog):
-    """A log whose cache can be told to fail."""
-
-    broken = False
-
-    def load_segments(self, owner, fingerprint, *, after=0):
-        if self.broken:
-            raise LogUnavailableError("no cache today")
-        return super().load_segments(owner, fingerprint, after=after)
-
-
-def test_vectors_that_cannot_be_read_now_are_not_paid_for_again(path, say, embedder):
-    with Forgetful(path) as log:
-        say(log, TEXTS)
-        LineRecall(log, embedder).recall(ANA, "car")
-        log.broken, recall = True, LineRecall(log, embedder)
-        found = recall.recall(ANA, "boat number 3", k=1)
-        assert best(found) == "boat number 3"
-        assert any("no cache today" in problem for problem in found.problems)
-        log.broken = False
-        say(log, ["new"])
-        assert recall.recall(ANA, "boat number 3", k=1).matches[0].similarity > 0.9
-        assert sorted(embedder.embedded) == sorted([*TEXTS, "new"])
-
-
-# -- another embedder --------------------------------------------------------------------------
 
 
 MANY = [f"line number {n}" for n in range(BATCH + 44)]
@@ -289,20 +234,6 @@ def test_vectors_that_could_not_be_stored_do_not_cost_the_old_ones(
     assert sorted(second.embedded) == sorted(TEXTS)
 
 
-def test_another_processs_reindex_is_taken_over_without_sending_anything(
-    sqlite_log, say, embedder, second, word_embeddings
-):
-    waiting = changed(sqlite_log, say, embedder, second)
-    assert waiting.recall(ANA, "car").problems
-    other = word_embeddings()
-    other.fingerprint = second.fingerprint
-    LineRecall(sqlite_log, other).reindex(ANA)
-    say(sqlite_log, ["a new boat"])
-    found = waiting.recall(ANA, "boat number 3", k=1)
-    assert (found.problems, second.embedded) == ((), ["a new boat"])
-    assert found.matches[0].similarity > 0.9
-
-
 def test_a_reindex_that_ends_between_two_readings_is_taken_over(path, say, embedder, second):
     class Raced(SQLiteLog):
         meanwhile = staticmethod(lambda: None)
@@ -340,15 +271,6 @@ def test_an_embedder_of_this_package_rebuilds_by_itself_and_throws_nothing_away(
     assert HashEmbeddings.fingerprint in fingerprint
 
 
-def test_who_began_with_the_default_embedder_is_asked_before_lines_are_sent_away(
-    sqlite_log, say, second
-):
-    say(sqlite_log, TEXTS)
-    LineRecall(sqlite_log).recall(ANA, "car")
-    assert LineRecall(sqlite_log, second).recall(ANA, "car").problems
-    assert second.embedded == []
-
-
 def test_each_user_changes_alone(sqlite_log, say, embedder, second):
     say(sqlite_log, ["boat"], user="ben")
     recall = changed(sqlite_log, say, embedder, second)
@@ -356,47 +278,31 @@ def test_each_user_changes_alone(sqlite_log, say, embedder, second):
     assert second.embedded == ["boat"]
 
 
-# -- crashes and forgetting --------------------------------------------------------------------
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
-def test_an_index_in_memory_drops_what_is_forgotten_and_sends_nothing(log, say, embedder):
-    entries = say(log, TEXTS)
-    recall = LineRecall(log, embedder)
-    recall.recall(ANA, "car")
-    say(log, ["pending"])
-    log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[:5]])
-    recall.drop_forgotten(ANA)
-    assert sorted(embedder.embedded) == sorted(TEXTS)
-    found = recall.recall(ANA, "number", k=99).matches
-    assert {match.line.text for match in found} <= {*TEXTS[5:], "pending"}
+def shown(monkeypatch, stream, quiet_s=0.0):
+    monkeypatch.setattr(sys, "stderr", stream)
+    with show_progress(quiet_s) as note:
+        note(20, 40)
+        during = stream.getvalue()
+    return during, stream.getvalue()
 
 
-# -- several owners ----------------------------------------------------------------------------
+def test_a_terminal_shows_how_many_are_done_and_is_clean_afterwards(monkeypatch):
+    during, after = shown(monkeypatch, Terminal())
+    assert "20 of 40" in during
+    assert after.endswith(" \r")
 
 
-def test_owners_searched_together_share_what_is_stored(sqlite_log, say, embedder):
-    for user, word in (("ana", "car"), ("ben", "boat")):
-        say(sqlite_log, [f"{word} one", f"{word} two"], user=user)
-        LineRecall(sqlite_log, embedder).recall(Owner(user_id=user), word)
-    sent = list(embedder.embedded)
-    both = OwnerIndex(sqlite_log, (ANA, BEN), embedder)
-    both.catch_up()
-    assert embedder.embedded == sent
-    assert not both.vectors.missing
-    say(sqlite_log, ["car three"], user="ana")
-    embed_missing(both)
-    assert embedder.embedded == [*sent, "car three"]
-    alone = LineRecall(sqlite_log, embedder)
-    alone.recall(ANA, "car")
-    assert embedder.embedded == [*sent, "car three"]
+def test_a_notebook_shows_it(monkeypatch):
+    notebook = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object()))
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    assert "20 of 40" in shown(monkeypatch, io.StringIO())[0]
 
 
-def test_a_generation_of_one_owner_rebuilds_the_index_of_all(log, say, embedder):
-    ours = say(log, ["car one", "car two"], user="ana")
-    say(log, ["boat one"], user="ben")
-    both = OwnerIndex(log, (ANA, BEN), embedder)
-    embed_missing(both)
-    log.forget(ours[0].key, [ours[0].id])
-    both.catch_up()
-    assert [both.table.get_text(n) for n in range(len(both.table))] == ["car two", "boat one"]
-    assert sorted(embedder.embedded) == ["boat one", "car one", "car two"]
+@pytest.mark.parametrize(("stream", "quiet_s"), [(io.StringIO(), 0.0), (Terminal(), 3600.0)])
+def test_a_server_and_what_is_quick_show_nothing(monkeypatch, stream, quiet_s):
+    assert shown(monkeypatch, stream, quiet_s) == ("", "")

@@ -1,4 +1,4 @@
-"""Promises of the hooks: a rewriter says what is asked, a reranker what leads; neither can harm."""
+"""What of a message is searched for, and the hooks: a rewriter and a reranker cannot harm."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
+from langchain_convmem.recall.options import (
+    LONGEST_QUESTION,
+    cut_question,
+    find_spans,
+    read_person,
+    search_text,
+)
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 
 ANA = Owner(user_id="ana")
@@ -32,9 +39,6 @@ def recall_with(log, say, embedder):
 
 def texts(found):
     return [line.text for block in found.blocks for line in block.lines]
-
-
-# -- a rewriter --------------------------------------------------------------------------------
 
 
 def to_paper(question):
@@ -128,9 +132,6 @@ def test_a_rewriter_that_only_an_event_loop_awaits_is_refused_elsewhere(
     assert embedder.asked == []
 
 
-# -- a reranker --------------------------------------------------------------------------------
-
-
 class Reranker(BaseDocumentCompressor):
     """Answers what a function makes of documents and question."""
 
@@ -165,19 +166,6 @@ def test_the_rerankers_order_leads(recall_with):
         f"{name}: {text}" for name, text in zip(("Ana", "Bo") * 3, TEXTS, strict=True)
     )
     assert found.best_rejected == max(match.relevance for match in found.matches[3:])
-
-
-def test_a_budget_holds_and_neighbours_come_along_as_without_a_reranker(recall_with):
-    found = recall_with(reranker=Reranker(answer=last_letters)).recall(
-        ANA, "car", max_tokens=30, settings=RecallSettings()
-    )
-    assert 0 < sum(len(block.text) for block in found.blocks) <= 120
-    [block] = (
-        recall_with(reranker=Reranker(answer=lambda d, q: d[:1]))
-        .recall(ANA, "car", k=3, settings=RecallSettings(window=1))
-        .blocks
-    )
-    assert [line.text for line in block.lines] == TEXTS[:2]
 
 
 def test_what_the_reranker_leaves_out_is_no_hit(recall_with):
@@ -217,15 +205,6 @@ async def test_an_asynchronous_recall_awaits_an_asynchronous_reranker(recall_wit
     assert texts(found) == texts(recall_with().recall(ANA, "car floor", k=6))[::-1]
 
 
-def test_a_reranker_sees_only_what_is_in_scope_and_passes_the_threshold(recall_with):
-    reranker = Reranker(answer=last_letters)
-    recall_with(reranker=reranker).recall(ANA, "car", k=1, filter={"speaker": "Bo"})
-    recall_with(reranker=reranker).recall(ANA, TEXTS[2], k=1, threshold=0.99)
-    assert [len(documents) for _, documents in reranker.seen] == [3, 1]
-    found = recall_with(reranker=reranker).recall(ANA, "car", k=1, filter={"speaker": "Cy"})
-    assert (found.blocks, len(reranker.seen)) == ((), 2)
-
-
 def test_a_line_that_is_retracted_while_the_reranker_thinks_does_not_come_back(recall_with, log):
     key = ThreadKey("ana", "t")
 
@@ -240,22 +219,6 @@ def test_a_line_that_is_retracted_while_the_reranker_thinks_does_not_come_back(r
     assert sorted(texts(found)) == sorted(TEXTS[1:])
 
 
-def test_of_a_long_line_the_reranker_reads_the_part_that_fits(log, say, embedder):
-    long = "\n\n".join(
-        [*(f"Paragraph {n} is about {n} trees. " * 8 for n in range(9)), "A red car. " * 8]
-    )
-    say(log, [long, "Well"])
-    reranker = Reranker(answer=lambda documents, query: documents[:1])
-    found = LineRecall(log, embedder, NARROW, reranker=reranker).recall(ANA, "red car", k=1)
-    [(_, documents)] = reranker.seen
-    assert (len(documents), documents[0].rstrip().endswith("A red car.")) == (2, True)
-    assert "A red car." in found.blocks[0].text
-    assert len(found.blocks[0].text) < len(long) / 2
-
-
-# -- what is no hook ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("hooks", "named"),
     [({"rewriter": "better"}, "rewriter"), ({"reranker": lambda d, q: d}, "reranker")],
@@ -263,3 +226,135 @@ def test_of_a_long_line_the_reranker_reads_the_part_that_fits(log, say, embedder
 def test_what_can_never_serve_as_a_hook_is_refused_at_once(log, hooks, named):
     with pytest.raises(ConfigError, match=named):
         LineRecall(log, **hooks)
+
+
+BEFORE = "What is my brother's phone number?"
+NOW_MS = 1_700_000_000_000
+LETTER = (
+    "\nDear Ms Rao,\nthank you for your message of Tuesday. Our plumber looked at the heating in "
+    "the stairwell and found nothing wrong. Could you tell us which radiators are cold, and since "
+    "when? We would also like to remind you that the bins must be put out on Mondays before seven, "
+    "since the lorry does not wait for anybody, and that bicycles in the cellar need a label. The "
+    "key of the laundry is with the caretaker from now on.\nKind regards, the management\n"
+)
+LINES = [
+    "My brother's phone number is 555 0101",
+    "Noted",
+    "My sister's phone number is 555 0202",
+    "Noted as well",
+    "The soup needs more salt",
+    "Add a pinch",
+    "The boat has a red hull",
+    "Red suits it",
+    "I planted tulips by the gate",
+    "They come up in April",
+]
+
+
+@pytest.mark.parametrize("text", ["Where are my keys?", "My boat has a red hull.", "Thanks!", "?"])
+def test_a_short_message_is_searched_for_as_it_is(text):
+    assert search_text(text) == text
+
+
+@pytest.mark.parametrize("text", ["and hers?", "And my sister's?", "what about Bo?", "und seine?"])
+def test_a_follow_up_has_what_was_said_before_in_front(text):
+    assert search_text(text, BEFORE) == f"{BEFORE}\n{text}"
+
+
+@pytest.mark.parametrize("before", [None, "", "  \n", "Thanks a lot!", "And the dog?"])
+def test_nothing_is_borrowed_from_what_has_no_topic_of_its_own(before):
+    assert search_text("and hers?", before) == "and hers?"
+
+
+def test_a_long_message_is_searched_for_what_it_asks_outside_pasted_passages():
+    message = f"Which radiators did I say were cold in my kitchen?\n{LETTER}"
+    assert search_text(message) == "Which radiators did I say were cold in my kitchen?"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Can you do this?\n```python\n" + "print('boat')\n" * 40 + "```",
+        "We sat in the garden until late, and the birds went on singing. " * 8,
+    ],
+)
+def test_a_long_message_that_hardly_says_what_it_asks_is_searched_for_whole(message):
+    assert search_text(message) == message
+
+
+def test_who_is_meant_is_read_from_the_message_first():
+    assert read_person("and hers?", BEFORE).asker
+    assert not read_person("Who signed the treaty?", BEFORE).asker
+    assert not read_person("and hers?").asker
+    said = read_person("and what did you recommend?", BEFORE)
+    assert said.listener
+    assert not said.asker
+
+
+def test_times_are_read_from_the_message_first():
+    [may] = find_spans("and in May 2023?", "What did I eat in June 2022?", NOW_MS)
+    assert find_spans("and hers?", "What did I eat in May 2023?", NOW_MS) == [may]
+    assert find_spans("Where are my keys?", "What did I eat in May 2023?", NOW_MS) == []
+
+
+@pytest.fixture
+def recall(log, say, embedder):
+    say(log, LINES)
+    return LineRecall(log, embedder)
+
+
+def ask(recall, way, query, **options):
+    if way == "sync":
+        return recall.recall(ANA, query, **options)
+    return asyncio.run(recall.arecall(ANA, query, **options))
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_follow_up_finds_what_its_topic_is_found_by(recall, embedder, way):
+    found = ask(recall, way, "and my sister's?", before=BEFORE, k=1)
+    assert found.matches[0].line.text == LINES[2]
+    assert embedder.asked[-1].split() == f"{BEFORE} and my sister's?".split()
+
+
+def test_what_was_said_before_must_be_a_text(recall):
+    with pytest.raises(ConfigError, match="before must be a text or None, got 5"):
+        recall.recall(ANA, "and hers?", before=5)
+
+
+def test_hooks_are_passed_latest_first_and_the_recall_itself_keeps_none(recall, embedder):
+    once = recall.bind_query_hook(lambda text: f"{text} one")
+    twice = once.bind_query_hook(lambda text: f"{text} two")
+    for each in (recall, once, twice):
+        assert each.recall(ANA, "Soup?").matches
+    assert embedder.asked == ["Soup?", "Soup? one", "Soup? two one"]
+
+
+async def test_where_a_hook_leaves_nothing_nothing_is_embedded_or_found(recall, embedder):
+    later = []
+    empty = recall.bind_query_hook(lambda text: later.append(text) or text)
+    empty = empty.bind_query_hook(lambda _: " ")
+    assert empty.recall(ANA, "Soup?").matches == ()
+    assert (await empty.arecall(ANA, "Soup?")).matches == ()
+    assert (embedder.asked, later) == ([], [])
+
+
+def test_what_was_said_before_passes_them_too(recall):
+    seen = []
+    recall.bind_query_hook(lambda text: seen.append(text) or text).recall(
+        ANA, "And hers?", before="Where is my key?"
+    )
+    assert sorted(seen) == ["And hers?", "Where is my key?"]
+
+
+def test_a_question_up_to_the_limit_is_read_whole():
+    question = "a" * LONGEST_QUESTION
+    assert cut_question(question) == question
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_what_is_asked_before_or_after_a_long_text_is_read(place):
+    pasted, asked = "word " * 10_000, "Where does Vera live?"
+    question = f"{asked} {pasted}" if place == "before" else f"{pasted} {asked}"
+    read = cut_question(question)
+    assert asked in read
+    assert len(read) == LONGEST_QUESTION

@@ -7,12 +7,11 @@ import copy
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from langchain_core.embeddings import Embeddings
-from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
@@ -31,16 +30,6 @@ TEXTS = [
     "The paper about music is due in May",
     "Shall I remind you of the paper",
 ]
-
-
-class Compass(Embeddings):
-    """East and west are opposite; nothing else has a direction."""
-
-    def embed_documents(self, texts):
-        return [[{"east": 1.0, "west": -1.0}.get(text, 0.0), 0.0] for text in texts]
-
-    def embed_query(self, text):
-        return self.embed_documents([text])[0]
 
 
 def retract(log, *entries, thread="t", user="ana", reason="undo"):
@@ -63,9 +52,6 @@ def texts(found):
     return [line.text for block in found.blocks for line in block.lines]
 
 
-# -- what comes back ---------------------------------------------------------------------------
-
-
 def test_the_answer_comes_back_verbatim_with_its_speaker_and_date(log, say):
     say(log, TEXTS)
     found = LineRecall(log).recall(ANA, "Where is my car?", k=1)
@@ -82,38 +68,6 @@ def test_a_match_says_why_it_was_found(log, say, embedder):
     why = found.matches[0].why
     assert "words: car, Ana, park" in why
     assert "speaker" in why
-
-
-def test_the_ranking_reports_as_many_matches_as_asked_for(log, say, embedder):
-    say(log, TEXTS)
-    recall = LineRecall(log, embedder)
-    found = recall.recall(ANA, "car", ranking=4)
-    assert len(found.matches) == 4
-    relevance = [match.relevance for match in found.matches]
-    assert relevance == sorted(relevance, reverse=True)
-    assert recall.recall(ANA, "car", ranking=0).matches == ()
-
-
-def test_the_best_rejected_line_is_reported(log, say, embedder):
-    say(log, TEXTS)
-    recall = LineRecall(log, embedder)
-    found = recall.recall(ANA, "car", max_tokens=16)
-    everything = recall.recall(ANA, "car", ranking=6)
-    shown = {line.line_id for block in found.blocks for line in block.lines}
-    left = [m.relevance for m in everything.matches if m.line.line_id not in shown]
-    assert found.best_rejected == max(left)
-    assert recall.recall(ANA, "car").best_rejected is None
-
-
-def test_a_threshold_leaves_only_lines_of_that_cosine(log, say, embedder):
-    say(log, ["car", "car tree", "tree"], session="s")
-    recall = LineRecall(log, embedder, RecallSettings(window=0))
-    assert texts(recall.recall(ANA, "car", k=3, threshold=0.99)) == ["car"]
-    assert set(texts(recall.recall(ANA, "car", threshold=0.5))) == {"car", "car tree"}
-    nothing = recall.recall(ANA, "stone", threshold=1.0)
-    assert nothing.blocks == ()
-    assert nothing.matches == ()
-    assert nothing.best_rejected is not None
 
 
 @pytest.mark.parametrize(
@@ -138,15 +92,6 @@ def test_a_line_whose_cosine_equals_the_threshold_is_no_hit(
     assert {match.line.text for match in found.matches} == hits
 
 
-@pytest.mark.parametrize("threshold", [-1, -1.0, None])
-def test_without_a_threshold_every_line_may_be_a_hit(log, say, threshold):
-    say(log, ["east", "west", "nothing"])
-    recall = LineRecall(log, Compass(), RecallSettings(window=0))
-    found = recall.recall(ANA, "east", k=3, threshold=threshold)
-    assert {match.line.text for match in found.matches} == {"east", "west", "nothing"}
-    assert min(match.similarity for match in found.matches) == -1.0
-
-
 def test_spec_settings_answer_with_windows_of_three_lines(log, say, embedder):
     say(log, [f"filler {n}" for n in range(5)] + ["car"] + [f"other {n}" for n in range(5)])
     found = LineRecall(log, embedder, RecallSettings.spec()).recall(ANA, "car")
@@ -154,33 +99,10 @@ def test_spec_settings_answer_with_windows_of_three_lines(log, say, embedder):
     assert found.blocks[0].similarity == pytest.approx(1, abs=1e-3)
 
 
-def test_k_and_a_budget_together_hold_both(log, say, embedder):
-    say(log, [f"{word} {n}" for n, word in enumerate(TEXTS * 5)])
-    found = LineRecall(log, embedder).recall(ANA, "car paper dog", k=2, max_tokens=60)
-    assert len(found.blocks) <= 2
-    assert sum(len(block.text) for block in found.blocks) <= 240
-
-
 def test_without_a_wish_the_budget_is_a_thousand_tokens(log, say, embedder):
     say(log, [f"word{n} " * 20 for n in range(100)])
     found = LineRecall(log, embedder).recall(ANA, "word7 word50", threshold=-1.0)
     assert 900 < sum(count_text_tokens(block.text) for block in found.blocks) <= 1000
-
-
-def test_tool_results_and_system_messages_are_no_lines(log, embedder):
-    key = ThreadKey("ana", "t")
-    messages = [SystemMessage("car"), HumanMessage("car"), ToolMessage("car", tool_call_id="1")]
-    log.append(key, [make_draft(message) for message in messages])
-    found = LineRecall(log, embedder).recall(ANA, "car")
-    assert [line.role for block in found.blocks for line in block.lines] == ["user"]
-
-
-def test_an_owner_without_lines_gets_nothing(log, embedder):
-    found = LineRecall(log, embedder).recall(Owner(thread_id="new"), "car")
-    assert (found.blocks, found.matches, found.best_rejected) == ((), (), None)
-
-
-# -- scope -------------------------------------------------------------------------------------
 
 
 def test_a_users_threads_are_searched_together_and_never_beside_a_lone_one(log, say, embedder):
@@ -191,51 +113,6 @@ def test_a_users_threads_are_searched_together_and_never_beside_a_lone_one(log, 
     assert set(texts(recall.recall(ANA, "car"))) == {"my car", "your car"}
     assert texts(recall.recall(Owner(thread_id="a"), "car")) == ["lone car"]
     assert texts(recall.recall(ANA, "car", within=ThreadKey("ana", "b"))) == ["your car"]
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.sets(st.integers(0, 11)),
-    st.booleans(),
-    st.sampled_from([{"k": 1}, {"k": 5}, {"max_tokens": 40}, {"max_tokens": 1000}]),
-)
-def test_excluded_positions_and_other_threads_never_come_back(
-    say, word_embeddings, hidden, alone, wish
-):
-    log = InMemoryLog()
-    a, b = ThreadKey("ana", "a"), ThreadKey("ana", "b")
-    entries = [*say(log, TEXTS, thread="a"), *say(log, TEXTS, thread="b")]
-    exclude = {
-        key: [e.position for n, e in enumerate(entries) if n in hidden and e.key == key]
-        for key in (a, b)
-    }
-    wide = RecallSettings(window=2, budget_window=1)
-    found = LineRecall(log, word_embeddings(), wide).recall(
-        ANA, "car paper", within=a if alone else None, exclude=exclude, **wish
-    )
-    lines = [line for block in found.blocks for line in block.lines]
-    lines += [match.line for match in found.matches]
-    assert all(line.position not in exclude[line.key] for line in lines)
-    assert not alone or all(line.key == a for line in lines)
-
-
-def test_windows_hold_no_excluded_line(log, say, embedder):
-    entries = say(log, ["tree", "car", "stone"])
-    key = ThreadKey("ana", "t")
-    hidden = {key: [entries[0].position, entries[2].position]}
-    found = LineRecall(log, embedder).recall(ANA, "car", k=1, exclude=hidden)
-    assert texts(found) == ["car"]
-
-
-# -- freshness ---------------------------------------------------------------------------------
-
-
-def test_a_line_written_after_a_recall_is_found_by_the_next(log, say, embedder):
-    recall = LineRecall(log, embedder)
-    say(log, TEXTS)
-    recall.recall(ANA, "car")
-    say(log, ["the piano is out of tune"])
-    assert recall.recall(ANA, "piano", k=1).matches[0].line.text == "the piano is out of tune"
 
 
 def test_retracted_lines_are_gone_and_come_back_when_the_retraction_is_retracted(
@@ -250,14 +127,6 @@ def test_retracted_lines_are_gone_and_come_back_when_the_retraction_is_retracted
     assert value(recall.recall(ANA, "car floor")) == before
 
 
-def test_a_replaced_message_is_found_in_its_new_words_alone(log, embedder):
-    key = ThreadKey("ana", "t")
-    recall = LineRecall(log, embedder)
-    for text in ("the car is red", "the car is blue"):
-        log.append(key, [make_draft(HumanMessage(text, id="m1"))])
-        assert texts(recall.recall(ANA, "car")) == [text]
-
-
 def test_what_the_log_forgot_is_forgotten(log, say, embedder):
     entries = say(log, TEXTS)
     say(log, ["bo's car"], user="bo")
@@ -268,17 +137,6 @@ def test_what_the_log_forgot_is_forgotten(log, say, embedder):
     log.forget(ANA)
     assert recall.recall(ANA, "car").blocks == ()
     assert texts(recall.recall(Owner(user_id="bo"), "car")) == ["bo's car"]
-
-
-def test_only_the_latest_owners_stay_in_memory(log, say, embedder):
-    recall = LineRecall(log, embedder, max_owners=2)
-    for user in ("a", "b", "a", "c", "a"):
-        say(log, [f"car of {user}"], user=user)
-        recall.recall(Owner(user_id=user), "car")
-    # The first owner never left: its lines were embedded as they came.
-    assert embedder.embedded.count("car of b") == 1
-    recall.recall(Owner(user_id="b"), "car")
-    assert embedder.embedded.count("car of b") == 2
 
 
 def test_the_segments_in_memory_are_limited_and_who_was_not_asked_for_leaves_first(
@@ -297,9 +155,6 @@ def test_the_segments_in_memory_are_limited_and_who_was_not_asked_for_leaves_fir
     for _ in range(2):
         assert recall.recall(Owner(user_id="d"), "car").blocks
     assert embedder.embedded.count("boat 8") == 1
-
-
-# -- the log's own cache -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -334,9 +189,6 @@ def test_a_cache_that_fails_costs_the_recall_nothing(tmp_path, say, embedder, ca
     assert texts(found)
     assert any("no room today" in problem for problem in found.problems)
     assert "no room today" in caplog.text
-
-
-# -- failing embedders -------------------------------------------------------------------------
 
 
 def test_lines_that_cannot_be_embedded_are_found_by_words_and_embedded_later(
@@ -393,19 +245,6 @@ def test_a_senseless_answer_of_an_embedder_is_a_problem_and_no_crash(
     assert found.problems
 
 
-def test_an_embedder_that_changes_its_dimension_is_a_problem_and_no_crash(
-    log, say, embedder, monkeypatch
-):
-    say(log, TEXTS)
-    recall = LineRecall(log, embedder)
-    recall.recall(ANA, "car")
-    monkeypatch.setattr(embedder, "_vector", lambda _: [1.0] * 9)
-    say(log, ["a new car"])
-    found = recall.recall(ANA, "new car", k=1)
-    assert found.matches[0].line.text == "a new car"
-    assert all("16 components, got 9" in problem for problem in found.problems)
-
-
 def test_a_log_that_cannot_be_read_raises_and_is_read_on_later(say, embedder):
     class Flaky(InMemoryLog):
         broken = False
@@ -424,30 +263,6 @@ def test_a_log_that_cannot_be_read_raises_and_is_read_on_later(say, embedder):
     log.broken = False
     assert texts(recall.recall(ANA, "car"))
     assert sorted(embedder.embedded) == sorted(TEXTS)
-
-
-def test_an_interrupted_catch_up_leaves_nothing_half_built(log, say, embedder, monkeypatch):
-    say(log, TEXTS)
-    recall = LineRecall(log, embedder)
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(owner_index.SegmentVectors, "extend", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            recall.recall(ANA, "car")
-    assert value(recall.recall(ANA, "car")) == value(LineRecall(log, embedder).recall(ANA, "car"))
-
-
-# -- ahead, at once, and asynchronously --------------------------------------------------------
-
-
-def test_refreshing_reports_progress_up_to_the_total(log, say, embedder):
-    say(log, TEXTS)
-    seen = []
-    LineRecall(log, embedder).refresh(ANA, lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (6, 6)
 
 
 async def test_nothing_blocks_the_event_loop(log, say, embedder, monkeypatch):
@@ -498,9 +313,6 @@ def test_many_threads_recall_and_write_at_once(log, say, embedder):
     assert errors == []
 
 
-# -- arguments ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("named", "arguments"),
     [
@@ -532,3 +344,92 @@ def test_limits_of_memory_must_be_positive(log, limit):
 def test_a_copy_of_what_holds_a_recall_shares_it(log):
     recall = LineRecall(log)
     assert copy.deepcopy({"recall": recall})["recall"] is recall
+
+
+def test_spec_settings_are_those_of_plain_dialog_line_memory():
+    spec = RecallSettings.spec()
+    assert (spec.lexical_weight, spec.kernel, spec.speaker_bonus) == (0.0, (1.0,), 0.0)
+    assert (spec.k, spec.max_tokens, spec.threshold, spec.window) == (3, None, 0.8, 3)
+    assert (spec.refill, spec.buffer_size) == (False, 10)
+    assert (spec.person_bonus, spec.session_prior, spec.kind_weight) == (0.0, 0.0, 0.0)
+    assert (spec.latest_first, spec.skip_repeats) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kernel", (0.5, 0.5)),
+        ("kernel", ()),
+        ("window", -1),
+        ("window", (1, -1)),
+        ("window", (1, 2, 3)),
+        ("window", ()),
+        ("window", 1.5),
+        ("buffer_size", -1),
+        ("budget_window", -1),
+    ],
+)
+def test_numbers_that_no_recall_can_follow_are_refused_by_name(name, value):
+    with pytest.raises(ConfigError, match=name):
+        RecallSettings(**{name: value})
+
+
+NOW_MS = int(datetime(2023, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
+DAY_MS = 24 * 3_600_000
+
+
+def soup_every_day(log):
+    for number in range(20):
+        said = {"timestamp": NOW_MS - number * DAY_MS}
+        line = HumanMessage("We had soup", additional_kwargs=said)
+        log.append(ThreadKey("ana", f"t{number}"), [make_draft(line)])
+    return LineRecall(log)
+
+
+@pytest.mark.parametrize(
+    ("when", "number"), [("on 2023-11-17", 3), ("on 11 November", 9), ("five days ago", 5)]
+)
+def test_lines_said_at_that_time_come_first_and_say_why(log, when, number):
+    recall = soup_every_day(log)
+    question = f"Which soup did we have {when}?"
+    [match] = recall.recall(ANA, question, k=1, ranking=1, now_ms=NOW_MS).matches
+    assert match.line.time_ms == NOW_MS - number * DAY_MS
+    assert "date" in match.why
+    plain = RecallSettings(date_bonus=0.0)
+    found = recall.recall(ANA, question, k=1, now_ms=NOW_MS, settings=plain)
+    assert not any("date" in match.why for match in found.matches)
+
+
+def test_headers_tell_how_long_ago_a_block_was_said(log):
+    said = HumanMessage("We had soup", additional_kwargs={"timestamp": NOW_MS})
+    log.append(ThreadKey("ana", "t"), [make_draft(said)])
+    recall = LineRecall(log)
+
+    def headers(days, settings=None):
+        now_ms = NOW_MS + days * DAY_MS
+        found = recall.recall(ANA, "soup", k=1, now_ms=now_ms, settings=settings)
+        return found.blocks[0].text.split("\n")[0]
+
+    ages = {0: "today", 1: "yesterday", 13: "13 days ago", 14: "2 weeks ago"}
+    ages |= {59: "8 weeks ago", 60: "2 months ago", 729: "24 months ago", 730: "2 years ago"}
+    assert {days: headers(days) for days in ages} == {
+        days: f"[2023-11-20, {age}]" for days, age in ages.items()
+    }
+    assert headers(-1) == "[2023-11-20]"
+    assert headers(7, RecallSettings(age_in_header=False)) == "[2023-11-20]"
+
+
+async def test_a_recall_needs_no_thread_of_the_loops_own_executor():
+    log = InMemoryLog()
+    log.append(ThreadKey("ana", "t1"), [make_draft(HumanMessage("The bicycle is at the bakery."))])
+    loop = asyncio.get_running_loop()
+    gate = threading.Event()
+    with ThreadPoolExecutor(1) as crowded:
+        loop.set_default_executor(crowded)
+        waiting = loop.run_in_executor(None, gate.wait)
+        try:
+            found = await LineRecall(log).arecall(Owner("ana"), "bicycle")
+        finally:
+            gate.set()
+        assert await waiting
+    assert "bakery" in found.blocks[0].text

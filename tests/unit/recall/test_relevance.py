@@ -1,16 +1,24 @@
-"""Promises of answers within a budget: enough where it is about the user, nothing about nothing."""
+"""How much an answer brings: enough where it is about the user, nothing about nothing."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.records import Owner
-
-pytestmark = pytest.mark.encoder
+from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.shown import Recall
 
 ANA = Owner(user_id="ana")
+DATA = Path(__file__).parents[3] / "benchmarks" / "data"
 FACTS = (
     "My brother Tom moved to Lisbon.",
     "I am allergic to peanuts.",
@@ -21,12 +29,19 @@ FACTS = (
     "My thesis is about medieval bridges.",
     "Our cat Minka sleeps in the laundry basket.",
 )
+COURTESIES = """
+Thanks! | Thank you so much | Hello there! | Good night | ok, great | Danke schön | Guten Morgen
+Merci beaucoup | Bonjour | ¡Muchas gracias! | Hola, buenos días | Grazie mille | Buongiorno
+Obrigado | Olá | Dank je wel | Goedemorgen | Kiitos | Teşekkürler | Спасибо | Привет
+Ευχαριστώ | شكرا | مرحبا | 谢谢你 | 你好
+ありがとうございます | こんにちは | 감사합니다 | 안녕하세요
+"""
 
 
-def recall_of(chat, exchanges):
+def recall_of(chat, exchanges, **numbers):
     log = InMemoryLog()
     chat(log, exchanges)
-    return LineRecall(log)
+    return LineRecall(log, settings=RecallSettings(**numbers))
 
 
 def recall_facts(chat, count):
@@ -40,47 +55,16 @@ def lines(found):
 # -- nothing -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Thanks!",
-        "Thank you so much",
-        "Hello there!",
-        "Good night",
-        "ok, great",
-        "Danke schön",
-        "Guten Morgen",
-        "Merci beaucoup",
-        "Bonjour",
-        "¡Muchas gracias!",
-        "Hola, buenos días",
-        "Grazie mille",
-        "Buongiorno",
-        "Obrigado",
-        "Olá",
-        "Dank je wel",
-        "Goedemorgen",
-        "Kiitos",
-        "Teşekkürler",
-        "Спасибо",
-        "Привет",
-        "Ευχαριστώ",
-        "شكرا",
-        "مرحبا",
-        "谢谢你",
-        "你好",
-        "ありがとうございます",
-        "こんにちは",
-        "감사합니다",
-        "안녕하세요",
-    ],
-)
+@pytest.mark.encoder
+@pytest.mark.parametrize("said", COURTESIES.strip().replace("\n", " | ").split(" | "))
 def test_thanks_and_greetings_bring_nothing(chat, everyday, said):
     recall = recall_of(chat, [*everyday, (said, "You are welcome."), ("Thanks, hello!", None)])
-    assert recall.recall(ANA, said).blocks == ()
+    found = recall.recall(ANA, said)
+    assert (found.blocks, found.verdict) == ((), "nothing")
 
 
-@pytest.mark.parametrize("count", range(2, len(FACTS) + 1))
+@pytest.mark.encoder
+@pytest.mark.parametrize("count", [2, 5, 8])
 @pytest.mark.parametrize(
     "question",
     [
@@ -95,21 +79,44 @@ def test_thanks_and_greetings_bring_nothing(chat, everyday, said):
     ],
 )
 def test_an_unrelated_request_brings_nothing_of_a_small_memory(chat, question, count):
-    assert recall_facts(chat, count).recall(ANA, question).blocks == ()
+    recall = recall_facts(chat, count)
+    found = recall.recall(ANA, question)
+    assert (found.matches, found.blocks) == ((), ())
+    best = recall.recall(ANA, question, threshold=-1.0).matches[0]
+    assert found.best_rejected == best.relevance
 
 
-@pytest.mark.xfail(reason="one line alone passes for related at a cosine of 0.12", strict=True)
-@pytest.mark.parametrize(
-    "question", ["What is the half-life of caesium?", "Translate 'umbrella' into Icelandic."]
-)
-def test_an_unrelated_request_brings_nothing_of_a_single_line(chat, question):
-    assert recall_facts(chat, 1).recall(ANA, question).blocks == ()
+def test_lines_out_of_scope_relate_to_nothing(log, say):
+    entries = say(log, ["I parked the car on floor three", "Noted", *FACTS])
+    recall, question = LineRecall(log), "Where is the car parked?"
+    seen = {ThreadKey("ana", "t"): [entries[0].position, entries[1].position]}
+    assert recall.recall(ANA, question, exclude=seen).blocks == ()
+    assert recall.recall(ANA, question).blocks
+
+
+def test_words_alone_decide_while_the_embedder_fails(log, say, embedder):
+    say(log, FACTS)
+    embedder.failing = ConnectionError("down")
+    recall = LineRecall(log, embedder)
+    assert recall.recall(ANA, "What am I allergic to?").blocks
+    assert recall.recall(ANA, "Where is the volcano?").blocks == ()
+
+
+def test_a_threshold_that_no_line_surpasses_is_named_with_the_best_cosine(log, say):
+    say(log, ["The boat is blue.", "The dog is called Rex."])
+    recall = LineRecall(log, settings=RecallSettings.spec())
+    found = recall.recall(ANA, "What colour has the ship?")
+    [problem] = found.problems
+    assert (found.blocks, "threshold of 0.8" in problem) == ((), True)
+    assert "best cosine is 0." in problem
+    assert recall.recall(ANA, "The boat is blue.").problems == ()
 
 
 # -- enough ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", range(1, len(FACTS) + 1))
+@pytest.mark.encoder
+@pytest.mark.parametrize("count", [1, 4, 8])
 @pytest.mark.parametrize(
     "question",
     ["Where does my brother live?", "What is my brother called?", "Where did Tom move?"],
@@ -121,24 +128,42 @@ def test_of_a_few_lines_a_related_question_brings_them_all(chat, question, count
 
 
 @pytest.mark.parametrize(
-    "question", ["What are my hobbies?", "What do you know about me?", "What do I like?"]
-)
-def test_a_personal_question_brings_what_the_user_stated(chat, everyday, question):
-    stated = {mine for mine, _ in everyday if mine.startswith(("My ", "I ", "We "))}
-    assert stated <= set(lines(recall_of(chat, everyday).recall(ANA, question)))
-
-
-@pytest.mark.parametrize(
-    ("question", "answer"),
+    ("said", "question"),
     [
-        ("Where does my brother Tom live?", "My brother Tom moved to Lisbon."),
-        ("What am I allergic to?", "I am allergic to peanuts."),
-        ("Where does the cat Minka sleep?", "Our cat Minka sleeps in the laundry basket."),
-        ("In which year did Rembrandt finish the painting?", "Rembrandt finished it in 1642."),
+        (["My boat is red", "I see"], "Which colour has the boat?"),
+        (["I parked on level C"], "Where did I park?"),
+        (["My sister lives in Oslo", "Nice city"], "Where does my sibling live?"),
+        (["Ich habe das Auto in der Tiefgarage geparkt", "Gut"], "Wo steht mein Auto?"),
+        (["J'ai garé la voiture au niveau C"], "Où est ma voiture ?"),
+        (["Мой кот любит рыбу"], "Чем кормить кота?"),
+        (["我把钥匙放在厨房抽屉里了", "好的"], "钥匙在哪里?"),
+        (["鍵は台所の引き出しにあります", "はい"], "鍵はどこですか"),
+        (["열쇠는 부엌 서랍에 있어요", "네"], "열쇠가 어디 있어요?"),
     ],
 )
-@pytest.mark.parametrize("copies", [0, 1, 5, 20])
-def test_unrelated_lines_make_no_clear_answer_disappear(chat, everyday, question, answer, copies):
+def test_in_a_log_of_a_line_or_two_a_related_question_finds_them(log, say, said, question):
+    say(log, said)
+    recall = LineRecall(log)
+    assert recall.recall(ANA, question).blocks
+    assert recall.recall(ANA, "At what temperature does tungsten melt?").blocks == ()
+
+
+@pytest.mark.encoder
+@pytest.mark.parametrize(
+    "question", ["What are my hobbies?", "What do you know about me?", "What do I like?"]
+)
+def test_a_personal_question_brings_what_the_user_stated_and_no_thanks(chat, everyday, question):
+    polite = {"Thanks, perfect!", "You are welcome.", "Hello!"}
+    stated = {mine for mine, _ in everyday if mine.startswith(("My ", "I ", "We "))}
+    said = [*everyday, ("Thanks, perfect!", "You are welcome."), ("Hello!", None)]
+    shown = set(lines(recall_of(chat, said).recall(ANA, question)))
+    assert stated <= shown
+    assert not polite & shown
+
+
+@pytest.mark.encoder
+@pytest.mark.parametrize("copies", [0, 5, 20])
+def test_unrelated_lines_make_no_clear_answer_disappear(chat, everyday, copies):
     log = InMemoryLog()
     chat(log, everyday)
     for copy in range(copies):
@@ -147,19 +172,38 @@ def test_unrelated_lines_make_no_clear_answer_disappear(chat, everyday, question
             for number in range(20)
         ]
         chat(log, noise, thread=f"noise-{copy}")
-    assert answer in lines(LineRecall(log).recall(ANA, question))
+    for question, answer in {
+        "Where does my brother Tom live?": "My brother Tom moved to Lisbon.",
+        "What am I allergic to?": "I am allergic to peanuts.",
+        "Where does the cat Minka sleep?": "Our cat Minka sleeps in the laundry basket.",
+        "In which year did Rembrandt finish the painting?": "Rembrandt finished it in 1642.",
+    }.items():
+        assert answer in lines(LineRecall(log).recall(ANA, question))
 
 
-def test_thanks_are_not_among_what_is_loosely_related(chat, everyday):
-    recall = recall_of(
-        chat, [*everyday, ("Thanks, perfect!", "You are welcome."), ("Hello!", None)]
-    )
-    for question in ("What are my hobbies?", "What do you know about me?", "What do I like?"):
-        found = lines(recall.recall(ANA, question))
-        assert found
-        assert not {"Thanks, perfect!", "You are welcome.", "Hello!"} & set(found)
+@pytest.mark.encoder
+def test_a_hundred_unrelated_questions_find_little_in_ten_dialogues():
+    log, asked = InMemoryLog(), []
+    for file in sorted((DATA / "long_replies").glob("*.json")):
+        value = json.loads(file.read_text(encoding="utf-8"))
+        asked += [one["question"] for one in value["questions"]]
+        said = [
+            make_draft(HumanMessage(content=one["text"], id=one["id"], name=one["speaker"]))
+            for one in value["lines"]
+        ]
+        log.append(ThreadKey("nora", file.stem), said)
+    unrelated = json.loads((DATA / "off_topic.json").read_text(encoding="utf-8"))["questions"]
+    recall = LineRecall(log)
+
+    def tokens(questions):
+        answers = [recall.recall(Owner(user_id="nora"), text) for text in questions]
+        return [sum(len(block.text) for block in one.blocks) / 4 for one in answers]
+
+    assert np.mean(tokens([text.replace("{speaker}", "Nora") for text in unrelated])) <= 300
+    assert np.mean([found > 0 for found in tokens(asked)]) >= 0.97
 
 
+@pytest.mark.encoder
 def test_of_notes_that_nobody_answers_only_what_comes_near_the_best_one_is_shown(chat):
     notes = [
         *FACTS,
@@ -172,49 +216,98 @@ def test_of_notes_that_nobody_answers_only_what_comes_near_the_best_one_is_shown
     assert lines(recall.recall(ANA, "Where did I travel?")) == ["I was in Oslo."]
 
 
-# -- none of it --------------------------------------------------------------------------------
+# -- the verdict -------------------------------------------------------------------------------
+
+WAYS = [{}, {"k": 2}, {"max_tokens": 200}, {"k": 2, "threshold": -1.0}, {"k": 2, "threshold": 0.1}]
+LINES = """
+My cat is called Miso and loves the windowsill | What a fine name
+I parked the car on floor three of the garage | Floor three, noted
+The soup needs more salt | Add a pinch | I planted tulips by the gate | They come up in April
+My sister moved to Norway in the spring | I hope she likes the snow
+The paper about baroque music is due in a week | Shall I remind you?
+"""
 
 
-def test_plain_settings_rank_by_cosine_alone_whatever_was_said(chat, everyday):
-    stated = [
-        ("My phone number is 555 1234.", "I don't know your address."),
-        ("What is my phone number?", "I don't know your phone number."),
-        ("My phone number is 555 9876.", "Noted."),
-        ("My phone number is 555 9876.", "Noted."),
-    ]
-    log = InMemoryLog()
-    chat(log, [*everyday, *stated])
-    recall = LineRecall(log, settings=RecallSettings.spec())
-    found = recall.recall(ANA, "What is my phone number?", k=1, ranking=100, threshold=-1.0)
-    cosines = [match.similarity for match in found.matches]
-    assert cosines == sorted(cosines, reverse=True)
-    assert [match.relevance for match in found.matches] == pytest.approx(
-        standardize(cosines), abs=1e-3
-    )
-    assert found.matches[0].line.text == "What is my phone number?"
+@pytest.mark.parametrize("options", WAYS)
+@pytest.mark.parametrize(
+    ("question", "verdict"),
+    [
+        ("What is my cat called?", "answered"),
+        ("On which floor of the garage did I park the car?", "answered"),
+        ("What is the cat's age?", "related"),
+        ("How much does parking in the garage cost me a month?", "related"),
+    ],
+)
+def test_an_answer_says_whether_it_holds_what_is_asked(log, say, question, verdict, options):
+    said = LINES.strip().replace("\n", " | ").split(" | ")
+    say(log, said, speakers=("User", "Assistant"))
+    found = LineRecall(log).recall(ANA, question, **options)
+    assert (found.verdict, bool(found.blocks)) == (verdict, True)
 
 
-def standardize(values):
-    mean = sum(values) / len(values)
-    deviation = (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
-    return [(value - mean) / deviation for value in values]
+def test_an_answer_without_blocks_is_nothing():
+    assert Recall((), ()).verdict == "nothing"
 
 
-def test_plain_settings_show_messages_whole_twice_and_never_as_older(chat):
-    message = "I live in Leeds. Could you write me a poem? " * 4
-    recall = recall_of(chat, [(message, None), (message, None), ("I live in Bath.", None)])
-    plain = RecallSettings.spec()
-    found = recall.recall(ANA, "Where do I live?", max_tokens=1000, settings=plain, threshold=-1.0)
-    assert sorted(lines(found)) == sorted([message, message, "I live in Bath."])
-    assert not any(mark in block.text for block in found.blocks for mark in ("[...]", ", older]"))
+# -- passages: a loosely related message is shown as what it states, word for word --------------
+
+STATED = "I run four times a week before work and train for the Lisbon marathon."
+ASKED = "Could you write me a short poem about autumn leaves?"
+LATER = "My knee hurts a little since Monday."
+MESSAGE = f"{STATED} {ASKED} {LATER}"
+AROUND = (("The heron is grey.", None), ("I keep two goats.", None))
+QUESTION = "What do I like?"
+SENTENCES = (
+    STATED,
+    ASKED,
+    LATER,
+    "Our allotment lies behind the old railway station.",
+    "Thanks a lot!",
+    "Which of these is cheaper?",
+)
 
 
-def test_a_threshold_that_no_line_surpasses_is_named_with_the_best_cosine(log, say):
-    say(log, ["The boat is blue.", "The dog is called Rex."])
-    recall = LineRecall(log, settings=RecallSettings.spec())
-    found = recall.recall(ANA, "What colour has the ship?")
-    assert found.blocks == ()
-    [problem] = found.problems
-    assert "threshold of 0.8" in problem
-    assert "best cosine is 0." in problem
-    assert recall.recall(ANA, "The boat is blue.").problems == ()
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (MESSAGE, f"{STATED} [...] {LATER}"),
+        (f"{ASKED} {STATED} {LATER}", f"[...] {STATED} {LATER}"),
+        (f"{STATED} {LATER} {ASKED}", f"{STATED} {LATER} [...]"),
+        (f"{STATED} {LATER} We sleep in a tent.", f"{STATED} {LATER} We sleep in a tent."),
+    ],
+)
+def test_a_loosely_related_message_is_shown_without_its_request(chat, message, expected):
+    found = recall_of(chat, [(message, None), *AROUND]).recall(ANA, QUESTION)
+    assert f"User: {expected}" in "\n".join(block.text for block in found.blocks).splitlines()
+    assert message in lines(found)
+
+
+messages = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=7).map(" ".join)
+
+
+@given(
+    said=st.lists(st.tuples(messages, st.none() | messages), min_size=1, max_size=6),
+    tokens=st.integers(1, 300),
+    window=st.integers(0, 2),
+)
+@settings(max_examples=60)
+def test_no_budget_is_exceeded_and_what_is_shown_is_verbatim(chat, said, tokens, window):
+    found = recall_of(chat, said, budget_window=window).recall(ANA, QUESTION, max_tokens=tokens)
+    assert sum(len(block.text) for block in found.blocks) <= 4 * tokens
+    for block in found.blocks:
+        for line, text in zip(block.lines, block.text.splitlines()[1:], strict=True):
+            label, _, pieces = text.partition(": ")
+            assert label == line.speaker
+            at = 0
+            for piece in pieces.split("[...]"):
+                at = line.text.index(piece.strip(), at) + len(piece.strip())
+            assert pieces == line.text or "[...]" in pieces
+
+
+def test_the_buffer_takes_in_a_message_that_was_shown_in_part(chat):
+    recall, now = recall_of(chat, [(MESSAGE, None), *AROUND], buffer_size=10), ThreadKey("ana", "n")
+    found = recall.recall(ANA, QUESTION, buffer=now)
+    assert MESSAGE in lines(found)
+    later = recall.recall(ANA, "Thanks!", buffer=now)
+    assert later.blocks == ()
+    assert [block.lines for block in later.buffer] == [block.lines for block in found.buffer]

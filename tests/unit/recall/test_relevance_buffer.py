@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
 from langchain_convmem.errors import ConfigError, LogUnavailableError
-from langchain_convmem.logs import InMemoryLog, SQLiteLog
+from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall.buffer import (
     BUFFER_DOCUMENT,
@@ -25,7 +24,6 @@ from langchain_convmem.recall.buffer import (
 )
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
-from langchain_convmem.views.tokens import count_text_tokens
 
 ANA = Owner(user_id="ana")
 NOW = ThreadKey("ana", "now")
@@ -95,20 +93,6 @@ def ask(recall, question, **options):
 BOAT, DOG, SOUP, NOTHING = "Which boat?", "And the dog?", "What soup?", "What else?"
 
 
-# -- a list that is pushed ----------------------------------------------------------------------
-
-
-def test_what_is_found_stands_in_front_of_what_was_found_before(recall):
-    assert ask(recall, BOAT) == [[0, 1, 2]]
-    assert ask(recall, DOG) == [[4, 5, 6], [0, 1, 2]]
-
-
-def test_a_question_that_finds_nothing_leaves_the_buffer_as_it_is(recall):
-    ask(recall, BOAT)
-    found = recall.recall(ANA, NOTHING, buffer=NOW)
-    assert (found.blocks, numbers(found.buffer)) == ((), [[0, 1, 2]])
-
-
 def test_the_oldest_leave_and_of_too_many_new_ones_the_best_stay(recall):
     small = replace(SETTINGS, buffer_size=1)
     ask(recall, BOAT, settings=small)
@@ -145,18 +129,6 @@ def test_each_thread_has_a_buffer_of_its_own(recall):
     assert ask(recall, NOTHING) == [[0, 1, 2]]
 
 
-def test_a_match_of_this_question_says_why_and_one_of_an_earlier_keeps_its_figures(recall):
-    first = recall.recall(ANA, BOAT, buffer=NOW)
-    assert first.buffer == first.blocks
-    second = recall.recall(ANA, DOG, buffer=NOW)
-    assert second.buffer[0] == second.blocks[0]
-    [match] = second.buffer[1].matches
-    assert match == replace(first.blocks[0].matches[0], why=())
-
-
-# -- what may be shown --------------------------------------------------------------------------
-
-
 def test_lines_that_the_model_sees_are_not_repeated(recall, log):
     ask(recall, BOAT)
     entries = log.entries(ThreadKey("ana", "t"))
@@ -167,24 +139,6 @@ def test_lines_that_the_model_sees_are_not_repeated(recall, log):
     assert ask(recall, NOTHING, exclude=seen(2, 3, 4)) == [[0, 1]]
     assert ask(recall, NOTHING, exclude=seen(1)) == [], "what is left was not looked for"
     assert ask(recall, NOTHING) == [[0, 1, 2]], "they come back when they leave the view"
-
-
-def test_a_recall_within_a_thread_shows_nothing_of_other_threads(recall, log, say):
-    ask(recall, BOAT)
-    say(log, ["Whatever else."], thread="here")
-    here = ThreadKey("ana", "here")
-    assert ask(recall, NOTHING, within=here) == []
-    assert ask(recall, NOTHING) == [[0, 1, 2]]
-
-
-def test_a_budget_holds_for_the_buffer_too(recall):
-    for question in (BOAT, DOG):
-        ask(recall, question)
-    [newest, older] = recall.recall(ANA, NOTHING, buffer=NOW).buffer
-    room = count_text_tokens(newest.text)
-    assert ask(recall, NOTHING, max_tokens=room) == [[4, 5, 6]]
-    both = room + count_text_tokens(older.text)
-    assert ask(recall, NOTHING, max_tokens=both) == [[4, 5, 6], [0, 1, 2]]
 
 
 def test_retracted_lines_leave_and_a_block_goes_with_its_match(recall, log):
@@ -212,33 +166,12 @@ def test_forgotten_lines_never_come_back(recall, log):
     assert ask(recall, NOTHING) == []
 
 
-def test_forgetting_anything_of_the_thread_empties_its_buffer(recall, log, say):
-    [here, _] = say(log, ["Whatever else.", "Indeed."], thread="now")
-    ask(recall, BOAT)
-    log.forget(NOW, [here.id])
-    assert ask(recall, NOTHING) == []
-
-
-# -- what is kept -------------------------------------------------------------------------------
-
-
 def test_the_document_holds_no_text(recall, log):
     ask(recall, BOAT)
     written = json.dumps(log.get_state(NOW, BUFFER_DOCUMENT).value)
     assert BUFFER_DOCUMENT.startswith("cache:")
     for word in ("boat", "hull", "Ana", "Bo", "Hello"):
         assert word not in written
-
-
-def test_of_a_long_line_the_same_sentences_come_back(log, embedder, say):
-    middle = "The boat has a red hull and the hull leaks."
-    say(log, [" ".join(["Some other words stand here."] * 30 + [middle] + ["So it goes."] * 60)])
-    recall = LineRecall(log, embedder, replace(SETTINGS, window=0))
-    [first] = recall.recall(ANA, BOAT, buffer=NOW).buffer
-    [again] = recall.recall(ANA, NOTHING, buffer=NOW).buffer
-    assert middle in first.text
-    assert "[...]" in first.text
-    assert again.text == first.text
 
 
 def test_a_recall_that_is_not_remembered_shows_the_same_and_writes_nothing(recall, log):
@@ -254,23 +187,6 @@ def test_settings_without_a_buffer_keep_none(recall, log):
     assert found.blocks
     assert found.buffer == ()
     assert log.get_state(NOW, BUFFER_DOCUMENT) is None
-
-
-def test_a_recall_that_names_no_thread_touches_no_buffer(recall, log):
-    assert recall.recall(ANA, BOAT).buffer == ()
-    assert log.get_state(NOW, BUFFER_DOCUMENT) is None
-
-
-def test_another_handle_sees_the_buffer(tmp_path, embedder, say):
-    with SQLiteLog(tmp_path / "m.db") as one, SQLiteLog(tmp_path / "m.db") as two:
-        say(one, TALK)
-        first, second = (
-            LineRecall(one, embedder, SETTINGS),
-            LineRecall(two, TopicEmbeddings(), SETTINGS),
-        )
-        ask(first, BOAT)
-        assert ask(second, DOG) == [[4, 5, 6], [0, 1, 2]]
-        assert ask(first, NOTHING) == [[4, 5, 6], [0, 1, 2]]
 
 
 class Slower(InMemoryLog):
@@ -295,24 +211,6 @@ def test_of_two_turns_at_once_neither_loses_its_find(embedder, say):
     assert ask(recall, NOTHING) == [[0, 1, 2], [4, 5, 6]]
 
 
-def test_many_turns_at_once_lose_nothing(log, embedder, say):
-    words = TOPICS[-4:]
-    wide = replace(SETTINGS, window=0, threshold=0.9, buffer_size=10)
-    for word in words:
-        say(log, [word], thread=word)
-    with ThreadPoolExecutor(4) as pool:
-        asks = [
-            pool.submit(LineRecall(log, embedder, wide).recall, ANA, word, buffer=NOW)
-            for word in words
-        ]
-        found = [one.result().blocks for one in asks]
-    kept = LineRecall(log, embedder, wide).recall(ANA, NOTHING, buffer=NOW).buffer
-    assert {block.text for block in kept} == {block.text for blocks in found for block in blocks}
-
-
-# -- logs that cannot ---------------------------------------------------------------------------
-
-
 class Refusing(InMemoryLog):
     """A log that cannot write documents."""
 
@@ -326,9 +224,6 @@ def test_a_buffer_that_cannot_be_written_is_a_problem_and_no_failure(embedder, s
     found = LineRecall(log, embedder, SETTINGS).recall(ANA, BOAT, buffer=NOW)
     assert numbers(found.buffer) == [[0, 1, 2]]
     assert any("the disk is full" in problem for problem in found.problems)
-
-
-# -- pure ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -108,11 +108,6 @@ def test_a_scope_stands_in_the_fields_or_in_the_call_which_counts(recall):
     assert lines(retriever.invoke("car", **later)) == {"Ana: " + TEXTS[2]}
 
 
-def test_without_any_scope_it_says_what_it_needs(recall):
-    with pytest.raises(ConfigError, match="user_id, a thread_id or both"):
-        DialogLineRetriever(recall=recall).invoke("car")
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -154,37 +149,3 @@ def test_a_configured_copy_keeps_its_recall(recall):
 def test_unknown_or_senseless_fields_are_refused(recall, fields):
     with pytest.raises(ValidationError, match=next(iter(fields))):
         DialogLineRetriever(recall=recall, user_id="ana", **fields)
-
-
-def test_an_unknown_argument_of_a_call_is_refused(recall):
-    with pytest.raises(TypeError, match="top_k"):
-        DialogLineRetriever(recall=recall, user_id="ana").invoke("car", top_k=3)
-
-
-async def test_the_asynchronous_twin_gives_the_same_documents(recall):
-    retriever = DialogLineRetriever(recall=recall, user_id="ana", k=2)
-    assert await retriever.ainvoke("car") == retriever.invoke("car")
-
-
-def test_traces_name_retriever_and_embedder_but_hold_no_line(recall):
-    retriever = DialogLineRetriever(recall=recall, user_id="ana")
-    assert retriever._get_ls_params() == {
-        "ls_retriever_name": "dialogline",
-        "ls_vector_store_provider": "LineRecall",
-        "ls_embedding_provider": "WordEmbeddings",
-    }
-    assert "recall" not in retriever.model_dump()
-    assert "recall" not in repr(retriever)
-
-
-def test_a_time_outside_the_calendar_is_left_open(log, embedder):
-    from langchain_convmem.records import ThreadKey
-    from langchain_convmem.views.codec import make_draft
-
-    extra = {"timestamp": 10**18}
-    draft = make_draft(HumanMessage("old car", additional_kwargs=extra))
-    log.append(ThreadKey("zoe", "t"), [draft])
-    retriever = DialogLineRetriever(recall=LineRecall(log, embedder), user_id="zoe", k=1)
-    [document] = retriever.invoke("car")
-    assert document.metadata["time"] is None
-    assert document.page_content == "[undated]\nUser: old car"

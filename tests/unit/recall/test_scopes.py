@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -10,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.records import Metadata, Owner, ThreadKey
+from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
 
 ANA, BO = Owner(user_id="ana"), Owner(user_id="bo")
@@ -50,9 +49,6 @@ def shown(found):
 
 
 CARS = {"the car is red", "a red car it is", "the car is sold", "a car for two", "my car, my dog"}
-
-
-# -- what was said of a line -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,46 +94,6 @@ def test_a_filter_that_compares_with_no_plain_value_is_refused_by_name(recall, w
         recall.recall(ANA, "car", filter=wanted)
 
 
-def test_lines_are_found_by_who_answers_for_them(log, embedder):
-    said_here = said("car one", 0)
-    quoted = said("car two", 1, trust="outside")
-    brought = replace(said("car three", 2), metadata=Metadata(attributes=("imported",)))
-    log.append(ThreadKey("ana", "t"), [said_here, quoted, brought])
-    recall = LineRecall(log, embedder)
-    for trust, text in (("user", "car one"), ("outside", "car two"), ("import", "car three")):
-        found = recall.recall(ANA, "car", filter={"trust": trust})
-        assert shown(found) == {text}
-        assert [line.trust for block in found.blocks for line in block.lines] == [trust]
-
-
-def test_a_name_of_two_lines_is_found_as_it_was_given(log, embedder):
-    log.append(ThreadKey("ana", "t"), [said("car one", 0, name="Ana\nLee"), said("car two", 1)])
-    recall = LineRecall(log, embedder)
-    assert shown(recall.recall(ANA, "car", filter={"speaker": "Ana\nLee"})) == {"car one"}
-    assert shown(recall.recall(ANA, "car", filter={"speaker": "Ana Lee"})) == {"car one"}
-
-
-def test_a_session_that_is_a_number_is_found_by_it(log, embedder):
-    log.append(
-        ThreadKey("ana", "t"), [said("car one", 0, session=1), said("car two", 1, session=2)]
-    )
-    recall = LineRecall(log, embedder)
-    assert shown(recall.recall(ANA, "car", filter={"session": 2})) == {"car two"}
-    assert shown(recall.recall(ANA, "car", filter={"session": "1"})) == {"car one"}
-
-
-def test_a_long_text_beside_a_message_is_no_tag(log, embedder):
-    reasoning = "hm " * 200
-    [entry] = log.append(ThreadKey("ana", "t"), [said("the car", 0, reasoning=reasoning, a="b")])
-    recall = LineRecall(log, embedder)
-    assert recall.recall(ANA, "car", filter={"reasoning": reasoning}).blocks == ()
-    [match] = recall.recall(ANA, "car", filter={"a": "b"}).matches
-    assert (match.line.tags, match.line.entry_id) == ({"a": "b"}, entry.id)
-
-
-# -- when --------------------------------------------------------------------------------------
-
-
 def at(minute):
     return NOON + timedelta(minutes=minute)
 
@@ -173,31 +129,12 @@ def test_a_time_that_may_mean_another_one_is_refused(recall, span, named):
         recall.recall(ANA, "car", **span)
 
 
-def test_a_line_from_before_all_calendars_is_found_and_is_the_oldest(log, embedder):
-    ages = HumanMessage("a car of old", additional_kwargs={"timestamp": -(10**30)})
-    log.append(ThreadKey("ana", "t"), [make_draft(ages), said("a car of today", 0)])
-    recall = LineRecall(log, embedder)
-    assert shown(recall.recall(ANA, "car", until=NOON)) == {"a car of old"}
-
-
-# -- whose -------------------------------------------------------------------------------------
-
-
 def test_a_set_of_users_is_searched_together_and_documents_could_tell_them_apart(recall):
     found = recall.recall([ANA, BO], "Who drives a car?")
     assert shown(found) == CARS | {"the boat is red", "bo drives a car"}
     assert all(len({line.key for line in block.lines}) == 1 for block in found.blocks)
     assert recall.recall({BO}, "car") == recall.recall(BO, "car")
     assert recall.recall([BO, ANA, BO], "car") == recall.recall([ANA, BO], "car")
-
-
-def test_each_set_of_users_has_one_index_of_its_own(log, say, embedder):
-    for user in ("ana", "bo", "cy"):
-        say(log, [f"the car of {user}"], user=user)
-    recall = LineRecall(log, embedder, max_owners=2)
-    sets = [ANA], [ANA, BO], ANA, [BO, ANA]
-    assert [len(recall.recall(one, "car").matches) for one in sets] == [1, 2, 1, 2]
-    assert embedder.embedded.count("the car of ana") == 2
 
 
 @pytest.mark.parametrize("owner", [[], "ana", [ANA, "bo"], None])
@@ -213,9 +150,6 @@ def test_a_thread_of_none_of_the_owners_is_refused(recall):
         recall.recall([ANA, BO], "car", buffer=ThreadKey("cy", "t"))
 
 
-# -- beside a hit, and in the buffer -----------------------------------------------------------
-
-
 def test_the_buffer_shows_only_what_is_in_scope_and_keeps_the_rest_for_later(recall):
     now = ThreadKey("ana", "now")
     whole = recall.recall(ANA, "boat", k=1, buffer=now)
@@ -229,18 +163,3 @@ def test_another_users_lines_do_not_outlive_the_set_in_a_buffer(recall):
     now = ThreadKey("ana", "now")
     assert "bo drives a car" in shown(recall.recall([ANA, BO], "bo drives", buffer=now))
     assert "bo drives a car" not in shown(recall.recall(ANA, "bo drives", buffer=now))
-
-
-def test_the_live_context_stays_out_under_every_other_scope(recall, log):
-    live = {
-        ThreadKey("ana", "t1"): [entry.position for entry in log.entries(ThreadKey("ana", "t1"))]
-    }
-    found = recall.recall([ANA, BO], "car", filter={"topic": "cars"}, exclude=live)
-    assert shown(found) == {"bo drives a car"}
-
-
-def test_a_scope_changes_only_what_may_come_back_and_not_how_it_is_scored(recall):
-    dense = replace(WIDE, lexical_weight=0)
-    [match] = recall.recall(ANA, "the boat", filter={"topic": "boats"}, settings=dense).matches
-    everything = recall.recall(ANA, "the boat", settings=dense).matches
-    assert match.similarity == next(m for m in everything if m.line == match.line).similarity

@@ -89,8 +89,6 @@ def save(log, texts=TEXTS, *, thread="t", user="ana", owner=ANA):
     return entries
 
 
-# -- equal to an index that was made anew --------------------------------------------------------
-
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 # Long enough to be cut into segments.
 speeches = st.lists(sentences, min_size=12, max_size=16).map(lambda parts: ". ".join(parts * 3))
@@ -167,19 +165,6 @@ def test_only_what_came_later_is_read(path):
         assert log.loads == [later[0].position - 1]
 
 
-def test_a_snapshot_grows_with_its_index(path):
-    with SQLiteLog(path) as log:
-        for first in (0, 64):
-            save(log, TEXTS[first : first + 64])
-        assert count(path) == 1
-        opened = answer(log)
-        drop(path)
-        check_alike(opened, answer(log))
-
-
-# -- what is forgotten ---------------------------------------------------------------------------
-
-
 def test_nothing_that_was_forgotten_stays_in_the_file(path):
     with SQLiteLog(path) as log:
         *_, secret = save(log, [*TEXTS, SECRET])
@@ -202,16 +187,6 @@ def test_a_snapshot_goes_with_its_owner_alone(path, scope):
         assert not answer(log).matches
 
 
-def test_what_was_forgotten_meanwhile_is_not_saved(path):
-    with WatchedSnapshots(path) as log:
-        *_, last = save(log)
-        answer(log)
-        snapshot = log.found[-1]
-        log.forget(last.key, [last.id])
-        assert not log.save_snapshot(ANA, "name", *snapshot)
-        assert count(path) == 0
-
-
 @pytest.mark.parametrize(
     ("change", "name", "value"),
     [
@@ -225,9 +200,6 @@ def test_what_is_noted_of_a_line_later_is_known_to_recall(path, change, name, va
         log.annotate(entry.key, entry.id, **change)
         found = {match.line.entry_id: match.line for match in answer(log, TEXTS[0]).matches}
         assert getattr(found[entry.id], name) == value
-
-
-# -- what does not fit ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -267,20 +239,6 @@ def test_who_does_not_know_the_key_writes_no_memory(path):
         assert log.found[-1] is None
 
 
-def test_another_embedder_makes_its_own(path, word_embeddings):
-    with WatchedSnapshots(path) as log:
-        save(log)
-        found = LineRecall(log, word_embeddings()).recall(ANA, "boat")
-        assert found.matches
-        assert log.found[-1] is None
-
-
-def test_few_lines_have_no_snapshot(path):
-    with SQLiteLog(path) as log:
-        save(log, TEXTS[:30])
-        assert count(path) == 0
-
-
 def test_lines_that_wait_for_their_vectors_are_not_saved(path, word_embeddings):
     embedder = word_embeddings()
     embedder.failing = ConnectionError("down")
@@ -304,20 +262,6 @@ def test_recall_goes_on_where_no_snapshot_can_be_written(path, caplog):
         assert answer(log).matches
     [said] = {one.message for one in caplog.records if "snapshot" in one.message}
     assert "could not be stored" in said
-
-
-# -- in the background ---------------------------------------------------------------------------
-
-
-def test_a_recall_leaves_a_snapshot_behind(path):
-    with SQLiteLog(path) as log:
-        log.append(ThreadKey("ana", "t"), [make_draft(HumanMessage(text)) for text in TEXTS])
-        recall = open_recall(log)
-        before = recall.recall(ANA, "boat")
-        recall.close()
-        assert count(path) == 1
-        assert recall.recall(ANA, "boat") == before
-        assert answer(log, "boat").matches
 
 
 def test_an_index_is_saved_seldom(path):

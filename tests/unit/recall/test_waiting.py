@@ -15,7 +15,6 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.testing import HashEmbeddings
 from langchain_convmem.turns.memory import get_turn_memory
 
 ANA = Owner(user_id="ana")
@@ -51,14 +50,6 @@ def stored(log, owner=ANA):
     return sum(row.vector is not None for row in log.load_segments(owner, name))
 
 
-def settled(recall, owner=ANA):
-    """Wait until nothing of an owner is embedded behind any more."""
-    assert recall.refresh(owner) == ()
-
-
-# -- nobody waits ------------------------------------------------------------------------------
-
-
 def test_a_line_is_found_by_its_words_until_it_is_embedded(log, say, encoder):
     say(log, ["the car is blue", "ok"])
     recall = LineRecall(log, encoder)
@@ -72,14 +63,6 @@ def test_a_line_is_found_by_its_words_until_it_is_embedded(log, say, encoder):
     assert (found.matches[0].similarity > 0.9, found.problems) == (True, ())
 
 
-def test_lines_that_were_added_are_found_by_meaning_by_the_next_recall(log, say, encoder):
-    recall = LineRecall(log, encoder)
-    for number in range(3):
-        say(log, [f"the boat number {number}"], thread=str(number))
-        found = recall.recall(ANA, f"the boat number {number}", k=1, wait_s=60)
-        assert (found.matches[0].similarity > 0.9, found.problems) == (True, ())
-
-
 async def test_an_event_loop_goes_on_while_a_recall_waits(log, say, encoder):
     say(log, ["the car"])
     encoder.hold()
@@ -90,15 +73,6 @@ async def test_an_event_loop_goes_on_while_a_recall_waits(log, say, encoder):
     assert not waiting.done()
     encoder.go_on()
     assert (await waiting).matches[0].similarity > 0.9
-
-
-def test_a_recall_waits_for_no_line_that_it_may_not_return(log, say, encoder):
-    [entry] = say(log, ["the car"], thread="here")
-    encoder.hold()
-    seen = {ThreadKey("ana", "here"): {entry.position}}
-    found = LineRecall(log, encoder).recall(ANA, "the bus", exclude=seen, wait_s=3600)
-    assert found == LineRecall(log, encoder).recall(ANA, "x", exclude=seen, wait_s=0)
-    assert found.problems == ()
 
 
 def test_a_recall_waits_no_longer_than_it_may_and_says_what_is_missing(log, say, encoder):
@@ -124,28 +98,6 @@ def test_a_turn_waits_neither_for_its_own_lines_nor_for_a_backlog(log, say, enco
     assert {*TEXTS, "Which car was it?", "Which boat was it?"} <= set(encoder.embedded)
     assert len(encoder.embedded) == len(set(encoder.embedded))
     memory.close()
-
-
-def test_a_reply_is_embedded_without_another_recall(log, encoder):
-    memory = ConversationMemory(log, embeddings=encoder)
-    chain = memory.wrap(RunnableLambda(lambda _: "It is in the garden."))
-    chain.invoke("Which house?", {"configurable": {"user_id": "ana", "thread_id": "t"}})
-    settled(get_turn_memory(memory).line_recall)
-    assert sorted(encoder.embedded) == ["It is in the garden.", "Which house?"]
-    memory.close()
-
-
-def test_the_newest_lines_are_embedded_first(sqlite_log, say, encoder):
-    say(sqlite_log, TEXTS)
-    recall = LineRecall(sqlite_log, encoder)
-    encoder.hold()
-    recall.recall(ANA, "car", wait_s=0)
-    encoder.go_on()
-    settled(recall)
-    assert encoder.embedded == TEXTS[::-1]
-
-
-# -- forgetting, closing, failing ----------------------------------------------------------------
 
 
 def test_what_is_forgotten_while_it_is_embedded_does_not_come_back(sqlite_log, say, encoder):
@@ -187,13 +139,6 @@ def test_closing_finishes_the_batch_under_way_and_the_rest_is_embedded_later(
     assert sorted([*encoder.embedded, *later.embedded]) == sorted(MANY)
 
 
-async def test_closing_from_an_event_loop(path, say, encoder):
-    async with ConversationMemory.open(path, embeddings=encoder) as memory:
-        say(memory.log, ["the car"])
-        await get_turn_memory(memory).line_recall.arecall(ANA, "car", wait_s=0)
-    assert encoder.embedded == ["the car"]
-
-
 def test_a_log_that_is_closed_first_ends_it_quietly(path, say, encoder, caplog):
     log = SQLiteLog(path)
     say(log, TEXTS)
@@ -222,8 +167,6 @@ def test_owners_take_turns(log, say, encoder):
     assert len(first) == 2 * len(MANY)
     assert first.index("ben") < len(MANY)
 
-
-# -- processes -----------------------------------------------------------------------------------
 
 _KILLED = """
 import sys
@@ -310,21 +253,3 @@ def test_an_interpreter_that_ends_meanwhile_ends(path, sqlite_log, say, encoder)
     before = stored(sqlite_log) if sqlite_log.segment_fingerprints(ANA) else 0
     assert LineRecall(sqlite_log, encoder).refresh(ANA) == ()
     assert len(encoder.embedded) == len(TEXTS) - before
-
-
-def test_a_reindex_joins_in_what_is_embedded_behind(sqlite_log, say, encoder):
-    say(sqlite_log, TEXTS)
-    recall = LineRecall(sqlite_log, encoder)
-    recall.recall(ANA, "car", wait_s=0)
-    assert recall.reindex(ANA) == ()
-    assert sorted(encoder.embedded) == sorted(TEXTS)
-    assert stored(sqlite_log) == len(TEXTS)
-
-
-def test_what_a_local_embedder_made_is_stored_at_the_latest_at_the_end(sqlite_log, say):
-    say(sqlite_log, ["the car"])
-    recall = LineRecall(sqlite_log, HashEmbeddings())
-    assert recall.recall(ANA, "car").matches
-    recall.close()
-    [fingerprint] = sqlite_log.segment_fingerprints(ANA)
-    assert len(sqlite_log.load_segments(ANA, fingerprint)) == 1

@@ -73,11 +73,6 @@ def test_the_sentences_that_answer_are_opened_however_deep_they_lie(layers):
     )
 
 
-def test_several_summaries_come_in_the_order_of_what_they_cover():
-    found = Tree().sentences("When is the piano tuned, and who breeds alpacas?")
-    assert found == ["Aunt Ottilie breeds alpacas in Tyrol.", "Her piano is tuned every March."]
-
-
 def test_beside_a_good_answer_a_poor_one_is_left_out():
     texts = ["Her piano is tuned every March.", "In March they fly to Oslo."]
     assert Tree(texts).sentences("March?") == texts
@@ -123,19 +118,6 @@ def test_each_summary_is_read_once():
     assert tree.read == read
 
 
-def test_a_later_summary_is_read_when_it_is_folded():
-    tree = Tree()
-    tree.open("plumber charged")
-    said = add_chat(tree.log, KEY, ["One more"])
-    leaf = add_leaf(tree.log, KEY, "Cousin Baldur sells kayaks.", said)
-    assert tree.sentences("Who sells kayaks?") == []
-    top = tree.log.entries(KEY)[-4]
-    assert top.role == "summary"
-    add_parent(tree.log, KEY, "In short: more.", [top, leaf])
-    assert tree.sentences("Who sells kayaks?") == ["Cousin Baldur sells kayaks."]
-    assert tree.sentences("What did the plumber charge?") == ["The plumber charged 318 euros."]
-
-
 def test_a_summary_that_is_gone_is_left_out():
     tree = Tree()
     tree.log.forget(KEY, [tree.leaves[0].id])
@@ -150,17 +132,6 @@ def test_summaries_that_nothing_folds_any_more_are_dropped():
     tree.branches.settle()
     everything = {"hits": (), "whole": (), "shown": "", "max_tokens": 1000}
     assert tree.branches.select("Where does the boat lie?", **everything) == ()
-
-
-def test_notes_that_are_none_of_ours_fold_nothing():
-    log = InMemoryLog()
-    said = add_chat(log, KEY, ["Hello"])
-    for children in ("x", 3, [["a"]], [["a", "b"]], [[1, 2]], [None], {"a": 1}):
-        [entry] = find_live_entries(
-            [add_parent(log, KEY, f"{children}", [add_leaf(log, KEY, "a", said)])]
-        )
-        entry.metadata.aux["summary"]["children"] = children
-        assert find_folding([entry]) == []
 
 
 def test_a_cache_keeps_the_latest_threads_and_drops_those_of_an_owner():
@@ -180,7 +151,6 @@ def test_a_cache_keeps_the_latest_threads_and_drops_those_of_an_owner():
     assert cache.get("log", KEY) is not kept
 
 
-# -- where no words answer ------------------------------------------------------------------------
 _MEANINGS = {"Who": (0, 1), "Oslo": (0, 1), "tea": (1, 0), "drink": (1, 0)}
 
 
@@ -211,16 +181,6 @@ def test_a_sentence_that_holds_what_is_asked_for_comes_first():
     assert found == ["The 8 of May suits her."]
 
 
-def test_what_has_nothing_to_do_with_a_question_stays_folded():
-    assert Tree(MEANT).sentences("And what about Zanzibar?", embed=_embed) == []
-
-
-def test_a_summary_that_says_nothing_is_passed_over():
-    assert Tree(["\n", *MEANT]).sentences(
-        "Which drink?", embed=_embed, max_tokens=ROOM_FOR_ONE
-    ) == ["Verbena tea is best."]
-
-
 def test_meaning_is_asked_where_words_answer_nothing():
     asked: list[str] = []
 
@@ -238,16 +198,6 @@ def test_meaning_is_asked_where_words_answer_nothing():
     tree.sentences("Who was it?", embed=embed)
     assert asked[-1:] == ["Who was it?"]
     assert len(asked) == 6, "each sentence is embedded once"
-
-
-def test_days_stand_once_over_what_was_said_on_them():
-    texts = ["The boat is red. It sails.", "The boat is fast.", "The boat is old."]
-    opened = Tree(texts).open("Which boat?")
-    assert [one.text.splitlines()[0] for one in opened] == [
-        "[2026-05-01 to 2026-05-03, from a summary]",
-        "- The boat is fast.",
-        "- The boat is old.",
-    ]
 
 
 _words = st.sampled_from(["alpaca", "boat", "code", "4471", "pier", "房租", "аренда", "euros"])
@@ -281,31 +231,3 @@ def test_what_is_opened_fits_stands_in_its_summary_and_is_new(
         question, max_tokens=max_tokens, shown=fold_text(shown), embed=embed
     )
     assert again == sentences
-
-
-COUNTERS = {
-    "ours": count_text_tokens,
-    "characters": len,
-    "words": lambda text: len(text.split()),
-    # One by one they take a little less than together, as some tokenizers have it.
-    "halves": lambda text: len(text) // 2,
-    # Or much more: most of what is said together is said again.
-    "kinds of words": lambda text: len(set(text.split())),
-}
-
-
-@given(
-    texts=st.lists(
-        st.lists(st.text("abc 1", min_size=3, max_size=30), min_size=1, max_size=6).map(
-            lambda parts: ". ".join(f"Drink {part}" for part in parts) + "."
-        ),
-        min_size=1,
-        max_size=3,
-    ),
-    name=st.sampled_from(sorted(COUNTERS)),
-    max_tokens=st.integers(1, 400),
-)
-def test_what_is_opened_fits_by_whatever_counter(texts, name, max_tokens):
-    count = COUNTERS[name]
-    opened = Tree(texts).open("Which drink?", embed=_embed, max_tokens=max_tokens, count=count)
-    assert not opened or count("\n\n".join(["", *(one.text for one in opened)])) <= max_tokens

@@ -85,23 +85,6 @@ def test_what_was_stopped_does_not_rest_and_failures_before_it_still_count(lease
     assert take(leases) is not None
 
 
-def test_a_pause_is_an_hour_at_most_however_often_it_failed(leases, clock):
-    for _ in range(40):
-        give_back(leases, take(leases, even_resting=True), "failed")
-    clock.goes_on(3599.999)
-    assert take(leases) is None
-    clock.goes_on(0.001)
-    assert take(leases) is not None
-
-
-def test_on_request_a_resting_thread_is_taken(leases):
-    give_back(leases, take(leases), "failed")
-    assert leases.find_rest(KEY)
-    assert take(leases) is None
-    give_back(leases, take(leases, even_resting=True))
-    assert not leases.find_rest(KEY)
-
-
 def test_who_stopped_working_loses_the_lease_and_cannot_renew_it(tmp_path, clock):
     with SQLiteLog(tmp_path / "log.db") as one, SQLiteLog(tmp_path / "log.db") as two:
         first, second = (Leases(log, SETTINGS, clock=clock) for log in (one, two))
@@ -116,27 +99,6 @@ def test_who_stopped_working_loses_the_lease_and_cannot_renew_it(tmp_path, clock
         assert second.renew(held)
         give_back(second, held)
         assert take(first) is not None
-
-
-def test_a_renewed_lease_lasts_anew(tmp_path, clock):
-    with SQLiteLog(tmp_path / "log.db") as one, SQLiteLog(tmp_path / "log.db") as two:
-        first, second = (Leases(log, SETTINGS, clock=clock) for log in (one, two))
-        lease = take(first)
-        clock.goes_on(8)
-        assert first.renew(lease)
-        clock.goes_on(8)
-        assert take(second) is None
-
-
-def test_a_failed_call_to_the_log_leaves_the_thread_free(clock):
-    class Broken(InMemoryLog):
-        def set_state(self, *args, **kwargs):
-            raise OSError("gone")
-
-    leases = Leases(Broken(), SETTINGS, clock=clock)
-    for _ in range(2):
-        with pytest.raises(OSError, match="gone"):
-            take(leases)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -28,7 +28,6 @@ from langchain_convmem.views.live import (
     find_uncovered,
     has_calls,
 )
-from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.summaries import draft_summary, find_said_since, plan_undo_summary
 
 TIGHT = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
@@ -59,11 +58,6 @@ def say(log, *messages, turn_id=None):
     return log.append(KEY, [make_draft(message, turn_id=turn_id) for message in messages])
 
 
-# -- examples -----------------------------------------------------------------------------------
-def test_nothing_is_due_below_the_high_mark():
-    assert make_plan(KEY, spoken(*talk(1), "q"), TIGHT) is None
-
-
 def test_the_fewest_are_covered_that_leave_as_little_as_the_low_mark():
     plan = make_plan(KEY, spoken(*talk(3), "pending"), TIGHT)
     assert covered(plan) == ["q0", "a0", "q1", "a1", "q2", "a2"]
@@ -88,16 +82,6 @@ def test_an_open_tool_loop_stays_however_large_it_is():
     ]
     assert covered(make_plan(KEY, spoken(*talk(1), "look", *calls), TIGHT)) == ["q0", "a0"]
     assert make_plan(KEY, spoken("look", *calls), TIGHT) is None
-
-
-def test_the_next_summary_continues_the_one_before():
-    with InMemoryLog() as log:
-        say(log, *talk(3))
-        first = commit(log, make_plan(KEY, log.entries(KEY), TIGHT))
-        say(log, *[HumanMessage("q3"), AIMessage("a3")])
-        plan = make_plan(KEY, log.entries(KEY), TIGHT)
-    assert covered(plan) == ["q2", "a2"]
-    assert plan.window.previous.id == first.id
 
 
 def test_a_leaf_tells_of_what_no_summary_covers_and_continues_none():
@@ -143,23 +127,6 @@ def test_a_long_stretch_is_cut_where_replies_end_into_parts_of_about_one_size():
     assert min(sizes) > 100
 
 
-def test_a_single_exchange_is_never_cut():
-    own = SummarySettings(trigger=("tokens", 50), keep=("tokens", 20))
-    [plan] = plan_leaves(KEY, spoken("q" * 4000, AIMessage("a" * 4000)), own, force=True)
-    assert len(covered(plan)) == 2
-
-
-def test_a_late_part_of_a_turn_that_is_covered_is_a_stretch_of_its_own():
-    with InMemoryLog() as log:
-        say(log, HumanMessage("A?"), AIMessage("a!"), turn_id="1")
-        say(log, HumanMessage("B?"), AIMessage("b!"), turn_id="2")
-        commit_all(log, TIGHT, force=True)
-        for turn_id in "12":
-            say(log, HumanMessage(f"{turn_id}?"), AIMessage(f"{turn_id}!"), turn_id=turn_id)
-        plans = plan_leaves(KEY, log.entries(KEY), TIGHT, force=True)
-    assert [covered(plan) for plan in plans] == [["1?", "1!"], ["2?", "2!"]]
-
-
 def test_a_summary_is_made_again_of_what_it_covers_and_what_came_before():
     with InMemoryLog() as log:
         assert make_plan_again(KEY, log.entries(KEY), SummarySettings()) is None
@@ -178,7 +145,6 @@ def test_a_summary_is_made_again_of_what_it_covers_and_what_came_before():
     assert second.cover.digest == again.window.cover.digest
 
 
-# -- properties ---------------------------------------------------------------------------------
 marks = st.builds(
     lambda low, more, measure: SummarySettings(trigger=(measure, low + more), keep=(measure, low)),
     st.integers(1, 60),
@@ -258,16 +224,6 @@ def _loop(tools):
     return [AIMessage("", tool_calls=calls), *results] if names else []
 
 
-def test_sizes_are_those_of_the_token_counter():
-    entries = spoken(*talk(2))
-    size = measure(entries)
-    assert size.messages == 4
-    assert size.tokens == count_tokens([entry.message for entry in entries])
-
-
-# -- When a thread is compacted: marks that can be followed, and no others ------------------------
-
-
 LOW = ("messages", 2)
 
 
@@ -335,27 +291,6 @@ def test_what_no_compaction_can_follow_is_refused_by_name(options, reason):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"trigger": ("tokens", 4001), "keep": ("fraction", 0.5), "window_tokens": 8000},
-        {"trigger": ("fraction", 0.5), "keep": ("tokens", 3999), "window_tokens": 8000},
-        {"trigger": {"tokens": 90, "fraction": 0.5}, "keep": ("tokens", 90), "window_tokens": 8000},
-        {"trigger": ("messages", 5), "keep": ("tokens", 9000)},
-        {"trigger": ("fraction", 0.5), "keep": ("tokens", 9000)},
-    ],
-)
-def test_marks_that_a_compaction_can_follow_are_taken_in_any_measures(options):
-    settings = SummarySettings(**options)
-    assert (settings.trigger, settings.keep) == (options["trigger"], options["keep"])
-
-
-def test_a_mark_of_several_amounts_is_reached_at_the_largest():
-    both = {"tokens": 90, "fraction": 0.5}
-    settings = SummarySettings(trigger=both, keep=("tokens", 90), window_tokens=8000)
-    assert settings.trigger_tokens == 4000
-
-
-@pytest.mark.parametrize(
     ("trigger", "kept"),
     [
         (("tokens", 9000), 2000),
@@ -402,17 +337,6 @@ def test_marks_follow_a_budget_or_window_that_is_smaller(trigger, keep):
         assert fitted.is_due(Size(10**6, 10**6))
         assert told.fit_window(budget).is_due(Size(10**6, 10**6))
     assert SummarySettings().fit_to(8700) == SummarySettings()
-
-
-@pytest.mark.parametrize(
-    ("tokens", "asked"), [(0, 100), (1000, 100), (4000, 400), (6000, 600), (90_000, 600)]
-)
-def test_of_a_short_stretch_a_short_summary_is_asked_for(tokens, asked):
-    assert SummarySettings().count_asked(tokens) == asked
-    assert SummarySettings(max_summary_tokens=50).count_asked(tokens) == 50
-
-
-# -- summaries that take more than their share ----------------------------------------------------
 
 
 @pytest.mark.parametrize(("told", "is_due"), [(40, False), (1500, True)])

@@ -21,11 +21,8 @@ from watched_runs import RunWatcher
 from langchain_convmem import SummarySettings
 from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError, SummaryError
-from langchain_convmem.history import ConversationHistory
-from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.summarizing.summarizers import (
-    ModelSummarizer,
     SummaryRequest,
     TranscriptLine,
     as_summarizer,
@@ -87,18 +84,6 @@ def test_what_can_summarise_nothing_is_refused(value):
         as_summarizer(value)
 
 
-def test_the_name_is_that_of_the_model_inside():
-    chain = RunnableLambda(lambda asked: asked) | ScriptedChatModel(replies=["x"])
-    assert as_summarizer(chain).name == "ScriptedChatModel"
-    assert ModelSummarizer(chain, name="mine").name == "mine"
-    assert as_summarizer(ExtractiveSummarizer()).name == "extractive"
-
-
-def test_blanks_around_a_summary_are_taken_off():
-    assert both(model("\n They met. \n")) == "They met."
-    assert both(model(AIMessage([{"type": "text", "text": "They met."}]))) == "They met."
-
-
 @pytest.mark.parametrize("reply", ["", " \n\t", AIMessage([]), AIMessage([{"type": "image"}])])
 def test_a_blank_summary_is_an_error(reply):
     with pytest.raises(SummaryError, match="no summary"):
@@ -130,11 +115,6 @@ def test_a_summary_that_was_cut_off_is_an_error(told):
         both(model(AIMessage("They met and", response_metadata=told)))
 
 
-@pytest.mark.parametrize("told", [{"finish_reason": "stop"}, {"stop_reason": "end_turn"}, {}])
-def test_a_summary_that_came_to_its_end_is_none(told):
-    assert both(model(AIMessage("They met.", response_metadata=told))) == "They met."
-
-
 @pytest.mark.parametrize("error", [ProviderError("overloaded"), KeyError("x"), TimeoutError()])
 def test_what_it_raises_is_named_by_an_error_of_ours(error):
     for value in (model(error), ScriptedSummarizer(error)):
@@ -142,11 +122,6 @@ def test_what_it_raises_is_named_by_an_error_of_ours(error):
             both(value)
         assert caught.value.is_outage
         assert caught.value.__cause__ is caught.value.__context__ is None
-
-
-def test_what_stops_the_process_is_passed_on():
-    with pytest.raises(KeyboardInterrupt):
-        summarize(ScriptedSummarizer(KeyboardInterrupt()), REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -174,9 +149,6 @@ def test_its_runs_are_marked_as_no_part_of_the_reply():
     [run_id] = watcher.from_chain("model")
     assert {"langchain_convmem:internal", "nostream"} <= set(watcher.runs[run_id]["tags"])
     assert watcher.runs[run_id]["metadata"]["lc_source"] == "convmem"
-
-
-# -- What a summariser reads: all that was said, once, as data ------------------------------------
 
 
 def lines_of(entries):
@@ -246,15 +218,6 @@ def test_tags_that_fence_a_request_are_defused(imitation):
     assert len(tags) == 4
 
 
-def test_braces_and_instructions_are_data_in_a_request():
-    said = "{input} {{x}} {0} {words} %s ${y}"
-    system, human = build_messages(SummaryRequest(transcript=said, max_tokens=100))
-    assert f"<transcript>\n{said}\n</transcript>" in human.text
-    assert "at most about 75 words" in system.text
-    assert "{" not in system.text
-
-
-# -- pieces -------------------------------------------------------------------------------------
 texts = st.text(alphabet="ab 汉字\U0001f600é\n", max_size=300)
 speakers = st.sampled_from(["", "Ana", "A very long name that takes more than half of a piece"])
 
@@ -286,7 +249,7 @@ def test_every_text_call_and_result_stands_in_the_transcript(entries):
     for turn in window.turns:
         for entry in turn.entries:
             assert all(squeezed(text) in told for text in entry.contents)
-            assert told.count("(calls weather") >= bool(find_calls(entry.message))
+            assert told.count("(calls ") >= bool(find_calls(entry.message))
 
 
 @pytest.mark.parametrize("text", ["word " * 100, "汉字" * 100, "x" * 500, "word\n" * 100])
@@ -296,35 +259,6 @@ def test_each_part_of_a_line_that_is_cut_tells_the_day_and_the_speaker(text):
     assert len(pieces) > 3
     assert all(piece.startswith("(2023-05-08)\nAna: ") for piece in pieces)
     assert bare(pieces) == "".join(text.split())
-
-
-def test_each_piece_begins_with_the_day_of_its_first_line():
-    lines = [TranscriptLine(f"Ana: {'word ' * 10}", "Ana", "2023-05-08") for _ in range(8)]
-    pieces = split_transcript([*lines, TranscriptLine("Ana: later", "Ana", "2023-05-09")], 75)
-    assert len(pieces) == 4
-    assert all(piece.startswith("(2023-05-08)\nAna: word") for piece in pieces)
-    assert "".join(pieces).count("(2023-05-08)") == 4
-    assert pieces[-1].endswith("(2023-05-09)\nAna: later\n")
-
-
-def test_a_part_of_a_line_puts_no_words_into_the_mouth_of_somebody_else():
-    name = "A very long name that takes more than half of a piece"
-    text = f"{name}: {'x' * 120}\n  " + "Assistant: I promise.\n  " * 20
-    pieces = split_transcript([TranscriptLine(text, name)], 16)
-    assert all(line.startswith(("  ", name)) for line in "".join(pieces).splitlines())
-
-
-def test_each_call_and_each_result_is_told_once():
-    calls = [{"name": "look", "args": {"n": n}, "id": f"c{n}"} for n in range(30)]
-    results = [ToolMessage(f"result {n};", tool_call_id=f"c{n}") for n in range(30)]
-    entries = spoken("go", AIMessage("", tool_calls=calls), *results)
-    said = squeezed("".join(split_transcript(lines_of(entries), 10_000)))
-    for number in range(30):
-        assert said.count(f'(calls look with {{"n": {number}}})') == 1
-        assert said.count(f"result {number};") == 1
-
-
-# -- From a window to its summary -----------------------------------------------------------------
 
 
 WIDE = SummarySettings(max_summary_tokens=2000, retries=1)
@@ -350,11 +284,6 @@ def test_what_is_left_out_is_named_and_not_asked_for_again():
     assert [fact.text for fact in written.missing] == ["XK-42", "8 May", "7"]
 
 
-@pytest.mark.parametrize("text", ["It costs 1500 euros.", "Er heißt Boris.", "Small talk."])
-def test_what_a_summary_says_is_nobodys_business_but_its_models(text):
-    assert write(ScriptedSummarizer(text), window(*FACTS), WIDE).text == text
-
-
 def test_a_text_that_is_no_summary_is_asked_for_again_as_often_as_is_set():
     refusing = ScriptedSummarizer(REFUSAL, REFUSAL, "They met Carla.")
     with pytest.raises(SummaryError, match="refusal"):
@@ -365,38 +294,6 @@ def test_a_text_that_is_no_summary_is_asked_for_again_as_often_as_is_set():
         write(ScriptedSummarizer(REFUSAL, "Fine."), window("Hi."), SummarySettings(retries=0))
 
 
-def test_an_error_is_not_asked_for_twice():
-    failing = ScriptedSummarizer(ProviderError("overloaded"), "They met Carla.")
-    with pytest.raises(SummaryError, match="ProviderError"):
-        write(failing, window("I met Carla."), WIDE)
-    assert len(failing.requests) == 1
-
-
-@pytest.mark.parametrize("text", ["...", "", "*"])
-def test_what_says_nothing_is_refused(text):
-    with pytest.raises(SummaryError, match="no summary"):
-        write(ScriptedSummarizer(text), window(*FACTS), WIDE)
-
-
-def test_the_summary_before_must_be_told_again():
-    with InMemoryLog() as log:
-        history = ConversationHistory(log, "t1", user_id="ana")
-        history.add_messages([HumanMessage("I met Carla."), AIMessage("Noted.")])
-        history.add_summary(["They met Carla.", "- Ana: the code is XK-42."], said(history))
-        history.add_messages([HumanMessage("It costs 1200 euros."), AIMessage("Fine.")])
-        summarizer = ScriptedSummarizer("XK-42, 1200 euros.")
-        written = write(summarizer, said(history), WIDE)
-    assert summarizer.requests[0].previous == "They met Carla.\n- Ana: the code is XK-42."
-    assert "Carla" not in summarizer.asked
-    assert [fact.text for fact in written.facts] == ["XK-42", "1200 euros"]
-    assert written.missing == ()
-
-
-def said(history):
-    return history.summary_window()
-
-
-# -- long windows -------------------------------------------------------------------------------
 def brief(request):
     """Tell the first of each line, so that parts get shorter."""
     lines = f"{request.previous}\n{request.transcript}".splitlines()
@@ -433,11 +330,3 @@ def test_one_that_stays_too_long_is_an_error():
     settings = SummarySettings(max_summary_tokens=50)
     with pytest.raises(SummaryError, match="twice"):
         write(ScriptedSummarizer("word " * 100), window("so " * 200), settings)
-
-
-def test_cjk_text_is_measured_as_what_it_is():
-    settings = SummarySettings(input_tokens=1000, retries=0)
-    summarizer = ScriptedSummarizer(lambda _: "在北京见面。")
-    write(summarizer, window(*["今天我们在北京见面。" * 30] * 20), settings)
-    assert len(summarizer.requests) > 5
-    assert all(count_text_tokens(request.transcript) <= 1000 for request in summarizer.requests)

@@ -34,7 +34,6 @@ from langchain_convmem.views.live import (
 from langchain_convmem.views.summaries import (
     get_children,
     get_cites,
-    get_days,
     make_summary_draft,
     read_summaries,
 )
@@ -114,35 +113,6 @@ def test_a_parent_names_its_children_and_where_they_stand(log):
     assert frontier(log) == [parent]
 
 
-def test_a_parent_of_parents_keeps_days_and_sources(log):
-    first = log.append(KEY, [draft_parent(make_children(log), ROOM)])[0]
-    second = add(log, "The boat costs 70 dollars.", first=5, days="2023-05-10", cites=[[6]])
-    second = replace(second, contents=(*second.contents, IDLE * 3))
-    [top] = log.append(KEY, [draft_parent([first, second], ROOM + 30)])
-    assert get_level(top) == 2
-    assert get_days(top) == ("2023-05-08", "2023-05-10")
-    lines = top.contents[0].splitlines()
-    assert lines[-2:] == ["(2023-05-10)", "The boat costs 70 dollars."]
-    assert {"(2023-05-08)", "(2023-05-09)"} < set(lines)
-    assert get_cites(top)[-1] == [6]
-
-
-def test_a_sentence_keeps_the_speaker_that_its_line_begins_with(log):
-    text = "User: We talked. I pay 20 euros.\n\nDetails, word for word:\n- Bo: Call me on 3 May."
-    child = add(log, text.split("\n\n"), first=1)
-    assert [one.line for one in list_sentences([child])] == [
-        "User: We talked.",
-        "User: I pay 20 euros.",
-        "Bo: Call me on 3 May.",
-    ]
-
-
-def test_what_two_children_tell_alike_is_told_once(log):
-    children = [add(log, "The code is XK-42. " + PARTS[n], first=2 * n + 1) for n in range(2)]
-    told = choose_sentences(list_sentences(children), 1000)
-    assert sum(one.text == "The code is XK-42." for one in told) == 1
-
-
 def test_each_kind_of_fact_and_each_child_gets_its_share(log):
     codes = " ".join(f"Box {n} has the code XK-{n}." for n in range(30))
     children = [
@@ -154,12 +124,6 @@ def test_each_kind_of_fact_and_each_child_gets_its_share(log):
     assert "XK-" in told
 
 
-def test_summaries_are_left_alone_while_they_fit(log):
-    make_children(log)
-    assert plan_parent(log.entries(KEY), SMALL) is None
-    assert pick_siblings([], SMALL) == ()
-
-
 def test_those_that_take_most_for_what_they_cover_are_put_under_a_parent_but_not_the_newest(log):
     text = "The flat costs {0}00 euros and the boat {0}50. " + IDLE
     summaries = [add(log, text.format(n), first=2 * n + 1) for n in range(4)]
@@ -169,15 +133,6 @@ def test_those_that_take_most_for_what_they_cover_are_put_under_a_parent_but_not
     # Of those that are alike the oldest, whatever their levels are.
     assert list(pick_siblings(summaries, own)) == summaries[:2]
     assert pick_siblings(summaries[2:], replace(SMALL, tree_tokens=32)) == ()
-
-
-def test_what_users_tell_of_themselves_goes_before_what_tools_say_and_what_is_asked(log):
-    children = [
-        add(log, "Tool: Nora sold drill 914 in Rome on 3 May.", first=1),
-        add(log, ["User: My dentist is called Nora Lund.", "User: Did Nora sell it?"], first=3),
-    ]
-    [first] = choose_sentences(list_sentences(children), 14)
-    assert first.text == "User: My dentist is called Nora Lund."
 
 
 def test_of_more_summaries_than_a_budget_holds_the_latest_are_shown(log):
@@ -228,7 +183,6 @@ def test_parents_say_nothing_that_a_child_does_not_say_and_keep_their_budget(sai
         assert positions == list(range(1, 2 * len(said) + 1))
 
 
-# -- whatever happens to a thread ------------------------------------------------------------------
 FACTS = ["The rent is {}00 euros.", "The code is XK-{}.", "I will call on {} May.", "I like it."]
 
 
@@ -393,10 +347,7 @@ OWN = SummarySettings(
 def test_each_entry_is_shown_or_told_once_whatever_happens(chosen):
     log = InMemoryLog()
     with ConversationMemory(
-        log,
-        summarizer=ScriptedSummarizer(),
-        summary_settings=OWN,
-        summarize_when="foreground",
+        log, summarizer=ScriptedSummarizer(), summary_settings=OWN, summarize_when="foreground"
     ) as memory:
         talk = Talk(memory)
         for step in chosen:

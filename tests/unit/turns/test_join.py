@@ -71,11 +71,6 @@ def test_the_reply_to_a_question_that_nobody_answered_here_is_new():
     assert _texts(found.new) == ["2", "new"]
 
 
-def test_a_window_that_begins_with_a_reply_has_a_reply_of_the_thread():
-    window = [AIMessage("<b>3</b>"), HumanMessage("new")]
-    assert _texts(join(_thread(*_chat(*TOLD)), window).new) == ["new"]
-
-
 def test_what_is_said_again_and_again_is_told_apart_by_its_order():
     thread = _thread(*_chat("a", "1", *["yes", "ok"] * 3))
     assert _texts(join(thread, _chat("a", "1", *["yes", "ok"] * 3, "yes")).new) == ["yes"]
@@ -89,13 +84,6 @@ def test_ids_decide_where_there_are_ids():
     again = join(thread, [HumanMessage("one?", id="q1"), HumanMessage("yes", id="q2")])
     assert _texts(fresh.new) == ["yes"]
     assert edited.replaces == again.again == thread[2]
-
-
-def test_messages_that_were_handed_out_are_known_by_the_ids_of_their_entries():
-    thread = _thread(*_chat(*TOLD))
-    [first, *_] = thread
-    found = join(thread, [HumanMessage("other words", id=first.id)])
-    assert found.replaces == first
 
 
 def test_a_part_of_the_thread_says_whether_all_of_it_would_tell_the_same():
@@ -115,9 +103,6 @@ def test_media_are_a_part_of_what_is_said():
     same = join(thread, [picture("aGk="), AIMessage("A bike."), HumanMessage("Sure?")])
     other = join(thread, [picture("eW8="), AIMessage("A bike."), HumanMessage("Sure?")])
     assert (len(same.new), len(other.new)) == (1, 3)
-
-
-# -- a turn that goes on --------------------------------------------------------------------------
 
 
 def _open(*more):

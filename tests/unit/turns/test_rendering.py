@@ -1,20 +1,21 @@
-"""How recalled lines and message lists read."""
+"""How recalled lines and message lists read, and where they stand in the prompt of a chain."""
 
 from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
+from langchain_core.runnables import RunnablePassthrough
+from scripted_chat import WAYS, ScriptedChatModel, at
 
+from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import DialogLine, ThreadKey
-from langchain_convmem.turns.recalled import (
-    MessageList,
-    fence_blocks,
-    fold_recalled,
-    make_recalled_messages,
-)
+from langchain_convmem.turns.recalled import MessageList, fence_blocks, fold_recalled
 from langchain_convmem.views.shown import RecalledBlock
 
 
@@ -32,14 +33,6 @@ def _block(text, time_ms=0, position=1):
         entry_id=f"l{position}",
     )
     return RecalledBlock((line,), text, (), 1.0, 0.5)
-
-
-# -- the fence ----------------------------------------------------------------------------------
-
-
-def test_without_blocks_there_is_no_text():
-    assert fence_blocks([]) == ""
-    assert make_recalled_messages("") == []
 
 
 def test_blocks_stand_between_fences_under_a_notice_that_they_are_data():
@@ -81,29 +74,12 @@ def test_text_that_does_not_imitate_the_fence_is_verbatim(text):
         assert text in fence_blocks([_block(text)])
 
 
-# -- folding ------------------------------------------------------------------------------------
-
-
 def test_recalled_text_becomes_the_first_text_block_of_a_copy():
     message = HumanMessage("Where?", id="q1")
     both = fold_recalled(message, "R")
     assert both.content == [{"type": "text", "text": "R"}, {"type": "text", "text": "Where?"}]
     assert both.id == "q1"
     assert message.content == "Where?"
-
-
-def test_nothing_recalled_leaves_the_message_as_it_is():
-    message = HumanMessage("Where?")
-    assert fold_recalled(message, "") is message
-
-
-def test_recalled_messages_are_marked_as_such():
-    [message] = make_recalled_messages("R")
-    assert message.text == "R"
-    assert message.additional_kwargs == {"source": "convmem_recall"}
-
-
-# -- message lists as text ----------------------------------------------------------------------
 
 
 def test_one_human_message_reads_as_its_text():
@@ -119,5 +95,77 @@ def test_several_messages_read_as_a_dialogue():
     assert f"{talk}" == "User: Where?\nAssistant: Here."
 
 
-def test_no_messages_read_as_nothing():
-    assert f"{MessageList()}" == ""
+ASKED = ("system", "Be brief."), ("human", "{input}")
+
+
+@pytest.fixture
+def memory():
+    with ConversationMemory.open(":memory:") as memory:
+        yield memory
+
+
+@pytest.fixture
+def model():
+    return ScriptedChatModel(replies=["One.", "Two."])
+
+
+def _list_last(model):
+    return [(one.type, one.text) for one in model.seen[-1]]
+
+
+SECOND = [("system", "Be brief."), ("human", "First?"), ("ai", "One."), ("human", "Second?")]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_prompt_without_a_place_for_the_history_gets_it_before_the_question(memory, model, way):
+    chain = memory.wrap(ChatPromptTemplate(ASKED) | model)
+    for text in ("First?", "Second?"):
+        WAYS[way](chain, text, at())
+    assert _list_last(model) == SECOND
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda prompt, model: RunnablePassthrough.assign(day=lambda _: "Monday") | prompt | model,
+        lambda prompt, model: (prompt | model).with_config(tags=["x"]),
+        lambda prompt, model: (prompt | model).with_fallbacks([prompt | model]),
+        lambda prompt, model: prompt.with_config(tags=["x"]) | model,
+    ],
+    ids=["assigned", "bound", "fallbacks", "a bound prompt"],
+)
+def test_a_prompt_is_found_through_what_stands_around_it(memory, model, make):
+    chain = memory.wrap(make(ChatPromptTemplate(ASKED), model))
+    chain.invoke("First?", at())
+    chain.invoke("Second?", at())
+    assert _list_last(model) == SECOND
+
+
+def test_an_optional_place_is_filled_under_the_name_that_is_given(memory, model):
+    place = MessagesPlaceholder("chat", optional=True)
+    prompt = ChatPromptTemplate([ASKED[0], place, ("human", "Well: {question}")])
+    keys = {"input_messages_key": "question", "history_messages_key": "chat"}
+    chain = memory.wrap(prompt | model, **keys)
+    chain.invoke({"question": "First?"}, at())
+    chain.invoke({"question": "Second?"}, at())
+    assert _list_last(model) == [*SECOND[:3], ("human", "Well: Second?")]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [ChatPromptTemplate([("human", "{question}")]), PromptTemplate.from_template("Say {topic}.")],
+)
+def test_a_prompt_without_a_place_for_the_question_is_refused(memory, model, prompt):
+    with pytest.raises(ConfigError, match=r"no place for what the user says.*input_messages_key"):
+        memory.wrap(prompt | model)
+
+
+@pytest.mark.parametrize("place", ["user", "system"])
+@pytest.mark.parametrize("parts", [ASKED, (ASKED[0], MessagesPlaceholder("history"), ASKED[1])])
+def test_a_prompt_and_a_memory_make_one_system_message(memory, model, parts, place):
+    memory.add_messages([HumanMessage("I'm vegetarian.")], thread_id="old", user_id="ana")
+    options = {"profile_tokens": 150, "recall_place": place}
+    memory.wrap(ChatPromptTemplate(parts) | model, **options).invoke("What do I eat?", at())
+    first, *others = model.seen[0]
+    assert first.text.startswith("Be brief.\n\n<profile>")
+    assert [one.type for one in others] == ["human"]

@@ -1,13 +1,18 @@
-"""From the chunks of a stream to the messages of a reply."""
+"""From the chunks of a stream to the messages of a reply, and which replies are heard."""
 
 from __future__ import annotations
+
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
+from scripted_chat import ProviderError, ScriptedChatModel
 
-from langchain_convmem.turns.replies import ReplyCollector, read_reply
+from langchain_convmem.runnables import INTERNAL_TAGS
+from langchain_convmem.turns.replies import PartialReplyHandler, ReplyCollector, read_reply
 
 ASKED = HumanMessage("Where?", id="q1")
 CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
@@ -28,9 +33,6 @@ def _texts(messages):
     return [str(message.text) for message in messages]
 
 
-# -- where one message ends ---------------------------------------------------------------------
-
-
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=12))
 def test_the_chunks_of_one_message_are_one_message(words):
     [message] = _collected(*(_chunk(word, id="m1") for word in words))
@@ -41,32 +43,6 @@ def test_a_providers_id_beside_the_id_of_the_run_is_one_message():
     chunks = [_chunk("One ", id="msg_1"), _chunk("two", id="lc_run--a"), _chunk("", id="lc_run--a")]
     [message] = _collected(*chunks)
     assert (message.content, message.id) == ("One two", "msg_1")
-
-
-def test_the_id_of_the_run_beside_a_providers_id_is_one_message():
-    [message] = _collected(_chunk("One ", id="lc_run--a"), _chunk("two", id="msg_1"))
-    assert (message.content, message.id) == ("One two", "msg_1")
-
-
-def test_chunks_without_ids_are_one_message():
-    assert _texts(_collected("One ", "", "two")) == ["One two"]
-
-
-def test_another_id_of_a_provider_begins_another_message():
-    found = _collected(_chunk("One", id="msg_1"), _chunk("Two", id="msg_2"))
-    assert _texts(found) == ["One", "Two"]
-
-
-def test_another_run_begins_another_message():
-    found = _collected(_chunk("One", id="lc_run--a"), _chunk("Two", id="lc_run--b"))
-    assert _texts(found) == ["One", "Two"]
-
-
-def test_what_follows_the_last_chunk_begins_another_message():
-    found = _collected(
-        _chunk("One", id="msg_1", chunk_position="last"), _chunk("Two", id="lc_run--b")
-    )
-    assert _texts(found) == ["One", "Two"]
 
 
 def test_a_late_chunk_with_the_id_of_its_message_belongs_to_it():
@@ -94,14 +70,6 @@ def test_the_whole_message_behind_its_chunks_takes_their_place():
     assert _collected(_chunk("One ", id="m1"), _chunk("two", id="m1"), whole) == [whole]
 
 
-# -- what a message keeps -----------------------------------------------------------------------
-
-
-def test_an_empty_list_in_front_does_not_swallow_the_text():
-    [message] = _collected(_chunk([], id="m1"), _chunk("One ", id="m1"), _chunk("two", id="m1"))
-    assert message.text == "One two"
-
-
 def test_an_empty_text_in_front_of_blocks_leaves_no_empty_block():
     block = {"type": "text", "text": "One", "index": 0}
     [message] = _collected(_chunk("", id="m1"), _chunk([block], id="m1"), _chunk("", id="m1"))
@@ -124,11 +92,6 @@ def test_no_text_of_a_stream_is_lost_whatever_the_form_of_its_content(contents):
     assert message.text == said
 
 
-def test_the_name_of_the_speaker_is_kept():
-    [message] = _collected(_chunk("One ", name="Hal"), _chunk("two"))
-    assert message.name == "Hal"
-
-
 def test_tool_calls_that_came_in_pieces_are_whole():
     pieces = [
         {"name": "look", "args": '{"where": ', "id": "c1", "index": 0},
@@ -136,15 +99,6 @@ def test_tool_calls_that_came_in_pieces_are_whole():
     ]
     [message] = _collected(*(_chunk("", id="m1", tool_call_chunks=[piece]) for piece in pieces))
     assert message.tool_calls == [{**CALL, "args": {"where": "here"}}]
-
-
-def test_chunks_are_not_changed_by_being_collected():
-    first = _chunk([], id="m1")
-    _collected(first, _chunk("One", id="m1"))
-    assert first == _chunk([], id="m1")
-
-
-# -- cut off ------------------------------------------------------------------------------------
 
 
 def _cut(*chunks):
@@ -159,11 +113,6 @@ def test_a_message_cut_off_is_its_text():
     assert (type(message), message.content, message.id) == (AIMessage, "One two", "m1")
 
 
-def test_blank_text_cut_off_is_nothing():
-    assert _cut(_chunk(" \n")) == []
-    assert _cut() == []
-
-
 def test_reasoning_cut_off_is_nothing():
     assert _cut(_chunk([{"type": "reasoning", "reasoning": "Well"}])) == []
 
@@ -176,32 +125,11 @@ def test_a_message_that_had_come_to_its_end_is_whole():
     assert message.tool_calls == [CALL]
 
 
-# -- what is new --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("output", [[], {"messages": []}])
-def test_no_messages_are_no_reply_and_no_error(output):
-    assert read_reply(output, [ASKED]).messages == []
-    assert _collected(output) == []
-
-
-def test_an_empty_stream_is_no_reply_and_no_error():
-    assert _collected() == []
-
-
-def test_a_message_alone_is_a_reply_even_under_a_known_id():
-    earlier = AIMessage("Yes.", id="m1")
-    assert read_reply(earlier, [earlier, ASKED]).messages == [earlier]
-
-
 def test_given_messages_that_come_back_are_no_reply():
     earlier = AIMessage("Yes.", id="m1")
     new = AIMessage("No.")
     assert read_reply([earlier, ASKED, new], [earlier, ASKED]).messages == [new]
     assert read_reply([earlier, new], [earlier, ASKED]).messages == [new]
-
-
-# -- streams that their provider never finished ---------------------------------------------------
 
 
 OPENAI = {"model_provider": "openai"}
@@ -263,7 +191,75 @@ def test_a_whole_message_before_the_unfinished_one_stays_whole():
     )
     reply = _passed(done, _said("On level", **OPENAI), LAST)
     assert reply.is_unfinished
-    assert [m.text for m in reply.collect_cut([HumanMessage("?")])] == [
-        "Let me look.",
-        "On level",
-    ]
+    assert [m.text for m in reply.collect_cut([HumanMessage("?")])] == ["Let me look.", "On level"]
+
+
+def _begin(heard: PartialReplyHandler, **options: object) -> UUID:
+    run_id = uuid4()
+    heard.on_chat_model_start({}, [], run_id=run_id, **options)
+    return run_id
+
+
+def _say(heard: PartialReplyHandler, run_id: UUID, text: str) -> None:
+    chunk = ChatGenerationChunk(message=AIMessageChunk(text, id=str(run_id)))
+    heard.on_llm_new_token(text, run_id=run_id, chunk=chunk)
+
+
+def _end(heard: PartialReplyHandler, run_id: UUID, text: str) -> None:
+    said = ChatGeneration(message=AIMessage(text))
+    heard.on_llm_end(LLMResult(generations=[[said]]), run_id=run_id)
+
+
+def _broken(heard: PartialReplyHandler) -> list[str]:
+    return [str(message.text) for message in heard.collect_broken()]
+
+
+@pytest.mark.parametrize("tag", INTERNAL_TAGS)
+def test_what_the_memory_asks_and_nobody_is_shown_is_not_heard(tag):
+    heard = PartialReplyHandler()
+    run_id = _begin(heard, tags=[tag])
+    _say(heard, run_id, "Half")
+    assert heard.collect_broken() == []
+    _end(heard, run_id, "Whole.")
+    assert heard.message is None
+
+
+def test_a_model_that_makes_the_reply_of_another_is_not_heard():
+    heard = PartialReplyHandler()
+    outer = _begin(heard)
+    inner = _begin(heard, parent_run_id=outer)
+    _end(heard, inner, "Inner.")
+    assert heard.message is None
+    _end(heard, outer, "Outer.")
+    assert heard.message.text == "Outer."
+
+
+def test_what_broke_is_forgotten_when_it_was_tried_again():
+    heard = PartialReplyHandler()
+    first = _begin(heard)
+    _say(heard, first, "Half")
+    assert _broken(heard) == ["Half"]
+    second = _begin(heard)
+    _end(heard, second, "Whole.")
+    assert heard.collect_broken() == []
+
+
+def test_models_at_the_same_time_are_heard_each():
+    heard = PartialReplyHandler()
+    first, second = _begin(heard), _begin(heard)
+    _say(heard, second, "Half")
+    _end(heard, first, "First.")
+    assert _broken(heard) == ["Half"], "the other one goes on"
+    _end(heard, second, "Half and half.")
+    assert heard.message.text == "Half and half."
+    assert heard.collect_broken() == []
+
+
+def test_the_words_of_a_stream_that_breaks_are_heard():
+    heard = PartialReplyHandler()
+    model = ScriptedChatModel(replies=["One two three"], breaks_after=2)
+    with pytest.raises(ProviderError):
+        list(model.stream("Count.", heard.listen(None)))
+    assert _broken(heard) == ["One two "]
+    assert heard.first_token_ms is not None
+    assert heard.message is None

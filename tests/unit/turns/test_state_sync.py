@@ -9,7 +9,6 @@ from langchain_convmem import InMemoryLog
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.node_context import NodeContext, read_mark
-from langchain_convmem.turns.state_differ import StateDiffer
 from langchain_convmem.turns.state_sync import StateSync, find_exchange, is_stand_in
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder
@@ -67,15 +66,6 @@ def thread():
     return Thread()
 
 
-# -- what is new, and in which turn ---------------------------------------------------------------
-
-
-def test_an_empty_state_is_in_no_turn(thread):
-    assert thread.begin() is None
-    turn = thread.catch_up()
-    assert (turn.id, turn.messages, thread.entries) == (None, (), [])
-
-
 def test_a_question_begins_a_turn_and_what_follows_belongs_to_it(thread):
     note = thread.begin(human("a"), ai("b"), human("c"), human("d"))
     thread.catch_up(human("a"), ai("b"), human("c"), human("d"), ai("e"), note=note)
@@ -109,13 +99,6 @@ def test_branches_that_begin_at_once_are_in_one_turn(thread):
     notes.append(thread.begin(human("a"), context=node(task="here")))
     assert thread.turns == [["a"]]
     assert {note["id"] for note in notes} == {thread.entries[0].turn_id}
-
-
-def test_the_same_state_again_stores_nothing(thread):
-    for _ in range(2):
-        thread.begin(human("a"), ai("b"), context=node())
-        thread.catch_up(human("a"), ai("b"), context=node())
-    assert len(thread.entries) == 2
 
 
 def test_system_messages_are_in_no_turn(thread):
@@ -154,9 +137,6 @@ def test_the_latest_exchange_begins_with_all_that_the_user_said_last(roles, star
     assert find_exchange([kinds[role]("x") for role in roles]) == start
 
 
-# -- forgotten, undone ----------------------------------------------------------------------------
-
-
 def test_what_was_forgotten_is_known_by_the_note(thread):
     note = thread.begin(human("a"), ai("b"))
     thread.log.forget(KEY)
@@ -170,15 +150,6 @@ def test_what_was_forgotten_is_known_by_what_followed_it(thread):
     thread.log.forget(KEY, [e.id for e in thread.entries[:2]])
     thread.begin(human("a"), ai("b"), human("c"), ai("d"))
     assert thread.shown == ["c", "d"]
-
-
-def test_what_is_put_before_what_the_log_has_is_new(thread):
-    thread.begin(human("c"))
-    thread.begin(human("a"), ai("b"), human("c"), ai("d"))
-    assert {entry.message.text for entry in thread.entries} == {"a", "b", "c", "d"}
-
-
-# -- attempts, and what stands beside them --------------------------------------------------------
 
 
 def test_a_reply_takes_the_place_of_one_that_its_state_does_not_hold(thread):
@@ -214,9 +185,6 @@ def test_an_answer_to_a_question_of_a_run_beside_it_is_no_attempt(thread):
     assert sorted(thread.shown) == ["a", "b", "c", "d"]
 
 
-# -- whose it is, and how it came into the log ----------------------------------------------------
-
-
 @pytest.mark.parametrize(("user", "is_fine"), [("ana", True), (None, True), ("ben", False)])
 def test_a_state_is_of_one_user(user, is_fine):
     note = {"id": "x", "first": "y", "user": user}
@@ -237,11 +205,3 @@ def test_an_entry_tells_how_it_came_into_the_log(thread):
     assert marks == [(at, context.path) for at in (None, "a")]
     thread.log.append(KEY, [DraftBuilder().build(human("c"))])
     assert read_mark(thread.entries[-1]) is None
-
-
-def test_a_difference_is_told_without_a_log():
-    differ = StateDiffer(DraftBuilder(), node(), [])
-    differ.compare([human("a"), ai("b")])
-    assert [draft.message.text for draft in differ.news] == ["a", "b"]
-    assert len(set(differ.turns)) == 1
-    assert differ.after == "b"

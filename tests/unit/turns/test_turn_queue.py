@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import threading
 import time
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -62,50 +60,6 @@ def _is_free(queue):
         return True
 
 
-# -- order --------------------------------------------------------------------------------------
-
-
-def test_fifty_threads_are_served_in_order_of_arrival(queue):
-    served = []
-
-    def come(number):
-        with queue.get_lock(PLACE).hold(30):
-            served.append(number)
-
-    threads = [threading.Thread(target=come, args=(number,)) for number in range(50)]
-    with _held(queue):
-        for number, thread in enumerate(threads):
-            thread.start()
-            _until(lambda: _waiting(queue) == number + 2)  # noqa: B023 - called here
-        assert served == []
-    for thread in threads:
-        thread.join()
-    assert served == list(range(50))
-
-
-def test_one_at_a_time_holds_the_thread(queue):
-    inside, most = 0, 0
-    lock = threading.Lock()
-
-    def come():
-        nonlocal inside, most
-        for _ in range(20):
-            with queue.get_lock(PLACE).hold(30):
-                with lock:
-                    inside += 1
-                    most = max(most, inside)
-                time.sleep(0)
-                with lock:
-                    inside -= 1
-
-    threads = [threading.Thread(target=come) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (inside, most) == (0, 1)
-
-
 async def test_tasks_and_threads_are_served_in_one_order(queue):
     served = []
 
@@ -139,17 +93,6 @@ def test_different_places_do_not_wait_for_each_other(queue):
         queue.get_lock(("log 2", PLACE[1])).hold(0.01),
     ):
         assert _waiting(queue) == 1
-
-
-def test_a_line_that_is_over_leaves_nothing_behind(queue):
-    with queue.get_lock(PLACE).hold(1):
-        lock = weakref.ref(queue.get_lock(PLACE))
-        assert lock()
-    gc.collect()
-    assert lock() is None
-
-
-# -- leaving the line ---------------------------------------------------------------------------
 
 
 def test_who_waits_too_long_leaves_and_the_next_is_served(queue):
@@ -212,36 +155,11 @@ async def test_who_is_cancelled_in_the_moment_of_admission_passes_the_thread_on(
     assert _is_free(queue)
 
 
-async def test_an_async_turn_that_waits_too_long_leaves_the_line(queue):
-    with _held(queue):
-        with pytest.raises(ThreadBusyError, match="still busy after"):
-            async with queue.get_lock(PLACE).ahold(0.01):
-                pass
-        assert _waiting(queue) == 1
-
-
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt, GeneratorExit])
 def test_a_turn_that_fails_frees_the_thread(queue, error):
     with pytest.raises(error), queue.get_lock(PLACE).hold(1):
         raise error
     assert _is_free(queue)
-
-
-def test_a_turn_within_a_forgotten_generator_frees_the_thread(queue):
-    def stream():
-        with queue.get_lock(PLACE).hold(1):
-            yield 1
-
-    reading = stream()
-    next(reading)
-    cycle = [reading]
-    cycle.append(cycle)
-    del reading, cycle
-    gc.collect()
-    assert _is_free(queue)
-
-
-# -- one turn within another --------------------------------------------------------------------
 
 
 def test_a_turn_cannot_wait_for_itself(queue):
@@ -260,23 +178,6 @@ async def test_an_async_turn_cannot_wait_for_itself(queue):
         with pytest.raises(ThreadBusyError, match="wait for itself"):
             async with queue.get_lock(PLACE).ahold(9):
                 pass
-
-
-def test_turns_may_follow_each_other(queue):
-    for _ in range(3):
-        with queue.get_lock(PLACE).hold(0.01):
-            pass
-
-
-def test_turns_of_several_places_may_nest_and_follow_in_any_order(queue):
-    with queue.get_lock(PLACE).hold(0.01):
-        with queue.get_lock(OTHER).hold(0.01):
-            pass
-        with queue.get_lock(OTHER).hold(0.01):
-            pass
-
-
-# -- processes ----------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

@@ -1,13 +1,20 @@
-"""Text, blocks that are text in truth, and names: shown without what no provider takes."""
+"""Text, names, reasoning and media: shown without what no provider takes."""
 
 from __future__ import annotations
 
-import pytest
-from histories import answered, spoken
-from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage
+import base64
+from dataclasses import replace
 
+import pytest
+from histories import KEY, answered, spoken
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.records import Control, Cover, Draft
+from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.content import add_speaker
-from langchain_convmem.views.context import build_context
+from langchain_convmem.views.context import NOTED_TEXT, build_context
+from langchain_convmem.views.media import read_media
 from langchain_convmem.views.providers import PROVIDERS
 from tests.fuzz.validators import VALIDATORS
 
@@ -99,7 +106,6 @@ def test_marks_of_the_cache_go_to_the_provider_that_has_them_and_only_so_many():
     assert not any("cache_control" in m.content[0] for m in plain if m.type == "human")
 
 
-# -- Several named people in one thread: every model can tell who spoke ---------------------------
 PICTURE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
 
 
@@ -135,21 +141,10 @@ def test_names_are_sent_as_names_where_the_provider_shows_them_to_its_model():
     ]
 
 
-def test_what_one_person_says_in_a_row_is_one_message_of_hers():
-    found = shown("openai", HumanMessage("a", name="Ana"), HumanMessage("b", name="Ana"))
-    assert said_by(found) == [("Ana", "a\nb")]
-
-
 @pytest.mark.parametrize("name", ["Ana María", "Dr. No", "x" * 65, "李"])
 @pytest.mark.parametrize("profile", ["openai", "strict"])
 def test_a_name_that_would_be_refused_moves_into_the_text(profile, name):
     assert said_by(shown(profile, HumanMessage("a", name=name))) == [(None, f"{name}: a")]
-
-
-@pytest.mark.parametrize("profile", ALL)
-def test_a_single_named_person_needs_no_telling_apart(profile):
-    found = shown(profile, HumanMessage("a", name="Ana"), AIMessage("b"), HumanMessage("c"))
-    assert said_by(found) == [("Ana", "a"), (None, "c")]
 
 
 @pytest.mark.parametrize("profile", ["strict", "anthropic"])
@@ -167,30 +162,6 @@ def test_the_name_stands_before_the_first_text_of_blocks(profile):
     assert found.messages[0].content == [{"type": "text", "text": "Ana:"}, PICTURE]
 
 
-def test_a_name_cannot_pretend_to_be_another_line():
-    found = shown("strict", HumanMessage("a", name="Ana\nSystem"), HumanMessage("b", name="Bo"))
-    assert said_by(found) == [(None, "Ana System: a\nBo: b")]
-
-
-def test_a_chat_role_that_no_model_knows_is_who_speaks():
-    said = [ChatMessage(content="Once.", role="narrator"), ChatMessage(content="b", role="user")]
-    assert said_by(shown("openai", *said)) == [("narrator", "Once.\nb")]
-    both = [*said, AIMessage("c"), HumanMessage("d", name="Bo")]
-    assert said_by(shown("strict", *both))[0] == (None, "narrator: Once.\nb")
-
-
-def test_other_speakers_keep_a_valid_name_and_lose_one_that_would_be_refused():
-    system = SystemMessage("s", name="no good")
-    found = shown(
-        "openai", system, "q", AIMessage("a", name="Helper"), "q", AIMessage("b", name="a b")
-    )
-    assert [m.name for m in found.messages] == [None, None, "Helper", None, None]
-    assert [repair.split(" of ")[0] for repair in found.repairs] == [
-        "left out the name 'no good'",
-        "left out the name 'a b'",
-    ]
-
-
 def test_a_named_text_begins_no_line_of_somebody_else():
     assert add_speaker("Hi.\nBo: I agree.", "Ana\nBo") == "Ana Bo: Hi.\n  Bo: I agree."
     blocks = [
@@ -205,3 +176,353 @@ def test_a_named_text_begins_no_line_of_somebody_else():
     ]
     assert add_speaker([{"type": "image"}], "Ana")[0] == {"type": "text", "text": "Ana:"}
     assert add_speaker([], "Ana") == []
+
+
+SIGNATURE = base64.b64encode(b"signed").decode()
+CLAUDE = {"type": "thinking", "thinking": "Hm.", "signature": SIGNATURE}
+SILENT = {"type": "thinking", "thinking": "", "signature": "sig"}
+REDACTED = {"type": "redacted_thinking", "data": "abc"}
+
+CONVERSE = {"type": "reasoning_content", "reasoning_content": {"text": "Hm.", "signature": "sig"}}
+
+V1 = {"type": "reasoning", "reasoning": "Hm.", "extras": {"signature": SIGNATURE}}
+ANSWER = {"type": "text", "text": "Three."}
+
+
+def reply(*blocks, provider="anthropic", **more):
+    metadata = {"model_provider": provider} if provider else {}
+    return AIMessage([*blocks], response_metadata=metadata, **more)
+
+
+def kinds(profile, message):
+    found = build_context(spoken("q", message), provider=profile)
+    assert VALIDATORS[profile](found.messages) == []
+    return [block["type"] for block in found.messages[1].content]
+
+
+@pytest.mark.parametrize(
+    ("block", "provider", "taker"),
+    [
+        (CLAUDE, "anthropic", "anthropic"),
+        (CLAUDE, None, None),
+        (SILENT, "anthropic", "anthropic"),
+        (REDACTED, "anthropic", "anthropic"),
+        (V1, "anthropic", None),
+        (CONVERSE, "bedrock_converse", "bedrock_converse"),
+        (CONVERSE, None, None),
+        (V1, "bedrock_converse", None),
+        (CLAUDE, "bedrock", None),
+        (CLAUDE, "google_genai", "gemini"),
+        (V1, "google_genai", None),
+        (CLAUDE, "groq", None),
+        (V1, None, None),
+        (V1, "openai", None),
+    ],
+)
+def test_reasoning_goes_back_to_the_provider_that_made_it(block, provider, taker):
+    takers = {p for p in ALL if kinds(p, reply(block, ANSWER, provider=provider)) != ["text"]}
+    assert takers == ({taker} if taker else set())
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "thinking", "thinking": "Hm."},
+        {"type": "redacted_thinking"},
+        {"type": "reasoning_content", "reasoning_content": {"text": "Hm."}},
+        {"reasoningContent": {"reasoningText": {"text": "Hm."}}},
+    ],
+)
+def test_a_message_whose_reasoning_is_not_whole_goes_without_any(block):
+    for profile in ALL:
+        found = build_context(spoken("q", reply(CLAUDE, block, ANSWER)), provider=profile)
+        assert found.messages[1].content == [ANSWER]
+        assert found.repairs[0].startswith("left out the reasoning of ")
+
+
+def test_reasoning_that_leads_to_nothing_is_left_out():
+    found = build_context(spoken("q", reply(ANSWER, CLAUDE)), provider="anthropic")
+    assert found.messages[1].content == [ANSWER]
+    assert found.repairs[0].endswith("nothing follows it")
+    found = build_context(spoken("q", reply(CLAUDE, id="m1"), "?"), provider="anthropic")
+    assert [m.type for m in found.messages] == ["human"]
+    assert "left out m1: it is blank" in found.repairs
+
+
+def thoughtful(entries, provider="anthropic", **options):
+    """Return, reply by reply, whether its reasoning is shown."""
+    found = build_context(entries, provider=provider, **options)
+    assert VALIDATORS[provider](found.messages) == []
+    replies = [m for m in found.messages if m.type == "ai" and m.text != NOTED_TEXT]
+    return [m.content[0]["type"] == "thinking" for m in replies]
+
+
+def said(log, *messages):
+    return log.append(KEY, [make_draft(message) for message in messages])
+
+
+def exchanges(*numbers):
+    return [m for n in numbers for m in (HumanMessage(f"q{n}"), reply(CLAUDE, ANSWER))]
+
+
+def test_an_unchanged_thread_keeps_all_its_reasoning():
+    assert thoughtful(spoken(SystemMessage("s"), *exchanges(1, 2, 3))) == [True] * 3
+
+
+def test_a_summary_ends_the_reasoning_of_what_was_said_before_it():
+    with InMemoryLog() as log:
+        first, *_ = said(log, *exchanges(1, 2, 3))
+        cover = Cover(((first.position, first.position + 1),))
+        log.append(KEY, [Draft(role="summary", contents=("S",), cover=cover)])
+        said(log, *exchanges(4))
+        assert thoughtful(log.entries(KEY)) == [False, False, True]
+
+
+def test_an_edit_ends_the_reasoning_of_what_was_answered_to_the_old_words():
+    with InMemoryLog() as log:
+        entries = said(log, *exchanges(1, 2))
+        new = said(log, HumanMessage("edited"))[0]
+        control = Control((entries[0].id,), "replaced", new.id)
+        log.append(KEY, [Draft(role="control", control=control)])
+        said(log, *exchanges(3))
+        assert thoughtful(log.entries(KEY)) == [False, False, True]
+
+
+def test_a_later_instruction_ends_reasoning_where_it_is_hoisted():
+    entries = spoken(*exchanges(1), SystemMessage("later"), *exchanges(2))
+    assert thoughtful(entries) == [False, True]
+
+
+def test_a_budget_ends_the_reasoning_of_older_exchanges_only():
+    entries = spoken("x" * 800, reply(CLAUDE, ANSWER), *exchanges(2, 3))
+    assert thoughtful(entries, max_tokens=60) == [False, True]
+
+
+SEARCH = [
+    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"q": "x"}},
+    {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"url": "u"}]},
+]
+
+
+def test_a_search_goes_back_to_its_provider_and_is_a_note_elsewhere():
+    for profile in ALL:
+        found = build_context(
+            spoken("q", reply(*SEARCH, ANSWER, provider="anthropic")), provider=profile
+        )
+        assert VALIDATORS[profile](found.messages) == []
+        shown = found.messages[1].content
+        if profile == "anthropic":
+            assert shown == [*SEARCH, ANSWER]
+            assert found.repairs == ()
+        else:
+            assert shown == [{"type": "text", "text": "[web_search: not shown]"}, ANSWER]
+            assert found.repairs[0].startswith("replaced the web_search of ")
+
+
+@pytest.mark.parametrize("half", [SEARCH[:1], SEARCH[1:], [SEARCH[1], SEARCH[0]]])
+def test_half_a_search_is_a_note_even_there(half):
+    for profile in ALL:
+        assert set(kinds(profile, reply(*half, ANSWER, provider="anthropic"))) == {"text"}
+
+
+def test_what_a_turn_says_that_goes_on_reaches_the_model_as_it_was_written():
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    found = [
+        {"type": "search_result", "source": "https://example.org", "title": "T", "content": []}
+    ]
+    asked = HumanMessage([{"type": "guard_content", "text": "May I?"}, {"type": "hologram"}])
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    told = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look", "arguments": ""}
+    item = AIMessage(
+        [thought, told], tool_calls=[call], response_metadata={"model_provider": "openai"}
+    )
+    said = (asked, item, ToolMessage(found, tool_call_id="c1"))
+    for profile in ("openai_responses", "strict"):
+        shown = build_context(spoken(*said), provider=profile)
+        assert [m.content for m in shown.messages] == [m.content for m in said]
+        assert shown.repairs == ()
+    later = build_context(spoken(*said, AIMessage("Yes."), "Why?"), provider="openai_responses")
+    assert later.messages[1].content == ""  # the item is kept at the provider, for a while
+
+
+PROFILES = sorted({*PROVIDERS} - {"openai_responses"})  # media of which are OpenAI's
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(22)).decode()
+PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(20)).decode()
+PDF_FILE = {"type": "file", "base64": PDF, "mime_type": "application/pdf"}
+SOUND = {"type": "audio", "base64": "AAAA", "mime_type": "audio/mpeg"}
+CLIP = {"type": "video", "base64": "AAAA", "mime_type": "video/mp4"}
+URL = "https://example.org/a.png"
+DRAWN = {"type": "image", "base64": PNG, "mime_type": "image/png"}
+
+
+def zeros(number):
+    return base64.b64encode(bytes(number)).decode()
+
+
+def content(profile, *blocks):
+    found = build_context(answered(HumanMessage(["Look.", *blocks])), provider=profile)
+    assert VALIDATORS[profile](found.messages) == []
+    return found.messages[0].content[1:]
+
+
+def takers(block, accepted=lambda shown: shown["type"] != "text"):
+    return {profile for profile in PROFILES if accepted(content(profile, block)[0])}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image", "base64": PNG, "mime_type": "image/png"},
+        {"type": "image", "source_type": "base64", "data": PNG, "mime_type": "image/png"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+        {"type": "image_url", "image_url": f"data:image/png;base64,{PNG}"},
+        {"type": "image", "url": f"data:image/png;base64,{PNG}"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+        {"image": {"format": "png", "source": {"bytes": base64.b64decode(PNG)}}},
+        {"type": "image", "image": {"format": "png", "source": {"bytes": base64.b64decode(PNG)}}},
+        {"type": "media", "mime_type": "image/png", "data": base64.b64decode(PNG)},
+        {"type": "image", "base64": PNG.rstrip("="), "mime_type": "IMAGE/PNG; q=1"},
+        {"type": "image", "base64": f"{PNG[:8]}\n{PNG[8:]}"},
+        {"type": "file", "base64": PNG, "mime_type": "image/png"},
+    ],
+)
+def test_a_picture_is_the_same_picture_in_every_shape(block):
+    for profile in PROFILES:
+        media = read_media(content(profile, block)[0])
+        assert (media.kind, media.form, media.data, media.type) == (
+            "image",
+            "base64",
+            PNG,
+            "image/png",
+        )
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (DRAWN, set(PROFILES)),
+        ({"type": "image", "base64": "R0lGODlh", "mime_type": "image/gif"},
+         {"bedrock_converse", "anthropic", "openai"}),
+        ({"type": "image", "url": URL}, {"anthropic", "openai", "gemini"}),
+        ({"type": "image_url", "image_url": {"url": URL}}, {"anthropic", "openai", "gemini"}),
+        ({"type": "image", "file_id": "file_011"}, {"anthropic"}),
+        ({"type": "file", "file_id": "file-011"}, {"openai"}),
+        ({"type": "image", "base64": "PHN2Zz4=", "mime_type": "image/svg+xml"}, set()),
+        ({"type": "image", "base64": "no base64!", "mime_type": "image/png"}, set()),
+        ({"type": "image", "base64": "", "mime_type": "image/png"}, set()),
+        ({"type": "image", "url": "gs://bucket/a.png"}, set()),
+        ({"type": "image", "url": "/etc/passwd"}, set()),
+        ({"type": "image"}, set()),
+        (PDF_FILE, set(PROFILES)),
+        ({"type": "file", "url": "https://example.org/a.pdf"}, {"anthropic", "gemini"}),
+        ({"type": "file", "base64": "UEsDBA==", "mime_type": "application/zip"}, set()),
+        ({"type": "file", "base64": "YSxi", "mime_type": "text/csv"}, {"bedrock_converse"}),
+        (SOUND, {"openai", "gemini"}),
+        ({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+         {"openai", "gemini"}),
+        ({"type": "audio", "url": "https://example.org/a.mp3"}, {"gemini"}),
+        (CLIP, {"bedrock_converse", "gemini"}),
+    ],
+)  # fmt: skip
+def test_each_provider_gets_the_media_it_takes(block, expected):
+    assert takers(block) == expected
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (DRAWN, {"bedrock_converse", "anthropic", "gemini"}),
+        ({"type": "image", "url": URL}, {"anthropic", "gemini"}),
+        (PDF_FILE, {"bedrock_converse", "anthropic"}),
+    ],
+)  # fmt: skip
+def test_each_provider_gets_the_media_it_takes_from_a_tool(block, expected):
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    said = ("q", AIMessage("", tool_calls=[call]), ToolMessage([block], tool_call_id="c1"))
+    found = {
+        profile: build_context(answered(*said), provider=profile).messages for profile in PROFILES
+    }
+    assert {p for p, ms in found.items() if ms[2].content[-1]["type"] != "text"} == expected
+    assert all(VALIDATORS[profile](messages) == [] for profile, messages in found.items())
+
+
+@pytest.mark.parametrize("profile", ["strict", "bedrock_converse", "anthropic", "openai"])
+def test_an_assistants_picture_is_a_note_but_for_the_provider_that_draws(profile):
+    entries = spoken("Draw.", AIMessage([{"type": "text", "text": "Here:"}, DRAWN]))
+    shown = build_context(entries, provider=profile).messages[1].content
+    assert shown[1] == {"type": "text", "text": "[image, image/png, 30 B: not shown]"}
+    assert build_context(entries, provider="gemini").messages[1].content[1] == DRAWN
+
+
+@pytest.mark.parametrize(
+    ("block", "note"),
+    [
+        ({"type": "image", "url": URL}, f"[image, {URL}: not shown]"),
+        ({"type": "image", "base64": zeros(12_345), "mime_type": "image/bmp"},
+         "[image, image/bmp, 12.3 kB: not shown]"),
+        ({"type": "video", "base64": zeros(1_500_000), "mime_type": "video/mp4"},
+         "[video, video/mp4, 1.5 MB: not shown]"),
+        ({"type": "file", "base64": "UEsDBA==", "mime_type": "application/zip",
+          "filename": "all my\nfiles.zip"},
+         "[file all my files.zip, application/zip, 4 B: not shown]"),
+        ({"type": "audio", "file_id": "x"}, "[audio: not shown]"),
+    ],
+)  # fmt: skip
+def test_a_note_says_what_stood_there(block, note):
+    [shown] = content("strict", block)
+    assert shown == {"type": "text", "text": note}
+
+
+def test_a_text_file_is_shown_as_its_text_where_files_of_its_type_are_not_taken():
+    block = {"type": "file", "base64": "YSxi", "mime_type": "text/csv", "filename": "t.csv"}
+    assert content("strict", block) == [{"type": "text", "text": "[file t.csv]\na,b"}]
+    assert content("bedrock_converse", block)[0]["type"] == "file"
+
+
+def test_files_have_plain_names_of_their_own_where_the_provider_wants_them():
+    def file(name):
+        return {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": name}
+
+    blocks = [file("año  1.pdf"), file("report.v2.pdf"), file("report-v2.pdf"), file("???.pdf")]
+    shown = content("bedrock_converse", *blocks)
+    assert [block["name"] for block in shown] == ["a-o 1", "report-v2", "report-v2-2", "file"]
+    assert shown[0]["filename"] == "año 1.pdf"
+
+
+def test_of_too_many_pictures_the_newest_are_shown():
+    said = [part for n in range(25) for part in (HumanMessage([f"{n}", DRAWN]), AIMessage("a"))]
+    found = build_context(spoken(*said), provider="strict")
+    kinds = [m.content[1]["type"] for m in found.messages if m.type == "human"]
+    assert kinds == ["text"] * 5 + ["image"] * 20
+    assert found.repairs == ("replaced the oldest 5 of kind image: strict takes no more at a time",)
+    assert VALIDATORS["strict"](found.messages) == []
+    assert "image" in {
+        m.content[1]["type"] for m in build_context(spoken(*said), provider="openai").messages[:1]
+    }
+
+
+@pytest.mark.parametrize("profile", ["anthropic", "openai", "gemini"])
+def test_media_by_address_are_shown_until_the_user_asks_again(profile):
+    asked = HumanMessage([{"type": "text", "text": "What is it?"}, {"type": "image", "url": URL}])
+    entries = spoken(asked, AIMessage("A garden."))
+    assert build_context(entries, provider=profile).messages[0].content[1]["type"] == "image"
+    later = build_context(
+        spoken(asked, AIMessage("A garden."), HumanMessage("Where?")), provider=profile
+    )
+    assert later.messages[0].content[1]["text"] == f"[image, {URL}: not shown]"
+    assert any("replaced the image" in repair for repair in later.repairs)
+    kept = replace(PROVIDERS[profile], old_addresses="keep")
+    again = build_context(
+        spoken(asked, AIMessage("A garden."), HumanMessage("Where?")), provider=kept
+    )
+    assert again.messages[0].content[1]["type"] == "image"
+
+
+def test_the_media_of_one_request_have_a_limit_of_bytes():
+    large = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(3_000)).decode()
+    block = {"type": "image", "base64": large, "mime_type": "image/png"}
+    said = [part for n in range(3) for part in (HumanMessage([f"{n}", block]), AIMessage("a"))]
+    small = replace(PROVIDERS["anthropic"], max_bytes=2 * len(large))
+    found = build_context(spoken(*said), provider=small)
+    kinds = [m.content[1]["type"] for m in found.messages if m.type == "human"]
+    assert kinds == ["text", "image", "image"]

@@ -1,40 +1,46 @@
+"""What holds for the context of any thread, for every provider, whole, cut or read backwards."""
+
 from __future__ import annotations
 
+import contextlib
 import copy
+import random
+from dataclasses import replace
 
 import pytest
-from histories import Judge, histories, messages, spoken
+from histories import KEY, histories
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.errors import BudgetError
-from langchain_convmem.testing.log_contract import are_identical
-from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, build_context
-from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.testing.log_contract import (
+    are_identical,
+    read_backwards,
+    retract,
+    say_all,
+)
+from langchain_convmem.views.context import build_context
 from langchain_convmem.views.messages import count_tokens
-from tests.fuzz.promises import drop_note
+from langchain_convmem.views.pins import draft_pin
+from langchain_convmem.views.providers import PROVIDERS
+from langchain_convmem.views.reach import LiveReach
+from tests.fuzz.generator import history
+from tests.fuzz.promises import (
+    Thread,
+    broken_promises,
+    budget_faults,
+    faults_of_reading_back,
+    without_numbering,
+)
+
+profiles = st.sampled_from(sorted(PROVIDERS))
 
 
 def superadditive(messages):
     """Count more for a whole than for its parts."""
     return count_tokens(messages) + len(messages) ** 2
-
-
-def smallest_budget(entries, counter):
-    """Return the weight of the system messages, the summary and the latest exchange."""
-    messages = build_context(entries).messages
-    users = [number for number, message in enumerate(messages) if message.type == "human"]
-    latest = users[-1] if users else len(messages)
-    return counter([*filter(stays, messages[:latest]), *messages[latest:]])
-
-
-def stays(message):
-    """Return whether a message is never cut."""
-    return message.type == "system" or message.additional_kwargs.get("source") in (
-        SUMMARY_SOURCE,
-        NOTED_SOURCE,
-    )
 
 
 def vandalise(value):
@@ -53,83 +59,79 @@ def vandalise(value):
         vandalise(value.__dict__)
 
 
-@given(histories)
+@given(histories, profiles, st.randoms(use_true_random=False))
 @settings(max_examples=300, deadline=None)
-def test_any_history_makes_a_valid_context(entries):
-    for place in ("system", "omit"):
-        shown = build_context(entries, summary=place)
-        assert Judge().read(shown.messages) == []
-        assert shown.tokens == count_tokens(shown.messages)
+def test_any_context_is_valid_tells_everything_and_keeps_its_budget(entries, profile, rng):
+    thread = Thread.from_chain(entries)
+    assert broken_promises(thread, profile) == []
+    assert budget_faults(thread, profile, rng) == []
 
 
-@given(histories)
-@settings(max_examples=200, deadline=None)
-def test_every_entry_is_shown_or_named_in_a_repair(entries):
-    live = find_live_entries(entries)
-    shown = build_context(entries)
-    named = "\n".join(shown.repairs)
-    for entry in find_uncovered(live):
-        assert entry.position in shown.positions or f"left out {entry.message_id}:" in named
-    covered = {entry.position for entry in live} - {
-        entry.position for entry in find_uncovered(live)
-    }
-    allowed = {entry.position for entry in find_frontier(live)}
-    assert shown.positions & covered == allowed
-    assert shown.positions <= {entry.position for entry in live}
-    assert (build_context(entries, summary="omit").positions & allowed) == set()
+@given(seed=st.integers(0, 10**9), profile=profiles, parts=st.integers(1, 4))
+def test_a_thread_read_backwards_looks_as_if_it_had_been_read_whole(seed, profile, parts):
+    entries = [entry for number in range(parts) for entry in history_behind(seed, number)]
+    assert not faults_of_reading_back(Thread.from_chain(entries), profile, random.Random(seed))
 
 
-@given(histories)
-@settings(max_examples=100, deadline=None)
-def test_a_context_is_the_same_every_time(entries):
-    first, second = build_context(entries), build_context(copy.deepcopy(entries))
-    assert first == second
+def history_behind(seed, number):
+    """Return a history with positions and message ids of its own."""
+    found = []
+    for entry in history(seed + number):
+        message = entry.message and entry.message.model_copy()
+        if message and message.id:
+            message.id = f"{number}.{message.id}"
+        found.append(replace(entry, position=entry.position + 10_000 * number, message=message))
+    return found
 
 
 @given(histories)
 @settings(max_examples=100, deadline=None)
-def test_a_context_shares_nothing_with_the_entries(entries):
+def test_a_context_is_the_same_every_time_and_shares_nothing_with_the_entries(entries):
     before = copy.deepcopy(entries)
-    for message in build_context(entries).messages:
+    found = build_context(entries)
+    assert found == build_context(before)
+    for message in found.messages:
         vandalise(message)
     for entry, kept in zip(entries, before, strict=True):
         assert are_identical(entry.message, kept.message)
         assert entry.metadata == kept.metadata
 
 
-@given(histories, st.integers(1, 300), st.sampled_from([count_tokens, superadditive]))
-@settings(max_examples=200, deadline=None)
-def test_a_budget_cuts_the_oldest_exchanges_or_says_what_is_missing(entries, budget, counter):
-    whole = build_context(entries, token_counter=counter)
-    needed = smallest_budget(entries, counter)
-    if budget < needed and len(find_frontier(find_live_entries(entries))) > 1:
-        return  # fewer summaries may fit
-    if budget < needed:
-        with pytest.raises(BudgetError, match=str(needed)) as caught:
-            build_context(entries, max_tokens=budget, token_counter=counter)
-        assert (caught.value.needed, caught.value.available) == (needed, budget)
-        return
-    shown = build_context(entries, max_tokens=budget, token_counter=counter)
-    assert shown.tokens == counter(shown.messages) <= budget
-    assert Judge().read(shown.messages) == []
-    head = [*filter(stays, whole.messages)]
-    said = drop_note(shown)
-    kept = len(said) - len(head)
-    assert said == head + whole.messages[len(whole.messages) - kept :]
-    assert shown.positions <= whole.positions
-    cut = len(whole.messages) - len(said)
-    assert (shown.left_out > 0) == (cut > 0)
-    assert any("left out older" in repair for repair in shown.repairs) == (cut > 0)
-    assert shown.is_whole == (cut == 0)
-
-
-@given(st.lists(messages, min_size=1, max_size=12))
+@given(histories, st.integers(1, 300))
 @settings(max_examples=100, deadline=None)
-def test_a_context_that_is_stored_again_needs_no_repair(said):
-    shown = build_context(spoken(*said, AIMessage("So.")))
-    again = build_context(spoken(*shown.messages))
-    assert Judge().read(again.messages) == []
-    assert again.repairs == ()
-    assert [message.content for message in again.messages] == [
-        message.content for message in shown.messages
-    ]
+def test_a_budget_holds_by_the_counter_of_the_application(entries, budget):
+    with contextlib.suppress(BudgetError):
+        shown = build_context(entries, max_tokens=budget, token_counter=superadditive)
+        assert shown.tokens == superadditive(shown.messages) <= budget
+
+
+def read_for(entries, budget=None):
+    reach = LiveReach(budget, count_tokens)
+    return reach.select_needed(read_backwards(entries, reach, page=1))
+
+
+@pytest.mark.parametrize("budget", [None, 20])
+def test_a_turn_stands_where_it_began_though_what_began_it_was_taken_back(budget):
+    with InMemoryLog() as log:
+        [began] = say_all(log, KEY, [SystemMessage("Be kind.")], turn="a")
+        retract(log, KEY, began.id)
+        say_all(log, KEY, [HumanMessage("Hi")], turn="b")
+        say_all(log, KEY, [AIMessage("Late.")], turn="a")
+        say_all(log, KEY, [HumanMessage("More")], turn="c")
+        entries = log.entries(KEY)
+    read = read_for(entries, budget)
+    assert without_numbering(build_context(read)) == without_numbering(build_context(entries))
+
+
+def test_a_pin_goes_with_the_words_of_its_message_however_far_back():
+    with InMemoryLog() as log:
+        for number in range(200):
+            say_all(log, KEY, [f"question {number}", AIMessage(f"answer {number}")])
+        source = log.entries(KEY)[0]
+        log.append(KEY, [draft_pin("question 0", source, [])])
+        assert "question 0" in str(build_context(read_for(log.entries(KEY), 100)).messages)
+        say_all(log, KEY, [HumanMessage("else", id=source.message_id)])
+        retract(log, KEY, source.id)
+        entries = log.entries(KEY)
+    for shown in (entries, read_for(entries, 100)):
+        assert "question 0" not in str(build_context(shown, max_tokens=100).messages)

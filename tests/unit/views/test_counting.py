@@ -1,14 +1,19 @@
-"""Counters: the estimate, calibrated by reported usage, and those of applications."""
+"""Counters, the estimate of tokens, and long texts that are cut to a budget."""
 
 from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_convmem.errors import ConfigError
+from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.views.counting import (
     TokenCounters,
     find_prefix,
@@ -16,8 +21,8 @@ from langchain_convmem.views.counting import (
     get_text_counter,
     read_counter,
 )
-from langchain_convmem.views.messages import count_tokens
-from langchain_convmem.views.tokens import count_text_tokens
+from langchain_convmem.views.messages import TOKENS_PER_MEDIA, TOKENS_PER_MESSAGE, count_tokens
+from langchain_convmem.views.tokens import count_text_tokens, weigh_text
 
 ENGLISH = "We are thinking about opening a small bakery together next year, my sister and I. "
 THAI = "ฉันย้ายไปลิสบอนในเดือนมีนาคมเพราะพี่สาวของฉันอยู่ที่นั่น "
@@ -73,13 +78,6 @@ def test_numbers_that_cannot_be_true_are_not_believed(tokens):
     assert counters.get_counter("m")(SAID) == count_tokens(SAID)
 
 
-def test_short_requests_and_pictures_teach_nothing():
-    counters = TokenCounters()
-    picture = HumanMessage([{"type": "image", "url": "x"}, {"type": "text", "text": ENGLISH * 30}])
-    assert counters.learn("m", [HumanMessage("Hi")], 9) is False
-    assert counters.learn("m", [picture], 1800) is False
-
-
 @given(st.lists(st.integers(-(10**6), 10**7), max_size=30))
 def test_whatever_is_reported_the_count_stays_within_bounds(reported):
     counters = TokenCounters()
@@ -94,9 +92,6 @@ def test_descriptions_of_tools_are_part_of_what_was_read():
     real = count_tokens(SAID) + count_text_tokens(ENGLISH * 30)
     counters.learn("m", SAID, real, tools)
     assert counters.get_counter("m")(SAID) <= 1.05 * count_tokens(SAID)
-
-
-# -- counters of applications ---------------------------------------------------------------------
 
 
 def count_words(messages):
@@ -130,14 +125,6 @@ def test_a_counter_that_returns_no_number_of_tokens_is_named(answer):
         read_counter(lambda _: answer)(SAID)
 
 
-@pytest.mark.parametrize("value", [None, "auto"])
-def test_by_default_the_estimate_counts(value):
-    assert TokenCounters(read_counter(value)).get_counter()(SAID) == count_tokens(SAID)
-
-
-# -- the part of a text that fits -----------------------------------------------------------------
-
-
 @given(st.text("ab 1ทé\n", max_size=300), st.integers(0, 60))
 def test_what_fits_of_a_text_fits(text, room):
     first, last = (
@@ -148,3 +135,133 @@ def test_what_fits_of_a_text_fits(text, room):
     assert count_text_tokens(text[len(text) - last :]) <= room
     if count_text_tokens(text) <= room:
         assert first == last == len(text)
+
+
+DATA = Path(__file__).parent / "data"
+TEXTS = json.loads((DATA / "texts.json").read_text(encoding="utf-8"))
+COUNTS = json.loads((DATA / "counts.json").read_text(encoding="utf-8"))
+SENTENCE = "I moved to Lisbon in March because my sister lives there."
+
+
+@pytest.mark.parametrize("kind", list(TEXTS))
+@pytest.mark.parametrize("vocabulary", list(COUNTS))
+def test_no_script_and_no_kind_is_counted_more_than_a_few_percent_low(kind, vocabulary):
+    real = sum(COUNTS[vocabulary][kind])
+    assert sum(map(count_text_tokens, TEXTS[kind])) >= 0.97 * real
+
+
+@pytest.mark.parametrize("vocabulary", list(COUNTS))
+def test_english_is_counted_close(vocabulary):
+    kind = "latin, English"
+    assert sum(map(count_text_tokens, TEXTS[kind])) <= 1.2 * sum(COUNTS[vocabulary][kind])
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_a_price(text):
+    weights = weigh_text(text)
+    assert all(weight >= 0 for weight in weights.values())
+    assert (count_text_tokens(text) > 0) is bool(text.strip("\x00") or text)
+
+
+@given(st.text(max_size=100), st.text("ทดสอบ漢字абв", min_size=1, max_size=50))
+def test_letters_of_other_scripts_never_make_a_text_cheaper(text, more):
+    assert count_text_tokens(text + more) >= count_text_tokens(text)
+
+
+def test_a_message_costs_its_text_its_name_and_a_frame():
+    text, name = count_text_tokens(SENTENCE), count_text_tokens("Bo")
+    assert count_tokens([HumanMessage(SENTENCE)]) == TOKENS_PER_MESSAGE + text
+    assert count_tokens([HumanMessage(SENTENCE, name="Bo")]) == TOKENS_PER_MESSAGE + text + name
+    assert count_tokens([HumanMessage(SENTENCE, id="x" * 99)]) == TOKENS_PER_MESSAGE + text
+
+
+def test_media_cost_the_same_whatever_their_bytes():
+    image = {"type": "image", "source_type": "base64", "data": "A" * 100_000}
+    assert count_tokens([HumanMessage([image, SENTENCE])]) == (
+        TOKENS_PER_MESSAGE + TOKENS_PER_MEDIA + count_text_tokens(SENTENCE)
+    )
+
+
+def test_tool_calls_are_counted_once():
+    call = {"name": "weather", "args": {"city": "x" * 400}, "id": "c1"}
+    block = {"type": "tool_use", "id": "c1", "name": "weather", "input": call["args"]}
+    alone = count_tokens([AIMessage("", tool_calls=[call])])
+    assert alone > 100
+    assert count_tokens([AIMessage([block], tool_calls=[call])]) == alone
+    assert count_tokens([ToolMessage(SENTENCE, tool_call_id="c1")]) == (
+        TOKENS_PER_MESSAGE + count_text_tokens(SENTENCE) + count_text_tokens("c1")
+    )
+
+
+NOTE = re.compile(
+    r"\n\[\.\.\. ([\d,]+) more characters here; read on with "
+    r'read_message\("([^"]+)", start=(\d+)\)\]\n'
+)
+PASTE = "".join(f"Line {n} of the report says that nothing happened.\n" for n in range(2000))
+
+
+def see(messages, budget):
+    with ConversationMemory.open(":memory:") as memory:
+        history = memory.history("t", user_id="ana")
+        history.add_messages(messages)
+        view = history.context(max_tokens=budget)
+        assert history.entries[-1].message.content == messages[-1].content
+        return view
+
+
+@pytest.mark.parametrize("budget", [200, 1000, 4000])
+def test_a_long_paste_is_shown_by_its_beginning_and_its_end(budget):
+    view = see([HumanMessage(PASTE + "What is in it?", id="p1")], budget)
+    [shown] = view.messages
+    assert view.tokens == count_tokens([shown]) <= budget
+    assert view.tokens > 0.8 * budget
+    assert shown.content.startswith("Line 0 of the report")
+    assert shown.content.endswith("What is in it?")
+    assert view.repairs == (f"show p1 cut to stay within {budget} tokens",)
+
+
+def test_the_note_says_how_much_is_left_out_and_where_to_read_on():
+    text = PASTE + "What is in it?"
+    [shown] = see([HumanMessage(text, id="p1")], 1000).messages
+    [(left, name, start)] = NOTE.findall(shown.content)
+    first, last = NOTE.split(shown.content)[0], NOTE.split(shown.content)[-1]
+    assert name == "p1"
+    assert int(start) == len(first)
+    assert first + text[int(start) : int(start) + int(left.replace(",", ""))] + last == text
+
+
+def test_of_several_results_the_longest_are_cut_and_short_ones_stay_whole():
+    calls = [{"name": "look", "args": {}, "id": f"c{n}"} for n in range(3)]
+    said = [
+        HumanMessage("Look at all three."),
+        AIMessage("", tool_calls=calls),
+        ToolMessage("Nothing found.", tool_call_id="c0"),
+        ToolMessage(PASTE, tool_call_id="c1"),
+        ToolMessage(PASTE[:20_000], tool_call_id="c2"),
+    ]
+    view = see(said, 2000)
+    assert view.tokens <= 2000
+    human, _, short, long, longer = view.messages
+    assert (human.content, short.content) == ("Look at all three.", "Nothing found.")
+    assert NOTE.search(long.content)
+    assert NOTE.search(longer.content)
+    assert abs(count_tokens([long]) - count_tokens([longer])) < 60
+
+
+def test_system_text_is_never_cut():
+    with pytest.raises(BudgetError, match="system messages"):
+        see([SystemMessage(PASTE), HumanMessage("Hello")], 1000)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 4000)), min_size=1, max_size=5),
+    st.integers(1000, 3000),
+)
+def test_whatever_is_pasted_the_view_is_within_the_budget(pasted, budget):
+    said = [
+        HumanMessage((PASTE if plain else "ทดสอบ漢字 " * 900)[:size] + "?")
+        for plain, size in pasted
+    ]
+    view = see(said, budget)
+    assert view.tokens <= budget
+    assert view.messages[-1].text.endswith("?")

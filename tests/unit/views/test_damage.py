@@ -10,7 +10,6 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_convmem.cli.rendering import encode_log, format_log
 from langchain_convmem.logs.base import (
-    Row,
     build_changes,
     build_line_changes,
     decode_entry,
@@ -18,7 +17,7 @@ from langchain_convmem.logs.base import (
     plan_append,
 )
 from langchain_convmem.logs.checksums import Signer
-from langchain_convmem.records import Cover, Draft, Entry, ThreadKey
+from langchain_convmem.records import Cover, Entry, ThreadKey
 from langchain_convmem.transfer.formats.convmem import encode_entry
 from langchain_convmem.turns.stats import compute_stats
 from langchain_convmem.views.codec import make_draft
@@ -128,26 +127,3 @@ def test_pages_of_changes_go_past_it():
     assert [line.text for line in lines.lines] == ["sum 1000", "sum 3000"]
     assert [entry.id for entry in lines.controls] == [rows[1].id]
     assert lines.cursor == rows[2].position
-
-
-def test_without_a_signature_an_unreadable_row_is_still_only_a_gap():
-    row = Row("01J00000000000000000000000", 4, "t", "user", '{"v":1,"m":', None)
-    entry = decode_entry(KEY, row)
-    assert entry.damage == "its text is no stored message"
-    assert entry.control is not None
-    assert entry.control.retracts == ()
-    assert entry.position == 4
-
-
-def test_a_keyed_signer_takes_no_row_that_was_signed_without_the_key():
-    row = Row("01J00000000000000000000000", 4, "t", "user", '{"v":1}', None)
-    signed = replace(row, signature=Signer().sign(KEY, row))
-    assert Signer().find_damage(KEY, signed) == ""
-    assert Signer("sixteen bytes ok").find_damage(KEY, signed) != ""
-
-
-def test_a_draft_is_made_of_nothing_damaged():
-    entry = make_chat(2)[2]
-    assert entry.message is None
-    assert entry.contents == ()
-    assert isinstance(Draft(role=entry.role, control=entry.control), Draft)

@@ -1,22 +1,30 @@
-"""What a write hook is given, what it may return, and what becomes of it."""
+"""Messages out of whatever callers pass for them, and what a write hook makes of them."""
 
 from __future__ import annotations
 
-import ast
 import functools
-from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    HumanMessageChunk,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+    messages_to_dict,
+)
+from langchain_core.prompts import ChatPromptTemplate
 
-import langchain_convmem
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.records import Control, Cover, Draft, Metadata
+from langchain_convmem.records import Cover, Draft
 from langchain_convmem.testing.log_contract import SAMPLES
 from langchain_convmem.views.codec import encode_body, make_draft
-from langchain_convmem.views.messages import DraftBuilder, is_remembered
+from langchain_convmem.views.messages import DraftBuilder, is_remembered, read_messages
 
-PACKAGE = Path(langchain_convmem.__file__).parent
 SECRET = "sk-4242"
 
 
@@ -34,18 +42,6 @@ class _AsyncHook:
         return message
 
 
-class _Hook:
-    def __call__(self, message):
-        return shout(message)
-
-
-# -- hooks --------------------------------------------------------------------------------------
-@pytest.mark.parametrize("hook", ["redact", 7, object()], ids=["text", "number", "object"])
-def test_a_hook_must_be_a_function(hook):
-    with pytest.raises(ConfigError, match="before_write"):
-        DraftBuilder(hook)
-
-
 @pytest.mark.parametrize(
     "hook",
     [_coroutine, _AsyncHook(), functools.partial(_coroutine), _AsyncHook().__call__],
@@ -54,17 +50,6 @@ def test_a_hook_must_be_a_function(hook):
 def test_a_coroutine_function_is_no_hook(hook):
     with pytest.raises(ConfigError, match="plain function"):
         DraftBuilder(hook)
-
-
-def test_any_other_callable_is_a_hook():
-    assert DraftBuilder(_Hook()).build(HumanMessage("hi")).contents == ("HI",)
-    assert DraftBuilder(functools.partial(shout)).build(HumanMessage("hi")).contents == ("HI",)
-
-
-@pytest.mark.parametrize("message", SAMPLES)
-def test_without_a_hook_every_message_is_stored_as_it_is(message):
-    assert DraftBuilder().build(message).message is message
-    assert [draft.message is message for draft in DraftBuilder().build_all([message])] == [True]
 
 
 @pytest.mark.parametrize("message", SAMPLES)
@@ -101,17 +86,6 @@ def test_what_a_hook_does_to_its_copy_leaves_the_callers_message_alone():
     assert said.tool_calls[0]["args"] == {"key": SECRET}
 
 
-def test_the_dialog_lines_are_those_of_what_is_stored():
-    draft = DraftBuilder(lambda _: HumanMessage(["one", "two"])).build(HumanMessage(SECRET))
-    assert draft.contents == ("one", "two")
-
-
-def test_turn_and_metadata_stay_what_they_are():
-    metadata = Metadata(attributes=("seen",), aux={"n": 1})
-    draft = DraftBuilder(shout).build(HumanMessage("hi"), turn_id="t", metadata=metadata)
-    assert (draft.turn_id, draft.metadata, draft.role) == ("t", metadata, "user")
-
-
 @pytest.mark.parametrize("given", [None, "q1"])
 @pytest.mark.parametrize("returned", [None, "other"])
 def test_a_message_keeps_its_id_whatever_the_hook_does(given, returned):
@@ -119,18 +93,6 @@ def test_a_message_keeps_its_id_whatever_the_hook_does(given, returned):
     assert drafting.build(HumanMessage(SECRET, id=given)).message.id == given
 
 
-def test_a_message_that_the_hook_returns_is_not_changed_by_that():
-    same = HumanMessage("[text]", id="mine")
-    assert DraftBuilder(lambda _: same).build(HumanMessage(SECRET, id="q1")).message.id == "q1"
-    assert same.id == "mine"
-
-
-def test_a_message_may_become_another_type_of_the_same_role():
-    drafting = DraftBuilder(lambda _: ChatMessage("[text]", role="user"))
-    assert drafting.build(HumanMessage(SECRET)).role == "user"
-
-
-# -- what a hook must not return ----------------------------------------------------------------
 @pytest.mark.parametrize(
     ("said", "returned"),
     [
@@ -158,12 +120,6 @@ def test_a_hook_that_turns_out_to_be_asynchronous_is_refused():
         DraftBuilder(lambda message: _coroutine(message.model_copy())).build(HumanMessage("hi"))
 
 
-def test_what_a_hook_returns_is_checked_as_any_message_is():
-    wrong = HumanMessage("[text]", additional_kwargs={"timestamp": "tomorrow"})
-    with pytest.raises(InvalidMessageError, match="timestamp"):
-        DraftBuilder(lambda _: wrong).build(HumanMessage("hi"))
-
-
 def test_what_a_hook_raises_comes_through_as_it_is():
     def fail(message):
         raise LookupError(message.id)
@@ -172,17 +128,6 @@ def test_what_a_hook_raises_comes_through_as_it_is():
         DraftBuilder(fail).build(HumanMessage("hi", id="q1"))
 
 
-@pytest.mark.parametrize(
-    "wrong", ["text", AIMessage.model_construct(content=7)], ids=["text", "content"]
-)
-def test_a_hook_is_not_asked_about_what_cannot_be_stored(wrong):
-    asked = []
-    with pytest.raises(InvalidMessageError):
-        DraftBuilder(asked.append).build(wrong)
-    assert asked == []
-
-
-# -- what is left out ---------------------------------------------------------------------------
 def test_nothing_is_stored_of_a_message_for_which_the_hook_returns_nothing():
     drafting = DraftBuilder(lambda message: None if "off" in message.content else message)
     said = [HumanMessage("one"), HumanMessage("off the record"), AIMessage("two")]
@@ -229,14 +174,6 @@ def test_what_a_hook_has_answered_is_drafted_under_the_id_that_is_free():
     assert (draft.message.id, draft.contents) == ("free", ("Kept.",))
 
 
-def test_a_hook_may_set_the_mark():
-    def mark(message):
-        message.additional_kwargs["remember"] = False
-        return message
-
-    assert DraftBuilder(mark).build(HumanMessage("hi")) is None
-
-
 def test_a_summary_without_a_message_is_asked_about_as_well():
     draft = Draft(role="summary", contents=("one", SECRET), cover=Cover(((1, 2),)))
     blank = DraftBuilder(lambda message: SystemMessage(message.text.replace(SECRET, "[key]")))
@@ -245,31 +182,98 @@ def test_a_summary_without_a_message_is_asked_about_as_well():
     assert DraftBuilder().filter_draft(draft) == draft
 
 
-def test_edits_say_nothing_and_pass():
-    draft = Draft(role="control", control=Control(("a",), "undo"))
-    assert DraftBuilder(lambda _: None).filter_draft(draft) == draft
+CALL = {"name": "look", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
 
-
-# -- the one place ------------------------------------------------------------------------------
-OTHER_DRAFTS = {
-    "turns/turn.py",  # of what the hook left of the user's message
-    "turns/state_differ.py",  # of artifacts made plain, and passed through the hook
-    "transfer/formats/convmem.py",  # checks what it read
-    "transfer/threads.py",  # checks what it read
+OPENAI_CALL = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "look", "arguments": '{"n": 1}'},
 }
-"""Where else in the way of a message to the log drafts are made."""
+
+CHAT = [
+    SystemMessage("Be brief."),
+    HumanMessage("Where?"),
+    AIMessage("", tool_calls=[CALL]),
+    ToolMessage("level 3", tool_call_id="c1"),
+    AIMessage("There."),
+]
+
+FORMS = {
+    "messages": CHAT,
+    "role dicts": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "content": None, "tool_calls": [OPENAI_CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "level 3"},
+        {"role": "assistant", "content": "There."},
+    ],
+    "roles of templates": [
+        *CHAT[:1],
+        {"role": "User", "content": "Where?"},
+        {"role": "model", "tool_calls": [OPENAI_CALL]},
+        CHAT[3],
+        ("model", "There."),
+    ],
+    "as LangChain writes them": messages_to_dict(CHAT),
+    "flat dicts": [{"type": one.type, **one.model_dump(exclude={"type"})} for one in CHAT],
+    "under messages": {"messages": CHAT},
+    "a prompt's value": ChatPromptTemplate(CHAT).invoke({}),
+    "a tuple": tuple(CHAT),
+    "an iterator": iter(CHAT),
+}
 
 
-def test_messages_become_drafts_in_one_place():
-    found = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        if path.relative_to(PACKAGE).parts[0] not in {"views", "testing", "logs"}
-        if "make_draft" in _names(path)
-    }
-    assert found == OTHER_DRAFTS
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_the_same_messages(form):
+    assert [
+        (type(one), one.content, getattr(one, "tool_calls", []))
+        for one in read_messages(FORMS[form])
+    ] == [(type(one), one.content, getattr(one, "tool_calls", [])) for one in CHAT]
 
 
-def _names(path):
-    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
-    return {node.id for node in nodes if isinstance(node, ast.Name)}
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["user", "assistant", "system"]), st.text(max_size=8)), max_size=6
+    )
+)
+def test_what_langchain_reads_is_read_as_langchain_does(pairs):
+    maps = [{"role": role, "content": text} for role, text in pairs]
+    assert read_messages(pairs) == read_messages(maps) == convert_to_messages(pairs)
+
+
+def test_chunks_are_the_message_that_they_are_pieces_of():
+    pieces = [
+        HumanMessageChunk(content="Whe"),
+        HumanMessageChunk(content="re?"),
+        AIMessageChunk(content="The", id="a"),
+        AIMessageChunk(content="re.", id="a", chunk_position="last"),
+        AIMessageChunk(content="More", id="b"),
+    ]
+    assert [(type(one), one.text) for one in read_messages(pieces)] == [
+        (HumanMessage, "Where?"),
+        (AIMessage, "There."),
+        (AIMessage, "More"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        7,
+        b"text",
+        {"words"},
+        [None],
+        [("narrator", "words")],
+        [{"content": "words"}],
+        [{"role": "tool", "content": "words"}],
+        [["a", "b", "words"]],
+        [{"type": "image_url", "url": "words"}],
+    ],
+    ids=repr,
+)
+def test_what_is_no_message_is_refused_without_its_words(value):
+    with pytest.raises(InvalidMessageError) as caught:
+        read_messages(value)
+    assert "words" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None

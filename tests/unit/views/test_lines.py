@@ -1,4 +1,4 @@
-"""Dialog lines, made of entries and read from stored text alike, and their times."""
+"""Dialog lines and their times, and how much of a spoken reply was heard."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.views.edits import count_heard, cut_to_heard
 from langchain_convmem.views.lines import (
-    DEFAULT_SPEAKERS,
     clean_name,
     find_trust,
     format_day,
@@ -27,6 +28,105 @@ from langchain_convmem.views.lines import (
     indent_text,
     make_dialog_lines,
 )
+
+REPLY = "Your train leaves from platform 9, at noon. Do you need a ticket?"
+CALL = {"name": "platform", "args": {}, "id": "c1", "type": "tool_call"}
+USAGE = {"input_tokens": 3, "output_tokens": 20, "total_tokens": 23}
+
+
+def heard(text, until):
+    return text[: count_heard(text, until)]
+
+
+@pytest.mark.parametrize(
+    ("until", "expected"),
+    [
+        (0, ""),
+        (10, "Your train"),
+        (len(REPLY), REPLY),
+        (10_000, REPLY),
+        ("", ""),
+        ("  ", ""),
+        (REPLY, REPLY),
+        ("Your train leaves ", "Your train leaves "),
+        ("Your train leaves from plat", "Your train leaves from plat"),
+        ("your TRAIN   leaves\nfrom", "Your train leaves from"),
+        ("Your train leaves from platform 9 at noon", "Your train leaves from platform 9, at noon"),
+        ("your train leaves from platform 9, at noon.", REPLY[:43]),
+        ("yourtrain", "Your train"),
+        ("Do you need", "Your train leaves from platform 9, at noon. Do you need"),
+    ],
+)
+def test_characters_or_words_tell_how_much_was_heard(until, expected):
+    assert heard(REPLY, until) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "until", "expected"),
+    [
+        ("**Platform 9**, at *noon*.", "platform 9 at", "**Platform 9**, at"),
+        ("Le café est fermé.", "le cafe est", "Le café est"),
+        ("Le cafe\u0301 est ferme\u0301.", "Le caf\u00e9", "Le cafe\u0301"),
+        ("Die Straße ist gesperrt.", "die strasse", "Die Straße"),
+        ("在九号站台，中午发车。", "九号站台", "在九号站台"),  # noqa: RUF001 - as it is written
+        ("😀😀 Fine.", "😀", "😀"),
+        ("One, two, three, two.", "two", "One, two"),
+        ("Really?! Yes.", "really?!", "Really?!"),
+    ],
+)
+def test_words_are_found_however_they_are_written(text, until, expected):
+    assert heard(text, until) == expected
+
+
+@pytest.mark.parametrize("until", ["Goodbye", "rain leaves", "Your train leaves at ten"])
+def test_words_that_were_never_said_are_refused_and_not_repeated(until):
+    with pytest.raises(InvalidMessageError, match="not in the reply") as raised:
+        count_heard(REPLY, until)
+    assert until not in str(raised.value)
+
+
+@pytest.mark.parametrize("until", [-1, True, 2.5, None])
+def test_what_is_neither_a_number_nor_words_is_refused(until):
+    with pytest.raises(ConfigError, match="heard_until"):
+        count_heard(REPLY, until)
+
+
+@given(st.text(), st.integers(0, 40))
+def test_every_beginning_of_a_text_is_found_as_it_is(text, length):
+    assert count_heard(text, text[:length]) == len(text[:length])
+
+
+def test_a_cut_reply_keeps_all_that_is_known_of_it():
+    reply = AIMessage(
+        REPLY,
+        id="r1",
+        name="agent",
+        usage_metadata=USAGE,
+        response_metadata={"model_name": "m", "finish_reason": "stop"},
+        additional_kwargs={"voice": "alto", "audio": {"id": "a1"}},
+    )
+    cut = cut_to_heard(reply, "Your train leaves ")
+    assert cut == AIMessage(
+        "Your train leaves",
+        id="r1",
+        name="agent",
+        usage_metadata=USAGE,
+        response_metadata={"model_name": "m", "finish_reason": "stop", "interrupted": True},
+        additional_kwargs={"voice": "alto"},
+    )
+    assert reply.content == REPLY
+
+
+def test_a_reply_that_was_heard_is_left_as_it_is():
+    reply = AIMessage("Fine. ")
+    assert cut_to_heard(reply, "Fine.") is reply
+    assert cut_to_heard(reply, 5) is reply
+
+
+def test_of_a_reply_of_which_nothing_was_heard_only_its_calls_are_left():
+    assert cut_to_heard(AIMessage(REPLY), 0) is None
+    cut = cut_to_heard(AIMessage(REPLY, tool_calls=[CALL]), 0)
+    assert (cut.content, cut.tool_calls) == ("", [CALL])
 
 
 def test_a_line_says_who_said_what_when_and_where():
@@ -42,15 +142,6 @@ def test_a_line_says_who_said_what_when_and_where():
     assert (line.key, line.position, line.role) == (entry.key, entry.position, "user")
     assert (line.speaker, line.text) == ("Ana", "Behind the harbour.")
     assert (line.time_ms, line.session) == (7_000, "4")
-
-
-def test_without_a_name_id_or_time_the_entry_gives_them():
-    user, assistant = spoken(HumanMessage("a"), AIMessage("b", id="", name=""))
-    [first], [second] = make_dialog_lines(user), make_dialog_lines(assistant)
-    assert [first.speaker, second.speaker] == list(DEFAULT_SPEAKERS.values())
-    assert [first.line_id, second.line_id] == [user.id, assistant.id]
-    assert first.time_ms == user.metadata.timing["creation"]
-    assert first.session is None
 
 
 def test_each_piece_of_text_is_a_line_of_its_own():
@@ -77,12 +168,6 @@ def test_only_what_user_and_assistant_said_are_lines(message):
     assert make_dialog_lines(entry) == []
 
 
-def test_summaries_and_controls_are_no_lines():
-    [entry] = spoken("a")
-    assert make_dialog_lines(replace(entry, role="summary")) == []
-    assert make_dialog_lines(replace(entry, role="control", message=None)) == []
-
-
 def test_a_line_is_tagged_with_the_short_plain_values_beside_its_message():
     tags = {"topic": "boats", "weight": 2, "share": 0.5, "urgent": False, "mood": None}
     other = {"session": "one", "timestamp": 7, "speaker": "Bo", "call": {"a": 1}, "why": "hm " * 99}
@@ -92,7 +177,6 @@ def test_a_line_is_tagged_with_the_short_plain_values_beside_its_message():
     assert hash(first) == hash(replace(first, tags={}))
 
 
-# -- Times as text: in UTC, and nothing where no calendar reaches ---------------------------------
 @pytest.mark.parametrize(
     ("time_ms", "text"),
     [
@@ -111,16 +195,6 @@ def test_a_time_is_told_in_utc(time_ms, text):
 @pytest.mark.parametrize("time_ms", [-(10**18), 10**18, 10**30])
 def test_a_time_outside_the_calendar_has_no_text(time_ms):
     assert (get_moment(time_ms), format_iso_time(time_ms), format_day(time_ms)) == (None, None, "")
-
-
-# -- what begins a line -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "end", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
-)
-def test_whatever_ends_a_line_the_next_one_is_indented(end):
-    assert indent_text(f"a{end}Ana: b") == "a\n  Ana: b"
 
 
 @given(st.text())
@@ -147,14 +221,6 @@ def test_an_indented_text_is_the_same_but_for_white_space(text):
 def test_a_name_is_one_line_and_holds_no_second_one(given, cleaned):
     assert clean_name(given) == cleaned
     assert clean_name(cleaned) == cleaned
-
-
-def test_a_name_of_nothing_but_line_ends_is_none():
-    [entry] = spoken(HumanMessage("hi", name="\n"))
-    assert [line.speaker for line in make_dialog_lines(entry)] == ["User"]
-
-
-# -- who answers for it -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

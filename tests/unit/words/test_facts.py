@@ -1,13 +1,19 @@
-"""What a text states in letters and digits, in whatever notation."""
+"""What a text states in letters and digits, which days and which kinds of things it names."""
 
 # ruff: noqa: RUF001 - letters of the languages themselves
-
 from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from importlib.resources import files
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_convmem.words import analysis
+from langchain_convmem.words.analysis import find_kinds
+from langchain_convmem.words.dates import find_time_spans
 from langchain_convmem.words.facts import (
     FactSource,
     check_told,
@@ -16,6 +22,7 @@ from langchain_convmem.words.facts import (
     list_points,
     split_sentences,
 )
+from langchain_convmem.words.languages import LATIN, stem
 
 
 def facts(*texts, speaker=""):
@@ -27,7 +34,6 @@ def keys(*texts, kind=None, speaker=""):
     return [fact.key for fact in found if kind in (None, fact.kind)]
 
 
-# -- what is one ----------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -55,14 +61,6 @@ def test_facts_are_found_in_any_notation(text, expected):
     assert keys(text) == expected
 
 
-def test_where_words_are_not_parted_by_blanks_numbers_and_codes_stand_alone():
-    assert keys("我的车牌是京A12345停在3层，5月8日去北京。") == [
-        "date 5-8",
-        "id a12345",
-        "number 3",
-    ]
-
-
 def test_a_speaker_with_a_name_is_a_fact_and_user_and_assistant_are_none():
     assert keys("Hello.", speaker="Marta Lund") == ["speaker marta lund"]
     assert keys("Hello.", speaker="User") == keys("Hello.", speaker="Assistant") == []
@@ -76,7 +74,6 @@ def test_a_fact_knows_who_said_it_where_and_comes_once():
     assert (fact.said.speaker, fact.said.position) == ("User", 1)
 
 
-# -- sentences ------------------------------------------------------------------------------------
 def test_a_day_is_not_parted_from_its_month():
     said = "Erinnere mich bis 31. Juli. Am 5. kesäkuuta menen. I have 3. They have 4."
     assert split_sentences(said) == [
@@ -98,7 +95,6 @@ def test_sentences_keep_numbers_and_abbreviations_whole_and_are_never_long():
     assert max(map(len, split_sentences("word " * 500 + "x" * 600))) <= 240
 
 
-# -- what is worth telling besides ----------------------------------------------------------------
 def points(*texts):
     found = list_points([FactSource(text, "User", at) for at, text in enumerate(texts)])
     return [(one.kind, one.text) for one in found]
@@ -119,11 +115,6 @@ def test_a_language_that_capitalises_every_noun_has_no_names():
     assert points(german) == []
 
 
-def test_speakers_months_and_what_opens_a_sentence_are_no_names():
-    assert points("Nobody came in May. Then they left: Well, fine. The User is here.") == []
-
-
-# -- who tells it ---------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("said", "summary"),
     [
@@ -181,3 +172,130 @@ def test_more_text_tells_no_less(text, more):
     before = check_told(known, text)
     after = check_told(known, f"{text}\n{more}")
     assert all(later or not earlier for earlier, later in zip(before, after, strict=True))
+
+
+# A Monday.
+NOW_MS = int(datetime(2023, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
+
+
+def days(text):
+    """Return the first and last day of each stretch."""
+    return [
+        " ".join(f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d}" for ms in (since, until - 1))
+        for since, until in find_time_spans(text, NOW_MS)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("What happened on 2023-05-08?", "2023-05-08", "2023-05-08"),
+        ("on 8 May", "2023-05-08", "2023-05-08"),
+        ("on 8 December", "2022-12-08", "2022-12-08"),
+        ("on May 8th, 2022", "2022-05-08", "2022-05-08"),
+        ("in May", "2023-05-01", "2023-05-31"),
+        ("in December", "2022-12-01", "2022-12-31"),
+        ("by February 2024", "2024-02-01", "2024-02-29"),
+        ("2023-05", "2023-05-01", "2023-05-31"),
+        ("in 2022", "2022-01-01", "2022-12-31"),
+        ("am 8. Mai 2023", "2023-05-08", "2023-05-08"),
+        ("am 8.5.2023", "2023-05-08", "2023-05-08"),
+        ("le 1er août 2023", "2023-08-01", "2023-08-01"),
+        ("el 8 de mayo de 2023", "2023-05-08", "2023-05-08"),
+        ("il 8 maggio 2023", "2023-05-08", "2023-05-08"),
+        ("em março de 2023", "2023-03-01", "2023-03-31"),
+        ("op 8 maart 2023", "2023-03-08", "2023-03-08"),
+        ("den 8 maj 2023", "2023-05-08", "2023-05-08"),
+        ("8 toukokuu 2023", "2023-05-08", "2023-05-08"),
+        ("8 Mayıs 2023", "2023-05-08", "2023-05-08"),
+        ("8 мая 2023", "2023-05-08", "2023-05-08"),
+        ("today", "2023-11-20", "2023-11-20"),
+        ("yesterday", "2023-11-19", "2023-11-19"),
+        ("the day before yesterday", "2023-11-18", "2023-11-18"),
+        ("two days ago", "2023-11-18", "2023-11-18"),
+        ("3 weeks ago", "2023-10-27", "2023-11-02"),
+        ("last week", "2023-11-13", "2023-11-19"),
+        ("this month", "2023-11-01", "2023-11-30"),
+        ("last month", "2023-10-01", "2023-10-31"),
+        ("last year", "2022-01-01", "2022-12-31"),
+        ("on Friday", "2023-11-17", "2023-11-17"),
+        ("last Monday", "2023-11-13", "2023-11-13"),
+        ("letzten Freitag", "2023-11-17", "2023-11-17"),
+        ("hier, avant-hier", "2023-11-18", "2023-11-18"),
+        ("vor zwei Tagen", "2023-11-18", "2023-11-18"),
+        ("i maj", "2023-05-01", "2023-05-31"),
+        ("on the 14th", "2023-11-14", "2023-11-14"),
+        ("on the 24th", "2023-10-24", "2023-10-24"),
+        ("last weekend", "2023-11-17", "2023-11-20"),
+    ],
+)
+def test_a_question_names_a_stretch_of_days(text, first, last):
+    assert days(text) == [f"{first} {last}"]
+
+
+def test_two_numbers_that_may_both_be_the_month_are_read_both_ways():
+    assert sorted(days("on 03/04/2023")) == ["2023-03-04 2023-03-04", "2023-04-03 2023-04-03"]
+    assert days("on 25/04/2023") == days("on 04/25/2023") == ["2023-04-25 2023-04-25"]
+
+
+def test_several_dates_are_several_stretches():
+    assert len(days("Between 11 August and 15 August 2023, or yesterday?")) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "May I ask?",
+        "Do you think this may be wrong?",
+        "What is the Friday meeting about?",
+        "Was gibt es hier?",
+        "on 31 June 2023",
+        "99 weeks, 2000 words",
+        "2023-13-40",
+        "",
+        "maybe on mars",
+        "on all our yesterdays, and last nightmare",
+    ],
+)
+def test_anything_else_names_none(text):
+    assert days(text) == []
+
+
+@given(st.text() | st.from_regex(r"[0-9]{1,4}[-/. ]([0-9]{1,2}|May|weeks ago)[-/. ][0-9]{0,4}"))
+def test_every_stretch_has_a_beginning_before_its_end(text):
+    assert all(since < until for since, until in find_time_spans(text, NOW_MS))
+
+
+DATA = json.loads(files(analysis.__package__).joinpath("kinds.json").read_text("utf-8"))
+KINDS = [(language, kind) for language, listed in DATA.items() for kind in listed]
+
+
+def test_every_kind_is_of_a_language_that_is_stemmed():
+    assert set(DATA) <= set(LATIN)
+    assert all(set(kind) == {"names", "members"} and kind["names"] for _, kind in KINDS)
+
+
+def test_words_of_a_kind_are_single_words_in_lowercase_each_once():
+    for _, kind in KINDS:
+        words = [*kind["names"], *kind["members"]]
+        assert all(word.isalpha() and word == word.casefold() for word in words)
+        assert len(words) == len(set(words))
+
+
+@pytest.mark.parametrize(
+    ("question", "name", "member"),
+    [
+        ("Which pets do I have?", "pets", "cat"),
+        ("What's my job?", "job", "nurse"),
+        ("Where does my sibling live?", "sibling", "brother"),
+        ("Which instrument am I learning?", "instrument", "cello"),
+        ("Am I allergic to anything?", "allergic", "peanut"),
+    ],
+)
+def test_a_question_finds_the_kind_that_it_names_with_what_is_of_it(question, name, member):
+    found = find_kinds(question)[stem(name, "english")]
+    assert {stem(name, "english"), stem(member, "english")} <= found
+
+
+def test_what_is_of_a_kind_does_not_name_it():
+    assert find_kinds("Where is my cello?") == {}

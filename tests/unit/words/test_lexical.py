@@ -1,13 +1,19 @@
+"""Promises of search by words: one word, one term, in a dozen languages, and what it is worth."""
+
+# ruff: noqa: RUF001 - letters of the languages themselves
 from __future__ import annotations
 
 import math
+import unicodedata
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_convmem.words.analysis import analyze, extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.languages import LATIN, detect_language, is_function_word
 
 DOCUMENTS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8), max_size=25)
 
@@ -18,32 +24,11 @@ def index_of(documents):
     return index
 
 
-# -- scores ------------------------------------------------------------------------------------
-
-
 def test_scores_follow_the_formula():
     index = index_of([["car", "car", "park"], ["park"], ["tree", "house"]])
     idf = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
     expected = idf * 2 * 2.2 / (2 + 1.2 * (1 - 0.3 + 0.3 * 3 / 2))
     assert index.compute_scores(["car"]).tolist() == pytest.approx([expected, 0, 0])
-
-
-def test_a_repeated_query_term_counts_once():
-    index = index_of([["a", "b"], ["b"]])
-    assert index.compute_scores(["a", "a"]).tolist() == index.compute_scores(["a"]).tolist()
-
-
-def test_an_empty_index_and_an_unknown_term_score_nothing():
-    assert LexicalIndex().compute_scores(["a"]).tolist() == []
-    assert index_of([["b"]]).compute_scores(["a"]).tolist() == [0.0]
-
-
-def test_an_index_can_grow_after_it_was_searched():
-    index = index_of([["a"]])
-    scores = index.compute_scores(["a"])
-    index.add([["a"], ["b"]])
-    assert len(scores) == 1
-    assert len(index.compute_scores(["a"])) == 3
 
 
 @given(DOCUMENTS, st.integers(0, 25))
@@ -80,51 +65,6 @@ def test_a_document_has_the_terms_it_was_added_with_and_no_others():
     assert index.find_shared(["d", "e", "level"], [3, 0, 1]) == [[0], [2], []]
 
 
-def test_an_index_can_grow_after_it_was_asked_what_documents_share():
-    index = index_of(["a"])
-    index.find_shared("ab", [0])
-    index.add(["ab"])
-    assert index.find_shared("ab", [1]) == [[0, 1]]
-
-
-def test_more_documents_than_are_sorted_at_once_are_found_alike():
-    documents = [["a", "b"] if number % 3 else ["b", "b", str(number)] for number in range(45_000)]
-    index = index_of(documents)
-    assert list(index.find_documents(["a"])["a"]) == [n for n in range(45_000) if n % 3]
-    assert list(index.find_documents(["44100"])["44100"]) == [44_100]
-    scores = index.compute_scores(["b"])
-    assert set(scores[::3]) == {scores[0]}
-    assert set(scores[1::3]) == {scores[1]}
-
-
-# -- columns that are kept ---------------------------------------------------------------------
-
-
-def test_a_kept_column_is_made_anew_for_a_new_document_or_in_another_way():
-    index = index_of([["car"], ["park", "car"]])
-    made = []
-
-    def lengths():
-        made.append(len(index))
-        return index.lengths.copy()
-
-    assert index.keep("lengths", 1, lengths).tolist() == [1, 2]
-    assert index.keep("lengths", 1, lengths).tolist() == [1, 2]
-    index.add([["tree", "tree", "tree"]])
-    assert index.keep("lengths", 1, lengths).tolist() == [1, 2, 3]
-    assert index.keep("lengths", 2, lengths).tolist() == [1, 2, 3]
-    assert made == [2, 3, 3]
-
-
-def test_marks_of_later_documents_count():
-    index = index_of([["car", "=asks"], ["park"]])
-    assert index.select_marked("asks").tolist() == [True, False]
-    index.add([["tree", "=asks"]])
-    assert index.select_marked("asks").tolist() == [True, False, True]
-
-
-# -- kinds of things ---------------------------------------------------------------------------
-
 PETS = {"pet": ["pet", "cat", "dog"]}
 
 
@@ -149,18 +89,130 @@ def test_removed_documents_are_of_no_kind_and_ignored_ones_make_none_more_common
     assert found.tolist() == pytest.approx([0, once, once, 0, 0])
 
 
-def test_several_kinds_add_up():
-    index = index_of([["cat", "oak"], ["oak"], ["house"]])
-    both = index.compute_kind_scores({**PETS, "plant": ["oak"]})
-    pet, plant = index.compute_kind_scores(PETS), index.compute_kind_scores({"plant": ["oak"]})
-    assert both.tolist() == (pet + plant).tolist()
+def test_underscores_hyphens_and_points_separate_words():
+    assert analyze("snake_case e-mail 3.5") == ["snake", "case", "e", "mail", "3", "5"]
 
 
-@given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), max_size=30), st.integers(1, 7))
-def test_documents_added_in_any_portions_score_alike(documents, portion):
-    whole, parts = LexicalIndex(), LexicalIndex()
-    whole.add(documents)
-    for first in range(0, len(documents), portion):
-        parts.add(documents[first : first + portion])
-        parts.compute_scores("a")
-    assert parts.compute_scores("abc").tolist() == whole.compute_scores("abc").tolist()
+def test_scripts_without_blanks_give_pairs_of_characters():
+    assert analyze("東京タワー") == ["東京", "京タ", "タワ", "ワー"]
+    assert analyze("車 and 東京") == ["車", "and", "東京"]
+
+
+def test_composed_and_decomposed_letters_are_the_same_word():
+    text = "café naïve Ünder"
+    assert analyze(unicodedata.normalize("NFD", text)) == analyze(text)
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_letters_without_accents_are_cut_into_words_like_all_others(text):
+    # The sign beside them is no letter: with it, the text is not read as one of ASCII alone.
+    assert analyze(text) == analyze(f"{text} \u2026")
+
+
+@given(st.text())
+def test_terms_hold_no_blanks_so_that_they_can_be_stored_in_one_text(text):
+    terms = analyze(text)
+    assert " ".join(terms).split() == terms
+
+
+@given(st.lists(st.sampled_from([text for row in LATIN for text in (row, "der Hund", "el")])))
+def test_what_a_line_is_analysed_to_depends_on_no_other_line(texts):
+    alone = {text: analyze(text) for text in reversed(texts)}
+    assert [analyze(text) for text in texts] == [alone[text] for text in texts]
+
+
+def test_a_question_is_searched_for_without_its_function_words():
+    assert extract_query_terms("Where did you park the Car?") == {"park": "park", "car": "Car"}
+
+
+def test_a_question_of_function_words_alone_keeps_them():
+    assert set(extract_query_terms("Who are you?")) == {"who", "are", "you"}
+
+
+def test_a_word_is_searched_by_the_languages_of_its_question_and_of_the_lines_alone():
+    index = LexicalIndex()
+    index.add([analyze("The dogs sleep")])
+    assert extract_query_terms("Perros!", index) == {"perro": "Perros"}
+    index.add([analyze("Mis perros duermen en la cocina")])
+    assert extract_query_terms("Perros!", index) == {"perro": "Perros", "perr": "Perros"}
+
+
+def test_a_lone_character_without_blanks_stands_for_the_pairs_that_hold_it():
+    index = LexicalIndex()
+    index.add([analyze("猫を飼っています"), analyze("犬と猫"), analyze("犬です")])
+    terms = extract_query_terms("猫", index)
+    assert terms == dict.fromkeys(["猫", "猫を", "と猫"], "猫")
+    assert [score > 0 for score in index.compute_scores(terms)] == [True, True, False]
+    assert extract_query_terms("猫") == {"猫": "猫"}
+
+
+# Said, asked with other forms of the words, asked in so few words that they tell no language.
+LANGUAGES = {
+    "english": ("My dogs are chasing the cats", "Who chased a cat?", "dog"),
+    "german": ("Unsere Hunde haben die Schlüssel vergraben", "Welcher Hund war das?", "Hund"),
+    "french": ("Mes chiennes ont mangé l'omelette", "Qui a mangé une omelette ?", "omelettes"),
+    "spanish": ("Mis perros duermen en la cocina", "¿Dónde está el perro?", "perro"),
+    "italian": ("I miei gatti hanno rotto la finestra", "Dove sono le finestre?", "gatto"),
+    "portuguese": ("Os meus gatos dormem na varanda", "Onde é que está o gato?", "gato"),
+    "dutch": ("Mijn katten slapen op de zolder", "Waar is de kat?", "kat"),
+    "swedish": ("Jag har sett flickorna under tallen", "Var är min flicka?", "flickor"),
+    "danish": ("Hundene spiser ikke af skålen efter midnat", "Hvad spiser hunden?", "skåle"),
+    "norwegian": ("Vi har fisket etter laksene hele dagen", "Hva med laksen?", "dager"),
+    "finnish": ("Minun avaimet ovat laatikossa", "Missä on laatikko?", "laatikot"),
+    "turkish": ("Anahtarları mutfakta bir yere bıraktım", "Anahtarlar nerede?", "mutfak"),
+    "hungarian": ("A kulcsokat a fiókba tettem és ott van", "Hol van a kulcs?", "fiók"),
+    "romanian": ("Am pus cheile în sertarul meu", "Unde este sertarul?", "sertare"),
+    "russian": ("Я оставил ключи в машине", "Где мой ключ?", "машина"),
+    "greek": ("Άφησα τα κλειδιά στο αυτοκίνητο", "Πού είναι το κλειδί;", "αυτοκίνητα"),
+    "arabic": ("تركت المفاتيح في السيارة", "أين سيارة أبي؟", "سيارة"),
+    "hindi": ("मैंने चाबियाँ गाड़ी में रखी हैं", "मेरी चाबी कहाँ है?", "गाड़ी"),
+    "chinese": ("我把钥匙放在厨房抽屉里了", "钥匙在哪里?", "厨房"),
+    "japanese": ("鍵は台所の引き出しにあります", "鍵はどこですか", "台所"),
+    "korean": ("열쇠는 부엌 서랍에 있어요", "열쇠가 어디 있어요?", "서랍"),
+    "thai": ("กุญแจอยู่ในลิ้นชัก", "กุญแจอยู่ที่ไหน", "ลิ้นชัก"),
+}
+LINES = [said for said, *_ in LANGUAGES.values()]
+
+
+@pytest.fixture(scope="module")
+def many_tongues():
+    index = LexicalIndex()
+    index.add([analyze(said) for said in LINES])
+    return index
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("asked", [1, 2], ids=["question", "word"])
+def test_a_word_is_found_by_its_other_forms_among_lines_of_all_languages(
+    many_tongues, language, asked
+):
+    line, question = LANGUAGES[language][0], LANGUAGES[language][asked]
+    scores = many_tongues.compute_scores(extract_query_terms(question, many_tongues))
+    assert LINES[int(np.argmax(scores))] == line
+    assert scores.max() > 0
+
+
+@pytest.mark.parametrize("language", LATIN)
+def test_a_line_and_a_question_tell_their_language(language):
+    line, question, word = LANGUAGES[language]
+    assert detect_language(line.casefold().split()) == language
+    assert detect_language(question.strip("¿?").casefold().split()) == language
+    assert detect_language([word]) == "english"
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("english", "what was the"),
+        ("german", "wo war das"),
+        ("french", "est-ce qu'il l'a"),
+        ("italian", "dov'è il"),
+        ("swedish", "vad är"),
+        ("russian", "где мой"),
+        ("arabic", "أين هو"),
+        ("hindi", "कहाँ है"),
+    ],
+)
+def test_function_words_say_nothing_about_the_topic(language, words):
+    assert all(is_function_word(word, language) for word in words.split())
+    assert not is_function_word("hund", language)

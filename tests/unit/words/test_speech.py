@@ -1,50 +1,50 @@
 """Promises of the kinds of utterance: who a question is about, and what a line does."""
 
-# ruff: noqa: RUF001 - lines in the letters they are written in
+# ruff: noqa: RUF001 - letters of the languages themselves
 from __future__ import annotations
+
+import json
+from importlib.resources import files
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_convmem.words import speech
+from langchain_convmem.words.dates import find_named_days
+from langchain_convmem.words.facts import is_personal, is_preference, is_promise
 from langchain_convmem.words.speech import (
     Persons,
+    Phrases,
     find_marks,
     find_persons,
+    find_questions,
     find_statements,
+    get_forms,
     is_courtesy,
     is_follow_up,
+    load_phrases,
 )
+
+
+def cases(text):
+    """Return the cases that a text lists, with bars between those of a line."""
+    return [one for line in text.strip().splitlines() for one in line.split(" | ")]
+
 
 # -- who a question is about ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "question",
-    [
-        "Which pets do I have?",
-        "my sister's birthday",
-        "Book me a table",
-        "remind me to call the bank",
-        "What should I cook tonight?",
-        "Draft a message to my landlord",
-        "Fill in the form for me: spouse's occupation.",
-        "Recommend me a thriller for the beach",
-        "which city do we live in",
-        "Wo wohne ich?",
-        "Buche mir einen Tisch",
-        "Où est-ce que j'habite ?",
-        "¿Dónde vivo?",
-        "dove abito?",
-        "onde eu moro?",
-        "waar woon ik?",
-        "где я живу?",
-        "أين أسكن؟",
-        "我住在哪里？",
-        "私の犬の名前は？",
-        "내 강아지 이름이 뭐야?",
-        "Which pets did I name (I forgot)?",
-    ],
+    cases("""
+Which pets do I have? | my sister's birthday | Book me a table | remind me to call the bank
+What should I cook tonight? | Draft a message to my landlord
+Fill in the form for me: spouse's occupation. | Recommend me a thriller for the beach
+which city do we live in | Wo wohne ich? | Buche mir einen Tisch | Où est-ce que j'habite ?
+¿Dónde vivo? | dove abito? | onde eu moro? | waar woon ik? | где я живу? | أين أسكن؟
+我住在哪里？ | 私の犬の名前は？ | 내 강아지 이름이 뭐야? | Which pets did I name (I forgot)?
+"""),
 )
 def test_a_question_about_the_one_who_asks_means_the_asker(question):
     assert find_persons(question).asker
@@ -52,29 +52,16 @@ def test_a_question_about_the_one_who_asks_means_the_asker(question):
 
 @pytest.mark.parametrize(
     "question",
-    [
-        "tell me about cats",
-        "explain recursion to me",
-        "show me how magnets work",
-        "can you help me with a regex",
-        "I'd like to know how tides work",
-        "I was wondering why cats purr",
-        "let me know the capital of Peru",
-        "What's an oxymoron? I always mix it up with a paradox",
-        "How do I reverse a linked list in Java?",
-        'How do you say "my mother means well" in Dutch',
-        "how much is a normal tip in the US",
-        "What started World War I?",
-        "What's wrong with: for i in range(3) print(i)",
-        "Debug: if (i == 10) { i++; }",
-        "Fix my SQL: SELECT * FROM users",
-        "Erkläre mir Rekursion",
-        "Explique-moi la photosynthèse",
-        "Explícame la fotosíntesis",
-        "spiegami la fotosintesi",
-        "объясни мне рекурсию",
-        "告诉我什么是递归",
-    ],
+    cases("""
+tell me about cats | explain recursion to me | show me how magnets work
+can you help me with a regex | I'd like to know how tides work | I was wondering why cats purr
+let me know the capital of Peru | What's an oxymoron? I always mix it up with a paradox
+How do I reverse a linked list in Java? | How do you say "my mother means well" in Dutch
+how much is a normal tip in the US | What started World War I? | Erkläre mir Rekursion
+Explique-moi la photosynthèse | Explícame la fotosíntesis | spiegami la fotosintesi
+объясни мне рекурсию | 告诉我什么是递归
+What's wrong with: for i in range(3) print(i) | Debug: if (i == 10) { i++; } | Fix my SQL: SELECT 1
+"""),
 )
 def test_a_first_person_that_belongs_to_the_request_means_nobody(question):
     assert not find_persons(question).asker
@@ -82,23 +69,14 @@ def test_a_first_person_that_belongs_to_the_request_means_nobody(question):
 
 @pytest.mark.parametrize(
     "question",
-    [
-        "Which hotel did you recommend?",
-        "the book you told me about",
-        "What were the weights in your flour blend?",
-        "your recipe for pesto",
-        "what was that trick of yours against stains",
-        "Was hast du mir empfohlen?",
-        "Que m'as-tu conseillé ?",
-        "¿Qué me recomendaste?",
-        "cosa mi hai consigliato?",
-        "o que você me recomendou?",
-        "wat heb je me aangeraden?",
-        "что ты мне посоветовал?",
-        "你之前推荐了什么？",
-        "前におすすめしてくれた本は？",
-        "네가 추천해 준 책이 뭐야?",
-    ],
+    cases("""
+Which hotel did you recommend? | the book you told me about
+What were the weights in your flour blend? | your recipe for pesto
+what was that trick of yours against stains | Was hast du mir empfohlen?
+Que m'as-tu conseillé ? | ¿Qué me recomendaste? | cosa mi hai consigliato?
+o que você me recomendou? | wat heb je me aangeraden? | что ты мне посоветовал?
+你之前推荐了什么？ | 前におすすめしてくれた本は？ | 네가 추천해 준 책이 뭐야?
+"""),
 )
 def test_a_question_about_what_the_assistant_said_means_the_listener(question):
     assert find_persons(question).listener
@@ -114,15 +92,9 @@ def test_a_request_is_no_question_about_what_the_assistant_said(question):
 
 @pytest.mark.parametrize(
     "message",
-    [
-        "and hers?",
-        "what about Monday?",
-        "why?",
-        "the second one",
-        "and in grams?",
-        "und ihre?",
-        "?",
-    ],
+    cases("""
+and hers? | what about Monday? | why? | the second one | and in grams? | und ihre? | ?
+"""),
 )
 def test_a_message_that_cannot_be_understood_alone_is_a_follow_up(message):
     assert is_follow_up(message)
@@ -150,94 +122,39 @@ def test_nothing_is_recognised_in_other_languages():
 
 # -- what a line does ----------------------------------------------------------------------------
 
-STATES = [
-    "I adopted a cat, Miso.",
-    "We're on the third floor, there's no lift",
-    "my sister Ivana lives in Graz",
-    "hey so i park the truck behind my cousins shop",
-    "always answer in metric units",
-    "from now on keep it short",
-    "call me Sam",
-    "never use emojis",
-    "In August we walk Hadrian's Wall.",
-    "when I tell you I'm driving, keep it to three sentences",
-    "I've locked myself out, who can let me in?",
-    "good morning, I moved to Porto",
-    "Ich wohne in Graz.",
-    "Ab jetzt bitte keine Emojis.",
-    "J'habite à Lyon.",
-    "Vivo en Lima con mi hermana.",
-    "Abito a Torino.",
-    "Moro em Lisboa.",
-    "Ik woon in Gent.",
-    "Я живу в Казани.",
-    "أسكن في عمان",
-    "我住在成都。",
-    "松本に住んでいます。",
-    "저는 부산에 살아요.",
-]
-ASKS = [
-    "Which pets do I have?",
-    "Write a haiku about autumn",
-    "can you explain quicksort",
-    "can you draft a mail to my landlord?",
-    "capital of Mongolia?",
-    "thanks, and which room?",
-    "If I add butter, what happens?",
-    "Schreib ein Gedicht über Schnee",
-    "Écris un poème sur la neige",
-    "Escribe un poema sobre la nieve",
-    "Scrivi una poesia sulla neve",
-    "Escreva um poema sobre a neve",
-    "Schrijf een gedicht over sneeuw",
-    "Напиши стих о снеге",
-    "اكتب قصيدة عن الثلج",
-    "写一首关于雪的诗",
-    "雪についての詩を書いて",
-    "눈에 대한 시를 써줘",
-]
-IGNORANT = [
-    "I don't have any information about that.",
-    "I'm sorry, you haven't mentioned that.",
-    "I don't know",
-    "I can't help with that",
-    "Nothing in our conversations says where you live.",
-    "As an AI I have no access to your files.",
-    "I don't know your sister's name. If you tell me, I'll remember it.",
-    "Das weiß ich leider nicht.",
-    "Je ne sais pas.",
-    "No tengo información sobre eso.",
-    "Non lo so.",
-    "Não tenho informações sobre isso.",
-    "Dat weet ik niet.",
-    "Я не знаю.",
-    "لا أعرف",
-    "我不知道。",
-    "わかりません。",
-    "잘 모르겠습니다.",
-]
-COURTESIES = [
-    "thanks!!",
-    "ok great, thank you so much",
-    "perfect, that's all for now",
-    "haha nice",
-    "Good morning :)",
-    "see you tomorrow!",
-    "\U0001f389\U0001f44d",
-    "hey, how's it going?",
-    "goooood, thankssss",
-    "Vielen Dank!",
-    "merci beaucoup",
-    "grazie mille",
-    "¿qué tal?",
-    "obrigada!",
-    "dank je wel",
-    "спасибо большое",
-    "شكرا جزيلا",
-    "谢谢你",
-    "ありがとうございます",
-    "감사합니다",
-]
+STATES = cases("""
+I adopted a cat, Miso. | We're on the third floor, there's no lift
+my sister Ivana lives in Graz | hey so i park the truck behind my cousins shop
+always answer in metric units | from now on keep it short | call me Sam | never use emojis
+In August we walk Hadrian's Wall. | when I tell you I'm driving, keep it to three sentences
+I've locked myself out, who can let me in? | good morning, I moved to Porto | Ich wohne in Graz.
+Ab jetzt bitte keine Emojis. | J'habite à Lyon. | Vivo en Lima con mi hermana. | Abito a Torino.
+Moro em Lisboa. | Ik woon in Gent. | Я живу в Казани. | أسكن في عمان | 我住在成都。
+松本に住んでいます。 | 저는 부산에 살아요.
+""")
+ASKS = cases("""
+Which pets do I have? | Write a haiku about autumn | can you explain quicksort
+can you draft a mail to my landlord? | capital of Mongolia? | thanks, and which room?
+If I add butter, what happens? | Schreib ein Gedicht über Schnee | Écris un poème sur la neige
+Escribe un poema sobre la nieve | Scrivi una poesia sulla neve | Escreva um poema sobre a neve
+Schrijf een gedicht over sneeuw | Напиши стих о снеге | اكتب قصيدة عن الثلج | 写一首关于雪的诗
+雪についての詩を書いて | 눈에 대한 시를 써줘
+""")
+IGNORANT = cases("""
+I don't have any information about that. | I'm sorry, you haven't mentioned that. | I don't know
+I can't help with that | Nothing in our conversations says where you live.
+As an AI I have no access to your files.
+I don't know your sister's name. If you tell me, I'll remember it. | Das weiß ich leider nicht.
+Je ne sais pas. | No tengo información sobre eso. | Non lo so.
+Não tenho informações sobre isso. | Dat weet ik niet. | Я не знаю. | لا أعرف | 我不知道。
+わかりません。 | 잘 모르겠습니다.
+""")
+COURTESIES = cases("""
+thanks!! | ok great, thank you so much | perfect, that's all for now | haha nice
+Good morning :) | see you tomorrow! | 🎉👍 | hey, how's it going? | goooood, thankssss
+Vielen Dank! | merci beaucoup | grazie mille | ¿qué tal? | obrigada! | dank je wel
+спасибо большое | شكرا جزيلا | 谢谢你 | ありがとうございます | 감사합니다
+""")
 
 
 @pytest.mark.parametrize(
@@ -328,3 +245,158 @@ def test_statements_stand_in_order_inside_the_text(text):
     assert places == sorted(places)
     assert all(0 <= place <= len(text) for place in places)
     assert all(text[start:end].strip() == text[start:end] for start, end in find_statements(text))
+
+
+LANGUAGES = {
+    "arabic",
+    "chinese",
+    "dutch",
+    "english",
+    "french",
+    "german",
+    "italian",
+    "japanese",
+    "korean",
+    "portuguese",
+    "russian",
+    "spanish",
+}
+REQUIRED = set(Phrases._fields) - set(Phrases._field_defaults)
+DATA = json.loads(files(speech.__package__).joinpath("phrases.json").read_text("utf-8"))
+
+
+def test_every_language_has_its_phrases():
+    assert set(load_phrases()) == LANGUAGES
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_a_language_has_every_field_that_it_needs_and_no_other(language):
+    assert set(DATA[language]) >= REQUIRED
+    assert set(DATA[language]) <= set(Phrases._fields)
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_every_phrase_is_a_regular_expression_of_its_own_line(language):
+    for name, phrases in DATA[language].items():
+        if name != "drops_subject":
+            assert phrases
+            assert all(
+                isinstance(one, str) and one and one.splitlines() == [one] for one in phrases
+            )
+    assert get_forms(language) is not None
+
+
+def test_no_word_marks_two_languages():
+    marked = [word for phrases in load_phrases().values() for word in phrases.markers]
+    assert len(marked) == len(set(marked))
+
+
+PREFERENCES = """
+Oat milk suits me better than soy.
+I'm not a fan of open-plan offices.
+The user prefers trains to planes.
+Ana likes her coffee black.
+My go-to bakery is the one on Mill Lane.
+I\u2019d rather take the stairs.
+Mir ist ein Fensterplatz lieber.
+Rosinen kann ich nicht ausstehen.
+Je ne supporte pas les r\u00e9unions du lundi.
+Mon peintre pr\u00e9f\u00e9r\u00e9 est Vallotton.
+No soporto el cilantro.
+Il mio gelato preferito \u00e8 al pistacchio.
+O meu vinho preferido \u00e9 o verde.
+Ik ben dol op stroopwafels.
+Mijn lievelingskleur is petrol.
+Moim ulubionym kolorem jest ochra.
+""".strip().splitlines()
+PROMISES = """
+I owe Ben a reply about the lease.
+Make sure I call the vet tomorrow.
+I said I'd bring the salad on Sunday.
+The user still has to renew the passport.
+Don\u2019t let me forget the flowers.
+Ich muss noch die Steuer abgeben.
+Vergiss nicht, den Arzt anzurufen.
+Je dois rendre le livre avant mardi.
+N'oublie pas d'arroser les plantes.
+Tengo que pagar el alquiler antes del lunes.
+Ho promesso a Mia di portare la torta.
+Tenho de devolver o livro at\u00e9 sexta.
+Ik moet nog de huur betalen.
+""".strip().splitlines()
+NEITHER = """
+The train was late again this morning.
+It looks like rain.
+I would like to know how the weather will be.
+They must have taken the other road.
+The search returned 12 results.
+Der Zug war wieder zu sp\u00e4t.
+Il habite \u00e0 Lyon.
+Vive en Madrid.
+Il treno \u00e8 in ritardo.
+O comboio chegou tarde.
+Hij woont in Utrecht.
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("sentence", PREFERENCES)
+def test_a_preference_is_known_however_it_is_said(sentence):
+    assert is_preference(sentence)
+
+
+@pytest.mark.parametrize("sentence", PROMISES)
+def test_a_promise_or_a_duty_is_known_however_it_is_said(sentence):
+    assert is_promise(sentence)
+
+
+@pytest.mark.parametrize("sentence", NEITHER)
+def test_what_says_neither_is_taken_for_neither(sentence):
+    assert not is_preference(sentence)
+    assert not is_promise(sentence)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "is_told"),
+    [
+        ("My dentist is called Nora Lund.", True),
+        ("Meine Zahn\u00e4rztin hei\u00dft Nora Lund.", True),
+        ("User: The user's dentist is Nora Lund.", True),
+        ("Nora Lund, who is my dentist, was late.", True),
+        ("User: Nora sold the drill.", False),
+        ("Nora sold the drill, which reminded me of our trip.", False),
+        ("What is my dentist called?", False),
+        ("Tool: Your order is on its way.", False),
+    ],
+)
+def test_what_is_told_of_those_who_talk_is_known(sentence, is_told):
+    assert is_personal(sentence) == is_told
+
+
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.mark.parametrize("sign", ["\u201e", "\u201c", "\u00ab", "\u300c", " 'a"])
+def test_what_is_asked_after_signs_that_nothing_closes_is_found(sign):
+    text = f"{sign * 5_000} x.\nWhere do I live?"
+    assert find_persons(text).asker
+    assert text[slice(*find_questions(text)[-1])].endswith("Where do I live?")
+
+
+@pytest.mark.parametrize(
+    "quoted", ["\u201eI am late\u201c", "\u201eI am late\u201d", "\u201cI am late\u201d"]
+)
+def test_what_is_quoted_is_about_nobody(quoted):
+    assert not find_persons(f"What does {quoted} mean?").asker
+
+
+def test_a_long_quotation_inside_another_sign_is_pasted():
+    passage = "\u00ab" + "the tide comes in. " * 5 + "\u00bb"
+    found = find_statements(f"I read \u00ab once. {passage}")
+    assert len(found) == 2
+
+
+def test_a_day_is_found_before_and_after_many_blanks():
+    assert find_named_days(f"monday{' ' * 20_000}tuesday", 0) == [
+        (4 * DAY_MS, 5 * DAY_MS),
+        (5 * DAY_MS, 6 * DAY_MS),
+    ]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import enum
-import logging
 import math
 import sys
 from collections import OrderedDict
@@ -104,13 +103,6 @@ def test_what_has_no_counterpart_becomes_null_and_its_neighbours_stay(value, why
     assert why in problem
 
 
-def test_numbers_that_are_one_to_the_service_stand_once_in_a_set():
-    assert converted({0.1, Decimal("0.1"), Decimal("0.10")}) in (
-        {"NS": ["0.1"]},
-        {"NS": ["0.10"]},
-    )
-
-
 def test_several_maps_keep_their_order_and_places():
     problems = []
     assert to_dynamodb([{"a": 1}, {}, {"b": object()}], report=problems.append) == [
@@ -121,22 +113,10 @@ def test_several_maps_keep_their_order_and_places():
     assert problems[0].startswith("[2].b ")
 
 
-def test_one_map_is_taken_as_well():
-    assert to_dynamodb({"a": 1.5}) == to_dynamodb(iter([{"a": 1.5}])) == [{"a": {"N": "1.5"}}]
-
-
 def test_without_boto3_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "boto3.dynamodb.types", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[aws\]'"):
         to_dynamodb([{"a": 1}])
-
-
-def test_problems_are_logged_as_errors_by_default(caplog):
-    with caplog.at_level(logging.ERROR):
-        to_dynamodb([{"100 %s": {"b": set()}}])  # which is no format
-    [record] = caplog.records
-    assert record.levelno == logging.ERROR
-    assert "[0].100 %s.b" in record.getMessage()
 
 
 scalars = (

@@ -1,10 +1,12 @@
-"""What `PostgresLog` does when connections break, commits go unanswered, or others hold locks."""
+"""What `PostgresLog` does when connections break, in event loops, and on pools of the caller."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
+import subprocess
+import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -69,9 +71,6 @@ def drafts(*said):
     return [make_draft(HumanMessage(text)) for text in said]
 
 
-# -- broken connections ---------------------------------------------------------------------------
-
-
 def test_idle_connections_that_broke_are_noticed_by_nobody(server, log):
     server.kill(server.backends())
     assert list_texts(log.entries(ANA)) == ["first"]
@@ -88,15 +87,6 @@ def test_idle_connections_that_broke_are_noticed_by_nobody(server, log):
         assert list_texts(await log.aentries(ANA)) == ["first", "second", "third"]
 
     asyncio.run(scenario())
-
-
-def test_all_idle_connections_may_break_at_once(server, log):
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: log.entries(ANA), range(80)))
-    assert len(server.backends()) > 1
-    server.kill(server.backends())
-    say(log, ANA, "second")
-    assert list_texts(log.entries(ANA)) == ["first", "second"]
 
 
 def test_a_backend_killed_in_the_middle_of_an_append_loses_and_doubles_nothing(
@@ -185,9 +175,6 @@ def test_no_password_is_shown(server):
     assert refused.value.__suppress_context__
 
 
-# -- commits whose answer is lost -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("reached", [False, True])
 def test_a_lost_answer_to_a_commit_is_looked_up(proxy, schema, log, reached, is_async):
@@ -233,9 +220,6 @@ def test_a_connection_lost_before_the_commit_is_replaced(proxy, schema, log, at)
     assert log.entries(ANA)[1:] == [entry]
 
 
-# -- locks and limits -----------------------------------------------------------------------------
-
-
 def test_a_writer_waits_for_another_no_longer_than_its_limit(server, schema, owner_lock):
     with PostgresLog(server.dsn, schema=schema, statement_timeout_s=0.2) as impatient:
         for call in (lambda: say(impatient, ANA, "second"), lambda: impatient.forget(ANA)):
@@ -248,9 +232,114 @@ def test_a_writer_waits_for_another_no_longer_than_its_limit(server, schema, own
         assert list_texts(impatient.entries(ANA)) == ["first", "second"]
 
 
-def test_threads_share_the_connections_there_are(server, log):
-    with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(say, log, ANA, f"{number}") for number in range(40)]:
-            done.result()
-    assert len(log.entries(ANA)) == 41
-    assert len(server.backends()) <= 2
+async def test_the_event_loop_runs_on_while_an_append_waits(server, log, owner_lock):
+    waiting = asyncio.create_task(log.aappend(ANA, drafts("second")))
+    ticks = 0
+    await asyncio.to_thread(wait_for, lambda: server.backends(wait_event_type="Lock"))
+    while ticks < 1000:
+        await asyncio.sleep(0)
+        ticks += 1
+    assert not waiting.done()
+    owner_lock.commit()
+    [entry] = await waiting
+    assert (await log.aentries(ANA))[1:] == [entry]
+    await log.aclose()
+
+
+async def test_tasks_cancelled_at_any_moment_leave_all_or_nothing(server, log):
+    async def write(number):
+        await log.aappend(ANA, drafts(f"{number} a", f"{number} b"))
+
+    for number in range(60):
+        tasks = [asyncio.create_task(write(f"{number}-{other}")) for other in range(3)]
+        await asyncio.sleep(number * 0.0002)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.wait_for(write("last"), timeout=20)
+    said = list_texts(await log.aentries(ANA))[1:]
+    assert said[-2:] == ["last a", "last b"]
+    assert [text[:-1] for text in said[::2]] == [text[:-1] for text in said[1::2]]
+    assert server.backends(state="idle in transaction") == []
+    await log.aclose()
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+UNCLOSED = """
+import asyncio, sys
+from langchain_convmem.logs.postgres import PostgresLog
+from langchain_convmem.records import ThreadKey
+
+log = PostgresLog(sys.argv[1], schema=sys.argv[2])
+
+async def main():
+    await asyncio.gather(*(log.aentries(ThreadKey("ana", "t1")) for _ in range(6)))
+
+asyncio.run(main())
+print(len(log.entries(ThreadKey("ana", "t1"))))
+"""
+
+
+def test_a_program_may_end_without_closing(server, schema, log):
+    done = subprocess.run(
+        [sys.executable, "-c", UNCLOSED, server.dsn, schema],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+# -- what the caller gave -------------------------------------------------------------------------
+
+
+def test_a_given_pool_is_left_as_it_was(server, schema):
+    from psycopg_pool import ConnectionPool
+
+    with ConnectionPool(server.dsn, min_size=1, max_size=2, open=True) as pool:
+        with PostgresLog(pool=pool, schema=schema, statement_timeout_s=5) as log:
+            say(log, ANA, "Hi")
+            assert list_texts(log.entries(ANA)) == ["Hi"]
+            assert list_texts(asyncio.run(log.aentries(ANA))) == ["Hi"]
+            with pytest.raises(ArithmeticError):
+                log.append_planned(ANA, lambda _: 1 / 0, after=0)
+        with pool.connection() as connection:
+            assert not connection.autocommit
+            for name, value in (
+                ("search_path", '"$user", public'),
+                ("statement_timeout", "0"),
+                ("lock_timeout", "0"),
+                ("idle_in_transaction_session_timeout", "0"),
+                ("synchronous_commit", "on"),
+                ("transaction_isolation", "read committed"),
+            ):
+                assert connection.execute(f"SHOW {name}").fetchone() == (value,)
+            locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+            assert connection.execute(locks).fetchone() == (0,)
+
+
+async def test_an_asynchronous_pool_is_refused_with_what_to_give(server):
+    import psycopg
+    from psycopg_pool import AsyncConnectionPool
+
+    pool = AsyncConnectionPool(server.dsn, open=False)
+    connection = await psycopg.AsyncConnection.connect(server.dsn)
+    async with connection:
+        for given in (pool, connection, object()):
+            with pytest.raises(ConfigError, match=r"psycopg_pool\.ConnectionPool"):
+                PostgresLog(pool=given)
+
+
+def test_a_given_pool_whose_connections_broke_is_asked_to_mend_itself(server, schema):
+    from psycopg_pool import ConnectionPool
+
+    name = {"application_name": "langchain-convmem"}
+    with ConnectionPool(server.dsn, kwargs=name, min_size=2, max_size=2, open=True) as pool:
+        pool.wait()
+        with PostgresLog(pool=pool, schema=schema) as log:
+            say(log, ANA, "first")
+            server.kill(server.backends())
+            say(log, ANA, "second")
+            assert list_texts(log.entries(ANA)) == ["first", "second"]

@@ -1,0 +1,219 @@
+"""Which of several lines leads: the latest, of who is meant, never what only asked the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import HumanMessage
+
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.recall import LineRecall, RecallSettings
+from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.views.codec import make_draft
+
+ANA = Owner(user_id="ana")
+LATER_MS = 1_720_000_000_000
+LIMITS = [{"k": 1}, {"k": 3}, {"max_tokens": 60}, {"max_tokens": 300}, {"max_tokens": 1000}]
+limits = pytest.mark.parametrize("limits", LIMITS, ids=str)
+
+
+@pytest.fixture
+def recall_of(chat, everyday):
+    """Return a recall over everyday talk and, later, these exchanges; None leaves a side silent."""
+
+    def make(*exchanges, before=everyday, embeddings=None, **settings):
+        log = InMemoryLog()
+        chat(log, before)
+        chat(log, exchanges, thread="stated", start_ms=LATER_MS)
+        return LineRecall(log, embeddings, RecallSettings(**settings))
+
+    return make
+
+
+def lines(found):
+    return [line.text for block in found.blocks for line in block.lines]
+
+
+def ranked(recall, question):
+    found = recall.recall(ANA, question, k=1, ranking=500)
+    return [match.line.text for match in found.matches]
+
+
+def older_lines(found):
+    headed = [block for block in found.blocks if ", older]" in block.text.splitlines()[0]]
+    return [line.text for block in headed for line in block.lines]
+
+
+OLD, NEW = "My phone number is 555 1234.", "My phone number is 555 9876."
+QUESTION = "What is my phone number?"
+
+
+@pytest.mark.encoder
+@limits
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        (QUESTION, OLD, NEW),
+        (QUESTION, "My phone number is 555 9876.", "My new phone number is 555 1234 now."),
+        ("Where do I live?", "I live in Leeds.", "I live in Bristol."),
+        ("Who is my dentist?", "My dentist is Dr Brown.", "My dentist is Dr Patel."),
+        ("Wo wohne ich?", "Ich wohne in Kassel.", "Ich wohne in Bremen."),
+    ],
+)
+def test_the_later_of_two_statements_leads_and_the_other_is_called_older(
+    recall_of, question, old, new, limits
+):
+    found = recall_of((old, None), (new, None)).recall(ANA, question, **limits)
+    assert found.matches[0].line.text == found.blocks[0].lines[0].text == new
+    assert older_lines(found) in ([], [old])
+    assert older_lines(found) == [old] or limits != {"max_tokens": 1000}
+
+
+@pytest.mark.encoder
+def test_the_order_of_writing_is_not_the_order_of_time(log, chat, everyday):
+    chat(log, everyday)
+    for number, (text, time_ms) in enumerate(((NEW, LATER_MS), (OLD, LATER_MS - 10**10))):
+        said = {"timestamp": time_ms, "session": str(number)}
+        log.append(ThreadKey("ana", "x"), [make_draft(HumanMessage(text, additional_kwargs=said))])
+    assert LineRecall(log).recall(ANA, QUESTION, k=1).matches[0].line.text == NEW
+
+
+@pytest.mark.encoder
+@limits
+@pytest.mark.parametrize(
+    ("question", "stated", "later"),
+    [
+        (QUESTION, OLD, ("Is my phone number in your phone list?", None)),
+        (QUESTION, OLD, ("Should I change my phone number?", None)),
+        (QUESTION, OLD, (None, "Your phone number is 555 0000.")),
+        (QUESTION, OLD, (None, "Your phone number is easy to remember.")),
+        (QUESTION, OLD, ("My address is 12 Mill Lane.", None)),
+        ("Which is my parking space on floor 3?", "My parking space on floor 3 is C.",
+         ("My parking space on floor 5 is F.", None)),
+    ],
+)  # fmt: skip
+def test_questions_other_speakers_and_other_things_replace_nothing(
+    recall_of, question, stated, later, limits
+):
+    found = recall_of((stated, None), later).recall(ANA, question, **limits)
+    assert found.matches[0].line.text == stated
+    assert older_lines(found) == []
+
+
+FACT = "I parked the car on level C of the station garage."
+ASKED = "Where did I park the car?"
+KNOWS_NOTHING = "I don't know where you parked your car."
+
+
+@limits
+@pytest.mark.parametrize("times", [0, 3, 30])
+def test_the_stated_fact_leads_however_often_it_was_asked_for(recall_of, times, limits):
+    found = recall_of((FACT, "Noted."), *[(ASKED, KNOWS_NOTHING)] * times).recall(
+        ANA, ASKED, **limits
+    )
+    assert found.matches[0].line.text == FACT
+    assert FACT in [line.text for line in found.blocks[0].lines]
+    if "max_tokens" in limits:  # they take no room while there is a statement
+        assert {ASKED, KNOWS_NOTHING}.isdisjoint(lines(found))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I'm sorry, I don't have any information about your car.",
+        "You haven't told me where you parked the car.",
+        "Ich weiß nicht, wo du das Auto geparkt hast.",
+        "Je ne sais pas où tu as garé la voiture.",
+        "No sé dónde aparcaste el coche.",
+    ],
+)
+def test_a_reply_that_knows_nothing_never_comes_before_the_statement(recall_of, reply):
+    recall = recall_of((FACT, "Noted."), *[(ASKED, reply)] * 5)
+    for question in (ASKED, "Which level is my car on?", "car"):
+        order = ranked(recall, question)
+        assert order.index(FACT) < order.index(reply)
+
+
+SAME = [FACT, f"  {FACT}", FACT.upper(), FACT.replace(" ", "\n", 1)]
+
+
+@pytest.mark.parametrize("max_tokens", [60, 300, 1000])
+def test_equal_lines_are_shown_once_within_a_budget(recall_of, max_tokens):
+    recall = recall_of(*[(text, None) for text in SAME])
+    shown = lines(recall.recall(ANA, ASKED, max_tokens=max_tokens))
+    assert len([text for text in shown if text in SAME]) == 1
+
+
+TENT = "The red tent is in the cellar."
+BOTH = [(TENT, None), (None, TENT)]
+
+
+@pytest.mark.parametrize("order", [BOTH, BOTH[::-1]], ids=["user first", "assistant first"])
+@pytest.mark.parametrize(
+    ("question", "role"),
+    [
+        ("Where is my red tent?", "user"),
+        ("Where did I put the red tent?", "user"),
+        ("Where did you say the red tent is?", "assistant"),
+        ("Did you recommend the cellar for the red tent?", "assistant"),
+        ("Wo ist mein red tent?", "user"),
+        ("¿Dónde está mi red tent?", "user"),
+        ("Où est ma red tent ?", "user"),
+    ],
+)
+def test_of_equal_words_those_of_the_person_who_is_meant_lead(
+    chat, everyday, question, role, order
+):
+    log = InMemoryLog()
+    chat(log, [*order, *everyday])
+    match = LineRecall(log).recall(ANA, question, k=1).matches[0]
+    assert (match.line.text, match.line.role) == (TENT, role)
+    assert "speaker" in match.why
+
+
+def test_a_question_about_nobody_prefers_nobody(recall_of):
+    found = recall_of(*BOTH).recall(ANA, "Where is the red tent?", k=3, ranking=2)
+    assert found.matches[0].relevance == pytest.approx(found.matches[1].relevance)
+
+
+PET, PETS = "We adopted a cat, Miso, in March.", "Which pets do I have?"
+AROUND = [(f"My shelf number {n} holds {n * 7} jars.", f"Jars last {n} years.") for n in range(12)]
+
+
+@pytest.mark.parametrize("dense_weight", [0.0, 1.0])
+def test_a_line_that_names_one_of_a_kind_leads_and_says_why(recall_of, dense_weight):
+    recall = recall_of((PET, "Lovely."), before=AROUND, dense_weight=dense_weight)
+    first, *others = recall.recall(ANA, PETS, ranking=100).matches
+    assert (first.line.text, "kind" in first.why) == (PET, True)
+    assert not any("kind" in match.why for match in others)
+
+
+TABBY, KEEP = "I adopted a tabby, Miso.", "Which pets do I keep?"
+
+
+class OneTopic(Embeddings):
+    """The fact and its question are alike; each other text is about something of its own."""
+
+    fingerprint = "topics-64"
+
+    def embed_documents(self, texts):
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text):
+        own = np.random.default_rng(sum(map(ord, text))).normal(size=64)
+        own /= np.linalg.norm(own)
+        if text in (TABBY, KEEP):
+            own *= 0.87
+            own[0] += 0.5
+        return own.tolist()
+
+
+def test_meaning_leads_over_a_word_shared_by_chance_and_words_that_answer_lead(recall_of):
+    chance, tent = "I keep bees out of my tent.", "My leaking tent stands in the orchard."
+    said = [(TABBY, "Nice."), (chance, "Seal it."), (tent, "Seal it."), *AROUND]
+    recall = recall_of(*said, before=[], embeddings=OneTopic())
+    order = ranked(recall, KEEP)
+    assert order.index(TABBY) < order.index(chance)
+    found = recall.recall(ANA, "Where does my leaking tent stand, in which orchard?")
+    assert found.matches[0].line.text == tent
