@@ -50,6 +50,16 @@ QUESTION = "What is my phone number?"
 
 
 @pytest.mark.encoder
+def test_a_block_in_which_the_latest_word_stands_is_not_called_older(recall_of):
+    moved = "We moved the opening to May 16, the sign is late."
+    said = [("The opening is on May 9, at five.", "Shall I invite them?"), (moved, "ok")]
+    found = recall_of(*said, before=()).recall(ANA, "When is the opening?", max_tokens=800)
+    [block] = found.blocks
+    assert block.lines[-2].text == moved
+    assert older_lines(found) == []
+
+
+@pytest.mark.encoder
 @limits
 @pytest.mark.parametrize(
     ("question", "old", "new"),
