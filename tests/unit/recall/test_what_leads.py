@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
@@ -50,12 +50,13 @@ QUESTION = "What is my phone number?"
 
 
 @pytest.mark.encoder
-def test_a_block_in_which_the_latest_word_stands_is_not_called_older(recall_of):
+def test_a_block_in_which_the_latest_word_stands_is_not_called_older(log):
     moved = "We moved the opening to May 16, the sign is late."
-    said = [("The opening is on May 9, at five.", "Shall I invite them?"), (moved, "ok")]
-    found = recall_of(*said, before=()).recall(ANA, "When is the opening?", max_tokens=800)
+    said = ["The opening is on May 9, at five.", AIMessage("Shall I invite them?"), moved]
+    log.append(ThreadKey("ana", "t"), [make_draft(one) for one in convert_to_messages(said)])
+    found = LineRecall(log).recall(ANA, "When is the opening?", max_tokens=800)
     [block] = found.blocks
-    assert block.lines[-2].text == moved
+    assert [line.text for line in block.lines][-1] == moved
     assert older_lines(found) == []
 
 
