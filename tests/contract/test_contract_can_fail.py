@@ -40,7 +40,8 @@ def failed(tmp_path_factory):
     """Return the tests that wrong logs fail, by what is wrong; run as a stranger runs them."""
     folder = tmp_path_factory.mktemp("wrong")
     (folder / "test_wrong.py").write_text(MODULE)
-    paths = f"pythonpath = {PROJECT} {PROJECT / 'tests' / 'support'}"
+    support, examples = PROJECT / "tests" / "support", PROJECT / "examples"
+    paths = f"pythonpath = {PROJECT} {support} {examples}"
     (folder / "pytest.ini").write_text(f"[pytest]\n{paths}\n")
     command = [sys.executable, "-m", "pytest", "-q", "-rf", "--tb=no", "-p", "no:cacheprovider"]
     command += [f"test_wrong.py::Test_{wrong.__name__}::test_{test}" for wrong, _, test in WRONG]

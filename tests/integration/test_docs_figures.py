@@ -17,9 +17,7 @@ ROOT = Path(__file__).parents[2]
 NOT_MEASURED = {
     "0.3",  # the patience of a turn, in seconds, and a share of BM25
     "0.4",  # a release of langchain-community
-    "1.21",  # a release of PgBouncer
-    "0.625", "0.125", "0.25", "3.75", "0.63", "4.38", "2.5", "1.25",  # assumed prices of DynamoDB
-}  # fmt: skip
+}
 """Numbers with a point that say something else than what was measured."""
 RECORD = ROOT / "docs" / "project" / "measured.md"
 """Figures of one commit, kept as they were taken: no later run may change them."""

@@ -1,24 +1,13 @@
-"""The log of the page "A log of your own", and methods of it that are written wrong."""
+"""Methods of the log of the page "A log of your own" that are written wrong."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-from pages import blocks_of
+from list_log import ListLog
 
 from langchain_convmem.logs import base as kit
-
-
-def _read_page() -> Any:
-    names: dict[str, Any] = {"__name__": "own_log"}
-    blocks_of(Path(__file__).parents[2] / "docs" / "how_to" / "own_log.md")[0].run(names)
-    return names["ListLog"]
-
-
-ListLog = _read_page()
 
 
 def write_without_a_lock(log, key, drafts, stored):

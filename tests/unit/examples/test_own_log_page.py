@@ -1,4 +1,4 @@
-"""What docs/how_to/own_log.md shows of the example stands there."""
+"""What docs/how_to/own_log.md shows of the examples stands there."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[3]
 
 
-def test_the_page_shows_the_example_as_it_is():
+def test_the_page_shows_the_examples_as_they_are():
     page = (PROJECT / "docs" / "how_to" / "own_log.md").read_text()
     sources = [
+        (PROJECT / "examples" / "list_log.py").read_text(),
         (PROJECT / "examples" / "redis_log.py").read_text(),
         (PROJECT / "tests" / "integration" / "test_redis_log.py").read_text(),
     ]
     shown = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert len(shown) == 1
+    assert len(shown) == 2
     assert [code for code in shown if not any(code in source for source in sources)] == []
 
 
