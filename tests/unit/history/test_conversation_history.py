@@ -310,3 +310,9 @@ def test_adding_reads_a_page_however_long_the_thread_is(counting, long):
 def test_the_turn_of_a_long_run_is_whole_when_something_is_added_to_it(long):
     long.add_messages([AIMessage("Hello."), *[HumanMessage(f"{n}") for n in range(150)]])
     assert len(long.add("user", "last").entries) == 151
+
+
+def test_a_larger_budget_reads_further_back(counting, long):
+    talk(long, 1000)
+    assert long.context(max_tokens=1000).tokens > 900
+    assert reads_of(counting, lambda: long.context(max_tokens=1000)) < 1000

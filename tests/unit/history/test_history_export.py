@@ -333,3 +333,9 @@ def test_a_fork_that_was_cut_short_can_be_made_again(forking, history, say, monk
     fork = forking.fork("t1", new_thread_id="t2", user_id="ana")
     assert turn_texts(fork) == ["a", "b", "S", "c"]
     assert len(fork.entries) == 4
+
+
+@pytest.mark.parametrize("sink", ["", None, 7])
+def test_a_sink_needs_a_name(history, sink):
+    with pytest.raises(ConfigError, match="sink"):
+        history.to_maps(sink=sink)

@@ -107,3 +107,8 @@ def test_users_are_found_in_the_metadata(memory, saver):
 def test_what_makes_no_sense_is_refused(memory, options, said):
     with pytest.raises(ConfigError, match=said):
         import_checkpoints(memory, InMemorySaver(), **options)
+
+
+def test_what_is_no_checkpointer_is_refused(memory):
+    with pytest.raises(ConfigError, match="PostgresSaver"):
+        import_checkpoints(memory, "postgresql://localhost")

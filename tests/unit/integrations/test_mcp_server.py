@@ -240,3 +240,14 @@ async def test_what_is_beyond_a_limit_is_refused_by_name(memory, monkeypatch, to
     assert named in refused.content[0].text
     assert len(refused.content[0].text) < 500
     assert "input_value" not in refused.content[0].text
+
+
+async def test_threads_are_listed_latest_first(memory):
+    memory.add_messages(["later"], thread_id="tuesday", user_id="ana")
+    memory.set_title("tuesday", "The second day", user_id="ana")
+    async with connect(memory) as client:
+        found = (await client.call_tool("list_threads", {"limit": 1})).structured_content
+    assert [(one["thread_id"], one["title"]) for one in found["threads"]] == [
+        ("tuesday", "The second day")
+    ]
+    assert found["total"] == 2

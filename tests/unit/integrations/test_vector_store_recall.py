@@ -373,3 +373,16 @@ def test_a_recall_of_another_log_or_none_at_all_is_refused():
         ConversationMemory(InMemoryLog(), recall="recall")
     with pytest.raises(TypeError, match="recall"):  # nobody has the log before it is opened
         ConversationMemory.open(":memory:", recall=LineRecall(InMemoryLog()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"candidates": 0}, "candidates"),
+        ({"store": "a store"}, "VectorStore"),
+    ],
+    ids=["candidates", "store"],
+)
+def test_a_recall_of_impossible_parts_is_refused(log, store, arguments, named):
+    with pytest.raises(ConfigError, match=named):
+        VectorStoreRecall(**{"log": log, "store": store, **arguments})

@@ -11,7 +11,7 @@ from summaries import ScriptedSummarizer
 
 from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
 from langchain_convmem.conversation import ConversationConfig
-from langchain_convmem.errors import InvalidMessageError, LogError
+from langchain_convmem.errors import ConversationError, InvalidMessageError, LogError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import ScriptedEngine
@@ -239,3 +239,21 @@ def test_a_system_message_steers_the_send_that_brings_it(memory):
     said.send_message("And now?")
     assert [one.text for one in model.seen[0]] == ["Be brief.", "Hello"]
     assert [one.text for one in model.seen[1]] == ["Hello", "Hi.", "And now?"]
+
+
+def test_a_question_that_a_crash_left_alone_is_no_other_when_it_is_sent_again(memory):
+    memory.add_messages([HumanMessage("Where is the car?", id="m1")], user_id="ana", thread_id="t")
+    model = answering("Level 3.")
+    said = talk(memory, model, recall=False)
+    said.send_message(HumanMessage("Where is the car?", id="m1"))
+    assert [one.text for one in model.seen[-1]] == ["Where is the car?"]
+    assert [one.text for one in said.history] == ["Where is the car?", "Level 3."]
+
+
+def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
+    said = talk(memory, answering("one", "two"))
+    said.send_message("a")
+    point = said.checkpoint()
+    said.undo()
+    with pytest.raises(ConversationError, match="no longer shows"):
+        said.rewind(point)

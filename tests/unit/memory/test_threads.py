@@ -436,3 +436,8 @@ def test_nor_is_the_part_that_a_cut_stream_had_brought(memory):
     memory.forget(user_id="ana", thread_id="b")
     stream.close()
     assert memory.threads("ana") == []
+
+
+def test_a_thread_without_entries_gets_no_title(titled):
+    with pytest.raises(ConfigError, match="'t3' has no entries"):
+        titled.set_title("t3", "Lyon", user_id="ana")

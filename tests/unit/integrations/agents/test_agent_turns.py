@@ -26,6 +26,7 @@ from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 from topics import BOAT, DOG, memory_with_a_buffer
 
 from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations import ConversationMemoryMiddleware, create_search_tool
 from langchain_convmem.records import Owner
 from langchain_convmem.views.live import find_live_entries
@@ -410,3 +411,20 @@ def test_an_approved_tool_leaves_nothing_in_a_thread_that_was_erased_meanwhile()
         agent.invoke({"messages": [("user", "Good morning.")]}, CONFIG)
         texts = [message.text for message in memory.history("mail", user_id="ana").messages]
         assert texts == ["Good morning.", "Hello."]
+
+
+def test_an_unknown_way_to_keep_the_state_is_refused(memory):
+    with pytest.raises(ConfigError, match="'most'"):
+        ConversationMemoryMiddleware(memory, keep_state="most")
+
+
+def test_a_command_that_answers_a_call_is_stored_like_any_result(memory):
+    @tool
+    def note(place: str) -> Command:
+        """Answer with a command."""
+        return Command(update={"messages": [ToolMessage(place, tool_call_id="c0")]})
+
+    model = ScriptedChatModel(replies=[calls("yard", tool_name="note"), "Noted."])
+    returned = agent_with(memory, model, tools=[note]).invoke(says("Note it."), at())
+    assert view(memory) == ["human: Note it.", "ai -> c0", "tool c0: yard", "ai: Noted."]
+    assert {e.message.id for e in entries(memory)} == {m.id for m in returned["messages"]}

@@ -244,3 +244,8 @@ def test_without_a_thread_it_is_refused(report):
 def test_a_budget_that_holds_nothing_is_refused(report, most):
     with pytest.raises(ConfigError, match="max_tokens"):
         read_message_tool(report, max_tokens=most)
+
+
+def test_past_the_end_it_says_how_long_the_message_is(report):
+    result = read_with(read_message_tool(report), where(), message_id="p1", start=10**9)
+    assert f"{len(TEXT):,} characters" in result.content

@@ -430,3 +430,13 @@ def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
     memory.history("t", user_id="ana").undo()
     chat(graph, "three")
     assert shown(memory) == ["one", "re: one", "three", "re: three"]
+
+
+def test_a_branch_that_was_left_comes_back_with_its_state(app, memory):
+    _chat(app, "Porto?", "In May?")
+    first, second = _snapshot(app, 2), _snapshot(app, 4)
+    app.update_state(first.config, {"messages": []})
+    _chat(app, "In June?")
+    app.update_state(second.config, {"messages": []})
+    _chat(app, "By train?")
+    assert _shown(memory) == ["Porto?", "Reply 1.", "In May?", "Reply 2.", "By train?", "Reply 4."]

@@ -354,3 +354,13 @@ def test_a_retry_policy_stores_nothing_twice(memory):
     builder.add_edge("shaky", "record")
     builder.compile().invoke(says("Hi"), at())
     assert spoken(memory) == ["Hi", "At last."]
+
+
+@pytest.mark.parametrize("messages", [[], [("system", "Be brief.")]])
+def test_a_state_in_which_nobody_says_anything_changes_nothing(memory, messages):
+    graph = create_memory_graph(memory, a_model())
+    graph.invoke({"messages": [("user", "Hi")]}, at())
+    before = memory.history("t", user_id="ana").entries
+    with pytest.raises(ConfigError, match="nothing to answer"):
+        graph.invoke({"messages": messages}, at())
+    assert memory.history("t", user_id="ana").entries == before
