@@ -12,19 +12,13 @@ from importlib import metadata
 from shutil import get_terminal_size
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    FishComplete,
-    ShellComplete,
-    ZshComplete,
-    shell_complete,
-)
+from click.shell_completion import get_completion_class, shell_complete
 
 from langchain_convmem.cli import data, models
 from langchain_convmem.cli.chat import chat
 from langchain_convmem.cli.export import export
 from langchain_convmem.cli.options import CommandGroup, command
-from langchain_convmem.cli.output import Terminal, escape_controls, fold_line
+from langchain_convmem.cli.output import Styled, Terminal, escape_controls, fold_line
 from langchain_convmem.cli.prompts import prompts
 from langchain_convmem.cli.servers import serve_mcp, serve_web
 from langchain_convmem.errors import ConvMemError
@@ -136,28 +130,18 @@ def convmem() -> None:
     """Talk with an assistant that remembers what was said, word for word."""
 
 
-_SHELLS: dict[str, type[ShellComplete]] = {
-    "bash": BashComplete,
-    "zsh": ZshComplete,
-    "fish": FishComplete,
-}
-
-
 @command(
     "completion",
     """eval "$(convmem completion bash)"            # in ~/.bashrc""",
     """eval "$(convmem completion zsh)"             # in ~/.zshrc""",
     """convmem completion fish > ~/.config/fish/completions/convmem.fish""",
 )
-@click.argument("shell", type=click.Choice(list(_SHELLS)))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def print_completion(terminal: Terminal, *, shell: str) -> int:
     """Print the completion script for a shell."""
-    script = _SHELLS[shell](convmem, {}, _PROGRAM, _COMPLETION).source()
-    if terminal.as_json:
-        terminal.print_json({"shell": shell, "script": script})
-    else:
-        terminal.print_rows(script.splitlines())
-    return 0
+    completion = get_completion_class(shell)
+    script = "" if completion is None else completion(convmem, {}, _PROGRAM, _COMPLETION).source()
+    return terminal.print_result({"shell": shell, "script": script}, [Styled(script)])
 
 
 for _command in (

@@ -170,8 +170,7 @@ class ThreadModel:
         """Return the model's name, and the address of its server; None where it has none."""
         from langchain_convmem.records import ThreadKey
 
-        log = self.memory.log
-        found = log.get_state(ThreadKey(self.user_id, thread_id), _MODEL)
+        found = self.memory.log.get_state(ThreadKey(self.user_id, thread_id), _MODEL)
         value = found.value if found is not None and isinstance(found.value, dict) else {}
         name, url = value.get("model"), value.get("base_url")
         return (name, url) if isinstance(name, str) else (None, None)
@@ -180,12 +179,10 @@ class ThreadModel:
         """Keep the model of a turn; an address that may hold a password is left out."""
         from langchain_convmem.records import ThreadKey
 
-        log, url = self.memory.log, base_url if "@" not in (base_url or "") else None
-        if model is None:
+        url = base_url if "@" not in (base_url or "") else None
+        if model is None or self.read(thread_id) == (model, url):
             return
-        if self.read(thread_id) == (model, url):
-            return
-        key = ThreadKey(self.user_id, thread_id)
+        log, key = self.memory.log, ThreadKey(self.user_id, thread_id)
         found = log.get_state(key, _MODEL)
         version = None if found is None else found.version
         log.set_state(key, _MODEL, {"model": model, "base_url": url}, expected=version)
@@ -309,10 +306,13 @@ class ChatSession:
         return self.memory.history(self.thread_id, user_id=self.user_id)
 
     def _print(self, kind: str, text: str) -> None:
+        self._emit(kind, {"text": text}, [Styled(text)])
+
+    def _emit(self, kind: str, data: Mapping[str, Any], lines: Iterable[Styled]) -> None:
         if self.terminal.as_json:
-            self.terminal.print_json_line({"kind": kind, "text": text})
+            self.terminal.print_json_line({"kind": kind, **data})
         else:
-            self.terminal.print_text(text)
+            self.terminal.print_lines(lines)
 
     # -- what was said, and what is recalled ------------------------------------------------------
 
@@ -323,11 +323,13 @@ class ChatSession:
         from langchain_convmem.cli.rendering import encode_recall, format_recall
         from langchain_convmem.titles import list_titles
 
-        if self.terminal.as_json:
-            self.terminal.print_json_line({"kind": kind, **encode_recall(question, found)})
-        else:
-            titles = list_titles(self.memory.log, {block.lines[0].key for block in found.blocks})
-            self._show(found, format_recall(found, titles))
+        self._note_problems(found)
+        titles = list_titles(self.memory.log, {block.lines[0].key for block in found.blocks})
+        self._emit(kind, encode_recall(question, found), format_recall(found, titles))
+
+    def _note_problems(self, found: Recall) -> None:
+        for problem in () if self.terminal.as_json else found.problems:
+            self.terminal.note(problem)
 
     def _explain(self) -> None:
         """Show what a model gets from other threads for the last question, and why."""
@@ -343,10 +345,8 @@ class ChatSession:
 
     def _show_profile(self) -> None:
         profile = self.memory.profile(self.user_id)
-        if self.terminal.as_json:
-            self.terminal.print_json_line({"kind": "profile", "items": profile.to_json()})
-        else:
-            self.terminal.print_text(profile.to_markdown().rstrip())
+        text = Styled(profile.to_markdown().rstrip())
+        self._emit("profile", {"items": profile.to_json()}, [text])
 
     def _show_summary(self) -> None:
         summary = self._open_history().last_summary
@@ -423,11 +423,8 @@ class ChatSession:
         from langchain_convmem.cli.rendering import encode_threads, format_threads
 
         threads = self.memory.threads(user_id=self.user_id)[:_SHOWN_THREADS]
-        if self.terminal.as_json:
-            found = encode_threads(threads)
-            self.terminal.print_json_line({"kind": "threads", "threads": found})
-        else:
-            self.terminal.print_lines(format_threads(threads, self.terminal.width))
+        shown = format_threads(threads, self.terminal.width)
+        self._emit("threads", {"threads": encode_threads(threads)}, shown)
 
     def _give_title(self, title: str) -> None:
         self.memory.set_title(self.thread_id, title, user_id=self.user_id)
@@ -477,13 +474,11 @@ class ChatSession:
             return encode_recall(text, found)
         if not self.terminal.is_interactive:
             self.terminal.print_line(f"> {text}")  # nobody typed it into this transcript
-        self._show(found, (line._replace(style="dim") for line in format_recall_briefly(found)))
+        self._note_problems(found)
+        self.terminal.print_lines(
+            line._replace(style="dim") for line in format_recall_briefly(found)
+        )
         return None
-
-    def _show(self, found: Recall, lines: Iterable[Styled]) -> None:
-        for problem in found.problems:
-            self.terminal.note(problem)
-        self.terminal.print_lines(lines)
 
 
 # -- what a line asks for -------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from langchain_convmem.logs.verify import VerifyReport
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.message_log import MessageLog
-    from langchain_convmem.profile import TimelineEvent, UserProfile
-    from langchain_convmem.records import DialogLine, Entry, Owner, ThreadInfo, ThreadKey
-    from langchain_convmem.transfer import CopyReport, ImportReport, ShortThread
+    from langchain_convmem.profile import TimelineEvent
+    from langchain_convmem.records import DialogLine, Owner, ThreadInfo, ThreadKey
+    from langchain_convmem.transfer import CopyReport, ImportReport
     from langchain_convmem.transfer.imports import ImportedFile
 
 
@@ -92,15 +93,11 @@ def import_files(
         read = read_files(paths, thread_id=thread, progress=add_stage("reading"))
     with open_memory(db, create=True) as memory:
         with terminal.show_progress() as add_stage:
-            reports = _store(memory, read, user, add_stage("writing"))
+            reports = list(_store(memory, read, user, add_stage("writing")))
         if not terminal.as_json:
             for report in reports:
-                terminal.print_line(_format_import(report, _name_threads(memory, user, report)))
-                for sentence in report.unread[:_SHOWN_UNREAD]:
-                    terminal.print_line(f"  not read: {sentence}")
-                if len(report.unread) > _SHOWN_UNREAD:
-                    more = len(report.unread) - _SHOWN_UNREAD
-                    terminal.print_line(f"  and {more} more; --json names all")
+                where = _name_threads(memory, user, report)
+                terminal.print_lines(_format_import(report, where))
         # Everything is stored and found by its words by now; meaning may take minutes.
         problems = _embed(memory, user, terminal)
     if terminal.as_json:
@@ -114,24 +111,16 @@ def _store(
     files: Sequence[ImportedFile],
     user_id: str,
     progress: Callable[[int, int], None],
-) -> list[ImportReport]:
+) -> Iterator[ImportReport]:
     from langchain_convmem.transfer.imports import store_file
     from langchain_convmem.turns.memory import get_turn_memory
 
-    total = sum(file.entries for file in files)
-    progress(0, total)
-    reports: list[ImportReport] = []
+    total, before = sum(file.entries for file in files), 0
+    drafting = get_turn_memory(memory).drafting
     for file in files:
-        before = sum(map(len, reports))
-        report = store_file(
-            memory.log,
-            file,
-            user_id=user_id,
-            drafting=get_turn_memory(memory).drafting,
-            progress=lambda done, _, before=before: progress(before + done, total),  # type: ignore[misc]
-        )
-        reports.append(report)
-    return reports
+        report = partial(lambda start, done, _: progress(start + done, total), before)
+        yield store_file(memory.log, file, user_id=user_id, drafting=drafting, progress=report)
+        before += file.entries
 
 
 def _embed(memory: ConversationMemory, user_id: str, terminal: Terminal) -> tuple[str, ...]:
@@ -156,14 +145,17 @@ def _name_threads(memory: ConversationMemory, user_id: str, report: ImportReport
     return f"thread {memory.get_title(threads[0], user_id=user_id) or threads[0]}"
 
 
-def _format_import(report: ImportReport, where: str) -> str:
+def _format_import(report: ImportReport, where: str) -> Iterator[str]:
     if report.branches:
         where += f", {report.branches} of them {'a branch' if report.branches == 1 else 'branches'}"
     lines, sessions = format_count(len(report), "line"), format_count(report.sessions, "session")
     counts = f"{lines}, {report.added} new, {sessions}"
     years = _format_years(report) if len(report.thread_ids) > 1 else ""
     unread = f"; {len(report.unread)} could not be read:" if report.unread else ""
-    return f"{report.path}: {counts}, {where}{years}{unread}"
+    yield f"{report.path}: {counts}, {where}{years}{unread}"
+    yield from (f"  not read: {sentence}" for sentence in report.unread[:_SHOWN_UNREAD])
+    if len(report.unread) > _SHOWN_UNREAD:
+        yield f"  and {len(report.unread) - _SHOWN_UNREAD} more; --json names all"
 
 
 def _format_years(report: ImportReport) -> str:
@@ -178,23 +170,17 @@ def _format_years(report: ImportReport) -> str:
 
 
 def _encode_import(report: ImportReport) -> dict[str, Any]:
+    from langchain_convmem.cli.rendering import format_millisecond
+
     data = asdict(report)
+    first, last = data.pop("first_ms"), data.pop("last_ms")
     return {
         "path": data.pop("path"),
         "lines": len(report),
-        "thread_ids": list(data.pop("thread_ids")),
-        "skipped": list(data.pop("skipped")),
-        "unread": list(data.pop("unread")),
-        "first": _format_time(data.pop("first_ms")),
-        "last": _format_time(data.pop("last_ms")),
         **data,
+        "first": None if first is None else format_millisecond(first),
+        "last": None if last is None else format_millisecond(last),
     }
-
-
-def _format_time(at_ms: int | None) -> str | None:
-    from langchain_convmem.cli.rendering import format_millisecond
-
-    return None if at_ms is None else format_millisecond(at_ms)
 
 
 # -- recall ---------------------------------------------------------------------------------------
@@ -280,8 +266,7 @@ def recall(
         titles = list_titles(past.log, {block.lines[0].key for block in found.blocks})
     for problem in found.problems:
         terminal.note(problem)
-    terminal.print_result(encode_recall(question, found), format_recall(found, titles))
-    return 0
+    return terminal.print_result(encode_recall(question, found), format_recall(found, titles))
 
 
 def _print_lines(
@@ -341,27 +326,16 @@ def show_profile(
     with open_memory(db) as memory:
         profile = (memory if as_of is None else memory.as_of(as_of)).profile(user)
         if explain is not None:
-            return _print_explanation(terminal, profile, explain)
-        if pin is not None:
-            profile = profile.pin(pin)
-        elif retract is not None:
-            profile = profile.retract(retract)
-        elif restore is not None:
-            profile = profile.restore(restore)
-    if timeline:
-        return _print_events(terminal, profile.timeline())
-    if day is not None:
-        return _print_events(terminal, profile.list_events(day))
+            item = profile.find(explain)
+            said = profile.explain(item)
+            return terminal.print_result({"item": item.id, "explanation": said}, [Styled(said)])
+        for decide, name in (("pin", pin), ("retract", retract), ("restore", restore)):
+            profile = profile if name is None else getattr(profile, decide)(name)
+    if timeline or day is not None:
+        events = profile.timeline() if day is None else profile.list_events(day)
+        return _print_events(terminal, events)
     text = Styled(profile.to_markdown().rstrip())
-    terminal.print_result({"user": user, "items": profile.to_json()}, [text])
-    return 0
-
-
-def _print_explanation(terminal: Terminal, profile: UserProfile, name: str) -> int:
-    item = profile.find(name)
-    text = profile.explain(item)
-    terminal.print_result({"item": item.id, "explanation": text}, [Styled(text)])
-    return 0
+    return terminal.print_result({"user": user, "items": profile.to_json()}, [text])
 
 
 def _print_events(terminal: Terminal, events: Sequence[TimelineEvent]) -> int:
@@ -379,8 +353,7 @@ def _print_events(terminal: Terminal, events: Sequence[TimelineEvent]) -> int:
         for event in events
     ]
     lines = (f"{format_day(one.first_ms)}  {one.item.text}" for one in events)
-    terminal.print_result({"events": rows}, lines)
-    return 0
+    return terminal.print_result({"events": rows}, lines)
 
 
 # -- log and threads ------------------------------------------------------------------------------
@@ -396,8 +369,9 @@ def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> 
 
     with closing(open_existing_log(db)) as log:
         entries = log.entries(find_thread(log, user, thread).key)
-    terminal.print_result(encode_log(entries) if terminal.as_json else None, format_log(entries))
-    return 0
+    return terminal.print_result(
+        encode_log(entries) if terminal.as_json else None, format_log(entries)
+    )
 
 
 @command("threads", "convmem threads --user ana", "convmem threads --db memory.db --json")
@@ -411,8 +385,7 @@ def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> 
 
     with closing(open_existing_log(db)) as log:
         threads = list_with_titles(log, None if anonymous else user)
-    terminal.print_result(encode_threads(threads), format_threads(threads, terminal.width))
-    return 0
+    return terminal.print_result(encode_threads(threads), format_threads(threads, terminal.width))
 
 
 @command("stats", "convmem stats", "convmem stats garden --json")
@@ -432,8 +405,7 @@ def print_stats(terminal: Terminal, *, db: str, user: str, thread: str | None) -
         infos = [find_thread(log, user, thread)] if thread else list_with_titles(log, user)
         stats = add_stats([compute_stats(log.entries(info.key)) for info in infos])
     encoded = {"user_id": user, "threads": len(infos), **asdict(stats)}
-    terminal.print_result(encoded, format_stats(stats, len(infos)))
-    return 0
+    return terminal.print_result(encoded, format_stats(stats, len(infos)))
 
 
 # -- copy -----------------------------------------------------------------------------------------
@@ -482,8 +454,8 @@ def copy(terminal: Terminal, *, source: str, target: str, users: tuple[str, ...]
             progress=add_stage("copying"),
         )
     encoded = {"source": source_name, "target": target_name, **_encode_copy(report)}
-    terminal.print_result(encoded, _format_copy(report, target_name))
-    return 1 if report.short or report.damaged else 0
+    code = int(bool(report.short or report.damaged))
+    return terminal.print_result(encoded, _format_copy(report, target_name), code=code)
 
 
 def _find_owners(source: MessageLog, users: tuple[str, ...]) -> list[Owner] | None:
@@ -496,10 +468,6 @@ def _find_owners(source: MessageLog, users: tuple[str, ...]) -> list[Owner] | No
     if unknown:
         raise ConfigError(f"nothing is known of the user {unknown[0]!r}; check --user")
     return [Owner(user_id=user) for user in dict.fromkeys(users)]
-
-
-def _encode_key(one: Entry | ShortThread) -> dict[str, Any]:
-    return {"user_id": one.key.user_id, "thread_id": one.key.thread_id}
 
 
 def _format_copy(report: CopyReport, target_name: str) -> Iterator[str]:
@@ -522,11 +490,11 @@ def _encode_copy(report: CopyReport) -> dict[str, Any]:
         "entries": report.entries,
         "written": report.written,
         "short": [
-            {**_encode_key(one), "expected": one.expected, "found": one.found}
+            {**asdict(one.key), "expected": one.expected, "found": one.found}
             for one in report.short
         ],
         "damaged": [
-            {**_encode_key(one), "position": one.position, "entry_id": one.id, "what": one.damage}
+            {**asdict(one.key), "position": one.position, "entry_id": one.id, "what": one.damage}
             for one in report.damaged
         ],
     }
@@ -575,8 +543,7 @@ def forget(
         receipt = memory.forget(user_id=user, thread_id=thread_id, before=end)
     counts = {name: count for name, count in asdict(receipt).items() if name != "at_ms"}
     encoded = {"user_id": user, "thread_id": thread_id, **counts}
-    terminal.print_result(encoded, [format_receipt(receipt)])
-    return 0
+    return terminal.print_result(encoded, [format_receipt(receipt)])
 
 
 def _read_end(text: str) -> datetime:
@@ -629,8 +596,7 @@ def verify(terminal: Terminal, *, db: str) -> int:
     with closing(open_existing_log(db)) as log, terminal.show_progress() as add_stage:
         report = verify_log(log, progress=add_stage("checking"))
     encoded = {"path": name, **asdict(report), "ok": report.ok}
-    terminal.print_result(encoded, _format_checks(report, name))
-    return 0 if report.ok else 1
+    return terminal.print_result(encoded, _format_checks(report, name), code=0 if report.ok else 1)
 
 
 def _format_checks(report: VerifyReport, name: str) -> Iterator[str]:
@@ -659,8 +625,7 @@ def backup(terminal: Terminal, *, target: str, overwrite: bool, db: str) -> int:
     with closing(open_existing_file(db)) as log:
         log.backup(target, overwrite=overwrite)
     size = Path(target).stat().st_size
-    terminal.print_result({"path": target, "bytes": size}, [f"{target}: {size} bytes"])
-    return 0
+    return terminal.print_result({"path": target, "bytes": size}, [f"{target}: {size} bytes"])
 
 
 @command("restore", "convmem db restore copy.db", "convmem db restore copy.db --fetch")
@@ -687,8 +652,7 @@ def restore(terminal: Terminal, *, source: str, fetch: bool, db: str) -> int:
     if kept is not None:
         lines.append(f"what was there before: {kept}")
     counts = {"entries": done.entries, "fetched": done.fetched}
-    terminal.print_result({"path": db, **counts, "kept": kept}, lines)
-    return 0
+    return terminal.print_result({"path": db, **counts, "kept": kept}, lines)
 
 
 for _command in (verify, backup, restore):

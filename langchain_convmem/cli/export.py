@@ -90,8 +90,7 @@ def _export_lines(terminal: Terminal, db: str, user: str, thread: str | None, *,
             return 0
         count = write_rows(Path(out), rows)
     counted = format_count(count, "entry", "entries")
-    terminal.print_result({"path": out, "entries": count}, [f"{out}: {counted}"])
-    return 0
+    return terminal.print_result({"path": out, "entries": count}, [f"{out}: {counted}"])
 
 
 def _export_page(
@@ -107,8 +106,7 @@ def _export_page(
         write_rows(Path(out), pieces)
     size = Path(out).stat().st_size
     encoded = {"path": out, "bytes": size, "redacted": redact}
-    terminal.print_result(encoded, [f"{out}: {size / 1000:,.0f} kB"])
-    return 0
+    return terminal.print_result(encoded, [f"{out}: {size / 1000:,.0f} kB"])
 
 
 def _read_report(

@@ -62,7 +62,9 @@ def choose_model(name: str | None, *, base_url: str | None = None) -> ChosenMode
         MissingExtraError: If LangChain is not installed.
     """
     if name is not None:
-        return ChosenModel(_make_model(name, base_url), None)
+        init = _import("langchain.chat_models", "init_chat_model", f"--model {name}")
+        options = {} if base_url is None else {"base_url": base_url}
+        return ChosenModel(_make(f"the model {name!r}", lambda: init(name, **options)), None)
     if base_url is not None:
         msg = f"--base-url {base_url} needs --model PROVIDER:NAME, such as openai:gpt-5"
         raise ConfigError(msg)
@@ -83,21 +85,15 @@ def choose_embeddings(name: str | None) -> Embeddings | None:
     """
     if name is None:
         return None
-    try:
-        from langchain.embeddings import init_embeddings
-    except ImportError as error:
-        raise MissingExtraError.build(f"--embeddings {name}", "cli") from error
-    return _make(f"the embedder {name!r}", lambda: init_embeddings(name))
+    init = _import("langchain.embeddings", "init_embeddings", f"--embeddings {name}")
+    return cast("Embeddings", _make(f"the embedder {name!r}", lambda: init(name)))
 
 
-def _make_model(name: str, base_url: str | None) -> BaseChatModel:
+def _import(module: str, name: str, option: str) -> Callable[..., Any]:
     try:
-        from langchain.chat_models import init_chat_model
+        return cast("Callable[..., Any]", getattr(importlib.import_module(module), name))
     except ImportError as error:
-        raise MissingExtraError.build(f"--model {name}", "cli") from error
-    options: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
-    made = _make(f"the model {name!r}", lambda: init_chat_model(name, **options))
-    return cast("BaseChatModel", made)
+        raise MissingExtraError.build(option, "cli") from error
 
 
 def _make(what: str, make: Callable[[], T]) -> T:
@@ -251,5 +247,4 @@ def reindex(
     whose = "all users" if owner is None else f"user {owner!r}"
     done = [] if problems else [f"every line of {whose} is embedded by {used}"]
     encoded = {"user_id": owner, "embedder": used, "problems": list(problems)}
-    terminal.print_result(encoded, done)
-    return 1 if problems else 0
+    return terminal.print_result(encoded, done, code=1 if problems else 0)

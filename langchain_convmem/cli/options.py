@@ -18,8 +18,6 @@ from langchain_convmem.cli.output import Terminal, write_rows
 from langchain_convmem.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
-    from langchain_core.embeddings import Embeddings
-
     from langchain_convmem.logs.sqlite import SQLiteLog
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.message_log import MessageLog
@@ -162,16 +160,14 @@ def open_memory(
     db: str,
     *,
     create: bool = False,
-    embeddings: Embeddings | None = None,
-    profile_tokens: int = 0,
+    **settings: Any,
 ) -> Iterator[ConversationMemory]:
     """Open the memory at `--db`, and close it after the block.
 
     Args:
         db: A path or an address.
         create: Make a file that is not there; to read from an empty new one would mislead.
-        embeddings: The embedder; None is the one that the memory has.
-        profile_tokens: Budget of what is known of the user in a turn.
+        settings: See `ConversationMemory.open`; without any, profiles are in no turn.
 
     Raises:
         ConfigError: If there is no such file, or the address is unusable.
@@ -181,9 +177,8 @@ def open_memory(
     if not create:
         _require_file(db)
     key = read_signing_key()
-    with ConversationMemory.open(
-        db, embeddings=embeddings, signing_key=key, profile_tokens=profile_tokens
-    ) as memory:
+    settings = {"profile_tokens": 0, **settings}
+    with ConversationMemory.open(db, signing_key=key, **settings) as memory:
         yield memory
 
 

@@ -6,6 +6,7 @@ The only file that knows rich and the streams of the process. Light to import.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -79,17 +80,19 @@ class Terminal:
         """Print a line of the result, or the rest of one; line ends in it are shown as such."""
         self.print_text(escape_line(text), style)
 
-    def print_result(self, value: Any, lines: Iterable[Styled | str]) -> None:
-        """Print the whole result: as JSON where that is asked for, else as lines.
+    def print_result(self, value: Any, lines: Iterable[Styled | str], code: int = 0) -> int:
+        """Print the whole result, as JSON where that is asked for, else as lines; return `code`.
 
         Args:
             value: The result as plain data.
             lines: See `print_lines`; those of a generator are made only if they are printed.
+            code: What the command ends with.
         """
         if self.as_json:
             self.print_json(value)
         else:
             self.print_lines(lines)
+        return code
 
     def print_lines(self, lines: Iterable[Styled | str]) -> None:
         """Print lines of the result: styled ones as they are, plain ones as by `print_line`."""
@@ -127,17 +130,12 @@ class Terminal:
         Returns:
             How many.
         """
-        count = 0
         file = self._out.file
-        buffer = None if self._out.is_terminal else getattr(file, "buffer", None)
-        for row in rows:
-            count += 1
-            if self._out.is_terminal:
-                file.write(f"{_escape_json(row)}\n")
-            elif buffer is None:
-                file.write(f"{row}\n")
-            else:
-                buffer.write(f"{row}\n".encode())
+        if isinstance(file, io.TextIOWrapper) and not self._out.is_terminal:
+            file.reconfigure(encoding="utf-8")
+        count = 0
+        for count, row in enumerate(rows, 1):  # noqa: B007 - how many there are
+            file.write(f"{_escape_json(row) if self._out.is_terminal else row}\n")
         file.flush()
         return count
 

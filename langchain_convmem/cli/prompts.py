@@ -66,8 +66,8 @@ def check(
     findings = [finding for one in read for finding in one.findings]
     what = files[0] if len(read) == 1 else f"{len(read)} files"
     lines: list[Styled | str] = [*format_findings(findings), count_findings(what, findings)]
-    terminal.print_result(encode_findings(findings), lines)
-    return int(fails_check(findings, strict=strict))
+    code = int(fails_check(findings, strict=strict))
+    return terminal.print_result(encode_findings(findings), lines, code=code)
 
 
 # -- show -----------------------------------------------------------------------------------------
@@ -193,21 +193,17 @@ def compile_files(
     if failed:
         terminal.note("nothing was compiled")
     else:
-        compiled = _compile([(one, _find_targets(one, forms)) for one in read])
+        jobs = [(one, _find_targets(one, forms)) for one in read]
+        for one, targets in jobs:
+            if one.prompt is not None:
+                write_compiled(one.prompt, targets)
+        compiled = [(one.path, target) for one, targets in jobs for target in targets]
     written = [{"source": source, "path": str(target)} for source, target in compiled]
-    terminal.print_result(
+    return terminal.print_result(
         {"compiled": written, "findings": encode_findings(findings)},
         (f"{target}: compiled from {source}" for source, target in compiled),
+        code=int(failed),
     )
-    return int(failed)
-
-
-def _compile(jobs: Sequence[tuple[ReadPrompt, list[Path]]]) -> list[tuple[str, Path]]:
-    """Compile each file to its targets; return source and target of each."""
-    for one, targets in jobs:
-        if one.prompt is not None:
-            write_compiled(one.prompt, targets)
-    return [(one.path, target) for one, targets in jobs for target in targets]
 
 
 def _find_targets(read: ReadPrompt, forms: list[str]) -> list[Path]:
@@ -259,8 +255,7 @@ def new(terminal: Terminal, *, file: str) -> int:
     path = Path(file)
     _write_new(path, _NEW_TEXT)
     written = f"{path}: written; look at it with 'convmem prompts show {path}'"
-    terminal.print_result({"path": file}, [written])
-    return 0
+    return terminal.print_result({"path": file}, [written])
 
 
 def _write_new(path: Path, text: str) -> None:
@@ -468,11 +463,8 @@ def format_findings(findings: Iterable[Diagnostic]) -> Iterator[Styled]:
 
 def encode_findings(findings: Iterable[Diagnostic]) -> list[dict[str, Any]]:
     """Return findings as plain data; the file is called `path`."""
-    return [{"path": finding.name, **_drop_name(asdict(finding))} for finding in findings]
-
-
-def _drop_name(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if key != "name"}
+    found = [asdict(finding) for finding in findings]
+    return [{"path": one.pop("name"), **one} for one in found]
 
 
 def fails_check(findings: Iterable[Diagnostic], *, strict: bool) -> bool:
@@ -484,8 +476,7 @@ def fails_check(findings: Iterable[Diagnostic], *, strict: bool) -> bool:
 def count_findings(what: str, findings: Sequence[Diagnostic]) -> str:
     """Return the counts of findings as one line."""
     counts = Counter[str](finding.level for finding in findings)
-    words = {"error": "error", "warning": "warning"}
-    shown = [format_count(counts[one], word) for one, word in words.items() if counts[one]]
+    shown = [format_count(counts[one], one) for one in _STYLES if counts[one]]
     return f"{what}: {', '.join(shown) or 'no problems'}"
 
 

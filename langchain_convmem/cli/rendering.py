@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import message_to_dict
@@ -91,8 +91,7 @@ def _encode_block(block: RecalledBlock) -> dict[str, Any]:
     first = block.lines[0]
     why = {match.line.line_id: match for match in block.matches}
     return {
-        "user_id": first.key.user_id,
-        "thread_id": first.key.thread_id,
+        **asdict(first.key),
         "session": first.session,
         "time": format_millisecond(first.time_ms),
         "relevance": block.relevance,
@@ -137,8 +136,7 @@ def encode_found_lines(
     """Return lines as plain data."""
     return [
         {
-            "user_id": line.key.user_id,
-            "thread_id": line.key.thread_id,
+            **asdict(line.key),
             "title": titles.get(line.key, ""),
             "line_id": line.line_id,
             "position": line.position,
@@ -276,8 +274,7 @@ def encode_threads(threads: Sequence[ThreadInfo]) -> list[dict[str, Any]]:
     """Return threads as plain data, in the given order."""
     return [
         {
-            "user_id": info.key.user_id,
-            "thread_id": info.key.thread_id,
+            **asdict(info.key),
             "entries": info.entries,
             "first": format_millisecond(info.first_ms),
             "last": format_millisecond(info.last_ms),

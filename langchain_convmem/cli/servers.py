@@ -17,7 +17,6 @@ from langchain_convmem.cli.options import (
     command,
     db_option,
     open_memory,
-    read_signing_key,
     require_web,
     user_option,
 )
@@ -109,6 +108,7 @@ def serve_web(
     does. Nothing is loaded from other hosts. With --json, the address is printed as JSON.
     """
     require_web("convmem web")
+    from langchain_convmem.offline import ExtractiveSummarizer
     from langchain_convmem.web.access import Access, read_user_tokens
 
     access = Access(
@@ -120,25 +120,15 @@ def serve_web(
     )
     name = None if model == _OFFLINE else model
     chosen, notice = choose_model(name, base_url=base_url)
-    with listen(host, port) as listener, _open_memory(db, name, no_summaries) as memory:
+    settings: dict[str, Any] = {"profile_tokens": PROFILE_TOKENS}
+    if not no_summaries:
+        settings["summarizer"] = ExtractiveSummarizer() if name is None else "auto"
+    with listen(host, port) as listener, open_memory(db, create=True, **settings) as memory:
         if notice is not None:
             terminal.note(notice)
         _print_address(terminal, host, listener.getsockname()[1], access)
         _serve(memory, chosen, access, name or _OFFLINE, listener)
     return 0
-
-
-def _open_memory(db: str, model: str | None, no_summaries: bool) -> ConversationMemory:
-    from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.offline import ExtractiveSummarizer
-
-    summarizer: Any = None
-    if not no_summaries:
-        summarizer = ExtractiveSummarizer() if model is None else "auto"
-    key = read_signing_key()
-    return ConversationMemory.open(
-        db, summarizer=summarizer, signing_key=key, profile_tokens=PROFILE_TOKENS
-    )
 
 
 def listen(host: str, port: int) -> socket.socket:
