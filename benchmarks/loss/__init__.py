@@ -5,7 +5,7 @@
 Every scenario is written once and run against every system in a folder of its own, offline, with
 scripted models. There are two sets of them, each with systems of its own.
 
-Chats (scenarios.py, tool_scenarios.py and processes.py in this package): failures, readers who
+Chats (scenarios.py): failures, readers who
 leave, turns at once, edits, tools that the application runs, objects instead of texts, pages
 that send the whole chat. Afterwards the files are opened anew, the user says one thing more, and
 what the model is then called with is judged:
@@ -30,7 +30,7 @@ Systems, each the way its own documentation tells to write it:
     langmem          the same graph with langmem's `SummarizationNode` before the model; nothing in
                      the chats is long enough to be summarised
 
-Summaries (the package summaries in this one): conversations that grow too long. Everything said
+Summaries (summaries.py): conversations that grow too long. Everything said
 bears a mark, and the scripted summariser notes all that it reads; so what is neither in the last
 call of the model nor in the summary there, no summariser ever saw, or it was dropped behind one.
 Judged is the last call of the model:

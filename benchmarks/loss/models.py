@@ -12,21 +12,11 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from benchmarks.scripted_model import InstantModel
 
-__all__ = [
-    "GRACE_S",
-    "Advice",
-    "ProviderError",
-    "ScriptedModel",
-    "Together",
-    "answer_to",
-    "asked_in",
-    "calling",
-    "stating",
-]
+__all__ = ["GRACE_S", "Advice", "ProviderError", "ScriptedModel", "Together", "call_tool", "state"]
 
 GRACE_S = 0.4
 """How long a model waits for what may never come, because the system makes turns queue."""
@@ -36,55 +26,49 @@ class ProviderError(Exception):
     """What a provider's client raises when the provider fails."""
 
 
-def asked_in(messages: Sequence[BaseMessage]) -> str:
-    """Return the number of the question that was asked last."""
-    found = [re.findall(r"Q(\d)", str(message.text)) for message in messages]
-    return str(next(numbers[-1] for numbers in reversed(found) if numbers))
-
-
-def answer_to(messages: Sequence[BaseMessage]) -> AIMessage:
-    """Return `A1, as far as I know.` to `Q1 ...`."""
-    return AIMessage(f"A{asked_in(messages)}, as far as I know.")
-
-
-def calling(messages: Sequence[BaseMessage]) -> AIMessage:
-    """Call the tool `look` once, then answer."""
-    if messages[-1].type == "tool":
-        return answer_to(messages)
-    call = {"name": "look", "args": {}, "id": f"call{asked_in(messages)}", "type": "tool_call"}
-    return AIMessage("", tool_calls=[call])
-
-
 class Advice(BaseModel):
     """What the user is told."""
 
     text: str
 
 
-def stating(messages: Sequence[BaseMessage]) -> AIMessage:
-    """Answer by the call that an object of the class `Advice` is made from."""
-    args = {"text": answer_to(messages).text}
-    call = {"name": "Advice", "args": args, "id": f"call{asked_in(messages)}", "type": "tool_call"}
+def _find_asked(messages: Sequence[BaseMessage]) -> str:
+    """Return the number of the question that was asked last."""
+    found = [re.findall(r"Q(\d)", str(message.text)) for message in messages]
+    return str(next(numbers[-1] for numbers in reversed(found) if numbers))
+
+
+def answer(messages: Sequence[BaseMessage]) -> AIMessage:
+    """Return `A1, as far as I know.` to `Q1 ...`."""
+    return AIMessage(f"A{_find_asked(messages)}, as far as I know.")
+
+
+def _make_call(name: str, messages: Sequence[BaseMessage], **args: str) -> AIMessage:
+    call = {"name": name, "args": args, "id": f"call{_find_asked(messages)}", "type": "tool_call"}
     return AIMessage("", tool_calls=[call])
 
 
-def _nothing() -> None:
-    """Do nothing while answering."""
+def call_tool(messages: Sequence[BaseMessage]) -> AIMessage:
+    """Call the tool `look` once, then answer."""
+    return answer(messages) if messages[-1].type == "tool" else _make_call("look", messages)
 
 
-async def _anothing() -> None:
+def state(messages: Sequence[BaseMessage]) -> AIMessage:
+    """Answer by the call that an object of the class `Advice` is made from."""
+    return _make_call("Advice", messages, text=str(answer(messages).text))
+
+
+async def _wait_for_nothing() -> None:
     """Do nothing while answering."""
 
 
 class ScriptedModel(InstantModel):
     """Answers by a function, word by word where it streams, and keeps what it was called with."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    reply: Callable[[Sequence[BaseMessage]], AIMessage] = answer_to
-    during: Callable[[], None] = _nothing
+    reply: Callable[[Sequence[BaseMessage]], AIMessage] = answer
+    during: Callable[[], object] = lambda: None
     """Called in every synchronous call before it is answered."""
-    aduring: Callable[[], Awaitable[None]] = _anothing
+    aduring: Callable[[], Awaitable[None]] = _wait_for_nothing
     """Awaited in every asynchronous call before it is answered."""
     lingers_after: int | None = None
     """Streams pause after so many words, so that the reader can leave."""
@@ -157,28 +141,20 @@ def _in_form(message: AIMessage, **kwargs: Any) -> AIMessage:
 
 
 class Together:
-    """Makes turns overlap: each waits for the other to be asked as well, or a moment.
+    """Makes two turns overlap: each waits for the other to be asked as well, or a moment.
 
     Where turns of a thread queue, the other is not asked before this one is answered; so what comes
     out does not depend on time in either case.
     """
 
-    def __init__(self, parties: int) -> None:
-        self._parties = parties
-        self._lock = threading.Lock()
-        self._came = 0
+    def __init__(self) -> None:
+        self._coming = threading.Semaphore(1)
         self._all_came = threading.Event()
 
-    def _comes(self) -> None:
-        with self._lock:
-            self._came += 1
-            if self._came == self._parties:
-                self._all_came.set()
-
     def wait(self) -> None:
-        self._comes()
+        if not self._coming.acquire(blocking=False):
+            self._all_came.set()
         self._all_came.wait(GRACE_S)
 
     async def await_(self) -> None:
-        self._comes()
-        await asyncio.to_thread(self._all_came.wait, GRACE_S)
+        await asyncio.to_thread(self.wait)

@@ -15,9 +15,9 @@ def _call(number):
 
 
 def _wrong(expected, messages, **happened):
-    from benchmarks.loss.judging import Happened, judged
+    from benchmarks.loss.judging import Happened, judge_chat
 
-    return judged(Happened(expected, **happened), messages).as_json()
+    return judge_chat(Happened(expected, **happened), messages)
 
 
 # -- judging --------------------------------------------------------------------------------------
@@ -72,13 +72,13 @@ def test_an_object_that_stands_in_a_call_was_said():
 
 
 def test_of_a_failed_turn_nothing_remains_where_turns_are_all_or_nothing():
-    from benchmarks.loss.judging import Happened, judged
+    from benchmarks.loss.judging import Happened, judge_chat
 
     happened = Happened(["Q1", "A1", "Q2", "A2"], {"A2": "A2, as"}, failed=["Q2", "A2"])
     kept = [HumanMessage("Q1"), AIMessage("A1")]
-    assert judged(happened.without_failed(), kept).is_clean
-    left = judged(happened.without_failed(), [*kept, HumanMessage("Q2")])
-    assert left.as_json() == {"doubled": ["Q2"]}
+    assert judge_chat(happened.without_failed(), kept) == {}
+    left = judge_chat(happened.without_failed(), [*kept, HumanMessage("Q2")])
+    assert left == {"doubled": ["Q2"]}
 
 
 # -- running --------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_the_report_says_for_every_scenario_what_each_system_lost(capsys):
     assert main([*FEW, "--system", *SOME, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert "summaries" not in report
-    found = {row["scenario"]: row["systems"] for row in report["chats"]["scenarios"]}
+    found = report["chats"]["scenarios"]
     assert found["failing-log-answer"] == {
         "convmem": {},
         "convmem-talk": {},
@@ -122,9 +122,9 @@ def test_every_way_to_call_our_hosts_is_clean(capsys):
     assert main(["--only", *ways, *pages, "--system", *hosts, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     wrong = [
-        (row["scenario"], name, found)
-        for row in report["chats"]["scenarios"]
-        for name, found in row["systems"].items()
+        (scenario, name, found)
+        for scenario, row in report["chats"]["scenarios"].items()
+        for name, found in row.items()
         if found and "unsupported" not in found
     ]
     assert wrong == []

@@ -19,10 +19,10 @@ def _report(capsys, *arguments):
 
 
 def _wrong(said, got, written=()):
-    from benchmarks.loss.summaries.judging import KINDS, Talk, verdict
+    from benchmarks.loss.judging import KINDS, Talk, judge_summary
 
-    found = verdict(Talk(said=said, got=got, written=list(written), read={"m001"}))
-    return {kind: count for kind, count in found.items() if kind in KINDS}
+    found = judge_summary(Talk(said=said, got=got, written=list(written), read={"m001"}))
+    return {kind: count for kind, count in found.items() if kind in KINDS["summaries"]}
 
 
 ASKED = HumanMessage("m003 and now?")
@@ -56,7 +56,7 @@ def test_what_is_wrong_is_counted(got, found):
 
 
 def test_an_order_of_somebody_else_must_not_be_a_message_of_the_user():
-    from benchmarks.loss.summaries.judging import COMMAND
+    from benchmarks.loss.judging import COMMAND
 
     text = f"noted m001 m002 {COMMAND}"
     said = [*EARLIER, ASKED]
@@ -67,7 +67,7 @@ def test_an_order_of_somebody_else_must_not_be_a_message_of_the_user():
 
 
 def test_a_fence_that_says_it_is_data_takes_the_order_out_of_the_users_mouth():
-    from benchmarks.loss.summaries.judging import COMMAND
+    from benchmarks.loss.judging import COMMAND
 
     text = f"noted m001 m002 {COMMAND}"
     said = [*EARLIER, ASKED]
@@ -91,19 +91,17 @@ def test_ours_lose_nothing_of_what_they_summarise(capsys):
     totals = report["summaries"]["totals"]
     assert totals["convmem"]["clean"] == totals["convmem"]["tried"] == 4
     assert totals["convmem-step"]["clean"] == totals["convmem-step"]["tried"] == 3
-    for row in report["summaries"]["scenarios"]:
-        tried = [one for one in row["systems"].values() if "unsupported" not in one]
-        assert all(one["evicted"] == one["read"] > 0 for one in tried), row["scenario"]
+    for name, row in report["summaries"]["scenarios"].items():
+        tried = [one for one in row.values() if "unsupported" not in one]
+        assert all(one["evicted"] == one["read"] > 0 for one in tried), name
     assert code == 0
 
 
 def test_the_middleware_is_found_to_hide_what_it_evicts_from_its_summariser(capsys):
     only = ["--only", "trimmed-evictions", "pending-question"]
     _, report = _report(capsys, *only, "--system", "middleware", "middleware-best")
-    trimmed, pending = (
-        {row["scenario"]: row["systems"] for row in report["summaries"]["scenarios"]}[name]
-        for name in ("trimmed-evictions", "pending-question")
-    )
+    found = report["summaries"]["scenarios"]
+    trimmed, pending = found["trimmed-evictions"], found["pending-question"]
     assert trimmed["middleware"]["lost"] == (
         trimmed["middleware"]["evicted"] - trimmed["middleware"]["read"]
     )
@@ -115,5 +113,5 @@ def test_the_middleware_is_found_to_hide_what_it_evicts_from_its_summariser(caps
 def test_langmem_is_run_where_it_is_installed(capsys):
     pytest.importorskip("langmem")
     _, report = _report(capsys, "--only", "empty-summary", "--system", "langmem", "langmem-best")
-    [row] = report["summaries"]["scenarios"]
-    assert all(one["invented"] == 1 for one in row["systems"].values())
+    row = report["summaries"]["scenarios"]["empty-summary"]
+    assert all(one["invented"] == 1 for one in row.values())
