@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 from native_compaction import (
     CompactingReply,
     MessagesServer,
@@ -120,18 +119,3 @@ async def test_the_log_keeps_it_and_others_read_what_it_stands_for(
         said = [message.text for message in found.messages]
         assert [QUESTIONS[0], "Noted: level 3."] in [said[n : n + 2] for n in range(len(said))]
         assert (TOLD in whole) is (name == "anthropic")
-
-
-@pytest.mark.asyncio
-async def test_the_output_of_the_endpoint_that_compacts_may_be_added_by_hand(
-    memory: ConversationMemory,
-) -> None:
-    with ResponsesServer("Level 3.") as server:
-        item = server.hand_out({"type": "compaction", "id": "cmp_9", "encrypted_content": "c"})
-        said = AIMessage([item], response_metadata={"model_provider": "openai"})
-        memory.add_messages(["I parked on level 3.", said], thread_id="t", user_id="ana")
-        async with chat_openai(server) as model:
-            await memory.wrap(model, recall=False).ainvoke("Where?", HERE)
-        [body] = server.bodies
-    assert item in body["input"]
-    assert "parked" not in str(body["input"])
