@@ -1,8 +1,8 @@
 """Many random histories, judged: `python -m tests.fuzz --histories 20000 --seed 1`.
 
 Every history is shown for every profile and judged by the validators, and goes through one of the
-converters of the integrations, in turn; every n-th one goes through all of them, or to a strict
-HTTP service. Prints a table, or JSON with `--json`; exit code 1 when anything was invalid.
+converters of the integrations, in turn; every n-th one goes through all of them.
+Prints a table, or JSON with `--json`; exit code 1 when anything was invalid.
 `--only SEED` makes one history again, with all judges.
 """
 
@@ -67,7 +67,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--oracle-every", type=int, default=5, metavar="N", help="all converters; 0: not even one"
     )
-    parser.add_argument("--http-every", type=int, default=100, metavar="N", help="0: never")
     parser.add_argument("--jobs", type=int, default=1, help="processes to share the work")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser.parse_args()
@@ -78,11 +77,11 @@ def main() -> int:
     options = _arguments()
     if options.only is not None:
         seeds = range(options.only, options.only + 1)
-        report = run(seeds, 1, 1)
+        report = run(seeds, 1)
     else:
         seeds = range(options.seed, options.seed + options.histories)
-        every = (options.oracle_every, options.http_every)
-        report = run(seeds, *every) if options.jobs < 2 else run_shared(seeds, *every, options.jobs)
+        every = options.oracle_every
+        report = run(seeds, every) if options.jobs < 2 else run_shared(seeds, every, options.jobs)
     if options.json:
         shown = json.dumps(_as_json(report, seeds.start), indent=2)
     else:

@@ -23,6 +23,7 @@ from unittest.mock import patch
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from tests.support.strict_chats import find_chat_fault
+from tests.support.strict_converse import find_converse_fault
 
 __all__ = ["ORACLES", "Oracle"]
 
@@ -78,16 +79,17 @@ def _alternation(turns: Sequence[tuple[str, Any]], first: str) -> Iterator[str]:
             yield f"turn {number + 1} repeats the role {after}"
 
 
+_ANY_TOOLS = {
+    "tools": [{"toolSpec": {"name": "look", "inputSchema": {"json": {"type": "object"}}}}]
+}
+
+
 class BedrockOracle(Oracle):
     """`ChatBedrockConverse` and the parameter validation of boto3."""
 
     name = "langchain-aws + botocore"
     package = "langchain_aws"
     profiles = ("bedrock_converse", "strict")
-    _keys: ClassVar[dict[str, set[str]]] = {
-        "user": {"text", "image", "document", "video", "toolResult"},
-        "assistant": {"text", "toolUse", "reasoningContent"},
-    }
 
     def __init__(self) -> None:
         """Load the converter and the service model of the botocore that is installed."""
@@ -108,30 +110,12 @@ class BedrockOracle(Oracle):
         report = self._enums.validate(request, self._shape)
         if report.has_errors():
             yield report.generate_report()
-        yield from _alternation([(turn["role"], turn["content"]) for turn in turns], "user")
         yield from _shape_faults(request, self._shape)
-        owed: list[str] = []
-        for turn in turns:
-            yield from self._turn_faults(turn, owed)
-            owed = [
-                block["toolUse"]["toolUseId"] for block in turn["content"] if "toolUse" in block
-            ]
-        if owed:
-            yield f"never answers {owed}"
-
-    def _turn_faults(self, turn: Mapping[str, Any], owed: list[str]) -> Iterator[str]:
-        given = [b["toolResult"]["toolUseId"] for b in turn["content"] if "toolResult" in b]
-        if sorted(given) != sorted(owed):
-            yield f"answers {given} where {owed} wait"
-        for block in turn["content"]:
-            if not block.keys() <= self._keys[turn["role"]]:
-                yield f"the {turn['role']} sends {sorted(block)}"
-            if "text" in block and (not block["text"].strip() or block["text"] == "."):
-                yield f"sends the text {block['text']!r}"
-        if any("document" in b for b in turn["content"]) and not any(
-            "text" in b for b in turn["content"]
-        ):
-            yield "sends a document without a text"
+        asked = {"role": "user", "content": [{"text": "And now?"}]}
+        whole = [*turns, asked] if turns[-1]["role"] == "assistant" else turns
+        fault = find_converse_fault({**request, "messages": whole, "toolConfig": _ANY_TOOLS})
+        if fault is not None:
+            yield fault.message
 
 
 def _shape_faults(value: Any, shape: Any, path: str = "request") -> Iterator[str]:

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,7 +17,6 @@ from langchain_convmem.views.providers import PROVIDERS
 from tests.fuzz.generator import history
 from tests.fuzz.oracles import ORACLES, Oracle
 from tests.fuzz.promises import Thread, broken_promises, budget_faults, faults_of_reading_back
-from tests.fuzz.service import Service
 
 __all__ = ["Report", "Tally", "run", "run_shared"]
 
@@ -67,28 +66,21 @@ class Report:
 class Fuzz:
     """The judges of one run."""
 
-    def __init__(self, oracle_every: int, http_every: int, stack: ExitStack) -> None:
+    def __init__(self, oracle_every: int) -> None:
         """Set up every judge that the installed packages allow.
 
         Args:
             oracle_every: How many histories lie between two that all converters see. Each of the
                 others goes through one of them, in turn. 0 is none at all.
-            http_every: How many lie between two that the HTTP service sees; 0 is none at all.
-            stack: Closes the service.
         """
         self.report = Report()
         self._oracle_every = oracle_every
-        self._http_every = http_every
         self._converters: list[tuple[type[Oracle], Oracle | None, str]] = []
         for kind in ORACLES if oracle_every else ():
             oracle = None
             with suppress(ImportError):
                 oracle = kind()
             self._converters += [(kind, oracle, profile) for profile in kind.profiles]
-        self._service: Service | None = None
-        if http_every:
-            with suppress(ImportError):
-                self._service = stack.enter_context(Service())
 
     def judge(self, seed: int, number: int) -> None:
         """Make the history of `seed` and let every judge see it whose turn it is."""
@@ -106,8 +98,6 @@ class Fuzz:
             self._seen(seed, "reading back", profile, look)
         if self._converters:
             self._consult(seed, number, entries)
-        if self._http_every and number % self._http_every == 0:
-            self._send(seed, entries)
 
     def _seen(self, seed: int, judge: str, profile: str, look: Callable[[], list[str]]) -> None:
         try:
@@ -128,40 +118,28 @@ class Fuzz:
             else:
                 self._seen(seed, kind.name, name, partial(_verdict, oracle, entries, name))
 
-    def _send(self, seed: int, entries: Sequence[Entry]) -> None:
-        for name in Service.profiles:
-            if self._service is None:
-                self.report.tally("HTTP service", name).skipped += 1
-            else:
-                look = partial(_verdict, self._service, entries, name)
-                self._seen(seed, "HTTP service", name, look)
 
-
-def _verdict(judge: Oracle | Service, entries: Sequence[Entry], profile: str) -> list[str]:
+def _verdict(judge: Oracle, entries: Sequence[Entry], profile: str) -> list[str]:
     shown = build_context(entries, provider=profile)  # type: ignore[arg-type]  # one of the names
     return judge.faults(shown.messages)
 
 
-# -- running --------------------------------------------------------------------------------------
-
-
-def run(seeds: range, oracle_every: int, http_every: int) -> Report:
+def run(seeds: range, oracle_every: int) -> Report:
     """Judge the histories of these seeds, one after the other."""
     began = time.perf_counter()
-    with ExitStack() as stack:
-        fuzz = Fuzz(oracle_every, http_every, stack)
-        for number, seed in enumerate(seeds):
-            fuzz.judge(seed, number)
+    fuzz = Fuzz(oracle_every)
+    for number, seed in enumerate(seeds):
+        fuzz.judge(seed, number)
     fuzz.report.seconds = time.perf_counter() - began
     return fuzz.report
 
 
-def run_shared(seeds: range, oracle_every: int, http_every: int, jobs: int) -> Report:
+def run_shared(seeds: range, oracle_every: int, jobs: int) -> Report:
     """Judge the histories of these seeds in several processes."""
     shares = [seeds[job::jobs] for job in range(jobs)]
     began = time.perf_counter()
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        parts = pool.map(run, shares, [oracle_every] * jobs, [http_every] * jobs)
+        parts = pool.map(run, shares, [oracle_every] * jobs)
         whole = Report()
         for part in parts:
             whole.add(part)

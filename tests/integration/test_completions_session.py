@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 from completions_server import CompletionsServer
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
 
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import BudgetError, ConversationError, MissingExtraError
 from langchain_convmem.testing import ScriptedError, ScriptedReply
+from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.completions import CompletionsEngine
+from langchain_convmem.text.template_chat_model import TemplateChatModel
 
 openai = pytest.importorskip("openai", reason="openai is not installed")
 pytestmark = pytest.mark.sockets
@@ -82,14 +86,6 @@ async def test_the_asynchronous_form_does_the_same(server):
     assert session.text == "Where?Level 3, near the lift."
     await engine.aclose()
     assert engine.async_client.is_closed()
-
-
-def test_stop_texts_that_the_service_does_not_take_are_kept_here(server, connect):
-    session = connect(server).create_session()
-    stop = ["~1", "~2", "~3", "~4", "<|im_end|>"]
-    assert "".join(session.decode(stop=stop)) == "Level 3, near the lift."
-    assert (session.finish_reason, session.stop_text) == ("stop", "<|im_end|>")
-    assert server.requests[0].body["stop"] == stop[:4]
 
 
 def test_a_session_goes_back_and_branches(server, connect):
@@ -177,15 +173,6 @@ def test_a_prompt_that_is_too_long_is_an_error_of_its_own(connect):
             list(session.decode())
 
 
-def test_a_stream_that_breaks_is_no_reply(connect):
-    cut = ScriptedReply(text="one two three", cut_after_chunks=2)
-    with CompletionsServer(cut) as server:
-        session = connect(server).create_session()
-        with pytest.raises(Exception, match=r"peer closed|incomplete|Connection"):
-            list(session.decode())
-        assert (session.text, session.finish_reason) == ("one two", None)
-
-
 def test_a_stream_that_ends_without_a_reason_is_no_reply(server, monkeypatch, connect):
     whole = CompletionsServer.stream
     monkeypatch.setattr(
@@ -218,3 +205,43 @@ def test_without_its_extra_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[openai\]'"):
         CompletionsEngine("m", api_key="k")
+
+
+langchain_openai = pytest.importorskip("langchain_openai", reason="langchain-openai is missing")
+
+REPLY = (
+    "<think>\nLevel three.\n</think>\n\n"
+    '<tool_call>\n{"name": "look", "arguments": {"level": 3}}\n</tool_call><|im_end|>\nAnd more.'
+)
+
+
+@tool
+def look(level: int) -> str:
+    """Look there."""
+    return str(level)
+
+
+async def test_a_completion_service_calls_tools_as_a_chat_model():
+    with CompletionsServer(REPLY) as server, openai.DefaultHttpxClient(verify=False) as client:
+        async with openai.DefaultAsyncHttpxClient(verify=False) as async_client:
+            llm = langchain_openai.OpenAI(
+                base_url=server.url,
+                api_key="test",
+                model="test-model",
+                max_tokens=99,
+                http_client=client,
+                http_async_client=async_client,
+            )
+            model = TemplateChatModel(llm=llm, template="qwen").bind_tools([look])
+            chunks = [chunk async for chunk in model.astream("Where?")]
+            streamed = sum(chunks[1:], start=chunks[0])
+            replies = [model.invoke("Where?"), await model.ainvoke("Where?"), streamed]
+        bodies = [request.body for request in server.requests]
+    for reply in replies:
+        assert reply.tool_calls[0]["args"] == {"level": 3}
+        assert reply.additional_kwargs["reasoning_content"] == "Level three."
+        assert reply.response_metadata["model_name"] == "test-model"
+        assert reply.usage_metadata["input_tokens"] > 0
+    prompt = ChatTemplate.from_builtin("qwen").render([HumanMessage("Where?")], tools=[look])
+    assert [body["prompt"] for body in bodies] == [prompt, [prompt], [prompt]]
+    assert all(body["stop"] == ["<|im_end|>"] for body in bodies)

@@ -228,16 +228,6 @@ def test_a_browser_that_sends_the_whole_chat_doubles_nothing(workers):
     assert lines(workers[0], "whole") == browser.shown_lines()
 
 
-def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(workers):
-    browser = Browser(workers, "edited")
-    browser.send("I want to see Lisbon.", "e1")
-    browser.send("In May.", "e2")
-    browser.send("For a week.", "e3")
-    del browser.shown[2:]
-    browser.send("In June.", "e2")
-    assert lines(workers[0], "edited") == browser.shown_lines()
-
-
 def test_turns_at_once_on_both_workers_lose_nothing(workers):
     with ThreadPoolExecutor(8) as pool:
         sent = [

@@ -16,15 +16,13 @@ from dynamodb_servers import moto_server, new_client, new_table_name
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import at
 from wire_models import chat_bedrock, chat_openai, embed_bedrock, embed_openai, lines_of_chat
-from wire_promises import CALL, WAYS, Spot, tool_loop
+from wire_promises import WAYS
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.testing import (
     BedrockConverseServer,
     ChatCompletionsServer,
     ScriptedError,
-    ScriptedReply,
-    ScriptedToolCall,
 )
 
 pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
@@ -181,23 +179,6 @@ def _lines(server: Any) -> list[str]:
     if isinstance(server, ChatCompletionsServer):
         return lines_of_chat(body)
     return [part.get("text", "") for message in body["messages"] for part in message["content"]]
-
-
-@pytest.mark.parametrize("provider", ["openai", "titan"], indirect=True)
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-async def test_tools_and_structured_output_remember_with_the_providers_vectors(provider, way):
-    spot = ScriptedReply(tool_calls=(ScriptedToolCall("Spot", {"place": "level 3"}, "call_9"),))
-    replies = ["Noted.", ScriptedReply(tool_calls=(CALL,)), "On level 3.", spot]
-    async with _deployed(provider, reply=replies) as (memory, model, server):
-        await WAYS[way](memory.wrap(model), [HumanMessage(SAID[0])], at("monday"))
-        looping = memory.wrap(tool_loop(model))
-        await WAYS[way](looping, [HumanMessage(SAID[3])], at("friday"))
-        assert any(SAID[0] in line for line in _lines(server))
-        structured = memory.wrap(model.with_structured_output(Spot, method="function_calling"))
-        asked = [HumanMessage("On which level is my car parked?")]
-        assert await WAYS[way](structured, asked, at("noon")) == Spot(place="level 3")
-        assert any(SAID[0] in line for line in _lines(server))
-        assert max(Counter(_texts(server)).values()) == 1
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import subprocess
-import sys
 import threading
 import urllib.parse
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,32 +196,3 @@ def test_a_client_that_leaves_in_the_middle_of_a_stream_is_no_error():
         client.recv(16)
         client.close()
         gone.set()
-
-
-def test_leaving_the_block_ends_idle_connections_and_every_thread():
-    before = set(threading.enumerate())
-    with ChatCompletionsServer("x") as server:
-        url = urllib.parse.urlsplit(server.url)
-        address = (str(url.hostname), int(url.port or 0))
-        idle = http.client.HTTPConnection(*address, timeout=10)
-        idle.request("POST", "/v1/files", b"{}")
-        idle.getresponse().read()
-    idle.close()
-    assert set(threading.enumerate()) <= before
-    with pytest.raises(OSError, match="refused"):
-        socket.create_connection(address, timeout=1)
-    with pytest.raises(ConfigError, match="not running"):
-        _ = server.url
-
-
-def test_the_kit_needs_no_client_of_a_provider():
-    code = (
-        "import sys\n"
-        "from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer\n"
-        "assert not {'openai', 'boto3', 'botocore', 'httpx'} & sys.modules.keys(), 'loaded'\n"
-    )
-    root = Path(__file__).parents[2]
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr

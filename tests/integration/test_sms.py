@@ -137,12 +137,6 @@ def test_a_malformed_message_breaks_nothing(server, fields, status):
     assert server.ask("Hi", "SM9", From="+15550009") == ["<b>&1</b>"]
 
 
-def test_media_are_kept_by_reference(server):
-    address = "https://api.twilio.com/media/ME1"
-    server.ask("Look", "SM1", NumMedia="1", MediaUrl0=address)
-    assert server.calls == [f"Look\n[media: {address}]"]
-
-
 def test_words_stop_start_help_and_forget(server):
     server.ask("Hi", "SM1")
     assert server.ask("stop.", "SM2") == [sms.STOPPED]
@@ -155,14 +149,6 @@ def test_words_stop_start_help_and_forget(server):
     assert server.app.state.memory.threads(FORM["From"]) == []
     assert server.ask("Hi", "SM9") == ["<b>&1</b>"]
     assert len(server.calls) == 3
-
-
-def test_who_stopped_and_is_forgotten_still_gets_no_answer(server):
-    server.ask("stop", "SM1")
-    assert server.ask("forget me", "SM2") == [sms.FORGOTTEN]
-    assert server.ask("Hello?", "SM3") == []
-    assert server.ask("unstop", "SM4") == [sms.STARTED]
-    assert server.ask("Hello?", "SM5") == ["<b>&1</b>"]
 
 
 def test_long_answers_come_in_numbered_parts(tmp_path):

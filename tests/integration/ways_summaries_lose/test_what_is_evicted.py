@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from scripted_chat import ScriptedChatModel, at
-from summaries import ScriptedSummarizer, bare_texts
-
-from langchain_convmem import SummarySettings
-from langchain_convmem.views.tokens import count_text_tokens
+from summaries import bare_texts
 
 
 def result(call_id, text="seen"):
     return ToolMessage(text, tool_call_id=call_id)
-
-
-@pytest.mark.parametrize("force", [False, True])
-def test_the_question_that_waits_is_never_swallowed(thread, force):
-    thread.talk(4)
-    thread.say("And where exactly did I park?")
-    assert thread.summarize(force=force)
-    assert thread.shown[-1] == "And where exactly did I park?"
-    assert "And where exactly" not in thread.summarizer.asked
-    thread.check()
 
 
 def test_parallel_tool_calls_are_covered_with_all_their_results_or_not_at_all(thread, call):
@@ -66,25 +52,6 @@ def test_a_tool_loop_longer_than_any_budget_is_covered_only_once_it_is_over(stor
     stored.check()
 
 
-def test_every_evicted_entry_reaches_the_summariser_however_much_it_is(stored):
-    settings = SummarySettings(
-        trigger=("tokens", 3000), keep=("tokens", 100), input_tokens=500, retries=0
-    )
-    summarizer = ScriptedSummarizer(lambda request: " ".join(request.transcript.split()[:40]))
-    memory = stored.with_summarizer(summarizer, summary_settings=settings)
-    stored.summarizer = summarizer
-    texts = [f"Fact {number}: {'word ' * 60}." for number in range(60)]
-    stored.say(*texts)
-    assert stored.summarize(memory)
-    parts = [request.transcript for request in summarizer.requests]
-    assert len(parts) > 8
-    assert max(map(count_text_tokens, parts)) <= 500
-    covered = texts[: len(texts) - len(stored.shown) + 1]
-    assert len(covered) > 50
-    assert all(summarizer.asked.count(text.split(":")[0] + ":") >= 1 for text in covered)
-    stored.check()
-
-
 def test_what_is_said_while_it_is_summarised_stays_whole_behind_the_summary(thread):
     thread.talk(4)
 
@@ -110,14 +77,3 @@ def test_a_chat_with_a_summariser_asks_its_model_with_the_summary_and_the_rest(t
         assert len(said) <= 8
         thread.check()
     thread.check_all_was_told()
-
-
-def test_a_system_message_stays_as_it_was_said(thread):
-    rules = SystemMessage("Never name a price.")
-    thread.say(rules)
-    thread.talk(8)
-    assert thread.summarize(force=True)
-    systems = [one.text for one in thread.history.messages if one.type == "system"]
-    assert rules.text in systems
-    assert rules.text not in thread.summarizer.asked
-    thread.check()

@@ -149,7 +149,7 @@ def test_a_sound_conversation_passes_every_judge(profile):
 
 
 def test_short_runs_find_nothing_invalid_and_count_every_judgement():
-    report = run(range(3000, 3060), 3, 0)
+    report = run(range(3000, 3060), 3)
     assert report.failures == []
     assert report.histories == 60
     assert {report.tallies["validators", name].judged for name in PROVIDERS} == {60}
@@ -161,10 +161,10 @@ def test_short_runs_find_nothing_invalid_and_count_every_judgement():
 
 def test_a_failing_seed_is_named_with_the_command_that_makes_it_again(monkeypatch, capsys):
     monkeypatch.setattr(context, "is_blank_message", lambda _: False)
-    command = "fuzz --histories 40 --oracle-every 0 --http-every 0"
+    command = "fuzz --histories 40 --oracle-every 0"
     monkeypatch.setattr(sys, "argv", command.split())
     assert main() == 1
     told = capsys.readouterr().err
     seed = int(told.split()[1].rstrip(":"))
     assert f"--only {seed}" in told
-    assert run(range(seed, seed + 1), 0, 0).failures
+    assert run(range(seed, seed + 1), 0).failures
