@@ -50,6 +50,9 @@ class CompletionsEngine:
         ```
     """
 
+    takes_response_format = True
+    """It goes to the service, as all options do."""
+
     def __init__(
         self,
         model: str,

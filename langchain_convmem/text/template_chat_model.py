@@ -213,6 +213,11 @@ class TemplateChatModel(BaseChatModel):
     ) -> _PreparedCall:
         """Return the call to make, or raise before anything is sent."""
         _refuse_media(messages)
+        if "response_format" in kwargs and isinstance(self._inner, _RunnableLLM):
+            raise ConfigError(
+                f"{self._name} takes no response_format; use with_structured_output, or a BaseLLM "
+                "whose service takes it"
+            )
         variables = {name: value for name, value in kwargs.items() if self._is_variable(name)}
         options = {name: value for name, value in kwargs.items() if name not in variables}
         tools = variables.pop("tools", None) or options.pop("tools", None) or ()
