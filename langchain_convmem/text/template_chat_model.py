@@ -24,12 +24,7 @@ from langchain_core.language_models import (
     LangSmithParams,
     LanguageModelInput,
 )
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks
 from langchain_core.outputs import (
     ChatGeneration,
