@@ -563,7 +563,6 @@ class Engine:
             self._pool = SessionPool(model, max_live_sessions)
         elif not isinstance(model, Runnable):
             raise ConfigError(
-                f""
                 f"{describe_value(model)} is not a model; "
                 "expected a LangChain chat model or a text engine"
             )
