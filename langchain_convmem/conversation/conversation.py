@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Generator,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import (
-    Any,
-    Self,
-    cast,
-)
+from typing import Any, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    SystemMessage,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
 from langchain_convmem.background import hop, run_in_thread, to_async
 from langchain_convmem.causes import describe_value, suggest_name
-from langchain_convmem.conversation.chat_backend import (
-    Backend,
-    ChatModelBackend,
-    bind_tools,
-)
+from langchain_convmem.conversation.chat_backend import Backend, ChatModelBackend, bind_tools
 from langchain_convmem.conversation.config import ConversationConfig, Preface
 from langchain_convmem.conversation.inputs import (
     ConversationInput,
@@ -58,9 +38,7 @@ from langchain_convmem.conversation.turn import (
     TurnHandle,
 )
 from langchain_convmem.conversation.turn_runner import SendState, TurnRunner, make_timeout_error
-from langchain_convmem.errors import (
-    ConfigError,
-)
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.locks import note_held
 from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
@@ -585,7 +563,6 @@ class Engine:
             self._pool = SessionPool(model, max_live_sessions)
         elif not isinstance(model, Runnable):
             raise ConfigError(
-                f""
                 f"{describe_value(model)} is not a model; "
                 "expected a LangChain chat model or a text engine"
             )

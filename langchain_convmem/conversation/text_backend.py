@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from time import perf_counter
 from typing import Any, Literal, TypeVar
 from weakref import WeakSet
 
@@ -27,7 +28,7 @@ from langchain_convmem.conversation.chat_backend import (
 )
 from langchain_convmem.conversation.media import interleave, list_media
 from langchain_convmem.conversation.streams import aclose_quietly
-from langchain_convmem.errors import ChatTemplateError
+from langchain_convmem.errors import ChatTemplateError, ConfigError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
 from langchain_convmem.text.replies import ReplyReader
@@ -111,6 +112,13 @@ class TextBackend(Backend):
 
     def begin(self, request: ReplyRequest) -> TextTransaction:
         """Begin a turn."""
+        engine = self.pool.engine
+        is_taken = getattr(engine, "takes_response_format", False)
+        if "response_format" in request.model_kwargs and not is_taken:
+            raise ConfigError(
+                f"{type(engine).__name__} takes no response_format; describe the object as a tool, "
+                "or in what is asked"
+            )
         return TextTransaction(self, request)
 
     def read_ahead(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> None:
@@ -212,6 +220,8 @@ class TextTransaction(TurnTransaction):
         self._before_reply = backend.state
         self._kept = self._floor
         self._raw: list[str] = []
+        self._clock = _ReplyClock()
+        self._speed: dict[str, float] = {}
         self._media: list[Media] = []
         self._finish_reason: Literal["stop", "length"] | None = None
         self._stats: list[RenderStats] = []
@@ -329,14 +339,16 @@ class TextTransaction(TurnTransaction):
 
     def pieces(self, context: Sequence[BaseMessage]) -> Generator[str]:
         """Read what is new, and write the reply; see `TurnTransaction`."""
+        self._clock = _ReplyClock()
         session = self.prefill(context)
-        yield from session.decode(**self._begin_reply())
+        yield from session.decode(**self._begin_reply(session))
         self._end_reply(session)
 
     async def apieces(self, context: Sequence[BaseMessage]) -> AsyncGenerator[str]:
         """Read what is new, and write the reply; see `TurnTransaction`."""
+        self._clock = _ReplyClock()
         session = await self.aprefill(context)
-        stream = session.adecode(**self._begin_reply())
+        stream = session.adecode(**self._begin_reply(session))
         try:
             async for piece in stream:
                 yield piece
@@ -344,9 +356,10 @@ class TextTransaction(TurnTransaction):
             await aclose_quietly(stream)
         await hop(partial(self._end_reply, session))
 
-    def _begin_reply(self) -> dict[str, Any]:
+    def _begin_reply(self, session: ModelSession) -> dict[str, Any]:
         """Return the arguments of a call that writes."""
         render, request = self.state.render, self._request
+        self._clock.held = _count_tokens(session)
         self._reader = ReplyReader(
             self._backend.reply_format,
             channels=request.config.channels,
@@ -361,6 +374,7 @@ class TextTransaction(TurnTransaction):
     def take(self, piece: str) -> Iterator[AIMessageChunk]:
         """Read a piece of the reply; see `TurnTransaction`."""
         self._raw.append(piece)
+        self._clock.note_piece()
         for chunk in self._reader.feed(piece):
             yield from self._builder.add(chunk)
 
@@ -368,11 +382,16 @@ class TextTransaction(TurnTransaction):
         stop_text = session.stop_text if session.holds_stop else ""
         self.state.render.record_reply("".join(self._raw) + stop_text)
         self._finish_reason = session.finish_reason
+        written = _count_tokens(session) - self._clock.held
+        self._speed = self._clock.measure(written or len(self._raw))
         self._mark()
 
     def end(self) -> Iterator[AIMessageChunk]:
         """Read the end of the reply; see `TurnTransaction`."""
-        for chunk in self._reader.finish(finish_reason=self._finish_reason):
+        *before, last = self._reader.finish(finish_reason=self._finish_reason)
+        if self._speed:
+            last.response_metadata["speed"] = self._speed
+        for chunk in (*before, last):
             yield from self._builder.add(chunk)
 
     # -- the end ----------------------------------------------------------------------------------
@@ -394,6 +413,33 @@ class TextTransaction(TurnTransaction):
         live = self._backend.live
         live.rewind(self._floor, is_sound=self._is_sound)
         self._backend.pool.give_back(live)
+
+
+@dataclass(slots=True)
+class _ReplyClock:
+    """When a reply was asked for, when its first piece came, and what the session held before."""
+
+    asked: float = field(default_factory=perf_counter)
+    first: float | None = None
+    held: int = 0
+
+    def note_piece(self) -> None:
+        """Note that a piece came."""
+        self.first = self.first or perf_counter()
+
+    def measure(self, tokens: int) -> dict[str, float]:
+        """Return the speed of a reply of so many tokens that ends now; empty if nothing came."""
+        if self.first is None:
+            return {}
+        speed = {"first_token_s": round(self.first - self.asked, 6)}
+        took = perf_counter() - self.first
+        # The time of the first token is that of reading the prompt.
+        is_told = took > 0 and tokens > 1
+        return {**speed, "tokens_per_s": round((tokens - 1) / took, 3)} if is_told else speed
+
+
+def _count_tokens(session: ModelSession) -> int:
+    return session.token_count if isinstance(session, TokenCountingSession) else 0
 
 
 def _is_same(one: BaseMessage, other: BaseMessage) -> bool:

@@ -11,11 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.conversation.inputs import copy_message
-from langchain_convmem.errors import (
-    ConfigError,
-    ConversationError,
-    InvalidMessageError,
-)
+from langchain_convmem.errors import ConfigError, ConversationError, InvalidMessageError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.views.edits import cut_to_heard

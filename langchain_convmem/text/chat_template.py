@@ -550,8 +550,6 @@ BUILTINS: Mapping[str, Mapping[str, str]] = {
 }
 """Our own templates, and the special tokens of each."""
 
-_MAX_TEMPLATE_BYTES = 4_000_000
-_MAX_CONFIG_BYTES = 100_000_000
 _CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 _KEY = "chat_template"
 
@@ -567,16 +565,8 @@ class TokenizerTemplate(NamedTuple):
 
 def read_template_file(path: Path) -> str:
     """Return a template's text, without a byte order mark."""
-    return _read_text(path, _MAX_TEMPLATE_BYTES)
-
-
-def _read_text(path: Path, max_bytes: int) -> str:
-    with path.open("rb") as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
-        raise ConfigError(f"{path.name} is larger than {max_bytes} bytes")
     try:
-        return content.decode("utf-8-sig")
+        return path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path.name} is not UTF-8: {error}") from error
 
@@ -607,10 +597,8 @@ def read_tokenizer_config(
 
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
-        told = json.loads(_read_text(path, _MAX_CONFIG_BYTES))
+        told = json.loads(path.read_bytes())
     except (RecursionError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
         raise ConfigError(f"{path.name} is not JSON: {error}") from error
     if not isinstance(told, dict):
         raise ConfigError(f"{path.name} holds a {type(told).__name__}, not a map")
@@ -805,13 +793,6 @@ class RenderState:
         messages, and reports how far the session still holds what the template writes for them.
         """
         self._messages, self._call_names, self._open = [], {}, None
-
-    def update(self, **variables: Any) -> None:
-        """Change variables for all turns to come; `tools` is one of them.
-
-        What the session holds stays; if the prompt begins otherwise now, the next turn diverges.
-        """
-        self._variables = {**self._variables, **self._template.check_variables(variables)}
 
     # -- the next turn ----------------------------------------------------------------------------
 

@@ -7,11 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from langchain_convmem.errors import (
-    BudgetError,
-    ConversationError,
-    MissingExtraError,
-)
+from langchain_convmem.errors import BudgetError, ConversationError, MissingExtraError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.checkpoints import KeptSession, SessionCheckpoint
 from langchain_convmem.text.replies import StopTexts
@@ -49,6 +45,9 @@ class CompletionsEngine:
         print("".join(session.decode(max_tokens=20, temperature=0.0)))
         ```
     """
+
+    takes_response_format = True
+    """It goes to the service, as all options do."""
 
     def __init__(
         self,

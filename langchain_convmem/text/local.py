@@ -13,12 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, TypeVar
 
 from langchain_convmem.background import start_in_thread
-from langchain_convmem.errors import (
-    BudgetError,
-    ConfigError,
-    ConversationError,
-    MissingExtraError,
-)
+from langchain_convmem.errors import BudgetError, ConfigError, ConversationError, MissingExtraError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.checkpoints import KeptSession, SessionCheckpoint
 from langchain_convmem.text.replies import StopTexts

@@ -333,7 +333,6 @@ def _build_tool(tool: Any) -> Any:
     if isinstance(tool, BaseTool) or callable(tool):
         return make_plain(convert_to_openai_tool(tool), "tool")
     raise TypeError(
-        f""
         f"{describe_value(tool)} is not a tool; pass a map, "
         "a function, a BaseTool or a pydantic class"
     )

@@ -24,12 +24,7 @@ from langchain_core.language_models import (
     LangSmithParams,
     LanguageModelInput,
 )
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks
 from langchain_core.outputs import (
     ChatGeneration,
@@ -213,6 +208,11 @@ class TemplateChatModel(BaseChatModel):
     ) -> _PreparedCall:
         """Return the call to make, or raise before anything is sent."""
         _refuse_media(messages)
+        if "response_format" in kwargs and isinstance(self._inner, _RunnableLLM):
+            raise ConfigError(
+                f"{self._name} takes no response_format; use with_structured_output, or a BaseLLM "
+                "whose service takes it"
+            )
         variables = {name: value for name, value in kwargs.items() if self._is_variable(name)}
         options = {name: value for name, value in kwargs.items() if name not in variables}
         tools = variables.pop("tools", None) or options.pop("tools", None) or ()

@@ -66,7 +66,7 @@ def outline(message):
         [(call["name"], call["args"]) for call in message.tool_calls],
         [(call["name"], call["args"]) for call in message.invalid_tool_calls],
         message.additional_kwargs,
-        message.response_metadata,
+        {key: told for key, told in message.response_metadata.items() if key != "speed"},
     )
 
 

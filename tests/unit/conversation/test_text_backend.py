@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import reduce
+from operator import add
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import ScriptedChatModel
@@ -130,6 +134,36 @@ def test_a_preface_that_cannot_stand_alone_is_read_with_the_first_message(templa
     plain = Conversation(other, preface=preface)
     assert talk.send_message("a").text == plain.send_message("a").text == "Fine."
     assert held(model) == held(other)
+
+
+# -- what an engine can ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counting", [True, False])
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+def test_a_reply_tells_its_time_to_the_first_token_and_its_speed(counting, way):
+    talk = Conversation(engine("One two three.", template=QWEN, counting=counting))
+    reply = {
+        "invoke": lambda: talk.invoke("a"),
+        "ainvoke": lambda: asyncio.run(talk.ainvoke("a")),
+        "stream": lambda: reduce(add, talk.stream("a")),
+    }[way]()
+    speed = reply.response_metadata["speed"]
+    assert set(speed) == {"first_token_s", "tokens_per_s"}
+    assert all(figure > 0 for figure in speed.values())
+    assert talk.last_message.response_metadata["speed"] == speed
+
+
+def test_a_response_format_that_an_engine_would_ignore_is_refused():
+    model = engine("Fine.", template=QWEN)
+    talk = Conversation(model)
+    with pytest.raises(ConfigError, match="takes no response_format"):
+        talk.send_message("a", response_format={"type": "json_object"})
+    assert (talk.history, model.prefills) == ([], [])
+    model.takes_response_format = True
+    talk.send_message("a", response_format={"type": "json_object"})
+    decode = [event for event in model.events if event.action == "decode"][-1]
+    assert decode.options["response_format"] == {"type": "json_object"}
 
 
 # -- thoughts -----------------------------------------------------------------------------------

@@ -123,14 +123,6 @@ def test_a_variable_of_one_turn_is_gone_in_the_next():
     assert state.read_text().startswith("[calm]<user>a")
 
 
-def test_a_change_for_good_diverges_once():
-    state = started()
-    state.update(head="!", tools=[{"name": "t"}])
-    assert state.feed([reply("b"), user("c")]).diverged
-    state.record_reply("d")
-    assert not state.feed([reply("d"), user("e")]).diverged
-
-
 def test_a_generation_prompt_that_comes_and_goes_is_sent_alone():
     state = ChatTemplate(PLAIN).start()
     state.feed([user("a"), reply("b")], add_generation_prompt=False)

@@ -198,6 +198,15 @@ async def test_any_runnable_from_text_to_text_will_do():
     assert [chunk.content async for chunk in model.astream("Hi")] == [f"{len(prompt)}!", ""]
 
 
+def test_a_response_format_is_refused_where_nobody_would_read_it():
+    model = TemplateChatModel(llm=RunnableLambda(lambda text: text), template="chatml")
+    with pytest.raises(ConfigError, match="takes no response_format"):
+        model.invoke("Hi", response_format={"type": "json_object"})
+    told = _model()
+    told.invoke("Hi", response_format={"type": "json_object"})
+    assert _sent(told)["response_format"] == {"type": "json_object"}
+
+
 def test_a_model_that_returns_no_text_is_refused():
     model = TemplateChatModel(llm=RunnableLambda(AIMessage), template="chatml")
     with pytest.raises(ConfigError, match="AIMessage; it must return text"):
