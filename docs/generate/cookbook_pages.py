@@ -16,8 +16,8 @@ from typing import Any
 from mkdocs.structure.files import File
 
 COOKBOOK = Path(__file__).resolve().parents[2] / "cookbook"
-MOST_LINES = 16
-"""How many lines of a cell or an output a page shows."""
+MOST_LINES, MOST_SIGNS = 12, 160
+"""How many lines of a cell or an output a page shows, and how many characters of each."""
 _CLAIM = "## The claim"
 _GROUP = re.compile(r"^\*\*(.+)\*\*$", re.MULTILINE)
 _LISTED = re.compile(
@@ -69,15 +69,19 @@ def list_outputs(outputs: list[dict[str, Any]]) -> Iterator[tuple[str, bytes | N
         data = output.get("data", {})
         text = "".join(output.get("text") or data.get("text/plain") or "").strip("\n")
         picture = data.get("image/png")
-        if picture or text:
+        if picture or (text and not text.startswith("<IPython")):
             yield text, base64.b64decode("".join(picture)) if picture else None
 
 
 def _shorten(text: str, mark: str) -> str:
     lines = text.splitlines()
-    if len(lines) <= MOST_LINES:
-        return text
-    return "\n".join([*lines[:MOST_LINES], f"{mark} {len(lines) - MOST_LINES} more lines"])
+    shown = [
+        line if len(line) <= MOST_SIGNS else f"{line[:MOST_SIGNS]}..."
+        for line in lines[:MOST_LINES]
+    ]
+    if len(lines) > MOST_LINES:
+        shown.append(f"{mark} {len(lines) - MOST_LINES} more lines")
+    return "\n".join(shown)
 
 
 def _describe(text: str) -> str:
