@@ -1,4 +1,8 @@
-"""Makes pages of the cookbook's notebooks when the site is built, with their stored outputs."""
+"""Makes pages of the cookbook's notebooks when the site is built, with their stored outputs.
+
+A page tells the notebook's story: of a cell that draws it has the picture, of long cells and
+outputs the beginning, and what the last part asserts is left to the notebook.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,9 @@ from typing import Any
 from mkdocs.structure.files import File
 
 COOKBOOK = Path(__file__).resolve().parents[2] / "cookbook"
+MOST_LINES, MOST_SIGNS = 12, 160
+"""How many lines of a cell or an output a page shows, and how many characters of each."""
+_CLAIM = "## The claim"
 _GROUP = re.compile(r"^\*\*(.+)\*\*$", re.MULTILINE)
 _LISTED = re.compile(
     r"^- \[(.+?)\]\((\w+)\.ipynb\): ((?:.+\n?)+?)(?=^- |^\*\*|^$|\Z)", re.MULTILINE
@@ -36,17 +43,22 @@ def make_page(path: Path) -> dict[str, str | bytes]:
     parts: list[str] = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
+        if source.startswith(_CLAIM):
+            break
         if cell["cell_type"] == "markdown":
             parts.append(_TO_NOTEBOOK.sub(r"](\1.md)", _TO_DOCS.sub("](../", source)))
             continue
-        parts.append(f"````python\n{source}\n````")
-        for text, picture in list_outputs(cell["outputs"]):
+        outputs = list(list_outputs(cell["outputs"]))
+        if not any(picture for _, picture in outputs):
+            parts.append(f"````python\n{_shorten(source, '# ...')}\n````")
+        for text, picture in outputs:
             if picture is None:
-                parts.append(f"````text\n{text}\n````")
+                parts.append(f"````text\n{_shorten(text, '...')}\n````")
                 continue
             name = f"{path.stem}-{len(made) + 1}.png"
             made[name] = picture
             parts.append(f"![{_describe(text)}]({name})")
+    parts.append(f"The whole notebook is `cookbook/{path.name}`.")
     made[f"{path.stem}.md"] = "\n\n".join(parts) + "\n"
     return made
 
@@ -57,8 +69,19 @@ def list_outputs(outputs: list[dict[str, Any]]) -> Iterator[tuple[str, bytes | N
         data = output.get("data", {})
         text = "".join(output.get("text") or data.get("text/plain") or "").strip("\n")
         picture = data.get("image/png")
-        if picture or text:
+        if picture or (text and not text.startswith("<IPython")):
             yield text, base64.b64decode("".join(picture)) if picture else None
+
+
+def _shorten(text: str, mark: str) -> str:
+    lines = text.splitlines()
+    shown = [
+        line if len(line) <= MOST_SIGNS else f"{line[:MOST_SIGNS]}..."
+        for line in lines[:MOST_LINES]
+    ]
+    if len(lines) > MOST_LINES:
+        shown.append(f"{mark} {len(lines) - MOST_LINES} more lines")
+    return "\n".join(shown)
 
 
 def _describe(text: str) -> str:
@@ -68,7 +91,7 @@ def _describe(text: str) -> str:
 
 
 def make_list() -> str:
-    """Return the list of the notebooks, by the README of the cookbook, with a picture each."""
+    """Return the list of the notebooks, by the README of the cookbook."""
     text = (COOKBOOK / "README.md").read_text(encoding="utf-8")
     opening = _GROUP.split(text, maxsplit=1)[0].strip()
     parts = [opening]
@@ -77,11 +100,6 @@ def make_list() -> str:
         parts.append(f"## {title}")
         for name, stem, told in _LISTED.findall(listed + "\n"):
             parts.append(f"### [{name}]({stem}.md)\n\n{_capitalize(' '.join(told.split()))}.")
-            pictures = [one for one in make_page(COOKBOOK / f"{stem}.ipynb") if one.endswith("png")]
-            if pictures:
-                parts.append(
-                    f"[![A plot of this notebook]({pictures[0]}){{ width=480 }}]({stem}.md)"
-                )
     return "\n\n".join(parts) + "\n"
 
 

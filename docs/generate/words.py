@@ -15,6 +15,21 @@ MOST_WORDS = 40_000
 NOT_YET = 92_274
 """What it has until it is within that; lower the figure with what you delete."""
 _NOT_COUNTED = ("reference/api/", "project/adr/")
+_WITHIN_WORDS = {
+    "a",
+    "abbr",
+    "b",
+    "code",
+    "em",
+    "i",
+    "kbd",
+    "small",
+    "span",
+    "strong",
+    "sub",
+    "sup",
+}
+"""Tags that end no word, such as those that colour a name and the bracket behind it."""
 
 
 class _Article(HTMLParser):
@@ -30,10 +45,14 @@ class _Article(HTMLParser):
         del attrs
         if tag in self._open:
             self._open[tag] += 1
+        if tag == "br":
+            self.texts.append(" ")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self._open:
             self._open[tag] -= 1
+        if tag not in _WITHIN_WORDS:
+            self.texts.append(" ")
 
     def handle_data(self, data: str) -> None:
         if self._open["article"] and sum(self._open.values()) == 1:
@@ -43,7 +62,7 @@ class _Article(HTMLParser):
 def count_words(site: Path) -> dict[str, int]:
     """Return how many words each page of a built site has, the longest page first."""
     pages = {
-        page.relative_to(site).as_posix(): len(" ".join(_Article(text).texts).split())
+        page.relative_to(site).as_posix(): len("".join(_Article(text).texts).split())
         for page in site.rglob("*.html")
         if (text := page.read_text("utf-8"))
     }

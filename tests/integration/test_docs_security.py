@@ -1,4 +1,4 @@
-"""The page on security: each line of its tables names a test, and these are tests that exist.
+"""The page on security: each line of its tables has tests, and these are tests that exist.
 
 Lines that no other test is about are tried here, from the outside: through files, memories and the
 command line.
@@ -6,11 +6,12 @@ command line.
 
 from __future__ import annotations
 
+import itertools
 import random
-import re
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -33,47 +34,37 @@ HERE = {"configurable": {"user_id": "ana", "thread_id": "t"}}
 UNTESTED = "The worst nights, on purpose"
 """The section whose table lists drills of a benchmark."""
 
-_NOTE = re.compile(r"\[\^(\w+)\](?!:)")
+CLAIMS = tomllib.loads((Path(__file__).parent / "security_claims.toml").read_text("utf-8"))
+"""The tests of each line by section and first cell."""
 
 
 # -- the page -----------------------------------------------------------------------------------
 
 
-def read_notes():
-    """Return the tests that each footnote of the page names."""
-    found = re.findall(r"^\[\^(\w+)\]: (.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert len(dict(found)) == len(found)
-    return {name: re.findall(r"`([^`]+)`", text) for name, text in found}
-
-
 def list_rows():
-    """Return each line of each table with its section, without what stands above the lines."""
+    """Return section and first cell of each line of each table."""
     rows, section = [], ""
     lines = PAGE.read_text("utf-8").splitlines()
-    for number, line in enumerate(lines):
-        if line.startswith("## "):
-            section = line.removeprefix("## ")
-        above = lines[max(0, number - 1)]
-        is_head = not above.startswith("|")
-        if line.startswith("|") and not is_head and not line.startswith("| ---"):
-            rows.append((section, line))
+    for above, line in itertools.pairwise(lines):
+        if line.startswith("#"):
+            section = line.lstrip("# ")
+        if line.startswith("| ") and above.startswith("|") and not line.startswith("| ---"):
+            rows.append((section, line.split(" | ")[0].removeprefix("| ")))
     return rows
 
 
-def test_each_line_of_a_table_names_a_test():
-    rows = [line for section, line in list_rows() if section != UNTESTED]
-    assert len(rows) > 50
-    assert [line for line in rows if not _NOTE.search(line)] == []
-
-
-def test_each_footnote_is_referred_to_and_names_tests():
-    notes = read_notes()
-    assert set(_NOTE.findall(PAGE.read_text("utf-8"))) == set(notes)
-    assert [name for name, tests in notes.items() if not tests] == []
+def test_each_line_of_a_table_has_tests_and_no_other_line_has():
+    rows = [(section, cell) for section, cell in list_rows() if section != UNTESTED]
+    claims = [(section, cell) for section, cells in CLAIMS.items() for cell in cells]
+    assert len(rows) > 40
+    assert rows == claims
+    assert [cell for cells in CLAIMS.values() for cell, tests in cells.items() if not tests] == []
 
 
 def test_each_test_that_the_page_names_is_collected():
-    named = sorted({test for tests in read_notes().values() for test in tests})
+    named = sorted(
+        {test for cells in CLAIMS.values() for tests in cells.values() for test in tests}
+    )
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run([*command, *named], cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:]
@@ -82,7 +73,7 @@ def test_each_test_that_the_page_names_is_collected():
 
 
 def test_the_page_lists_every_drill_of_the_benchmark():
-    listed = [line.split("|")[1].strip() for section, line in list_rows() if section == UNTESTED]
+    listed = [cell for section, cell in list_rows() if section == UNTESTED]
     assert listed == list(DRILLS)
 
 
