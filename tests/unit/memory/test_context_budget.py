@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ProviderError, ScriptedChatModel, at
 from summaries import bare, bare_texts
+from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.offline import ExtractiveSummarizer
@@ -195,3 +196,13 @@ def test_a_prompt_with_a_place_for_the_summary_is_given_it_as_text(summarised):
         ("system", "So far: Ana parked on level three."),
         ("human", "And it rains.\nWhere?"),
     ]
+
+
+@pytest.mark.parametrize(("room", "searches"), [(0, 0), (90, 1)])
+def test_where_no_room_is_left_nothing_is_searched_for(memory, room, searches):
+    memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
+    asked, watcher = "Where is my boat Wilhelmina?", RunWatcher()
+    budget = count_tokens([HumanMessage(asked)]) + room
+    chain = memory.wrap(model(), recall_tokens=90, context_tokens=budget)
+    chain.invoke(asked, {**at("now"), "callbacks": [watcher]})
+    assert len(watcher.from_chain("retriever")) == searches

@@ -521,3 +521,8 @@ def test_an_asynchronous_call_takes_what_the_synchronous_one_takes(name):
 
 def test_open_takes_the_options_of_a_memory_but_what_is_made_of_a_log():
     assert set(_parameters("__init__")) - set(_parameters("open")) == {"self", "log", "recall"}
+
+
+def test_entries_without_their_thread_cannot_be_forgotten(memory):
+    with pytest.raises(ConfigError, match="pass thread_id"):
+        memory.forget(user_id="ana", entry_ids=["e"])

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import ConfigurableField, RunnableBranch, RunnableLambda
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
@@ -195,3 +195,24 @@ def test_another_spelling_of_a_users_key_is_refused_before_anything_is_stored(na
         with pytest.raises(ConfigError, match="did you mean 'user_id'"):
             chain.invoke("I am Ana.", {"configurable": {name: "ana", "thread_id": "t"}})
         assert memory.threads() == []
+
+
+def test_where_one_of_two_prompts_will_run_recalled_lines_reach_both(memory):
+    _park(memory)
+    model = ScriptedChatModel(replies=["Yes."])
+    slot = ChatPromptTemplate([MessagesPlaceholder("recalled"), MessagesPlaceholder("input")])
+    plain = ChatPromptTemplate([MessagesPlaceholder("input")])
+    branch = RunnableBranch((lambda given: given.get("slot"), slot | model), plain | model)
+    memory.wrap(branch).invoke("Where did I park?", at())
+    assert FENCE in model.asked[0]
+
+
+def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
+    model = ChatOpenAI(replies=["Yes."])
+
+    def answer(given):
+        return model.invoke(given["messages"]) if chain else itself
+
+    itself = RunnableLambda(answer)
+    chain = memory.wrap(itself, recall=False)
+    assert chain.invoke("Well?", at()).text == "Yes."

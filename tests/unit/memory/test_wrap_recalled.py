@@ -14,6 +14,7 @@ from scripted_chat import WAYS, ScriptedChatModel, at
 from summaries import ScriptedSummarizer, bare
 from summary_trees import add_chat, add_leaf, add_parent
 from topics import BOAT, DOG, memory_of_topics
+from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings, SummarySettings
 from langchain_convmem.records import ThreadKey
@@ -351,3 +352,13 @@ def test_what_real_compactions_folded_is_opened_and_explained():
             assert all(any(a <= place <= b for a, b in cover.ranges) for place in positions)
             said = [entries[source.entry_id].contents[0] for source in sentence.sources]
             assert any(sentence.text.strip("- .").removeprefix("User: ") in text for text in said)
+
+
+def test_a_turn_counts_and_traces_what_it_opened(memory, model):
+    _fold(memory)
+    watcher = RunWatcher()
+    memory.wrap(model).invoke(QUESTION, {**at(), "callbacks": [watcher]})
+    [counts] = [data for name, data, *_ in watcher.events if name == "convmem.context"]
+    assert counts["opened"] == 1
+    [found] = watcher.found.values()
+    assert OPENED in [document.page_content for document in found]

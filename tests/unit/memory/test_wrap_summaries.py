@@ -405,3 +405,29 @@ def test_the_model_sees_the_summary_or_what_it_covers():
     shown = "\n".join(seen)
     assert all(f"Fact {number}." in shown for number in range(4))
     assert seen[-1] == "sent"
+
+
+def test_a_memory_without_a_summariser_compacts_nothing():
+    with ConversationMemory(InMemoryLog()) as memory:
+        chat(memory, *["word " * 3000] * 3)
+        assert memory.flush(0)
+        assert last(memory) is None
+        with pytest.raises(ConfigError, match="no summarizer"):
+            memory.summarize("t", user_id="ana")
+
+
+def test_a_hook_that_stores_nothing_of_a_summary_lets_nothing_be_covered():
+    def only_talk(message):
+        return None if message.type == "system" else message
+
+    with summarising("foreground", before_write=only_talk) as memory:
+        chat(memory, "one", "two", "three")
+        assert last(memory) is None
+        assert len(memory.history("t", user_id="ana").messages) == 6
+
+
+def test_behind_turns_an_async_summariser_runs_whatever_the_turns_are():
+    with summarising("background", summarise) as memory:
+        chat(memory, "one", "two")
+        assert memory.flush(20)
+        assert "one" in last(memory).contents[0]

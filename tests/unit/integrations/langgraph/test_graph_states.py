@@ -440,3 +440,10 @@ def test_a_branch_that_was_left_comes_back_with_its_state(app, memory):
     app.update_state(second.config, {"messages": []})
     _chat(app, "By train?")
     assert _shown(memory) == ["Porto?", "Reply 1.", "In May?", "Reply 2.", "By train?", "Reply 4."]
+
+
+def test_a_reply_behind_a_stored_one_is_no_input(app, memory):
+    _chat(app, "Porto?")
+    with pytest.raises(InvalidMessageError, match="nothing to answer"):
+        app.invoke({"messages": [AIMessage("Anything else?")]}, at())
+    assert _shown(memory) == ["Porto?", "Reply 1."]
