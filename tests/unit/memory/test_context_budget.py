@@ -109,25 +109,6 @@ def test_system_messages_the_summary_and_the_question_are_never_cut(memory):
         assert count_tokens(chat_model.seen[-1]) <= 150
 
 
-def test_a_summary_in_a_place_of_its_own_is_counted_too(memory):
-    memory.add_messages(
-        [HumanMessage("word " * 20), AIMessage("word " * 20)] * 4, thread_id="t", user_id="ana"
-    )
-    history = memory.history("t", user_id="ana")
-    window = history.summary_window()
-    prompt = ChatPromptTemplate.from_messages(
-        [("system", "{summary}"), MessagesPlaceholder("history"), ("human", "{input}")]
-    )
-    history.add_summary("word " * 60, window)
-    memory.add_messages(
-        [HumanMessage("word " * 20), AIMessage("Yes.")] * 4, thread_id="t", user_id="ana"
-    )
-    chat_model = model()
-    memory.wrap(prompt | chat_model, recall=False, context_tokens=200).invoke("Now?", at())
-    assert count_tokens(chat_model.seen[-1]) <= 200 + 3  # the prompt's own message
-    assert len(chat_model.seen[-1]) > 2
-
-
 def test_between_compactions_what_a_model_reads_begins_alike(memory):
     memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
     chat_model = model()
@@ -158,19 +139,6 @@ def test_what_was_never_answered_is_said_together_with_what_is_said_now(memory):
         "I parked on three.\nDo you hear me?",
         "Yes.",
     ]
-
-
-def test_history_ends_with_a_reply_and_input_is_one_human_message(memory):
-    model = ScriptedChatModel(replies=["One.", ProviderError(), "Yes."])
-    prompt = ChatPromptTemplate.from_messages(
-        [MessagesPlaceholder("history"), ("human", "Answer: {input}")]
-    )
-    chain = memory.wrap(prompt | model, recall=False)
-    chain.invoke("a", at())
-    with pytest.raises(ProviderError):
-        chain.invoke("b", at())
-    chain.invoke("c", at())
-    assert _shown(model) == [("human", "a"), ("ai", "One."), ("human", "Answer: b\nc")]
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from watched_runs import RunWatcher
 from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings, SummarySettings
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import explain_summary
+from langchain_convmem.summarizing.branches import BRANCHES
 from langchain_convmem.turns.memory import get_turn_memory
 
 LINES = [
@@ -362,3 +363,14 @@ def test_a_turn_counts_and_traces_what_it_opened(memory, model):
     assert counts["opened"] == 1
     [found] = watcher.found.values()
     assert OPENED in [document.page_content for document in found]
+
+
+def test_forgetting_drops_what_this_process_keeps(memory, model):
+    _fold(memory)
+    memory.wrap(model).invoke(QUESTION, at())
+    place = get_turn_memory(memory).log_place
+    kept = BRANCHES.get(place, KEY)
+    memory.forget(user_id="ben")
+    assert BRANCHES.get(place, KEY) is kept
+    memory.forget(user_id="ana")
+    assert BRANCHES.get(place, KEY) is not kept

@@ -266,40 +266,13 @@ def test_a_failure_is_told_once_and_not_again_while_the_thread_rests():
 
 
 def test_an_event_counts_and_quotes_nothing():
-    report = SummaryReport(
-        key=KEY,
-        outcome="written",
-        covered=6,
-        calls=2,
-        tokens_read=900,
-        tokens_written=80,
-        seconds=1.5,
-        facts=7,
-        in_text=3,
-        listed=1,
-        left=3,
-        missing_sections=("Decisions",),
-        doubted=("She paints.", "She has a boat."),
-    )
-    [event] = list_events(report)
-    assert asdict(event) == {
-        "key": asdict(KEY),
-        "kind": "compacted",
-        "problem": "",
-        "next_attempt_ms": 0,
-        "covered": 6,
-        "folded": 0,
-        "calls": 2,
-        "tokens_read": 900,
-        "tokens_written": 80,
-        "seconds": 1.5,
-        "facts": 7,
-        "in_text": 3,
-        "listed": 1,
-        "left": 3,
-        "missing_sections": 1,
-        "doubted": 2,
-    }
+    counts = {"covered": 6, "calls": 2, "tokens_read": 900, "tokens_written": 80, "seconds": 1.5}
+    counts |= {"facts": 7, "in_text": 3, "listed": 1, "left": 3}
+    quoted = {"missing_sections": ("Decisions",), "doubted": ("She paints.", "She has a boat.")}
+    [event] = list_events(SummaryReport(key=KEY, outcome="written", **counts, **quoted))
+    nothing = {"problem": "", "next_attempt_ms": 0, "folded": 0}
+    expected = {"key": asdict(KEY), "kind": "compacted", **counts, **nothing}
+    assert asdict(event) == {**expected, "missing_sections": 1, "doubted": 2}
 
 
 def test_what_the_callback_raises_is_logged_and_the_summary_stands(caplog):
