@@ -369,3 +369,10 @@ def test_a_recall_of_another_log_or_none_at_all_is_refused():
 def test_a_recall_of_impossible_parts_is_refused(log, store, arguments, named):
     with pytest.raises(ConfigError, match=named):
         VectorStoreRecall(**{"log": log, "store": store, **arguments})
+
+
+def test_what_was_undone_makes_room_for_what_is_shown(log, store):
+    undone = say(log, *(f"undone {number}" for number in range(30)))
+    say(log, "kept")
+    retract(log, *undone)
+    assert found(VectorStoreRecall(log, store, candidates=1), "undone 7") == {"kept"}

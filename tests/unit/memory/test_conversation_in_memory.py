@@ -279,3 +279,19 @@ def test_a_clone_made_within_the_first_turn_is_empty(memory):
     assert twins[0].history == []
     twins[0].send_message("b")
     assert [one.text for one in said.history] == ["a", "one"]
+
+
+def test_an_edit_that_fails_leaves_the_conversation_as_before(memory):
+    model = answering("One.", "Two.", ProviderError("down"), "Three.")
+    said = talk(memory, model, recall=False)
+    said.send_message("Where is the red car?")
+    said.send_message("And the blue one?")
+    before = live(memory)
+    asked = memory.history("t", user_id="ana").messages[2]
+    edited = HumanMessage("And the blue one there?", id=asked.id)
+    chat = ["Where is the red car?", ("ai", "One."), edited]
+    with pytest.raises(ProviderError):
+        said.send_message(chat)
+    assert live(memory) == before
+    said.send_message(chat)
+    assert live(memory) == [*before[:2], ("human", "And the blue one there?"), ("ai", "Three.")]

@@ -387,3 +387,10 @@ def test_a_value_without_any_plain_form_is_no_error(memory, way):
     chain = memory.wrap(RunnableLambda(lambda _: {"x": loop}), recall=False)
     WAYS[way](chain, "Where?", at())
     assert _answer(memory).role == "assistant"
+
+
+def test_a_message_of_nothing_but_calls_without_an_end_is_kept(memory):
+    reply = AIMessage("", tool_calls=[CALL], response_metadata={"model_provider": "openai"})
+    memory.wrap(RunnableLambda(lambda _: reply), recall=False).invoke(HumanMessage("Where?"), at())
+    assert _answer(memory).message.tool_calls == [CALL]
+    assert _answer(memory).metadata.attributes == ("interrupted",)

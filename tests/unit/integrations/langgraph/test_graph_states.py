@@ -422,3 +422,16 @@ def test_a_reply_behind_a_stored_one_is_no_input(app, memory):
     with pytest.raises(InvalidMessageError, match="nothing to answer"):
         app.invoke({"messages": [AIMessage("Anything else?")]}, at())
     assert _shown(memory) == ["Porto?", "Reply 1."]
+
+
+@pytest.mark.parametrize("name", ["q1", "q2"])
+def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(
+    app, memory, numbered, name
+):
+    for number in ("q1", "q2"):
+        app.invoke({"messages": [HumanMessage(f"Where is {number}?", id=number)]}, at())
+    state = app.invoke({"messages": [HumanMessage("Where is Rex?", id=name)]}, at())
+    kept = [] if name == "q1" else ["Where is q1?", "Reply 1."]
+    assert [one.text for one in numbered.seen[-1]] == [*kept, "Where is Rex?"]
+    assert _shown(memory) == [*kept, "Where is Rex?", "Reply 3."]
+    assert [one.text for one in state["messages"]] == [*kept, "Where is Rex?", "Reply 3."]
