@@ -316,3 +316,11 @@ def test_a_larger_budget_reads_further_back(counting, long):
     talk(long, 1000)
     assert long.context(max_tokens=1000).tokens > 900
     assert reads_of(counting, lambda: long.context(max_tokens=1000)) < 1000
+
+
+def test_a_question_too_large_for_the_budget_is_refused(long):
+    talk(long, 500)
+    long.context(max_tokens=50)
+    long.add("user", "x" * 1000)
+    with pytest.raises(BudgetError):
+        long.context(max_tokens=50)

@@ -339,3 +339,14 @@ def test_a_fork_that_was_cut_short_can_be_made_again(forking, history, say, monk
 def test_a_sink_needs_a_name(history, sink):
     with pytest.raises(ConfigError, match="sink"):
         history.to_maps(sink=sink)
+
+
+def test_a_turn_names_the_point_behind_its_last_part(forking, history):
+    history.add("assistant", "Welcome!")
+    for text in ("a", "b", "c"):
+        history.add("user", text)
+    *_, merged = history.turns
+    assert turn_texts(forking.fork("t1", at=merged, user_id="ana")) == ["...", "Welcome!", "a b c"]
+    assert turn_texts(forking.fork("t1", at=merged.id, user_id="ana")) == ["...", "Welcome!", "a"]
+    with pytest.raises(ConfigError, match="placeholder"):
+        forking.fork("t1", at=history.turns[0], user_id="ana")

@@ -251,3 +251,20 @@ async def test_threads_are_listed_latest_first(memory):
         ("tuesday", "The second day")
     ]
     assert found["total"] == 2
+
+
+async def test_what_was_taken_back_is_not_read(memory):
+    memory.history("monday", user_id="ana").undo()
+    async with connect(memory) as client:
+        read = await client.call_tool("read_thread", {"thread_id": "monday"})
+    assert read.is_error
+
+
+async def test_single_messages_are_forgotten(memory):
+    first = memory.history("monday", user_id="ana").entries[0]
+    call = {"thread_id": "monday", "message_ids": [first.id]}
+    async with connect(memory) as client:
+        code = (await client.call_tool("forget", call)).structured_content["confirmation"]
+        await client.call_tool("forget", {**call, "confirmation": code})
+    [left] = memory.history("monday", user_id="ana").entries
+    assert left.contents == ("How lovely!",)

@@ -7,16 +7,13 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from langchain_core.documents import Document
-from langchain_core.messages import AIMessage
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
-from scripted_agents import agent_with, says
 from scripted_chat import WAYS, ScriptedChatModel, at
 from vector_stores import FlakyStore, HashedEmbeddings, said
 
 from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.errors import ConfigError, LineStoreError
-from langchain_convmem.integrations import VectorStoreRecall, create_search_tool
+from langchain_convmem.integrations import VectorStoreRecall
 from langchain_convmem.integrations.vector_store import find_filter
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import LineRecall
@@ -324,20 +321,6 @@ def test_a_wrapped_chain_recalls_from_the_store(over_store, in_memory, way):
     assert texts == {KEY, "Who has the spare key?", "With Teresa."}
 
 
-def test_retriever_tool_and_agent_recall_from_the_store(over_store):
-    told(over_store)
-    [found] = over_store.retriever(user_id="ana").invoke("Who has the spare key?")
-    assert isinstance(found, Document)
-    assert KEY in found.page_content
-    tool = create_search_tool(over_store)
-    assert KEY in tool.invoke({"query": "spare key"}, at("tuesday"))
-    model = ScriptedChatModel(replies=[AIMessage("With Teresa.")])
-    agent_with(over_store, model, options={"recall": True}).invoke(
-        says("The spare key?"), at("tuesday")
-    )
-    assert KEY in str(model.seen[0][-1].content)
-
-
 def test_forgetting_holds_though_the_store_is_away(over_store, in_memory, monkeypatch, caplog):
     told(over_store)
     over_store.refresh(user_id="ana")
@@ -386,3 +369,10 @@ def test_a_recall_of_another_log_or_none_at_all_is_refused():
 def test_a_recall_of_impossible_parts_is_refused(log, store, arguments, named):
     with pytest.raises(ConfigError, match=named):
         VectorStoreRecall(**{"log": log, "store": store, **arguments})
+
+
+def test_what_was_undone_makes_room_for_what_is_shown(log, store):
+    undone = say(log, *(f"undone {number}" for number in range(30)))
+    say(log, "kept")
+    retract(log, *undone)
+    assert found(VectorStoreRecall(log, store, candidates=1), "undone 7") == {"kept"}

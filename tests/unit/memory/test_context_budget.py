@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ProviderError, ScriptedChatModel, at
 from summaries import bare, bare_texts
+from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.offline import ExtractiveSummarizer
@@ -108,25 +109,6 @@ def test_system_messages_the_summary_and_the_question_are_never_cut(memory):
         assert count_tokens(chat_model.seen[-1]) <= 150
 
 
-def test_a_summary_in_a_place_of_its_own_is_counted_too(memory):
-    memory.add_messages(
-        [HumanMessage("word " * 20), AIMessage("word " * 20)] * 4, thread_id="t", user_id="ana"
-    )
-    history = memory.history("t", user_id="ana")
-    window = history.summary_window()
-    prompt = ChatPromptTemplate.from_messages(
-        [("system", "{summary}"), MessagesPlaceholder("history"), ("human", "{input}")]
-    )
-    history.add_summary("word " * 60, window)
-    memory.add_messages(
-        [HumanMessage("word " * 20), AIMessage("Yes.")] * 4, thread_id="t", user_id="ana"
-    )
-    chat_model = model()
-    memory.wrap(prompt | chat_model, recall=False, context_tokens=200).invoke("Now?", at())
-    assert count_tokens(chat_model.seen[-1]) <= 200 + 3  # the prompt's own message
-    assert len(chat_model.seen[-1]) > 2
-
-
 def test_between_compactions_what_a_model_reads_begins_alike(memory):
     memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
     chat_model = model()
@@ -159,19 +141,6 @@ def test_what_was_never_answered_is_said_together_with_what_is_said_now(memory):
     ]
 
 
-def test_history_ends_with_a_reply_and_input_is_one_human_message(memory):
-    model = ScriptedChatModel(replies=["One.", ProviderError(), "Yes."])
-    prompt = ChatPromptTemplate.from_messages(
-        [MessagesPlaceholder("history"), ("human", "Answer: {input}")]
-    )
-    chain = memory.wrap(prompt | model, recall=False)
-    chain.invoke("a", at())
-    with pytest.raises(ProviderError):
-        chain.invoke("b", at())
-    chain.invoke("c", at())
-    assert _shown(model) == [("human", "a"), ("ai", "One."), ("human", "Answer: b\nc")]
-
-
 @pytest.fixture
 def summarised(memory):
     entries = memory.add_messages(
@@ -195,3 +164,13 @@ def test_a_prompt_with_a_place_for_the_summary_is_given_it_as_text(summarised):
         ("system", "So far: Ana parked on level three."),
         ("human", "And it rains.\nWhere?"),
     ]
+
+
+@pytest.mark.parametrize(("room", "searches"), [(0, 0), (90, 1)])
+def test_where_no_room_is_left_nothing_is_searched_for(memory, room, searches):
+    memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
+    asked, watcher = "Where is my boat Wilhelmina?", RunWatcher()
+    budget = count_tokens([HumanMessage(asked)]) + room
+    chain = memory.wrap(model(), recall_tokens=90, context_tokens=budget)
+    chain.invoke(asked, {**at("now"), "callbacks": [watcher]})
+    assert len(watcher.from_chain("retriever")) == searches

@@ -257,3 +257,41 @@ def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
     said.undo()
     with pytest.raises(ConversationError, match="no longer shows"):
         said.rewind(point)
+
+
+def test_the_same_words_under_an_earlier_id_are_said_once_more(memory):
+    said = talk(memory, answering("Fine.", "Hello.", "Still fine."), recall=False)
+    asked = HumanMessage("How are you?", id="m1")
+    for one in (asked, "Hi", asked):
+        said.send_message(one)
+    assert [text for _, text in live(memory)][::2] == ["How are you?", "Hi", "How are you?"]
+
+
+def test_a_clone_made_within_the_first_turn_is_empty(memory):
+    twins = []
+
+    def look(_messages):
+        twins.append(said.clone())
+        return AIMessage("one")
+
+    said = talk(memory, answering(look, "two"), recall=False)
+    said.send_message("a")
+    assert twins[0].history == []
+    twins[0].send_message("b")
+    assert [one.text for one in said.history] == ["a", "one"]
+
+
+def test_an_edit_that_fails_leaves_the_conversation_as_before(memory):
+    model = answering("One.", "Two.", ProviderError("down"), "Three.")
+    said = talk(memory, model, recall=False)
+    said.send_message("Where is the red car?")
+    said.send_message("And the blue one?")
+    before = live(memory)
+    asked = memory.history("t", user_id="ana").messages[2]
+    edited = HumanMessage("And the blue one there?", id=asked.id)
+    chat = ["Where is the red car?", ("ai", "One."), edited]
+    with pytest.raises(ProviderError):
+        said.send_message(chat)
+    assert live(memory) == before
+    said.send_message(chat)
+    assert live(memory) == [*before[:2], ("human", "And the blue one there?"), ("ai", "Three.")]

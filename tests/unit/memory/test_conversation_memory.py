@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import pickle
 import threading
@@ -521,3 +522,16 @@ def test_an_asynchronous_call_takes_what_the_synchronous_one_takes(name):
 
 def test_open_takes_the_options_of_a_memory_but_what_is_made_of_a_log():
     assert set(_parameters("__init__")) - set(_parameters("open")) == {"self", "log", "recall"}
+
+
+def test_entries_without_their_thread_cannot_be_forgotten(memory):
+    with pytest.raises(ConfigError, match="pass thread_id"):
+        memory.forget(user_id="ana", entry_ids=["e"])
+
+
+def test_copies_of_a_chain_share_its_memory(memory):
+    chain = memory.wrap(FakeListChatModel(responses=["Yes."]), recall=False)
+    for again in (copy.copy(chain), copy.deepcopy(chain), chain.model_copy(deep=True)):
+        assert again.memory is memory
+        again.invoke("Really?", at())
+    assert len(memory.history("t", user_id="ana").entries) == 6

@@ -6,8 +6,8 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import ConfigurableField, RunnableLambda
-from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+from langchain_core.runnables import ConfigurableField, RunnableBranch, RunnableLambda
+from scripted_chat import WAYS, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
@@ -45,27 +45,6 @@ def test_the_whole_chain_may_be_an_alternative(memory, way):
     WAYS[way](chain, "Hello?", at())
     WAYS[way](chain, "Hello?", at(mode="forgetful"))
     assert _told(memory) == ["Hello?", "Yes."]
-
-
-@pytest.mark.parametrize("way", ["batch", "abatch"])
-async def test_a_batch_returns_its_errors_beside_its_replies(memory, way):
-    def reply(messages):
-        if "bad" in messages[-1].text:
-            return ProviderError("no")
-        return f"You said {messages[-1].text}"
-
-    chain = memory.wrap(ScriptedChatModel(replies=[reply]), recall=False)
-    asked, configs = ["good", "bad", "fine"], [at("a"), at("b"), at("c")]
-    if way == "batch":
-        found = chain.batch(asked, configs, return_exceptions=True)
-    else:
-        found = await chain.abatch(asked, configs, return_exceptions=True)
-    assert [type(one) for one in found] == [AIMessage, ProviderError, AIMessage]
-    assert [_told(memory, name) for name in "abc"] == [
-        ["good", "You said good"],
-        ["bad"],
-        ["fine", "You said fine"],
-    ]
 
 
 def _two_systems(memory):
@@ -195,3 +174,24 @@ def test_another_spelling_of_a_users_key_is_refused_before_anything_is_stored(na
         with pytest.raises(ConfigError, match="did you mean 'user_id'"):
             chain.invoke("I am Ana.", {"configurable": {name: "ana", "thread_id": "t"}})
         assert memory.threads() == []
+
+
+def test_where_one_of_two_prompts_will_run_recalled_lines_reach_both(memory):
+    _park(memory)
+    model = ScriptedChatModel(replies=["Yes."])
+    slot = ChatPromptTemplate([MessagesPlaceholder("recalled"), MessagesPlaceholder("input")])
+    plain = ChatPromptTemplate([MessagesPlaceholder("input")])
+    branch = RunnableBranch((lambda given: given.get("slot"), slot | model), plain | model)
+    memory.wrap(branch).invoke("Where did I park?", at())
+    assert FENCE in model.asked[0]
+
+
+def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
+    model = ChatOpenAI(replies=["Yes."])
+
+    def answer(given):
+        return model.invoke(given["messages"]) if chain else itself
+
+    itself = RunnableLambda(answer)
+    chain = memory.wrap(itself, recall=False)
+    assert chain.invoke("Well?", at()).text == "Yes."

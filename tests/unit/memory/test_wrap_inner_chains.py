@@ -5,9 +5,12 @@ from __future__ import annotations
 from operator import itemgetter
 
 import pytest
+from langchain_core.caches import InMemoryCache
 from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
@@ -410,3 +413,30 @@ def test_a_value_is_returned_as_it_is_and_stored_as_what_it_was_read_from(memory
 def test_what_is_not_a_chain_is_refused_when_it_is_wrapped(memory, inner, why):
     with pytest.raises(ConfigError, match=why):
         memory.wrap(inner)
+
+
+def test_a_template_for_a_text_model_works_too(memory):
+    model = ScriptedChatModel(replies=["One."])
+    prompt = PromptTemplate.from_template("{history}\nQuestion: {input}")
+    memory.wrap(prompt | model, recall=False).invoke("First?", at())
+    assert model.asked == ["\nQuestion: First?"]
+
+
+class InstantModel(BaseChatModel):
+    """Says one word, and nothing of what it takes."""
+
+    @property
+    def _llm_type(self):
+        return "instant"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("Arr."))])
+
+
+def test_a_reply_of_langchains_cache_is_stored(memory):
+    model = InstantModel(cache=InMemoryCache())
+    wrapped = memory.wrap(model, recall=False)
+    for thread in ("one", "two"):
+        wrapped.invoke("Hello.", at(thread))
+    [_, reply] = memory.history("two", user_id="ana").messages
+    assert (reply.text, reply.usage_metadata) == ("Arr.", None)

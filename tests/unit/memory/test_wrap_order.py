@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -46,20 +45,6 @@ async def test_streams_and_calls_in_tasks_and_threads_share_one_line(memory):
         *(asyncio.to_thread(chain.invoke, f"t{number}", at()) for number in range(4)),
     )
     talk = _talk(memory)
-    assert len(talk) == 24
-    assert _is_in_pairs(talk)
-
-
-def test_two_chains_and_two_handles_of_one_file_share_one_line(tmp_path):
-    model = ScriptedChatModel(replies=[_echo])
-    with (
-        ConversationMemory.open(tmp_path / "m.db") as one,
-        ConversationMemory.open(tmp_path / "m.db") as two,
-    ):
-        chains = [one.wrap(model, recall=False), two.wrap(model, recall=False)]
-        with ThreadPoolExecutor(6) as pool:
-            list(pool.map(lambda n: chains[n % 2].invoke(str(n), at()), range(12)))
-        talk = _talk(one)
     assert len(talk) == 24
     assert _is_in_pairs(talk)
 

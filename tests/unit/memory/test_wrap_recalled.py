@@ -14,10 +14,12 @@ from scripted_chat import WAYS, ScriptedChatModel, at
 from summaries import ScriptedSummarizer, bare
 from summary_trees import add_chat, add_leaf, add_parent
 from topics import BOAT, DOG, memory_of_topics
+from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings, SummarySettings
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import explain_summary
+from langchain_convmem.summarizing.branches import BRANCHES
 from langchain_convmem.turns.memory import get_turn_memory
 
 LINES = [
@@ -351,3 +353,24 @@ def test_what_real_compactions_folded_is_opened_and_explained():
             assert all(any(a <= place <= b for a, b in cover.ranges) for place in positions)
             said = [entries[source.entry_id].contents[0] for source in sentence.sources]
             assert any(sentence.text.strip("- .").removeprefix("User: ") in text for text in said)
+
+
+def test_a_turn_counts_and_traces_what_it_opened(memory, model):
+    _fold(memory)
+    watcher = RunWatcher()
+    memory.wrap(model).invoke(QUESTION, {**at(), "callbacks": [watcher]})
+    [counts] = [data for name, data, *_ in watcher.events if name == "convmem.context"]
+    assert counts["opened"] == 1
+    [found] = watcher.found.values()
+    assert OPENED in [document.page_content for document in found]
+
+
+def test_forgetting_drops_what_this_process_keeps(memory, model):
+    _fold(memory)
+    memory.wrap(model).invoke(QUESTION, at())
+    place = get_turn_memory(memory).log_place
+    kept = BRANCHES.get(place, KEY)
+    memory.forget(user_id="ben")
+    assert BRANCHES.get(place, KEY) is kept
+    memory.forget(user_id="ana")
+    assert BRANCHES.get(place, KEY) is not kept

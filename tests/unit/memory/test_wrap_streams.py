@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
-from langchain_core.runnables import RunnableGenerator
+from langchain_core.runnables import Runnable, RunnableGenerator
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
@@ -321,3 +321,35 @@ def test_whole_states_that_grow_are_stored_once(memory):
 
     list(memory.wrap(RunnableGenerator(states), recall=False).stream("Where?", at()))
     assert [role for role, _ in _told(memory)] == ["user", "assistant", "tool", "assistant"]
+
+
+class _Reader(Runnable):
+    """Streams from a source that others can close."""
+
+    def __init__(self):
+        self.source = (word for word in ("One ", "two ", "three"))
+
+    def invoke(self, value, config=None, **kwargs):
+        return "".join(self.source)
+
+    def stream(self, value, config=None, **kwargs):
+        return self.source
+
+
+def test_a_reply_whose_source_was_closed_behind_its_back_is_no_whole_reply(memory):
+    reader = _Reader()
+    stream = memory.wrap(reader).stream("Count.", at())
+    assert next(stream) == "One "
+    reader.source.close()
+    assert list(stream) == []
+    assert _talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+
+
+def test_tokens_with_their_metadata_are_read_as_tokens(memory):
+    def tokens(inputs):
+        for _ in inputs:
+            for word in ("On ", "level ", "three."):
+                yield AIMessageChunk(content=word, id="m1"), {"langgraph_node": "agent"}
+
+    list(memory.wrap(RunnableGenerator(tokens), recall=False).stream("Where?", at()))
+    assert _told(memory) == [("user", "Where?"), ("assistant", "On level three.")]

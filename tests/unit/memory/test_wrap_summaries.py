@@ -266,40 +266,13 @@ def test_a_failure_is_told_once_and_not_again_while_the_thread_rests():
 
 
 def test_an_event_counts_and_quotes_nothing():
-    report = SummaryReport(
-        key=KEY,
-        outcome="written",
-        covered=6,
-        calls=2,
-        tokens_read=900,
-        tokens_written=80,
-        seconds=1.5,
-        facts=7,
-        in_text=3,
-        listed=1,
-        left=3,
-        missing_sections=("Decisions",),
-        doubted=("She paints.", "She has a boat."),
-    )
-    [event] = list_events(report)
-    assert asdict(event) == {
-        "key": asdict(KEY),
-        "kind": "compacted",
-        "problem": "",
-        "next_attempt_ms": 0,
-        "covered": 6,
-        "folded": 0,
-        "calls": 2,
-        "tokens_read": 900,
-        "tokens_written": 80,
-        "seconds": 1.5,
-        "facts": 7,
-        "in_text": 3,
-        "listed": 1,
-        "left": 3,
-        "missing_sections": 1,
-        "doubted": 2,
-    }
+    counts = {"covered": 6, "calls": 2, "tokens_read": 900, "tokens_written": 80, "seconds": 1.5}
+    counts |= {"facts": 7, "in_text": 3, "listed": 1, "left": 3}
+    quoted = {"missing_sections": ("Decisions",), "doubted": ("She paints.", "She has a boat.")}
+    [event] = list_events(SummaryReport(key=KEY, outcome="written", **counts, **quoted))
+    nothing = {"problem": "", "next_attempt_ms": 0, "folded": 0}
+    expected = {"key": asdict(KEY), "kind": "compacted", **counts, **nothing}
+    assert asdict(event) == {**expected, "missing_sections": 1, "doubted": 2}
 
 
 def test_what_the_callback_raises_is_logged_and_the_summary_stands(caplog):
@@ -405,3 +378,29 @@ def test_the_model_sees_the_summary_or_what_it_covers():
     shown = "\n".join(seen)
     assert all(f"Fact {number}." in shown for number in range(4))
     assert seen[-1] == "sent"
+
+
+def test_a_memory_without_a_summariser_compacts_nothing():
+    with ConversationMemory(InMemoryLog()) as memory:
+        chat(memory, *["word " * 3000] * 3)
+        assert memory.flush(0)
+        assert last(memory) is None
+        with pytest.raises(ConfigError, match="no summarizer"):
+            memory.summarize("t", user_id="ana")
+
+
+def test_a_hook_that_stores_nothing_of_a_summary_lets_nothing_be_covered():
+    def only_talk(message):
+        return None if message.type == "system" else message
+
+    with summarising("foreground", before_write=only_talk) as memory:
+        chat(memory, "one", "two", "three")
+        assert last(memory) is None
+        assert len(memory.history("t", user_id="ana").messages) == 6
+
+
+def test_behind_turns_an_async_summariser_runs_whatever_the_turns_are():
+    with summarising("background", summarise) as memory:
+        chat(memory, "one", "two")
+        assert memory.flush(20)
+        assert "one" in last(memory).contents[0]

@@ -395,3 +395,10 @@ def test_an_edit_far_back_is_seen_with_what_stood_before_it(archived):
     assert len(view) == 8
     assert [one.text for one in view[-2:]] == ["Other words", reply.text]
     assert reply.text == "Of 7."
+
+
+def test_a_reply_whose_id_is_the_same_in_both_tries_is_there_once(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=[AIMessage("Here.", id="m1")]), recall=False)
+    for _ in range(2):
+        chain.invoke(HumanMessage("Look.", id="q1"), at())
+    assert _view(memory) == ["Look.", "Here."]

@@ -10,6 +10,7 @@ import traceback
 import pytest
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
@@ -340,3 +341,56 @@ def test_the_graph_shows_the_memory_before_what_it_wraps(memory, model):
         "ChatPromptTemplate": "ScriptedChatModel",
         "ScriptedChatModel": "ScriptedChatModelOutput",
     }
+
+
+def _calls_only(args):
+    """Yield the chunks of a provider of OpenAI's form that never says why it stopped."""
+    piece = {"name": "look", "args": args, "id": "c1", "index": 0}
+    metadata = {"model_provider": "openai"}
+    yield AIMessageChunk(content="", id="m1", tool_call_chunks=[piece], response_metadata=metadata)
+    yield AIMessageChunk(content="", id="m1", chunk_position="last")
+
+
+@pytest.mark.parametrize("way", STREAMS)
+def test_a_stream_of_nothing_but_calls_without_an_end_is_kept(memory, way):
+    def stream(inputs):
+        for _ in inputs:
+            yield from _calls_only('{"where": "here"}')
+
+    async def astream(inputs):
+        async for _ in inputs:
+            for chunk in _calls_only('{"where": "here"}'):
+                yield chunk
+
+    WAYS[way](memory.wrap(RunnableGenerator(stream, astream), recall=False), "Where?", at())
+    answer = _answer(memory)
+    assert [call["name"] for call in answer.message.tool_calls] == ["look"]
+    assert answer.metadata.attributes == ("interrupted",)
+
+
+def test_half_a_call_without_an_end_is_kept_in_the_log_and_shown_to_no_model(memory):
+    def stream(inputs):
+        for _ in inputs:
+            yield from _calls_only('{"where": "he')
+
+    list(memory.wrap(RunnableGenerator(stream), recall=False).stream("Where?", at()))
+    answer = _answer(memory)
+    assert [call["args"] for call in answer.message.invalid_tool_calls] == ['{"where": "he']
+    assert answer.metadata.attributes == ("interrupted",)
+    assert [one.text for one in _history(memory).messages] == ["Where?"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_value_without_any_plain_form_is_no_error(memory, way):
+    loop = []
+    loop.append(loop)
+    chain = memory.wrap(RunnableLambda(lambda _: {"x": loop}), recall=False)
+    WAYS[way](chain, "Where?", at())
+    assert _answer(memory).role == "assistant"
+
+
+def test_a_message_of_nothing_but_calls_without_an_end_is_kept(memory):
+    reply = AIMessage("", tool_calls=[CALL], response_metadata={"model_provider": "openai"})
+    memory.wrap(RunnableLambda(lambda _: reply), recall=False).invoke(HumanMessage("Where?"), at())
+    assert _answer(memory).message.tool_calls == [CALL]
+    assert _answer(memory).metadata.attributes == ("interrupted",)

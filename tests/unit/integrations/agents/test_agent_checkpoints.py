@@ -35,17 +35,6 @@ def _loops(*answers, first=0):
     return ScriptedChatModel(replies=replies)
 
 
-@KEPT
-def test_the_log_has_every_turn_once_and_the_model_sees_it_once(memory, saver, keep_state):
-    model = _loops("In the yard.", "Still there.", "Yes.")
-    agent = agent_with(memory, model, options={"keep_state": keep_state}, checkpointer=saver)
-    for text in ("Where?", "And now?", "Sure?"):
-        agent.invoke(says(text), at())
-    assert spoken(memory) == view(memory)
-    assert len(entries(memory)) == 12
-    assert shape(model.seen[4]) == [*view(memory)[:8], "human: Sure?"]
-
-
 def test_the_state_may_hold_the_latest_turn_only(memory, saver):
     model = _loops("In the yard.", "Still there.")
     agent = agent_with(memory, model, options={"keep_state": "turn"}, checkpointer=saver)

@@ -161,3 +161,17 @@ def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(memory):
     agent.invoke(says("Where?"), at("fine"))
     assert len({entry.turn_id for entry in entries(memory, "fine")}) == 1
     assert view(memory, "fine")[-1] == "ai: Here."
+
+
+def test_a_summary_in_the_middle_of_a_loop_loses_nothing_of_it(memory):
+    model = ScriptedChatModel(
+        replies=[*(calls("yard", first=number) for number in range(4)), "In the yard.", "Yes."]
+    )
+    agent = agent_with(memory, model, before=[_summarizing(2)], checkpointer=InMemorySaver())
+    agent.invoke(says("Where?"), at())
+    assert shape(model.seen[4])[0].startswith("human: Here is a summary")
+    assert len(model.seen[4]) < len(view(memory))
+    assert spoken(memory) == view(memory)
+    assert len({entry.turn_id for entry in entries(memory)}) == 1
+    agent.invoke(says("Sure?"), at())
+    assert view(memory)[-2:] == ["human: Sure?", "ai: Yes."]

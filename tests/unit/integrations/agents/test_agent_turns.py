@@ -198,17 +198,6 @@ def test_a_model_that_is_called_again_after_an_error_answers_once(memory, way, p
     assert shape(model.seen[0]) == shape(model.seen[2]) == ["human: Where?"]
 
 
-@INNER_AND_OUTER
-@pytest.mark.parametrize("way", RUNS)
-def test_the_reply_of_the_model_that_stands_in_is_stored(memory, way, place):
-    spare = ScriptedChatModel(replies=["From the spare."])
-    model = ScriptedChatModel(replies=[ProviderError()])
-    agent = agent_with(memory, model, **{place: [ModelFallbackMiddleware(spare)]})
-    RUNS[way](agent, says("Where?"), at())
-    assert spoken(memory) == ["human: Where?", "ai: From the spare."]
-    assert shape(spare.seen[0]) == ["human: Where?"]
-
-
 class ChatBedrockConverse(ScriptedChatModel):
     __module__ = "langchain_aws"
 

@@ -9,8 +9,8 @@ from contextlib import closing
 from typing import Annotated, TypedDict
 
 import pytest
-from graphs import answer_of, echo, messages_of, says, shown, spoken
-from langchain_core.messages import AIMessage
+from graphs import Crash, CrashingLog, answer_of, echo, messages_of, says, shown, spoken
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -19,6 +19,7 @@ from langgraph.types import Command, Send, interrupt
 from scripted_agents import calls
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations.langgraph import (
     create_memory_graph,
     model_node,
@@ -283,3 +284,19 @@ def test_a_tool_call_that_came_is_stored_though_the_run_is_cancelled_at_once(mem
     asyncio.run(chat())
     *_, last = memory.history("t", user_id="ana").entries
     assert [call["id"] for call in last.message.tool_calls] == ["c0"]
+
+
+def test_a_message_that_is_sent_without_an_id_is_stored_once(memory, saver):
+    def a_graph(memory):
+        builder = StateGraph(MessagesState)
+        builder.add_node("recall", recall_node(memory))
+        builder.add_conditional_edges(
+            START, lambda _: [Send("recall", {"messages": [HumanMessage("Hi")]})]
+        )
+        return builder.compile(checkpointer=saver)
+
+    crashing = ConversationMemory(CrashingLog(memory.log, 1))
+    with pytest.raises(Crash):
+        a_graph(crashing).invoke({"messages": []}, at(), durability="sync")
+    a_graph(memory).invoke(None, at())
+    assert spoken(memory) == ["Hi"]

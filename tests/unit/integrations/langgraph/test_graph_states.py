@@ -129,20 +129,6 @@ def ended(text):
     return holds
 
 
-def test_going_on_from_an_earlier_checkpoint_takes_back_the_later_turns(memory, saver):
-    model = ScriptedChatModel(replies=[echo])
-    graph = a_graph(memory, saver, model)
-    chat(graph, "one", "two", "three")
-
-    graph.invoke(says("another two"), snapshot(graph, ended("one")))
-
-    assert [one.text for one in model.seen[-1]] == ["one", "re: one", "another two"]
-    assert shown(memory) == ["one", "re: one", "another two", "re: another two"]
-    assert "re: three" in spoken(memory)
-    chat(graph, "more")
-    assert [one.text for one in model.seen[-1]][-3:] == ["another two", "re: another two", "more"]
-
-
 @pytest.mark.parametrize("schema", FORMS)
 def test_going_back_to_the_very_beginning_takes_back_everything(memory, saver, schema):
     graph = a_graph(memory, saver, state_schema=schema)
@@ -268,17 +254,6 @@ def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
         entry.contents[0] for entry in memory.history("t", user_id="ana").entries if entry.contents
     ]
     assert "By train?" in said, "the log keeps it"
-
-
-def test_a_state_that_is_cut_at_its_front_takes_nothing_back(memory, numbered):
-    graph = create_memory_graph(
-        memory, numbered, recall=False, follow_edits=False, checkpointer=InMemorySaver()
-    )
-    _chat(graph, "Porto?", "In May?")
-    for message in graph.get_state(at()).values["messages"][:3]:
-        graph.update_state(at(), {"messages": [RemoveMessage(id=message.id)]})
-    _chat(graph, "By train?", "Or bus?")
-    assert len(_shown(memory)) == 8
 
 
 def test_a_turn_beside_an_earlier_state_takes_nothing_back(memory, numbered):
@@ -440,3 +415,23 @@ def test_a_branch_that_was_left_comes_back_with_its_state(app, memory):
     app.update_state(second.config, {"messages": []})
     _chat(app, "By train?")
     assert _shown(memory) == ["Porto?", "Reply 1.", "In May?", "Reply 2.", "By train?", "Reply 4."]
+
+
+def test_a_reply_behind_a_stored_one_is_no_input(app, memory):
+    _chat(app, "Porto?")
+    with pytest.raises(InvalidMessageError, match="nothing to answer"):
+        app.invoke({"messages": [AIMessage("Anything else?")]}, at())
+    assert _shown(memory) == ["Porto?", "Reply 1."]
+
+
+@pytest.mark.parametrize("name", ["q1", "q2"])
+def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(
+    app, memory, numbered, name
+):
+    for number in ("q1", "q2"):
+        app.invoke({"messages": [HumanMessage(f"Where is {number}?", id=number)]}, at())
+    state = app.invoke({"messages": [HumanMessage("Where is Rex?", id=name)]}, at())
+    kept = [] if name == "q1" else ["Where is q1?", "Reply 1."]
+    assert [one.text for one in numbered.seen[-1]] == [*kept, "Where is Rex?"]
+    assert _shown(memory) == [*kept, "Where is Rex?", "Reply 3."]
+    assert [one.text for one in state["messages"]] == [*kept, "Where is Rex?", "Reply 3."]

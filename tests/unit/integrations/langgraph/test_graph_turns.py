@@ -50,20 +50,6 @@ def a_model(*replies):
     return ScriptedChatModel(replies=list(replies) or ["Noted."])
 
 
-def test_a_stream_holds_nothing_of_a_model_that_the_memory_calls(memory, saver):
-    own = a_model("Nobody is to read this.")
-
-    def hook(message):
-        own.invoke("May this be stored?")
-        return message
-
-    careful = ConversationMemory(memory.log, before_write=hook)
-    graph = create_memory_graph(careful, a_model("On level C."), checkpointer=saver)
-    stream = graph.stream(says(GARAGE), at(), stream_mode="messages")
-    assert "".join(part.text for part, _ in stream) == "On level C."
-    assert own.seen
-
-
 def test_a_model_node_of_ones_own_gets_its_messages_from_the_log(memory, saver):
     seen = []
 
