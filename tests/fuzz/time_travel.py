@@ -105,91 +105,51 @@ def _make_step(rng: random.Random) -> tuple[str, Step]:
     return name, lambda memory: _STEPS[name](memory, thread, said, answered, number)
 
 
-def _say(memory: ConversationMemory, thread: str, said: str, answered: str, number: int) -> None:
-    del number
-    memory.add_messages([HumanMessage(said), AIMessage(answered)], thread_id=thread, user_id=USER)
-
-
-def _edit(memory: ConversationMemory, thread: str, said: str, answered: str, number: int) -> None:
-    del answered
+def _edit(memory: ConversationMemory, thread: str, said: str, number: int) -> None:
     history = memory.history(thread, user_id=USER)
     users = [entry for turn in history.turns if turn.role == "user" for entry in turn.entries]
     if users:
         history.replace(users[number % len(users)].message_id, said)
 
 
-def _undo(memory: ConversationMemory, thread: str, *_: Any) -> None:
-    memory.history(thread, user_id=USER).undo()
-
-
-def _redo(memory: ConversationMemory, thread: str, *_: Any) -> None:
-    memory.history(thread, user_id=USER).redo()
-
-
-def _clear(memory: ConversationMemory, thread: str, *_: Any) -> None:
-    memory.history(thread, user_id=USER).clear()
-
-
-def _fork(memory: ConversationMemory, thread: str, said: str, answered: str, number: int) -> None:
-    del said, answered
-    memory.fork(thread, user_id=USER, new_thread_id=f"fork{number}")
-
-
-def _summarize(
-    memory: ConversationMemory, thread: str, said: str, answered: str, number: int
-) -> None:
-    del number
+def _summarize(memory: ConversationMemory, thread: str, said: str, answered: str) -> None:
     history = memory.history(thread, user_id=USER)
     history.add_summary(f"They spoke: {said} {answered}", history.summary_window())
 
 
-def _undo_summary(memory: ConversationMemory, thread: str, *_: Any) -> None:
-    memory.history(thread, user_id=USER).undo_summary()
-
-
-def _retract(
-    memory: ConversationMemory, thread: str, said: str, answered: str, number: int
-) -> None:
-    del thread, said, answered
+def _decide(memory: ConversationMemory, number: int, *, restores: bool) -> None:
     profile = memory.profile(USER)
-    if profile.items:
-        profile.retract(profile.items[number % len(profile.items)].id)
+    items = [one for one in profile.items if not restores or one.state == "retracted"]
+    if items:
+        decide = profile.restore if restores else profile.retract
+        decide(items[number % len(items)].id)
 
 
-def _restore(
-    memory: ConversationMemory, thread: str, said: str, answered: str, number: int
-) -> None:
-    del thread, said, answered
-    profile = memory.profile(USER)
-    gone = [item for item in profile.items if item.state == "retracted"]
-    if gone:
-        profile.restore(gone[number % len(gone)].id)
-
-
-def _forget(memory: ConversationMemory, thread: str, said: str, answered: str, number: int) -> None:
-    del said, answered
+def _forget(memory: ConversationMemory, thread: str, number: int) -> None:
     known = memory.history(thread, user_id=USER).entries
     if known:
         memory.forget(user_id=USER, thread_id=thread, entry_ids=[known[number % len(known)].id])
 
 
-def _forget_thread(memory: ConversationMemory, thread: str, *_: Any) -> None:
-    memory.forget(user_id=USER, thread_id=thread)
-
-
-_STEPS: dict[str, Callable[..., None]] = {
-    "say": _say,
-    "edit": _edit,
-    "undo": _undo,
-    "redo": _redo,
-    "clear": _clear,
-    "fork": _fork,
-    "summarize": _summarize,
-    "undo_summary": _undo_summary,
-    "retract": _retract,
-    "restore": _restore,
-    "forget": _forget,
-    "forget_thread": _forget_thread,
+_STEPS: dict[str, Callable[..., object]] = {
+    "say": lambda memory, thread, said, answered, _: memory.add_messages(
+        [HumanMessage(said), AIMessage(answered)], thread_id=thread, user_id=USER
+    ),
+    "edit": lambda memory, thread, said, _, number: _edit(memory, thread, said, number),
+    "undo": lambda memory, thread, *_: memory.history(thread, user_id=USER).undo(),
+    "redo": lambda memory, thread, *_: memory.history(thread, user_id=USER).redo(),
+    "clear": lambda memory, thread, *_: memory.history(thread, user_id=USER).clear(),
+    "fork": lambda memory, thread, _, __, number: memory.fork(
+        thread, user_id=USER, new_thread_id=f"fork{number}"
+    ),
+    "summarize": lambda memory, thread, said, answered, _: _summarize(
+        memory, thread, said, answered
+    ),
+    "undo_summary": lambda memory, thread, *_: memory.history(thread, user_id=USER).undo_summary(),
+    "retract": lambda memory, *said: _decide(memory, said[-1], restores=False),
+    "restore": lambda memory, *said: _decide(memory, said[-1], restores=True),
+    "forget": lambda memory, thread, _, __, number: _forget(memory, thread, number),
+    "forget_thread": lambda memory, thread, *_: memory.forget(user_id=USER, thread_id=thread),
 }
 
 

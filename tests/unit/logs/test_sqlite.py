@@ -283,6 +283,18 @@ def test_a_reader_does_not_wait_for_a_writer_of_its_process(log):
     assert list_texts(log.entries(KEY)) == ["before", "after"]
 
 
+def test_a_batch_that_fails_in_its_middle_leaves_nothing(path, log):
+    say(log, KEY, "before")
+    with plain(path) as db:
+        db.execute(
+            "CREATE TRIGGER refusing BEFORE INSERT ON entries WHEN NEW.role = 'assistant' "
+            "BEGIN SELECT RAISE(ABORT, 'no room'); END"
+        )
+    with pytest.raises(LogError):
+        log.append(KEY, [make_draft(HumanMessage("question")), make_draft(AIMessage("answer"))])
+    assert list_texts(log.entries(KEY)) == ["before"]
+
+
 @pytest.mark.parametrize("open_log", [SQLiteLog, lambda _: InMemoryLog()], ids=["file", "memory"])
 def test_what_fails_within_a_transaction_is_undone_with_all_of_it(path, open_log):
     def plan(_):
