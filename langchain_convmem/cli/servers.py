@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from langchain_convmem.cli.models import choose_model
+from langchain_convmem.cli.models import OFFLINE_NOTICE, choose_model
 from langchain_convmem.cli.options import (
     PROFILE_TOKENS,
     command,
@@ -119,13 +119,13 @@ def serve_web(
         names=allow_host,
     )
     name = None if model == _OFFLINE else model
-    chosen, notice = choose_model(name, base_url=base_url)
+    chosen = choose_model(name, base_url=base_url)
     settings: dict[str, Any] = {"profile_tokens": PROFILE_TOKENS}
     if not no_summaries:
         settings["summarizer"] = ExtractiveSummarizer() if name is None else "auto"
     with listen(host, port) as listener, open_memory(db, create=True, **settings) as memory:
-        if notice is not None:
-            terminal.note(notice)
+        if name is None:
+            terminal.note(OFFLINE_NOTICE)
         _print_address(terminal, host, listener.getsockname()[1], access)
         _serve(memory, chosen, access, name or _OFFLINE, listener)
     return 0
