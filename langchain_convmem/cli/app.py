@@ -111,7 +111,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     _PROGRAM,
     cls=CommandGroup,
     no_args_is_help=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
     epilog="\b\nExamples:\n"
     "  convmem import chat.jsonl\n"
     "  convmem recall 'Where did I park?'\n"

@@ -21,11 +21,10 @@ from langchain_convmem.cli.models import (
 from langchain_convmem.cli.options import (
     PROFILE_TOKENS,
     command,
-    db_option,
     find_thread,
+    memory_options,
     open_memory,
     refuse_usage,
-    user_option,
 )
 from langchain_convmem.cli.output import Styled, Terminal, format_count
 from langchain_convmem.errors import ConfigError
@@ -51,8 +50,7 @@ _SHOWN_THREADS = 10
     "echo 'Where did I park?' | convmem chat --json",
     prints=False,
 )
-@db_option
-@user_option
+@memory_options
 @click.option(
     "--thread", metavar="ID", help="Continue this thread, by its id or title.  [default: a new one]"
 )

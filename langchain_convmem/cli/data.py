@@ -19,13 +19,13 @@ from langchain_convmem.cli.options import (
     db_option,
     find_thread,
     is_address,
+    memory_options,
     open_existing_log,
     open_memory,
     read_signing_key,
     refuse_address,
     refuse_usage,
     thread_options,
-    user_option,
 )
 from langchain_convmem.cli.output import Styled, Terminal, format_count
 from langchain_convmem.errors import ConfigError
@@ -56,8 +56,7 @@ _LONGEST_AGE = 5
     "convmem import garden.jsonl --thread garden",
 )
 @click.argument("files", metavar="FILE...", nargs=-1, type=click.Path())
-@db_option
-@user_option
+@memory_options
 @click.option("--thread", metavar="ID", help="Name the thread of a single conversation.")
 @click.option("--formats", is_flag=True, help="Show how files look that can be read.")
 def import_files(
@@ -167,15 +166,11 @@ def _format_years(report: ImportReport) -> str:
 def _encode_import(report: ImportReport) -> dict[str, Any]:
     from langchain_convmem.cli.rendering import format_millisecond
 
-    data = asdict(report)
-    first, last = data.pop("first_ms"), data.pop("last_ms")
-    return {
-        "path": data.pop("path"),
-        "lines": len(report),
-        **data,
-        "first": None if first is None else format_millisecond(first),
-        "last": None if last is None else format_millisecond(last),
-    }
+    data: dict[str, Any] = {"path": report.path, "lines": len(report), **asdict(report)}
+    for name in ("first", "last"):
+        at_ms = data.pop(f"{name}_ms")
+        data[name] = None if at_ms is None else format_millisecond(at_ms)
+    return data
 
 
 # -- recall ---------------------------------------------------------------------------------------
@@ -197,8 +192,7 @@ as_of_option = click.option(
     "convmem recall --words 'long ladder'",
 )
 @click.argument("question", metavar="QUESTION")
-@db_option
-@user_option
+@memory_options
 @click.option("--thread", metavar="THREAD", help="Search this thread only, by its id or title.")
 @click.option(
     "--words", is_flag=True, help="Find the lines that hold all of these words, the latest first."
@@ -285,8 +279,7 @@ def _print_lines(
     "convmem profile --user ana --as-of 2026-05-01 --json",
     "convmem profile --user ana --retract 01JX2A",
 )
-@db_option
-@user_option
+@memory_options
 @as_of_option
 @click.option("--timeline", is_flag=True, help="In the order of the days that are named.")
 @click.option("--day", metavar="WORDS", help="What was said of a day: 'the 14th', 'next week'.")
@@ -353,8 +346,7 @@ def _print_events(terminal: Terminal, events: Sequence[TimelineEvent]) -> int:
 
 
 @command("log", "convmem log", "convmem log garden --json")
-@db_option
-@user_option
+@memory_options
 @thread_options("The thread, by its id or title.  [default: the latest]")
 def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> int:
     """Print a thread word for word, including edits."""
@@ -368,8 +360,7 @@ def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> 
 
 
 @command("threads", "convmem threads --user ana", "convmem threads --db memory.db --json")
-@db_option
-@user_option
+@memory_options
 @click.option("--anonymous", is_flag=True, help="Those that belong to no user, instead.")
 def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> int:
     """List a user's threads, latest first."""
@@ -382,8 +373,7 @@ def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> 
 
 
 @command("stats", "convmem stats", "convmem stats garden --json")
-@db_option
-@user_option
+@memory_options
 @thread_options("One thread, by its id or title.  [default: all]")
 def print_stats(terminal: Terminal, *, db: str, user: str, thread: str | None) -> int:
     """Count messages, tokens and bytes of a user or of one thread.
@@ -496,8 +486,7 @@ def _encode_copy(report: CopyReport) -> dict[str, Any]:
 
 
 @command("forget", "convmem forget garden", "convmem forget --everything --before 90d")
-@db_option
-@user_option
+@memory_options
 @thread_options("Erase this thread, named by its id or title.")
 @click.option("--everything", is_flag=True, help="Erase all threads of the user.")
 @click.option(

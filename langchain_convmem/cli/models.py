@@ -13,9 +13,8 @@ import click
 
 from langchain_convmem.cli.options import (
     command,
-    db_option,
+    memory_options,
     open_memory,
-    user_option,
 )
 from langchain_convmem.cli.output import Terminal
 from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
@@ -207,8 +206,7 @@ def _format_reason(error: Exception) -> str:
     "convmem reindex --embeddings openai:text-embedding-3-small",
     "convmem reindex --all-users",
 )
-@db_option
-@user_option
+@memory_options
 @click.option("--all-users", is_flag=True, help="Embed the lines of all users; --user is ignored.")
 @click.option(
     "--embeddings",

@@ -113,6 +113,11 @@ user_option = click.option(
 )
 
 
+def memory_options(run: Callable[..., int]) -> Callable[..., int]:
+    """Let a command name a log and a user."""
+    return db_option(user_option(run))
+
+
 def thread_options(help_text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Let a command name a thread by its id or title: as its argument, or with `--thread`."""
 

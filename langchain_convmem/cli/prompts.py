@@ -324,14 +324,14 @@ class _Dialogue(NamedTuple):
         """Show the file and what is wrong with it; None if it fails."""
         read = read_prompt(path, self.functions)
         if read.prompt is not None:
-            rendered = read.prompt.format(read.prompt.sections, on_problem=self._complain)
+            rendered = read.prompt.format(
+                read.prompt.sections,
+                on_problem=lambda problem: self.terminal.note_text(str(problem)),
+            )
             self.terminal.print_text(f"{rendered}\n")
         self.terminal.print_lines(format_findings(read.findings))
         self.terminal.print_line(count_findings(path, read.findings))
         return None if fails_check(read.findings, strict=self.strict) else read.prompt
-
-    def _complain(self, problem: object) -> None:
-        self.terminal.note_text(str(problem))
 
     def _ask_targets(self, source: Path) -> list[Path]:
         beside = _name_targets(source)

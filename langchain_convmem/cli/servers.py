@@ -16,9 +16,9 @@ from langchain_convmem.cli.options import (
     PROFILE_TOKENS,
     command,
     db_option,
+    memory_options,
     open_memory,
     require_web,
-    user_option,
 )
 from langchain_convmem.cli.output import Terminal
 from langchain_convmem.errors import ConfigError
@@ -195,8 +195,7 @@ def _serve(
     "convmem mcp --http --tokens tokens.txt     # one memory for each token's user",
     prints=False,
 )
-@db_option
-@user_option
+@memory_options
 @click.option("--http", is_flag=True, help="Serve over streamable HTTP instead.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535))
