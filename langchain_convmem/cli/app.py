@@ -56,14 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:
-        _drop_output()  # the reader went away, as `head` does
-        return 1
     except OSError as error:
-        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+        is_closed = isinstance(error, BrokenPipeError)  # the reader went away, as `head` does
+        if not is_closed and (error.errno not in _OUTPUT_ERRORS or error.filename is not None):
             raise
         _drop_output()
-        print(f"convmem: the output cannot be written: {error.strerror}", file=sys.stderr)
+        if not is_closed:
+            print(f"convmem: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
     return code
 
@@ -112,7 +111,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     _PROGRAM,
     cls=CommandGroup,
     no_args_is_help=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
     epilog="\b\nExamples:\n"
     "  convmem import chat.jsonl\n"
     "  convmem recall 'Where did I park?'\n"
@@ -172,12 +171,10 @@ _REQUIREMENT = re.compile(r"""([\w.-]+).*;.*\bextra\s*==\s*["']([\w-]+)["']""")
 
 def find_extras() -> list[str]:
     """Return the extras of which every package is installed, but `all`, in alphabetical order."""
-    missing: dict[str, bool] = {}
-    for requirement in metadata.requires(_DISTRIBUTION) or ():
-        match = _REQUIREMENT.match(requirement)
-        if match is not None and match[1] != _DISTRIBUTION:
-            missing[match[2]] = missing.get(match[2], False) or not _is_installed(match[1])
-    return sorted(extra for extra, lacks in missing.items() if not lacks and extra != "all")
+    found = map(_REQUIREMENT.match, metadata.requires(_DISTRIBUTION) or ())
+    needed = [(match[2], match[1]) for match in found if match and match[1] != _DISTRIBUTION]
+    lacking = {extra for extra, name in needed if not _is_installed(name)}
+    return sorted({extra for extra, _ in needed} - lacking - {"all"})
 
 
 def _is_installed(name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from langchain_convmem.cli.models import (
+    OFFLINE_NOTICE,
     ModelCallError,
     choose_model,
     load_tools,
@@ -20,11 +21,10 @@ from langchain_convmem.cli.models import (
 from langchain_convmem.cli.options import (
     PROFILE_TOKENS,
     command,
-    db_option,
     find_thread,
+    memory_options,
     open_memory,
     refuse_usage,
-    user_option,
 )
 from langchain_convmem.cli.output import Styled, Terminal, format_count
 from langchain_convmem.errors import ConfigError
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from langchain_convmem.history import ConversationHistory
     from langchain_convmem.memory import ConversationMemory
+    from langchain_convmem.records import ThreadKey
     from langchain_convmem.views.shown import Recall
 
 _SHOWN_THREADS = 10
@@ -49,8 +50,7 @@ _SHOWN_THREADS = 10
     "echo 'Where did I park?' | convmem chat --json",
     prints=False,
 )
-@db_option
-@user_option
+@memory_options
 @click.option(
     "--thread", metavar="ID", help="Continue this thread, by its id or title.  [default: a new one]"
 )
@@ -102,28 +102,28 @@ def chat(
     commands; Alt-Enter begins a new line, and arrow keys bring back what you said. From a pipe,
     each line is one message. With --json, each answer is one line of JSON.
     """
+    from langchain_convmem.offline import OfflineChatModel
+    from langchain_convmem.records import ThreadKey
+
     if thread is not None and goes_on:
         refuse_usage("--thread and --continue exclude each other")
     # Before the database, so that a misspelt model or a bad prompt file leaves none there.
-    named = None if model is None else choose_model(model, base_url=base_url)
-    if named is None and base_url is not None:
-        choose_model(None, base_url=base_url)  # which says what is missing
+    named = choose_model(model, base_url=base_url) if model or base_url else None
     template = _make_plain_prompt() if prompt is None else _load_prompt(prompt, terminal)
     template = _fill_variables(template, variables)
     functions = load_tools(tools)
     with open_memory(db, create=not goes_on, profile_tokens=PROFILE_TOKENS) as memory:
         place = _choose_thread(memory, user, thread, goes_on=goes_on)
-        remembered = ThreadModel(memory, user)
-        before, url = (None, None) if named else remembered.read(place)
+        before, url = (None, None) if named else read_model(memory, ThreadKey(user, place))
         chosen = named or choose_model(before, base_url=url)
-        if chosen.notice is not None:
-            terminal.note(chosen.notice)
+        if isinstance(chosen, OfflineChatModel):
+            terminal.note(OFFLINE_NOTICE)
         if before is not None:
             terminal.note(f"model {before}, as before")
         title = memory.get_title(place, user_id=user)
         name = f"thread {title}" if title else f"thread {place}: continue it with --thread {place}"
         terminal.note(name)
-        answer = run_with_tools(chosen.model, functions) if functions else chosen.model
+        answer = run_with_tools(chosen, functions) if functions else chosen
         chain = memory.wrap(template | translate_errors(answer))
         session = ChatSession(
             memory,
@@ -133,7 +133,7 @@ def chat(
             place,
             recalls=not no_recall,
             shows_recall=show_recall and not no_recall,
-            after_turn=lambda at: remembered.write(at, model, base_url),
+            after_turn=lambda at: write_model(memory, ThreadKey(user, at), model, base_url),
         )
         terminal.remember_lines(session.list_questions())
         for line in terminal.read_lines("> "):
@@ -159,33 +159,24 @@ def _choose_thread(
     return find_thread(memory.log, user, thread).key.thread_id if titled else thread or make_ulid()
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadModel:
-    """The model that a thread was last talked in with, kept in a document beside it."""
+def read_model(memory: ConversationMemory, key: ThreadKey) -> tuple[str | None, str | None]:
+    """Return the model a thread was last talked in with, and its server; None where unknown."""
+    found = memory.log.get_state(key, _MODEL)
+    value = found.value if found is not None and isinstance(found.value, dict) else {}
+    name, url = value.get("model"), value.get("base_url")
+    return (name, url) if isinstance(name, str) else (None, None)
 
-    memory: ConversationMemory
-    user_id: str
 
-    def read(self, thread_id: str) -> tuple[str | None, str | None]:
-        """Return the model's name, and the address of its server; None where it has none."""
-        from langchain_convmem.records import ThreadKey
-
-        found = self.memory.log.get_state(ThreadKey(self.user_id, thread_id), _MODEL)
-        value = found.value if found is not None and isinstance(found.value, dict) else {}
-        name, url = value.get("model"), value.get("base_url")
-        return (name, url) if isinstance(name, str) else (None, None)
-
-    def write(self, thread_id: str, model: str | None, base_url: str | None) -> None:
-        """Keep the model of a turn; an address that may hold a password is left out."""
-        from langchain_convmem.records import ThreadKey
-
-        url = base_url if "@" not in (base_url or "") else None
-        if model is None or self.read(thread_id) == (model, url):
-            return
-        log, key = self.memory.log, ThreadKey(self.user_id, thread_id)
-        found = log.get_state(key, _MODEL)
-        version = None if found is None else found.version
-        log.set_state(key, _MODEL, {"model": model, "base_url": url}, expected=version)
+def write_model(
+    memory: ConversationMemory, key: ThreadKey, model: str | None, base_url: str | None
+) -> None:
+    """Keep the model of a turn beside the thread; not an address that may hold a password."""
+    url = base_url if "@" not in (base_url or "") else None
+    if model is None or read_model(memory, key) == (model, url):
+        return
+    found = memory.log.get_state(key, _MODEL)
+    version = None if found is None else found.version
+    memory.log.set_state(key, _MODEL, {"model": model, "base_url": url}, expected=version)
 
 
 _MODEL = "chat"

@@ -19,14 +19,13 @@ from langchain_convmem.cli.options import (
     db_option,
     find_thread,
     is_address,
-    open_existing_file,
+    memory_options,
     open_existing_log,
     open_memory,
     read_signing_key,
     refuse_address,
     refuse_usage,
     thread_options,
-    user_option,
 )
 from langchain_convmem.cli.output import Styled, Terminal, format_count
 from langchain_convmem.errors import ConfigError
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.message_log import MessageLog
     from langchain_convmem.profile import TimelineEvent
-    from langchain_convmem.records import DialogLine, Owner, ThreadInfo, ThreadKey
+    from langchain_convmem.records import DialogLine, Owner, ThreadKey
     from langchain_convmem.transfer import CopyReport, ImportReport
     from langchain_convmem.transfer.imports import ImportedFile
 
@@ -57,8 +56,7 @@ _LONGEST_AGE = 5
     "convmem import garden.jsonl --thread garden",
 )
 @click.argument("files", metavar="FILE...", nargs=-1, type=click.Path())
-@db_option
-@user_option
+@memory_options
 @click.option("--thread", metavar="ID", help="Name the thread of a single conversation.")
 @click.option("--formats", is_flag=True, help="Show how files look that can be read.")
 def import_files(
@@ -96,8 +94,7 @@ def import_files(
             reports = list(_store(memory, read, user, add_stage("writing")))
         if not terminal.as_json:
             for report in reports:
-                where = _name_threads(memory, user, report)
-                terminal.print_lines(_format_import(report, where))
+                terminal.print_lines(_format_import(memory, user, report))
         # Everything is stored and found by its words by now; meaning may take minutes.
         problems = _embed(memory, user, terminal)
     if terminal.as_json:
@@ -138,49 +135,42 @@ def _embed(memory: ConversationMemory, user_id: str, terminal: Terminal) -> tupl
     return problems
 
 
-def _name_threads(memory: ConversationMemory, user_id: str, report: ImportReport) -> str:
-    threads = report.thread_ids
-    if len(threads) > 1:
-        return f"{len(threads)} threads"
-    return f"thread {memory.get_title(threads[0], user_id=user_id) or threads[0]}"
-
-
-def _format_import(report: ImportReport, where: str) -> Iterator[str]:
+def _format_import(memory: ConversationMemory, user: str, report: ImportReport) -> Iterator[str]:
+    threads, unread = report.thread_ids, report.unread
+    where = f"{len(threads)} threads"
+    if len(threads) == 1:
+        where = f"thread {memory.get_title(threads[0], user_id=user) or threads[0]}"
     if report.branches:
         where += f", {report.branches} of them {'a branch' if report.branches == 1 else 'branches'}"
     lines, sessions = format_count(len(report), "line"), format_count(report.sessions, "session")
-    counts = f"{lines}, {report.added} new, {sessions}"
-    years = _format_years(report) if len(report.thread_ids) > 1 else ""
-    unread = f"; {len(report.unread)} could not be read:" if report.unread else ""
-    yield f"{report.path}: {counts}, {where}{years}{unread}"
-    yield from (f"  not read: {sentence}" for sentence in report.unread[:_SHOWN_UNREAD])
-    if len(report.unread) > _SHOWN_UNREAD:
-        yield f"  and {len(report.unread) - _SHOWN_UNREAD} more; --json names all"
+    years = _format_years(report) if len(threads) > 1 else ""
+    failed = f"; {len(unread)} could not be read:" if unread else ""
+    yield f"{report.path}: {lines}, {report.added} new, {sessions}, {where}{years}{failed}"
+    yield from (f"  not read: {sentence}" for sentence in unread[:_SHOWN_UNREAD])
+    if len(unread) > _SHOWN_UNREAD:
+        yield f"  and {len(unread) - _SHOWN_UNREAD} more; --json names all"
 
 
 def _format_years(report: ImportReport) -> str:
     """Return from when the lines of a report are, such as `, said from 2019 to 2026`."""
     from langchain_convmem.views.lines import get_moment
 
-    found = (None if at is None else get_moment(at) for at in (report.first_ms, report.last_ms))
-    first, last = (None if moment is None else moment.year for moment in found)
-    if first is None or last is None:
+    times = [at for at in (report.first_ms, report.last_ms) if at is not None]
+    years = [moment.year for moment in map(get_moment, times) if moment is not None]
+    if not years:
         return ""
+    first, last = years[0], years[-1]
     return f", said in {first}" if first == last else f", said from {first} to {last}"
 
 
 def _encode_import(report: ImportReport) -> dict[str, Any]:
     from langchain_convmem.cli.rendering import format_millisecond
 
-    data = asdict(report)
-    first, last = data.pop("first_ms"), data.pop("last_ms")
-    return {
-        "path": data.pop("path"),
-        "lines": len(report),
-        **data,
-        "first": None if first is None else format_millisecond(first),
-        "last": None if last is None else format_millisecond(last),
-    }
+    data: dict[str, Any] = {"path": report.path, "lines": len(report), **asdict(report)}
+    for name in ("first", "last"):
+        at_ms = data.pop(f"{name}_ms")
+        data[name] = None if at_ms is None else format_millisecond(at_ms)
+    return data
 
 
 # -- recall ---------------------------------------------------------------------------------------
@@ -202,8 +192,7 @@ as_of_option = click.option(
     "convmem recall --words 'long ladder'",
 )
 @click.argument("question", metavar="QUESTION")
-@db_option
-@user_option
+@memory_options
 @click.option("--thread", metavar="THREAD", help="Search this thread only, by its id or title.")
 @click.option(
     "--words", is_flag=True, help="Find the lines that hold all of these words, the latest first."
@@ -241,10 +230,8 @@ def recall(
     from langchain_convmem.titles import list_titles
     from langchain_convmem.turns.memory import get_turn_memory
 
-    if count is not None and max_tokens is not None:
-        refuse_usage("-k and --max-tokens exclude each other")
-    if words and max_tokens is not None:
-        refuse_usage("--words and --max-tokens exclude each other")
+    if max_tokens is not None and (words or count is not None):
+        refuse_usage("--max-tokens goes with neither -k nor --words")
     with open_memory(db) as memory:
         past = memory if as_of is None else memory.as_of(as_of)
         within = None if thread is None else find_thread(past.log, user, thread).key
@@ -292,8 +279,7 @@ def _print_lines(
     "convmem profile --user ana --as-of 2026-05-01 --json",
     "convmem profile --user ana --retract 01JX2A",
 )
-@db_option
-@user_option
+@memory_options
 @as_of_option
 @click.option("--timeline", is_flag=True, help="In the order of the days that are named.")
 @click.option("--day", metavar="WORDS", help="What was said of a day: 'the 14th', 'next week'.")
@@ -360,8 +346,7 @@ def _print_events(terminal: Terminal, events: Sequence[TimelineEvent]) -> int:
 
 
 @command("log", "convmem log", "convmem log garden --json")
-@db_option
-@user_option
+@memory_options
 @thread_options("The thread, by its id or title.  [default: the latest]")
 def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> int:
     """Print a thread word for word, including edits."""
@@ -375,8 +360,7 @@ def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> 
 
 
 @command("threads", "convmem threads --user ana", "convmem threads --db memory.db --json")
-@db_option
-@user_option
+@memory_options
 @click.option("--anonymous", is_flag=True, help="Those that belong to no user, instead.")
 def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> int:
     """List a user's threads, latest first."""
@@ -389,23 +373,21 @@ def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> 
 
 
 @command("stats", "convmem stats", "convmem stats garden --json")
-@db_option
-@user_option
+@memory_options
 @thread_options("One thread, by its id or title.  [default: all]")
 def print_stats(terminal: Terminal, *, db: str, user: str, thread: str | None) -> int:
     """Count messages, tokens and bytes of a user or of one thread.
 
     Tokens are those that replies report, also of replies that were replaced later.
     """
-    from langchain_convmem.cli.rendering import add_stats, format_stats
+    from langchain_convmem.cli.rendering import encode_stats, format_stats
     from langchain_convmem.titles import list_threads as list_with_titles
     from langchain_convmem.turns.stats import compute_stats
 
     with closing(open_existing_log(db)) as log:
         infos = [find_thread(log, user, thread)] if thread else list_with_titles(log, user)
-        stats = add_stats([compute_stats(log.entries(info.key)) for info in infos])
-    encoded = {"user_id": user, "threads": len(infos), **asdict(stats)}
-    return terminal.print_result(encoded, format_stats(stats, len(infos)))
+        total = encode_stats([compute_stats(log.entries(info.key)) for info in infos])
+    return terminal.print_result({"user_id": user, **total}, format_stats(total))
 
 
 # -- copy -----------------------------------------------------------------------------------------
@@ -504,8 +486,7 @@ def _encode_copy(report: CopyReport) -> dict[str, Any]:
 
 
 @command("forget", "convmem forget garden", "convmem forget --everything --before 90d")
-@db_option
-@user_option
+@memory_options
 @thread_options("Erase this thread, named by its id or title.")
 @click.option("--everything", is_flag=True, help="Erase all threads of the user.")
 @click.option(
@@ -532,11 +513,18 @@ def forget(
         refuse_usage("expected either --thread THREAD or --everything")
     with open_memory(db) as memory:
         info = None if thread is None else find_thread(memory.log, user, thread)
-        scope = _describe_scope(memory, user, info)
+        threads = format_count(len(memory.threads(user_id=user)), "thread")
+        scope = f"everything of user {user!r}, {threads}"
+        if info is not None:
+            name = info.title or info.key.thread_id
+            scope = f"thread {name!r} of user {user!r}, {_count_entries(info.entries)}"
         end = None if before is None else _read_end(before)
         if end is not None:
             scope = f"what is older than {end:%Y-%m-%d %H:%M} UTC of {scope}"
-        if not yes and not _confirm(terminal, scope):
+        if not yes and not terminal.is_interactive:
+            msg = f"this would erase {scope}, for good; add --yes to do it without being asked"
+            raise ConfigError(msg)
+        if not yes and not terminal.ask(f"Erase {scope}, for good?"):
             terminal.note("nothing was erased")
             return 1
         thread_id = None if info is None else info.key.thread_id
@@ -554,22 +542,6 @@ def _read_end(text: str) -> datetime:
     if unit is not None and count.isdecimal() and len(count) <= _LONGEST_AGE:
         return datetime.now(UTC) - timedelta(**{unit: int(count)})
     return datetime.fromtimestamp(LogBound(text).time_ms / 1000, UTC)
-
-
-def _describe_scope(memory: ConversationMemory, user: str, info: ThreadInfo | None) -> str:
-    """Return in words what will be erased."""
-    if info is not None:
-        name = info.title or info.key.thread_id
-        return f"thread {name!r} of user {user!r}, {_count_entries(info.entries)}"
-    threads = format_count(len(memory.threads(user_id=user)), "thread")
-    return f"everything of user {user!r}, {threads}"
-
-
-def _confirm(terminal: Terminal, scope: str) -> bool:
-    if not terminal.is_interactive:
-        msg = f"this would erase {scope}, for good; add --yes to do it without being asked"
-        raise ConfigError(msg)
-    return terminal.ask(f"Erase {scope}, for good?")
 
 
 # -- db: the log as a whole -----------------------------------------------------------------------
@@ -622,8 +594,12 @@ def backup(terminal: Terminal, *, target: str, overwrite: bool, db: str) -> int:
     The copy holds everything stored when the command began, and appears under its name only when it
     is complete. Takes no server's address.
     """
-    with closing(open_existing_file(db)) as log:
-        log.backup(target, overwrite=overwrite)
+    from langchain_convmem.logs.sqlite import SQLiteLog
+
+    refuse_address(db)
+    with closing(open_existing_log(db)) as log:
+        if isinstance(log, SQLiteLog):
+            log.backup(target, overwrite=overwrite)
     size = Path(target).stat().st_size
     return terminal.print_result({"path": target, "bytes": size}, [f"{target}: {size} bytes"])
 

@@ -12,14 +12,13 @@ import click
 
 from langchain_convmem.cli.options import (
     command,
-    db_option,
     find_thread,
+    memory_options,
     open_existing_log,
     open_memory,
     refuse_usage,
     require_web,
     thread_options,
-    user_option,
 )
 from langchain_convmem.cli.output import Terminal, format_count, write_rows
 from langchain_convmem.errors import ConfigError
@@ -38,8 +37,7 @@ _PRINTED = "-"
     "convmem export garden --html --redact -o bug.html",
     prints=False,
 )
-@db_option
-@user_option
+@memory_options
 @thread_options("This thread only, by its id or title.")
 @click.option("--html", is_flag=True, help="Write one HTML page for people instead.")
 @click.option("--redact", is_flag=True, help="Leave out of the page every text, name and id.")

@@ -7,15 +7,14 @@ import importlib
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from langchain_convmem.cli.options import (
     command,
-    db_option,
+    memory_options,
     open_memory,
-    user_option,
 )
 from langchain_convmem.cli.output import Terminal
 from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
@@ -43,14 +42,7 @@ OFFLINE_NOTICE = (
 )
 
 
-class ChosenModel(NamedTuple):
-    """A chat model, and what to tell the person about it, if anything."""
-
-    model: BaseChatModel
-    notice: str | None
-
-
-def choose_model(name: str | None, *, base_url: str | None = None) -> ChosenModel:
+def choose_model(name: str | None, *, base_url: str | None = None) -> BaseChatModel:
     """Return the model called `name` (any name that LangChain's `init_chat_model` takes).
 
     Args:
@@ -64,13 +56,13 @@ def choose_model(name: str | None, *, base_url: str | None = None) -> ChosenMode
     if name is not None:
         init = _import("langchain.chat_models", "init_chat_model", f"--model {name}")
         options = {} if base_url is None else {"base_url": base_url}
-        return ChosenModel(_make(f"the model {name!r}", lambda: init(name, **options)), None)
+        return cast("BaseChatModel", _make(f"the model {name!r}", lambda: init(name, **options)))
     if base_url is not None:
         msg = f"--base-url {base_url} needs --model PROVIDER:NAME, such as openai:gpt-5"
         raise ConfigError(msg)
     from langchain_convmem.offline import OfflineChatModel
 
-    return ChosenModel(OfflineChatModel(), OFFLINE_NOTICE)
+    return OfflineChatModel()
 
 
 def choose_embeddings(name: str | None) -> Embeddings | None:
@@ -99,6 +91,8 @@ def _import(module: str, name: str, option: str) -> Callable[..., Any]:
 def _make(what: str, make: Callable[[], T]) -> T:
     try:
         return make()
+    except ConfigError:
+        raise
     except Exception as error:  # foreign code: each provider has its own way to miss a key
         raise ConfigError(f"{what} cannot be used: {_format_reason(error)}") from error
 
@@ -114,23 +108,19 @@ def load_tools(names: Sequence[str]) -> list[BaseTool]:
     Raises:
         ConfigError: If a name is of another form, or there is no such function.
     """
-    return [_load_tool(name) for name in names]
+    if names and "" not in sys.path:
+        sys.path.insert(0, "")
+    return [_make(f"the tool {name!r}", functools.partial(_load_tool, name)) for name in names]
 
 
 def _load_tool(name: str) -> BaseTool:
     from langchain_core.tools import BaseTool, tool
 
-    module_name, mark, attribute = name.partition(":")
-    if not (mark and module_name and attribute):
+    module, _, attribute = name.partition(":")
+    if not (module and attribute):
         raise ConfigError(f"--tool takes MODULE:NAME, such as lessons:find_lesson; got {name!r}")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-
-    def load() -> BaseTool:
-        found = getattr(importlib.import_module(module_name), attribute)
-        return found if isinstance(found, BaseTool) else tool(found)
-
-    return _make(f"the tool {name!r}", load)
+    found = getattr(importlib.import_module(module), attribute)
+    return found if isinstance(found, BaseTool) else tool(found)
 
 
 def run_with_tools(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
@@ -216,8 +206,7 @@ def _format_reason(error: Exception) -> str:
     "convmem reindex --embeddings openai:text-embedding-3-small",
     "convmem reindex --all-users",
 )
-@db_option
-@user_option
+@memory_options
 @click.option("--all-users", is_flag=True, help="Embed the lines of all users; --user is ignored.")
 @click.option(
     "--embeddings",

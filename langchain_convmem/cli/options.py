@@ -18,7 +18,6 @@ from langchain_convmem.cli.output import Terminal, write_rows
 from langchain_convmem.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
-    from langchain_convmem.logs.sqlite import SQLiteLog
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.message_log import MessageLog
     from langchain_convmem.records import ThreadInfo
@@ -114,6 +113,11 @@ user_option = click.option(
 )
 
 
+def memory_options(run: Callable[..., int]) -> Callable[..., int]:
+    """Let a command name a log and a user."""
+    return db_option(user_option(run))
+
+
 def thread_options(help_text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Let a command name a thread by its id or title: as its argument, or with `--thread`."""
 
@@ -192,19 +196,6 @@ def open_existing_log(db: str) -> MessageLog:
 
     _require_file(db)
     return open_log(db, signing_key=read_signing_key())
-
-
-def open_existing_file(db: str) -> SQLiteLog:
-    """Open the log in a database file that must be there; the caller closes it.
-
-    Raises:
-        ConfigError: If there is no such file, or it is the address of a server.
-    """
-    from langchain_convmem.logs.sqlite import SQLiteLog
-
-    refuse_address(db)
-    _require_file(db)
-    return SQLiteLog(db, signing_key=read_signing_key())
 
 
 def refuse_address(db: str) -> None:

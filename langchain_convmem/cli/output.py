@@ -193,33 +193,20 @@ class Terminal:
     @contextlib.contextmanager
     def show_progress(self) -> Iterator[Stage]:
         """Show bars on standard error while the block runs, one per stage, with the time left."""
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress
 
         columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(compact=True),
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(compact=True),
         )
         quiet = not self._err.is_terminal
-        with Progress(*columns, console=self._err, transient=True, disable=quiet) as bars:
+        with progress.Progress(*columns, console=self._err, transient=True, disable=quiet) as bars:
 
             def add_stage(name: str) -> Callable[[int, int], None]:
-                task = bars.add_task(name, total=None, rate="")
-
-                def report(done: int, total: int) -> None:
-                    speed = next(one.speed for one in bars.tasks if one.id == task)
-                    rate = "" if speed is None else f"{speed:,.0f}/s"
-                    bars.update(task, completed=done, total=total, rate=rate)
-
-                return report
+                task = bars.add_task(name, total=None)
+                return lambda done, total: bars.update(task, completed=done, total=total)
 
             yield add_stage
 

@@ -102,54 +102,40 @@ def show(
 
     Each comes with its token count and the functions it calls. Exits with 1 if a function fails.
     """
+    from langchain_convmem.views.tokens import count_text_tokens
+
     prompt = load_prompt(file, functions)
+    for title in sections:
+        if title not in prompt.sections:
+            msg = f"{prompt.name} has no section {title!r}; it has {list(prompt.sections)}"
+            raise ConfigError(msg)
     problems: list[Diagnostic] = []
     texts = prompt.sections if raw else prompt.render(on_problem=problems.append)
-    found = [_read_section(prompt, title, texts) for title in _find_titles(prompt, sections)]
-    terminal.print_result(_encode_sections(prompt, found), _format_sections(found))
+    rows: list[dict[str, Any]] = [
+        {
+            "title": title,
+            "text": texts[title],
+            "tokens": count_text_tokens(texts[title]),
+            "functions": list(
+                dict.fromkeys(one.function_name for one in prompt.occurrences.get(title, ()))
+            ),
+        }
+        for title in sections or prompt.sections
+    ]
+    total = sum(row["tokens"] for row in rows)
+    encoded = {"path": prompt.name, "metadata": dict(prompt.metadata), "sections": rows}
+    terminal.print_result({**encoded, "tokens": total}, _format_sections(rows, total))
     for line in format_findings(problems):
         terminal.note_text(line.text)
     return int(bool(problems))
 
 
-class _Section(NamedTuple):
-    title: str
-    text: str
-    tokens: int
-    functions: list[str]
-
-
-def _find_titles(prompt: PromptFile, wanted: Sequence[str]) -> list[str]:
-    for title in wanted:
-        if title not in prompt.sections:
-            msg = f"{prompt.name} has no section {title!r}; it has {list(prompt.sections)}"
-            raise ConfigError(msg)
-    return list(wanted or prompt.sections)
-
-
-def _read_section(prompt: PromptFile, title: str, texts: Mapping[str, str]) -> _Section:
-    from langchain_convmem.views.tokens import count_text_tokens
-
-    functions = dict.fromkeys(found.function_name for found in prompt.occurrences.get(title, ()))
-    return _Section(title, texts[title], count_text_tokens(texts[title]), list(functions))
-
-
-def _format_sections(sections: list[_Section]) -> Iterator[Styled]:
-    for section in sections:
-        changing = f", calls {', '.join(section.functions)}" if section.functions else ""
-        yield Styled(f"**{section.title}:**  ({section.tokens} tokens{changing})", "bold")
-        yield Styled(f"{section.text}\n")
-    total = sum(section.tokens for section in sections)
-    yield Styled(f"{format_count(len(sections), 'section')}, about {total} tokens", "dim")
-
-
-def _encode_sections(prompt: PromptFile, sections: list[_Section]) -> dict[str, Any]:
-    return {
-        "path": prompt.name,
-        "metadata": dict(prompt.metadata),
-        "sections": [section._asdict() for section in sections],
-        "tokens": sum(section.tokens for section in sections),
-    }
+def _format_sections(rows: Sequence[Mapping[str, Any]], total: int) -> Iterator[Styled]:
+    for row in rows:
+        changing = f", calls {', '.join(row['functions'])}" if row["functions"] else ""
+        yield Styled(f"**{row['title']}:**  ({row['tokens']} tokens{changing})", "bold")
+        yield Styled(f"{row['text']}\n")
+    yield Styled(f"{format_count(len(rows), 'section')}, about {total} tokens", "dim")
 
 
 # -- compile --------------------------------------------------------------------------------------
@@ -338,14 +324,14 @@ class _Dialogue(NamedTuple):
         """Show the file and what is wrong with it; None if it fails."""
         read = read_prompt(path, self.functions)
         if read.prompt is not None:
-            rendered = read.prompt.format(read.prompt.sections, on_problem=self._complain)
+            rendered = read.prompt.format(
+                read.prompt.sections,
+                on_problem=lambda problem: self.terminal.note_text(str(problem)),
+            )
             self.terminal.print_text(f"{rendered}\n")
         self.terminal.print_lines(format_findings(read.findings))
         self.terminal.print_line(count_findings(path, read.findings))
         return None if fails_check(read.findings, strict=self.strict) else read.prompt
-
-    def _complain(self, problem: object) -> None:
-        self.terminal.note_text(str(problem))
 
     def _ask_targets(self, source: Path) -> list[Path]:
         beside = _name_targets(source)

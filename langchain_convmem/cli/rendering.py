@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import message_to_dict
@@ -237,37 +237,29 @@ def format_threads(threads: Sequence[ThreadInfo], width: int = 120) -> Iterator[
         yield Styled(f"{set_cell_size(name, room)}  {info.entries:>6} {noun} {span}{about}")
 
 
-def add_stats(found: Sequence[ThreadStats]) -> ThreadStats:
-    """Return the numbers of several threads together."""
-    from langchain_convmem.turns.stats import ThreadStats
+def encode_stats(found: Sequence[ThreadStats]) -> dict[str, Any]:
+    """Return the numbers of threads together as plain data; none where there is no thread."""
+    rows = [asdict(one) for one in found]
+    total: dict[str, Any] = {"threads": len(rows)}
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows if row[name] is not None]
+        if name == "messages":
+            total[name] = dict(sum(map(Counter, values), Counter()))
+        elif name.endswith("_ms"):
+            at_ms = (min if name == "first_ms" else max)(values, default=None)
+            total[name[:-3]] = None if at_ms is None else format_millisecond(at_ms)
+        else:
+            total[name] = sum(values)
+    return total
 
-    names = [one.name for one in fields(ThreadStats) if one.name not in _NOT_COUNTS]
-    counts = {name: sum(getattr(one, name) for one in found) for name in names}
-    messages: Counter[str] = sum((Counter(one.messages) for one in found), Counter())
-    firsts = [one.first_ms for one in found if one.first_ms is not None]
-    lasts = [one.last_ms for one in found if one.last_ms is not None]
-    first, last = min(firsts, default=None), max(lasts, default=None)
-    return ThreadStats(messages=dict(messages), first_ms=first, last_ms=last, **counts)
 
-
-_NOT_COUNTS = ("messages", "first_ms", "last_ms")
-
-
-def format_stats(stats: ThreadStats, threads: int) -> Iterator[str]:
-    """Yield what threads hold, in numbers."""
-    by_role = ", ".join(f"{count:,} {role}" for role, count in stats.messages.items())
-    yield f"{format_count(threads, 'thread')}, {format_count(stats.entries, 'entry', 'entries')}"
-    yield f"messages: {sum(stats.messages.values()):,} ({by_role or 'none'})"
-    yield f"turns: {stats.turns:,}; summaries: {stats.summaries:,}"
-    yield f"retracted: {stats.retracted:,}; interrupted: {stats.interrupted:,}"
-    if stats.damaged:
-        yield f"damaged: {stats.damaged:,}; see 'convmem db verify'"
-    reported = f"tokens: {stats.input_tokens:,} in, {stats.output_tokens:,} out"
-    missing = format_count(stats.unreported, "reply", "replies")
-    yield reported + (f"; {missing} reported none" if stats.unreported else "")
-    own = f"{stats.own_input_tokens:,} in, {stats.own_output_tokens:,} out"
-    yield f"of the memory itself: {format_count(stats.own_calls, 'call')}, {own}"
-    yield f"size: {stats.bytes / 1000:,.1f} kB"
+def format_stats(total: Mapping[str, Any]) -> Iterator[str]:
+    """Yield numbers of threads, a line each."""
+    for name, value in total.items():
+        shown = f"{value:,}" if isinstance(value, int) else value or "none"
+        if isinstance(value, dict):
+            shown = ", ".join(f"{count:,} {role}" for role, count in value.items())
+        yield f"{name.replace('_', ' ')}: {shown}"
 
 
 def encode_threads(threads: Sequence[ThreadInfo]) -> list[dict[str, Any]]:

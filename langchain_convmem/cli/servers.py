@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from langchain_convmem.cli.models import choose_model
+from langchain_convmem.cli.models import OFFLINE_NOTICE, choose_model
 from langchain_convmem.cli.options import (
     PROFILE_TOKENS,
     command,
     db_option,
+    memory_options,
     open_memory,
     require_web,
-    user_option,
 )
 from langchain_convmem.cli.output import Terminal
 from langchain_convmem.errors import ConfigError
@@ -119,13 +119,13 @@ def serve_web(
         names=allow_host,
     )
     name = None if model == _OFFLINE else model
-    chosen, notice = choose_model(name, base_url=base_url)
+    chosen = choose_model(name, base_url=base_url)
     settings: dict[str, Any] = {"profile_tokens": PROFILE_TOKENS}
     if not no_summaries:
         settings["summarizer"] = ExtractiveSummarizer() if name is None else "auto"
     with listen(host, port) as listener, open_memory(db, create=True, **settings) as memory:
-        if notice is not None:
-            terminal.note(notice)
+        if name is None:
+            terminal.note(OFFLINE_NOTICE)
         _print_address(terminal, host, listener.getsockname()[1], access)
         _serve(memory, chosen, access, name or _OFFLINE, listener)
     return 0
@@ -195,8 +195,7 @@ def _serve(
     "convmem mcp --http --tokens tokens.txt     # one memory for each token's user",
     prints=False,
 )
-@db_option
-@user_option
+@memory_options
 @click.option("--http", is_flag=True, help="Serve over streamable HTTP instead.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535))

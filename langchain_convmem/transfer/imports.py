@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from langchain_core.messages import BaseMessage
+
 from langchain_convmem.background import to_async
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.message_log import MessageLog
@@ -32,8 +34,6 @@ from langchain_convmem.views.messages import DraftBuilder, is_remembered
 
 _OWN_TABLES = {"owners", "threads", "entries", "documents"}
 _TITLES_AT_ONCE = 500
-_HOOK = "the write hook stores nothing of it"
-_MARK = "it is marked as not to be remembered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,11 +416,17 @@ def _store(
             metadata = replace(draft.metadata, attributes=(*draft.metadata.attributes, *marks))
             drafts.append(replace(draft, metadata=metadata))
         else:
-            why = _HOOK if is_remembered(message) else _MARK
-            skipped.append(f"message {message.id!r} of thread {key.thread_id!r}: {why}")
+            skipped.append(_explain(message, message.id, key))
     entries = log.append(key, drafts, durable=False)
     added = sum(entry.position > before for entry in entries)
     return _Stored(added, skipped, holds_any=bool(entries))
+
+
+def _explain(message: BaseMessage | None, name: str | None, key: ThreadKey) -> str:
+    why = "the write hook stores nothing of it"
+    if not is_remembered(message):
+        why = "it is marked as not to be remembered"
+    return f"message {name!r} of thread {key.thread_id!r}: {why}"
 
 
 def _replay(
@@ -433,6 +439,5 @@ def _replay(
         if stored is not None:
             kept.append(stored)
         else:
-            why = _HOOK if is_remembered(entry.message) else _MARK
-            skipped.append(f"message {entry.message_id!r} of thread {key.thread_id!r}: {why}")
+            skipped.append(_explain(entry.message, entry.message_id, key))
     return _Stored(replay(log, key, kept), skipped, holds_any=bool(kept))

@@ -274,34 +274,28 @@ def build_tree_threads(tree: Tree, *, is_checked: bool = False) -> list[Imported
     if not tree.parents:
         return []
     try:
-        found = split_branches(tree.parents, find_main_leaf(tree.parents, tree.current))
+        branches = split_branches(tree.parents, tree.current)
     except ValueError as error:
         refuse(tree.root.path, tree.root.location, str(error))
-    read = [(_read_branch(tree, branch), branch) for branch in found]
-    threads = []
-    for number, (messages, branch) in enumerate(pair for pair in read if pair[0]):
-        name, origin = tree.thread_id, None
-        if number > 0:
-            name, origin = f"{name}~branch-{number}", name
-            _mark_origin(messages[0], tree, branch)
+    threads: list[ImportedThread] = []
+    for nodes, before in branches:
+        messages = [found for node in nodes for found in tree.messages(node)]
+        if not messages:
+            continue
+        name, origin, title = tree.thread_id, None, tree.title
+        if threads:
+            name, origin = f"{name}~branch-{len(threads)}", name
+            title = f"{title} (branch {len(threads)})" if title else ""
+            _mark_origin(messages[0], tree, before)
         thread = build_thread(
             name, messages, tree.root.path, branch_of=origin, is_checked=is_checked
         )
-        threads.append(replace(thread, title=_name_branch(tree.title, number)))
+        threads.append(replace(thread, title=title))
     return threads
 
 
-def _name_branch(title: str, number: int) -> str:
-    return f"{title} (branch {number})" if title and number else title
-
-
-def _read_branch(tree: Tree, branch: Branch) -> list[FoundMessage]:
-    return [found for node in branch.nodes for found in tree.messages(node)]
-
-
-def _mark_origin(first: FoundMessage, tree: Tree, branch: Branch) -> None:
-    """Let a branch tell which message it followed: the nearest one that says something."""
-    node = branch.parent
+def _mark_origin(first: FoundMessage, tree: Tree, node: str | None) -> None:
+    """Let a branch say which message it followed: the nearest one that says something."""
     while node is not None:
         before = tree.messages(node)
         if before:
@@ -310,66 +304,45 @@ def _mark_origin(first: FoundMessage, tree: Tree, branch: Branch) -> None:
         node = tree.parents.get(node)
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """A stretch of a tree.
+def split_branches(
+    parents: Mapping[str, str | None], current: str | None
+) -> list[tuple[list[str], str | None]]:
+    """Return the path that counts, then every branch; each node stands in one of them.
 
-    Attributes:
-        nodes: In order, away from the root.
-        parent: The node that the first of them follows; None for a root.
-    """
-
-    nodes: tuple[str, ...]
-    parent: str | None
-
-
-def find_main_leaf(parents: Mapping[str, str | None], current: str | None) -> str:
-    """Return the last node of the path that counts: `current`, else the last leaf of the file.
+    The path ends at the current node, else at the last leaf of the file.
 
     Args:
-        parents: The node before each node, in the order of the file; at least one.
+        parents: The node before each node, in the order of the file, at least one; nodes whose
+            parent is not in the file are roots.
         current: The node that the file calls the current one, if it does.
-    """
-    if current in parents and current is not None:
-        return current
-    inner = set(parents.values())
-    leaves = [node for node in parents if node not in inner]
-    # In a circle no node is the last; whoever walks it will notice.
-    return leaves[-1] if leaves else next(iter(parents))
 
-
-def split_branches(parents: Mapping[str, str | None], leaf: str) -> list[Branch]:
-    """Return the path to `leaf`, then every branch; each node stands in one of them.
-
-    Args:
-        parents: The node before each node, in the order of the file; nodes whose parent is not in
-            the file are roots.
-        leaf: Where the first path ends.
+    Returns:
+        The nodes of each in order, away from the root, and the node that the first of them
+        follows; None for a root.
 
     Raises:
         ValueError: If nodes follow each other in a circle.
     """
-    taken: set[str] = set()
     inner = set(parents.values())
-    leaves = [leaf, *(node for node in parents if node not in inner)]
-    found = [_take_stretch(parents, end, taken) for end in leaves]
-    # Where `leaf` is not a leaf of the tree, what follows it is found from the leaves after it.
+    leaves = [node for node in parents if node not in inner]
+    ends = [current] if current in parents else leaves[-1:]
+    found = []
+    taken: set[str] = set()
+    # Where the current node is no leaf, what follows it is found from the leaves after it.
+    for end in [*ends, *leaves]:
+        nodes: list[str] = []
+        node = end
+        while node is not None and node in parents and node not in taken:
+            taken.add(node)
+            nodes.append(node)
+            node = parents[node]
+        if node in nodes:
+            taken.discard(str(node))
+            break
+        if nodes:
+            found.append((nodes[::-1], node if node in parents else None))
     if len(taken) < len(parents):
         lost = next(node for node in parents if node not in taken)
         msg = f"{lost!r} follows itself in a circle"
         raise ValueError(msg)
-    return [branch for branch in found if branch.nodes]
-
-
-def _take_stretch(parents: Mapping[str, str | None], end: str, taken: set[str]) -> Branch:
-    """Return the nodes from `end` back to the first one that is taken, and take them."""
-    nodes: list[str] = []
-    node: str | None = end
-    while node is not None and node in parents and node not in taken:
-        taken.add(node)
-        nodes.append(node)
-        node = parents[node]
-    if node in nodes:
-        msg = f"{node!r} follows itself in a circle"
-        raise ValueError(msg)
-    return Branch(tuple(reversed(nodes)), node if node in parents else None)
+    return found

@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_convmem import ConversationMemory
 from langchain_convmem.cli import chat as chat_module
 from langchain_convmem.cli import main
-from langchain_convmem.cli.models import OFFLINE_NOTICE, ChosenModel
+from langchain_convmem.cli.models import OFFLINE_NOTICE
 from langchain_convmem.cli.output import MarkdownBlocks
 
 PROMPT_FILE = """\
@@ -74,9 +74,7 @@ def model(monkeypatch):
 
     def script(*replies):
         scripted = ScriptedModel(replies=list(replies))
-        monkeypatch.setattr(
-            chat_module, "choose_model", lambda name, base_url: ChosenModel(scripted, None)
-        )
+        monkeypatch.setattr(chat_module, "choose_model", lambda name, base_url: scripted)
         return scripted
 
     return script
@@ -349,7 +347,7 @@ def test_the_latest_thread_goes_on_with_the_model_it_had(chat, db, model, monkey
 
     def choose(name, base_url):
         asked_for.append(name)
-        return ChosenModel(scripted, None)
+        return scripted
 
     monkeypatch.setattr(chat_module, "choose_model", choose)
     chat("Hi", thread="older")
@@ -422,9 +420,7 @@ def test_a_tool_is_called_and_stored(chat, db, monkeypatch, tmp_path, case):
     (tmp_path / "lessons_of_ours.py").write_text(TOOLS, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     calling = CallingModel(replies=[])
-    monkeypatch.setattr(
-        chat_module, "choose_model", lambda name, base_url: ChosenModel(calling, None)
-    )
+    monkeypatch.setattr(chat_module, "choose_model", lambda name, base_url: calling)
     code, out, err = chat(topic, options=("--tool", "lessons_of_ours:find_lesson"))
     assert code == 0
     assert reply in out

@@ -83,7 +83,7 @@ def test_stats_count_one_thread_or_all(convmem):
     every = json.loads(convmem("stats", "--json")[1])
     assert (one["threads"], one["entries"], one["messages"]) == (1, 1, {"user": 1})
     assert (every["threads"], every["entries"], every["turns"]) == (3, 3, 3)
-    assert convmem("stats")[1].startswith("3 threads, 3 entries\nmessages: 3 (3 user)\n")
+    assert convmem("stats")[1].startswith("threads: 3\nentries: 3\nmessages: 3 user\n")
 
 
 @pytest.mark.parametrize(

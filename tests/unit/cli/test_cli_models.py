@@ -9,7 +9,6 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem.cli.models import (
-    OFFLINE_NOTICE,
     ModelCallError,
     choose_embeddings,
     choose_model,
@@ -69,13 +68,8 @@ def test_ctrl_c_is_no_failure_of_the_model():
         list(streamed("a", KeyboardInterrupt()))
 
 
-def test_without_a_name_the_offline_model_is_taken_and_said_so():
-    model, notice = choose_model(None)
-    assert type(model).__name__ == "OfflineChatModel"
-    assert notice == OFFLINE_NOTICE
-
-
-def test_a_base_url_needs_a_model():
+def test_without_a_name_the_offline_model_is_taken_and_has_no_address():
+    assert type(choose_model(None)).__name__ == "OfflineChatModel"
     with pytest.raises(ConfigError, match="--model"):
         choose_model(None, base_url="http://127.0.0.1:1/v1")
 
@@ -83,9 +77,8 @@ def test_a_base_url_needs_a_model():
 def test_a_named_model_gets_the_base_url(monkeypatch):
     pytest.importorskip("langchain_openai")
     monkeypatch.setenv("OPENAI_API_KEY", "test")
-    model, notice = choose_model("openai:test-model", base_url="http://127.0.0.1:1/v1")
+    model = choose_model("openai:test-model", base_url="http://127.0.0.1:1/v1")
     assert model.openai_api_base == "http://127.0.0.1:1/v1"
-    assert notice is None
 
 
 @pytest.mark.parametrize("name", ["nosuchprovider:x", "gibberish", "openai:test-model"])

@@ -7,9 +7,9 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.cli.output import encode_json, escape_controls
 from langchain_convmem.cli.rendering import (
-    add_stats,
     encode_log,
     encode_recall,
+    encode_stats,
     encode_threads,
     format_found_lines,
     format_log,
@@ -102,19 +102,17 @@ def test_a_title_stands_in_the_place_of_an_id():
 
 
 def test_numbers_of_threads_are_added():
-    one = ThreadStats(entries=2, messages={"user": 1}, turns=1, first_ms=5, last_ms=7, bytes=1500)
-    both = add_stats([one, replace(one, first_ms=3, damaged=1, unreported=2), ThreadStats()])
-    assert (both.entries, both.messages, both.first_ms, both.last_ms) == (4, {"user": 2}, 3, 7)
-    assert list(format_stats(both, 3)) == [
-        "3 threads, 4 entries",
-        "messages: 2 (2 user)",
-        "turns: 2; summaries: 0",
-        "retracted: 0; interrupted: 0",
-        "damaged: 1; see 'convmem db verify'",
-        "tokens: 0 in, 0 out; 2 replies reported none",
-        "of the memory itself: 0 calls, 0 in, 0 out",
-        "size: 3.0 kB",
-    ]
+    one = ThreadStats(entries=2, messages={"user": 1}, first_ms=AT, last_ms=AT, bytes=1500)
+    total = encode_stats([one, replace(one, first_ms=AT - 60_000, unreported=2), ThreadStats()])
+    assert total["messages"] == {"user": 2}
+    assert {"threads: 3", "entries: 4", "messages: 2 user", "unreported: 2", "bytes: 3,000"} <= {
+        *format_stats(total)
+    }
+    assert (total["first"], total["last"]) == (
+        "2023-05-08T13:55:00.000+00:00",
+        "2023-05-08T13:56:00.000+00:00",
+    )
+    assert list(format_stats(encode_stats([]))) == ["threads: 0"]
 
 
 def test_a_block_shows_where_when_what_and_why():
