@@ -343,7 +343,7 @@ def _describe_command(path: str, one: click.Command) -> list[str]:
     if usage != "[OPTIONS]":
         lines += [f"Usage: `{path} {usage}`", ""]
     options = [param for param in one.params if isinstance(param, click.Option)]
-    shared = [f"`{option.opts[0]}`" for option in options if _is_shared(option)]
+    shared = [f"`{name}`" for one in options if _is_shared(one) for name in one.opts]
     rows = [_describe_option(option, context) for option in options if not _is_shared(option)]
     if shared:
         lines += [f"Shared: {', '.join(shared)}.", ""]
