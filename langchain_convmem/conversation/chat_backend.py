@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mappi
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
@@ -142,45 +142,47 @@ class TurnTransaction:
         """Let everything be as before the turn."""
 
 
-class Backend(Protocol):
-    """A model as one conversation uses it. One turn at a time."""
+class Backend:
+    """A model as one conversation uses it. One turn at a time.
+
+    What stands here is true of a model that keeps nothing between turns and takes messages.
+    """
 
     def begin(self, request: ReplyRequest) -> TurnTransaction:
         """Begin a turn."""
-        ...
+        raise NotImplementedError
 
     def read_ahead(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> None:
         """Let the model read what is said so far, if it can: the last message goes on later.
 
         Without messages, it reads the preface.
         """
-        del request, context
 
     async def aread_ahead(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> None:
         """Let the model read without blocking the event loop; see `read_ahead`."""
-        del request, context
 
     def render(
         self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
     ) -> str:
         """Return the text that the model would be sent for these messages; changes nothing."""
-        ...
+        del before, asked
+        return self.render_preface(request)
 
     def render_preface(self, request: ReplyRequest) -> str:
         """Return the text that the model reads before the first message."""
-        ...
+        del request
+        raise ConfigError("a chat model is sent messages, and writes no prompt that could be shown")
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return how many tokens the model holds, or would be sent."""
-        ...
+        return count_tokens(context)
 
     def branch(self) -> Backend:
         """Return one for a conversation that goes on from here by itself."""
-        ...
+        return self
 
     def close(self) -> None:
         """Release what it holds. Idempotent."""
-        return
 
 
 # -- Chat models ----------------------------------------------------------------------------------
@@ -199,26 +201,6 @@ class ChatModelBackend(Backend):
     def begin(self, request: ReplyRequest) -> ChatModelTransaction:
         """Begin a turn."""
         return ChatModelTransaction(self._model, request)
-
-    def render(
-        self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
-    ) -> str:
-        """Refuse: a chat model is sent messages, not text."""
-        del before, asked
-        return self.render_preface(request)
-
-    def render_preface(self, request: ReplyRequest) -> str:
-        """Refuse: a chat model is sent messages, not text."""
-        del request
-        raise ConfigError("a chat model is sent messages, and writes no prompt that could be shown")
-
-    def count_tokens(self, context: Sequence[BaseMessage]) -> int:
-        """Return the tokens of what the model would be sent."""
-        return count_tokens(context)
-
-    def branch(self) -> ChatModelBackend:
-        """Return itself: there is nothing to copy."""
-        return self
 
 
 class ChatModelTransaction(TurnTransaction):

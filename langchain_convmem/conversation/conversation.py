@@ -697,7 +697,7 @@ def _read_preface(config: ConversationConfig, settings: dict[str, Any]) -> dict[
 def _open_thread(history: Sequence[Any] | ThreadMemory | None) -> ThreadMemory:
     if isinstance(history, ThreadMemory):
         return history
-    if history is not None and not isinstance(history, Sequence):
+    if isinstance(history, str) or not isinstance(history, Sequence | None):
         way = "pass a list, such as history.messages, or keep it in a ConversationMemory"
         raise ConfigError(f"history is {describe_value(history)}; {way}")
     return ListThread(coerce_messages(list(history or ())))

@@ -12,7 +12,8 @@ from langchain_core.messages import BaseMessage
 from langchain_convmem.conversation.inputs import is_media, list_parts
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.text import RenderState
-from langchain_convmem.text.sessions import MEDIA_MARKS, Media, Part
+from langchain_convmem.text.control_tokens import MEDIA_MARKS
+from langchain_convmem.text.sessions import Media, Part
 from langchain_convmem.views.media import detect_media_type, read_media
 
 _KINDS: Mapping[str, str] = {mark: kind for kind, marks in MEDIA_MARKS.items() for mark in marks}

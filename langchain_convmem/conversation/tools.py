@@ -402,35 +402,37 @@ def _write_json(value: Any) -> str:
 
 
 def find_unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
-    """Return the calls that no later result answers, in order.
-
-    Results are matched by order too, since some models use an id anew in every reply: a result
-    answers the latest earlier call of its id that is still open.
-    """
-    made: list[ToolCall] = []
-    answered: set[int] = set()
-    waiting: dict[str | None, list[int]] = {}
-    for message in history:
-        if isinstance(message, ToolMessage):
-            answered.update(waiting.get(message.tool_call_id, [])[:1])
-            del waiting.get(message.tool_call_id, [])[:1]
-            continue
-        calls = find_calls(message)
-        waiting.update({call["id"]: [] for call in calls})
-        for number, call in enumerate(calls, len(made)):
-            waiting[call["id"]].append(number)
-        made += calls
-    return [call for number, call in enumerate(made) if number not in answered]
+    """Return the calls that no later result answers, in order."""
+    return _match_results(history)[0]
 
 
 def find_stray_results(
     history: Sequence[BaseMessage], said: Sequence[BaseMessage]
 ) -> list[ToolMessage]:
     """Return the results that answer no call that is open before them."""
-    return [
-        message
-        for number, message in enumerate(said)
-        if isinstance(message, ToolMessage)
-        and message.tool_call_id
-        not in [call["id"] for call in find_unanswered_calls([*history, *said[:number]])]
-    ]
+    _, stray = _match_results([*history, *said])
+    return [one for one in stray if any(one is result for result in said)]
+
+
+def _match_results(messages: Iterable[BaseMessage]) -> tuple[list[ToolCall], list[ToolMessage]]:
+    """Return the calls without a result, and the results without a call.
+
+    Results are matched by order too, since some models use an id anew in every reply: a result
+    answers the latest earlier call of its id that is still open.
+    """
+    made: list[ToolCall] = []
+    stray: list[ToolMessage] = []
+    answered: set[int] = set()
+    waiting: dict[str | None, list[int]] = {}
+    for message in messages:
+        if not isinstance(message, ToolMessage):
+            calls = find_calls(message)
+            waiting.update({call["id"]: [] for call in calls})
+            for number, call in enumerate(calls, len(made)):
+                waiting[call["id"]].append(number)
+            made += calls
+        elif waiting.get(message.tool_call_id):
+            answered.add(waiting[message.tool_call_id].pop(0))
+        else:
+            stray.append(message)
+    return [call for number, call in enumerate(made) if number not in answered], stray

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from langchain_convmem.text.sessions import MEDIA_MARKS
 from langchain_convmem.views.lines import clean_name
 
 T = TypeVar("T")
@@ -56,6 +55,33 @@ _SHORTEST = 3
 _PUNCTUATION = re.compile(r"[^\w\s]")
 
 _SPEAKERS = ("system", "user", "assistant", "human", "tool", "function", "bot", "ai", "model")
+
+MEDIA_MARKS: Mapping[str, Sequence[str]] = {
+    "image": (
+        "<|image_pad|>",
+        "<|image|>",
+        "<|image_1|>",
+        "<start_of_image>",
+        "<image_soft_token>",
+        "<image_placeholder>",
+        "<IMG_CONTEXT>",
+        "<|media_pad|>",
+        "<image>",
+        "[IMG]",
+        "<__media__>",
+    ),
+    "audio": (
+        "<|audio_pad|>",
+        "<|audio|>",
+        "<|AUDIO|>",
+        "<|audio_1|>",
+        "<start_of_audio>",
+        "<audio_soft_token>",
+        "<audio>",
+        "[AUDIO]",
+    ),
+}
+"""What templates of known families write for a medium; of several around a place, the innermost."""
 
 _SYSTEM_MARKS = frozenset({"<<SYS>>", "<</SYS>>"})
 """What every model that knows `[INST]` has seen, whether its template writes it or not."""

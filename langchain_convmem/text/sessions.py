@@ -6,7 +6,7 @@ Asynchronous methods carry the prefix `a` and keep every promise of their synchr
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -25,34 +25,6 @@ class Media:
 
 Part: TypeAlias = str | Media
 """What a session reads."""
-
-
-MEDIA_MARKS: Mapping[str, Sequence[str]] = {
-    "image": (
-        "<|image_pad|>",
-        "<|image|>",
-        "<|image_1|>",
-        "<start_of_image>",
-        "<image_soft_token>",
-        "<image_placeholder>",
-        "<IMG_CONTEXT>",
-        "<|media_pad|>",
-        "<image>",
-        "[IMG]",
-        "<__media__>",
-    ),
-    "audio": (
-        "<|audio_pad|>",
-        "<|audio|>",
-        "<|AUDIO|>",
-        "<|audio_1|>",
-        "<start_of_audio>",
-        "<audio_soft_token>",
-        "<audio>",
-        "[AUDIO]",
-    ),
-}
-"""What templates of known families write for a medium; of several around a place, the innermost."""
 
 
 @runtime_checkable

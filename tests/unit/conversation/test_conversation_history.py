@@ -196,9 +196,10 @@ def test_a_conversation_goes_on_from_messages():
     assert len(talk.undo()) == 2
 
 
-def test_a_history_that_is_no_list_is_refused_with_a_way_out():
+@pytest.mark.parametrize("given", ["a", object()])
+def test_a_history_that_is_no_list_is_refused_with_a_way_out(given):
     with pytest.raises(ConfigError, match=r"history\.messages.*ConversationMemory"):
-        Conversation(text_engine(), history=object())
+        Conversation(text_engine(), history=given)
 
 
 # -- what is counted ----------------------------------------------------------------------------

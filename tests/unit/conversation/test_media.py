@@ -11,7 +11,8 @@ from langchain_convmem import ChatTemplate
 from langchain_convmem.conversation.inputs import MediaLimits, coerce_messages, has_media
 from langchain_convmem.conversation.media import interleave, list_media
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.text.sessions import MEDIA_MARKS, Media
+from langchain_convmem.text.control_tokens import MEDIA_MARKS
+from langchain_convmem.text.sessions import Media
 
 PNG = b"\x89PNG\r\n\x1a\n\xfb\xff\xbe" + bytes(14)
 WAV = b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(16)
