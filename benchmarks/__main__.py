@@ -31,22 +31,19 @@ class Run(NamedTuple):
 
     Attributes:
         words: The words after `python -m`.
-        prints_json: Whether it takes `--json`; else what it prints is kept line by line.
         needs_data: Whether it runs on folders of `--data` alone.
     """
 
     words: tuple[str, ...]
-    prints_json: bool = True
     needs_data: bool = False
 
 
 RUNS: dict[str, Run] = {
     "personal": Run(("benchmarks.personal",)),
     "recall": Run(("benchmarks.recall",), needs_data=True),
-    "long_replies": Run(("benchmarks.recall", "--data", "benchmarks/data/long_replies")),
     "loss": Run(("benchmarks.loss",)),
     "injections": Run(("benchmarks.injections",)),
-    "profiles": Run(("benchmarks.profiles",), prints_json=False),
+    "profiles": Run(("benchmarks.profiles",)),
     "long_chat": Run(("benchmarks.long_chat",)),
     "install": Run(("benchmarks.install_size",)),
     "quickstart": Run(("benchmarks.quickstart",)),
@@ -85,13 +82,13 @@ def measure(name: str, data: Sequence[Path]) -> dict[str, Any]:
     """
     run = RUNS[name]
     words = [*run.words, *(word for folder in data for word in ("--data", str(folder)))]
-    command = [sys.executable, "-X", "utf8", "-m", *words, *(["--json"] if run.prints_json else [])]
+    command = [sys.executable, "-X", "utf8", "-m", *words, "--json"]
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=False
     )
     if done.returncode > 1 or not done.stdout.strip():
         raise subprocess.CalledProcessError(done.returncode, command)
-    figures = json.loads(done.stdout) if run.prints_json else done.stdout.splitlines()
+    figures = json.loads(done.stdout)
     shown = [
         word.rstrip("/").rpartition("/")[2] if word.startswith("/") else word for word in words
     ]

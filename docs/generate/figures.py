@@ -71,12 +71,11 @@ def _write_recall(results: dict[str, Any]) -> Iterator[str]:
 
 
 def _write_personal(results: dict[str, Any]) -> Iterator[str]:
-    embedders = results["personal"]["figures"]["embedders"]
-    sizes = embedders["default"]["sizes"]
+    ways = results["personal"]["figures"]["embedders"]["default"]["ways"]
     yield "| found among 125 messages | langchain-convmem | BM25 lines |"
     yield "| --- | --- | --- |"
     for key, title in _TOLD.items():
-        cells = [sizes["125"][way][key] for way in ("default", "bm25_lines")]
+        cells = [ways[way][key] for way in ("default", "bm25_lines")]
         yield f"| {title} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"
 
 
