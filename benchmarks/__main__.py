@@ -20,8 +20,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["RESULTS", "RUNS", "load_results", "merge_result", "store_results"]
-
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 
@@ -122,9 +120,7 @@ def _ask_git(*words: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is named and merge it; return 1 where one of them could not be run."""
     parser = argparse.ArgumentParser(
-        prog="benchmarks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)}")
     parser.add_argument("--json", action="store_true", help="write benchmarks/results.json")

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-__all__ = ["answer", "said", "threads"]
-
 _START_MS = 1_700_000_000_000
 _DAY_MS = 24 * 3_600_000
 _PEOPLE = [

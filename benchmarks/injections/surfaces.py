@@ -124,11 +124,7 @@ def _build_chat(place: str, text: str) -> list[BaseMessage]:
 def _to_map(message: BaseMessage) -> dict[str, Any]:
     roles = {"human": "user", "ai": "assistant"}
     role = message.role if isinstance(message, ChatMessage) else message.type
-    return {
-        "role": roles.get(role, role),
-        "content": str(message.text),
-        "name": message.name,
-    }
+    return {"role": roles.get(role, role), "content": str(message.text), "name": message.name}
 
 
 def _render_plainly(source: str, messages: Sequence[dict[str, Any]], **variables: str) -> str:
@@ -399,10 +395,7 @@ def _read_prompt(attack: Attack, text: str) -> Structure:
 
 def _read_usual_prompt(attack: Attack, text: str) -> Structure:
     prompt = ChatPromptTemplate.from_messages(
-        [
-            ("system", _USUAL_PROMPT),
-            ("human", "<context>\n{weather}\n</context>"),
-        ]
+        [("system", _USUAL_PROMPT), ("human", "<context>\n{weather}\n</context>")]
     )
     value, summary = (text, "x") if attack.place == "variable" else ("sun", text)
     return _read_sections(prompt.invoke({"weather": value, "summary": summary}).to_messages())

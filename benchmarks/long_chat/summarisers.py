@@ -25,17 +25,6 @@ from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.facts import split_sentences
 
-__all__ = [
-    "STYLES",
-    "Meter",
-    "QuotingSummarizer",
-    "ScriptedSummarizer",
-    "Style",
-    "make_summarizer",
-    "read_request",
-    "retell",
-]
-
 Style: TypeAlias = Literal["quoting", "retelling"]
 STYLES: tuple[Style, ...] = ("quoting", "retelling")
 

@@ -11,14 +11,8 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 
 import benchmarks.personal
-from benchmarks.personal.data import (
-    Data,
-    Person,
-    Thread,
-    add_askings,
-    load_data,
-    sample_questions,
-)
+from benchmarks import ui
+from benchmarks.personal.data import Data, Person, Thread, add_askings, load_data, sample_questions
 from benchmarks.personal.memories import (
     BUDGETS,
     Outcome,
@@ -34,13 +28,6 @@ from benchmarks.recall.data import BadDataError
 from benchmarks.recall.measuring import find_mean
 from benchmarks.recall.studies import PARTS, make_settings_without
 from benchmarks.recall.systems import EMBEDDERS, load_embedders
-from benchmarks.terminal import (
-    format_rows,
-    make_parser,
-    parse_positive,
-    print_report,
-    show_progress,
-)
 
 _SIZE = 125
 _TIMES_ASKED = (0, 3, 10, 30)
@@ -65,7 +52,7 @@ def measure(
     memories = [(person, fill_threads(person, size, data.ordinary)) for person in data.people]
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
     for person, threads in memories:
-        show_progress(f"{person.name}: embedding")
+        ui.show_progress(f"{person.name}: embedding")
         memory = PersonalMemory(person.name, threads, embeddings)
         ways: dict[str, Way] = list_ways(memory, BUDGETS[-1])
         ways[f"default, {BUDGETS[0]}"] = list_ways(memory, BUDGETS[0])["default"]
@@ -73,7 +60,7 @@ def measure(
             settings, most = make_settings_without(part), BUDGETS[-1]
             ways[f"without {part}"] = partial(memory.ask, max_tokens=most, settings=settings)
         for name, way in ways.items():
-            show_progress(f"{person.name}: {name}")
+            ui.show_progress(f"{person.name}: {name}")
             outcomes[name] += ask_all(way, (*person.questions, *data.requests))
     return {
         "size": size,
@@ -94,7 +81,7 @@ def _ask_again(
     for times in _TIMES_ASKED:
         counts = dict.fromkeys(map(str, BUDGETS), 0)
         for person, threads in memories:
-            show_progress(f"{person.name}: asked {times} times before")
+            ui.show_progress(f"{person.name}: asked {times} times before")
             questions = sample_questions(person)
             asked = add_askings(threads, questions, times, replies)
             memory = PersonalMemory(person.name, asked, embeddings)
@@ -109,7 +96,7 @@ def _measure_language(
     person: Person, ordinary: Sequence[Thread], embeddings: Embeddings
 ) -> dict[str, float | None]:
     """Return what is found, by way, budget and kind of question."""
-    show_progress(f"language {person.language}")
+    ui.show_progress(f"language {person.language}")
     threads = fill_threads(person, person.exchanges + _LANGUAGE_ORDINARY, ordinary)
     memory = PersonalMemory(person.name, threads, embeddings)
     found: dict[str, float | None] = {}
@@ -145,15 +132,19 @@ def make_table(report: dict[str, Any]) -> list[str]:
             ("facts found, by times asked before in vain", [("", *BUDGETS), *asked]),
             ("languages", [["", *head], *languages]),
         ):
-            lines += [title, *format_rows(body), ""]
+            lines += [title, *ui.format_rows(body), ""]
     return [*lines, *(f"{name}: skipped, {why}" for name, why in report["skipped"].items())]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when the data cannot be read."""
-    parser = make_parser("benchmarks.personal", benchmarks.personal.__doc__)
+    parser = ui.make_parser("benchmarks.personal", benchmarks.personal.__doc__)
     parser.add_argument(
-        "--size", type=parse_positive, default=_SIZE, metavar="N", help="user messages in a memory"
+        "--size",
+        type=ui.parse_positive,
+        default=_SIZE,
+        metavar="N",
+        help="user messages in a memory",
     )
     parser.add_argument("--embedder", choices=EMBEDDERS, default="default")
     parser.add_argument("--ablation", action="store_true", help="each part of the settings off")
@@ -169,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     report = {"embedders": embedders, "skipped": skipped}
-    return print_report(report, make_table, as_json=options.json)
+    return ui.print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

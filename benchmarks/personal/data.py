@@ -11,11 +11,6 @@ from benchmarks.recall.data import Role, read_file
 from benchmarks.recall.systems import DAY_MS
 from langchain_convmem.transfer.source import parse_time
 
-__all__ = [
-    "FOLDER", "Data", "Kind", "Message", "Person", "Piece", "Question", "Thread", "add_askings",
-    "load_data", "sample_questions",
-]  # fmt: skip
-
 FOLDER = Path(__file__).parents[1] / "data" / "personal"
 _EVERY = 12
 """One question for every so many facts of a person is asked again and again: three of each."""

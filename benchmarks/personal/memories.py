@@ -19,11 +19,6 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
 
-__all__ = [
-    "BUDGETS", "Answer", "Outcome", "PersonalMemory", "Way", "ask_all", "fill_threads", "judge",
-    "list_figures", "list_ways",
-]  # fmt: skip
-
 BUDGETS = (300, 1000)
 """Tokens of an answer; the larger one is that of a default turn."""
 _ASKED_IN = "asked-now"

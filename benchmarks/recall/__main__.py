@@ -12,6 +12,7 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 
 import benchmarks.recall
+from benchmarks import ui
 from benchmarks.recall.data import BadDataError, Dialogue, load_dialogues
 from benchmarks.recall.measuring import Outcome, count_tokens, list_figures, measure
 from benchmarks.recall.studies import ablate, cross_validate
@@ -22,13 +23,6 @@ from benchmarks.recall.systems import (
     make_recall,
     make_recallers,
     make_systems,
-)
-from benchmarks.terminal import (
-    format_rows,
-    make_parser,
-    parse_positive,
-    print_report,
-    show_progress,
 )
 
 
@@ -69,7 +63,7 @@ def _measure(
         if "minilm" in embedders:
             systems |= make_recallers(make_recall(dialogue, embedders["minilm"]), "_minilm")
         for name, system in systems.items():
-            show_progress(f"{number} of {len(dialogues)}, {dialogue.name}: {name}")
+            ui.show_progress(f"{number} of {len(dialogues)}, {dialogue.name}: {name}")
             outcomes[name] += measure(system, dialogue, max_tokens)
             unanswered[name] += (
                 count_tokens(system.find(one.text, max_tokens)) for one in dialogue.unanswerable
@@ -97,9 +91,9 @@ def make_table(report: dict[str, Any]) -> list[str]:
             for system, row in folder["systems"].items()
         ]
         head = ("", *columns, *(f"{column}, 95 %" for column in spans))
-        lines += [f"{name}: {asked}", "", *format_rows([head, *rows]), ""]
+        lines += [f"{name}: {asked}", "", *ui.format_rows([head, *rows]), ""]
         if "ablation" in folder:
-            lines += [*format_rows(list(folder["ablation"].items())), ""]
+            lines += [*ui.format_rows(list(folder["ablation"].items())), ""]
         if "cross_validation" in folder:
             lines += [*_format_folds(folder["cross_validation"]), ""]
     return [*lines, *(f"{name}: skipped, {why}" for name, why in report["skipped"].items())]
@@ -115,14 +109,14 @@ def _format_folds(found: dict[str, Any]) -> list[str]:
     span = format_span(found["interval_95"])
     return [
         "settings chosen on the other dialogues, judged on the one left out",
-        *format_rows([*rows, ("all", found["score"], span)]),
+        *ui.format_rows([*rows, ("all", found["score"], span)]),
         f"best of the grid {found['best_on_all']}",
     ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when the data cannot be read."""
-    parser = make_parser("benchmarks.recall", benchmarks.recall.__doc__)
+    parser = ui.make_parser("benchmarks.recall", benchmarks.recall.__doc__)
     parser.add_argument(
         "--data",
         type=Path,
@@ -132,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="folder of dialogue JSON files; may be given several times",
     )
     parser.add_argument(
-        "--max-tokens", type=parse_positive, default=1000, help="budget per question"
+        "--max-tokens", type=ui.parse_positive, default=1000, help="budget per question"
     )
     parser.add_argument("--embedder", choices=EMBEDDERS, default="both", help="for rows of ours")
     parser.add_argument("--ablation", action="store_true", help="each part alone and left out")
@@ -145,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BadDataError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    return print_report(report, make_table, as_json=options.json)
+    return ui.print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,6 @@ from langchain_convmem.records import ThreadKey
 from langchain_convmem.transfer.source import parse_time
 from langchain_convmem.views.codec import make_draft
 
-__all__ = [
-    "BadDataError", "Dialogue", "Evidence", "Line", "Question", "Role", "load_dialogues",
-    "make_log", "read_file",
-]  # fmt: skip
-
 T = TypeVar("T")
 Role = Literal["user", "assistant"]
 

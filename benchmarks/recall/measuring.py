@@ -13,11 +13,6 @@ from benchmarks.recall.data import Dialogue, Evidence, Question
 from benchmarks.recall.systems import CHARS_PER_TOKEN, System
 from langchain_convmem.views.lines import indent_text
 
-__all__ = [
-    "Outcome", "count_tokens", "find_interval", "find_mean", "fold_spaces", "list_figures",
-    "measure",
-]  # fmt: skip
-
 _RESAMPLES = 2000
 _SEED = 5
 _PIECE_CHARS = 60

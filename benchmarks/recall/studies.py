@@ -14,10 +14,8 @@ from langchain_core.embeddings import Embeddings
 from benchmarks.recall.data import Dialogue
 from benchmarks.recall.measuring import find_interval, measure
 from benchmarks.recall.systems import Recaller, make_recall
-from benchmarks.terminal import show_progress
+from benchmarks.ui import show_progress
 from langchain_convmem.recall import RecallSettings
-
-__all__ = ["GRID", "PARTS", "ablate", "cross_validate", "make_settings_without"]
 
 PARTS: dict[str, dict[str, Any]] = {
     "dense": {"dense_weight": 0.0},

@@ -28,10 +28,6 @@ from langchain_convmem.words.bm25 import LexicalIndex
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "CHARS_PER_TOKEN", "DAY_MS", "EMBEDDERS", "Recaller", "System", "UnitSystem", "Units", "Warm",
-    "count_characters", "load_embedders", "make_recall", "make_recallers", "make_systems",
-]  # fmt: skip
 
 CHARS_PER_TOKEN = 4
 """Budgets are lengths here, so that figures compare with those of any system and any release."""
@@ -108,11 +104,7 @@ class Recaller:
     """
 
     def __init__(
-        self,
-        warm: Warm,
-        settings: RecallSettings | None = None,
-        *,
-        threshold: float | None = -1.0,
+        self, warm: Warm, settings: RecallSettings | None = None, *, threshold: float | None = -1.0
     ) -> None:
         self._warm = warm
         self._settings = settings
