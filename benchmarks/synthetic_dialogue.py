@@ -16,17 +16,13 @@ _WORDS: dict[str, list[str]] = json.loads(
 )
 
 
+def _draw(chance: random.Random, *names: str) -> list[str]:
+    return [chance.choice(_WORDS[name]) for name in names]
+
+
 def _sentence(chance: random.Random) -> str:
-    who, place, thing = (
-        chance.choice(_WORDS["people"]),
-        chance.choice(_WORDS["places"]),
-        chance.choice(_WORDS["things"]),
-    )
-    act, day, number = (
-        chance.choice(_WORDS["acts"]),
-        chance.choice(_WORDS["days"]),
-        chance.randint(2, 9_999),
-    )
+    who, place, thing, act, day = _draw(chance, "people", "places", "things", "acts", "days")
+    number = chance.randint(2, 9_999)
     tail = f", {chance.choice(_WORDS['tails'])}" if chance.random() < 0.5 else ""
     return f"{who} {act} the {thing} number {number} at the {place} on {day}{tail}."
 
@@ -36,11 +32,7 @@ def _text(chance: random.Random) -> str:
 
 
 def _question(chance: random.Random) -> str:
-    who, place, thing = (
-        chance.choice(_WORDS["people"]),
-        chance.choice(_WORDS["places"]),
-        chance.choice(_WORDS["things"]),
-    )
+    who, place, thing = _draw(chance, "people", "places", "things")
     return f"{_sentence(chance)} What did {who} do with the {thing} at the {place}?"
 
 
