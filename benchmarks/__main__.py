@@ -20,8 +20,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["RESULTS", "RUNS", "load_results", "merge_result", "store_results"]
-
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 
@@ -31,22 +29,19 @@ class Run(NamedTuple):
 
     Attributes:
         words: The words after `python -m`.
-        prints_json: Whether it takes `--json`; else what it prints is kept line by line.
         needs_data: Whether it runs on folders of `--data` alone.
     """
 
     words: tuple[str, ...]
-    prints_json: bool = True
     needs_data: bool = False
 
 
 RUNS: dict[str, Run] = {
     "personal": Run(("benchmarks.personal",)),
     "recall": Run(("benchmarks.recall",), needs_data=True),
-    "long_replies": Run(("benchmarks.recall", "--data", "benchmarks/data/long_replies")),
     "loss": Run(("benchmarks.loss",)),
     "injections": Run(("benchmarks.injections",)),
-    "profiles": Run(("benchmarks.profiles",), prints_json=False),
+    "profiles": Run(("benchmarks.profiles",)),
     "long_chat": Run(("benchmarks.long_chat",)),
     "install": Run(("benchmarks.install_size",)),
     "quickstart": Run(("benchmarks.quickstart",)),
@@ -85,13 +80,13 @@ def measure(name: str, data: Sequence[Path]) -> dict[str, Any]:
     """
     run = RUNS[name]
     words = [*run.words, *(word for folder in data for word in ("--data", str(folder)))]
-    command = [sys.executable, "-X", "utf8", "-m", *words, *(["--json"] if run.prints_json else [])]
+    command = [sys.executable, "-X", "utf8", "-m", *words, "--json"]
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=False
     )
     if done.returncode > 1 or not done.stdout.strip():
         raise subprocess.CalledProcessError(done.returncode, command)
-    figures = json.loads(done.stdout) if run.prints_json else done.stdout.splitlines()
+    figures = json.loads(done.stdout)
     shown = [
         word.rstrip("/").rpartition("/")[2] if word.startswith("/") else word for word in words
     ]
@@ -125,9 +120,7 @@ def _ask_git(*words: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is named and merge it; return 1 where one of them could not be run."""
     parser = argparse.ArgumentParser(
-        prog="benchmarks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)}")
     parser.add_argument("--json", action="store_true", help="write benchmarks/results.json")

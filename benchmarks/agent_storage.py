@@ -39,18 +39,10 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from benchmarks import ui
 from benchmarks.log.dialogue import exchange
 from benchmarks.log.stores import file_bytes
 from benchmarks.scripted_model import AnsweringModel
-from benchmarks.terminal import (
-    describe_machine,
-    format_machine,
-    format_rows,
-    make_parser,
-    parse_positive,
-    print_report,
-    show_progress,
-)
 from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 
@@ -92,14 +84,14 @@ def measure(turns: int, tool_every: int) -> dict[str, Any]:
     rows: dict[str, list[dict[str, int]]] = {}
     with tempfile.TemporaryDirectory(prefix="benchmark-agent-storage-") as folder:
         for name, keep_state in SYSTEMS.items():
-            show_progress(f"{name}: {turns} turns")
+            ui.show_progress(f"{name}: {turns} turns")
             place = Path(folder) / name
             place.mkdir()
             rows[name] = list(_chat(place, keep_state, marks, tool_every))
         imported = _import(Path(folder) / "plain state")
     totals = {name: [sum(one.values()) for one in own] for name, own in rows.items()}
     return {
-        "machine": describe_machine("langchain", "langgraph", "langgraph-checkpoint-sqlite"),
+        "machine": ui.describe_machine("langchain", "langgraph", "langgraph-checkpoint-sqlite"),
         "turns": marks,
         "tool_every": tool_every,
         "said": [_said_bytes(mark, tool_every) for mark in marks],
@@ -168,9 +160,9 @@ def make_table(report: dict[str, Any]) -> list[str]:
     rows.append(("twice the turns, times the bytes",))
     rows += [(f"  {name}", times) for name, times in report["twice"].items()]
     found = report["imported"]
-    head = f"{format_machine(report['machine'])}; a call every {report['tool_every']} turns"
+    head = f"{ui.format_machine(report['machine'])}; a call every {report['tool_every']} turns"
     return [
-        *(head, "", *format_rows(rows, 9), ""),
+        *(head, "", *ui.format_rows(rows, 9), ""),
         f"plain state : convmem, turn = {report['plain_to_convmem_turn']:.1f}",
         f"imported: {found['messages']} messages, {found['differing']} differ",
         f"{_kib(found['checkpoints'])} KiB of checkpoints became {_kib(found['log'])} KiB",
@@ -183,16 +175,16 @@ def _kib(size: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code."""
-    parser = make_parser("benchmarks.agent_storage", __doc__)
+    parser = ui.make_parser("benchmarks.agent_storage", __doc__)
     parser.add_argument("--turns", type=int, default=200, help="a multiple of four")
     parser.add_argument(
-        "--tool-every", type=parse_positive, default=3, help="one turn in so many has a call"
+        "--tool-every", type=ui.parse_positive, default=3, help="one turn in so many has a call"
     )
     options = parser.parse_args(arguments)
     if options.turns < 4 or options.turns % 4:
         parser.error(f"--turns must be a multiple of four, got {options.turns}")
     report = measure(options.turns, options.tool_every)
-    return print_report(report, make_table, as_json=options.json) or int(
+    return ui.print_report(report, make_table, as_json=options.json) or int(
         report["imported"]["differing"] > 0
     )
 

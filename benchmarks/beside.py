@@ -106,10 +106,7 @@ def _make_turn(
     _index(memory)
     answers = (AIMessage(_make_text(number)) for number in range(1_000_000, 9_000_000))
     chain = memory.wrap(
-        GenericFakeChatModel(messages=answers),
-        history_tokens=2_000,
-        profile_tokens=0,
-        **options,
+        GenericFakeChatModel(messages=answers), history_tokens=2_000, profile_tokens=0, **options
     )
     config = {"configurable": {"user_id": _USER, "thread_id": "now"}}
     questions = (f"{_make_text(number)} Where was it?" for number in range(1_000_000, 9_000_000))
@@ -320,7 +317,7 @@ def make_report(versions: Sequence[Version]) -> dict[str, Any]:
 
 def make_table(report: dict[str, Any]) -> list[str]:
     """Return the report for people."""
-    from benchmarks.terminal import format_rows
+    from benchmarks.ui import format_rows
 
     numbers = range(1, len(report["versions"]) + 1)
     heads = [f"{number} : 1, clock, processor" for number in numbers[1:]]
@@ -343,7 +340,7 @@ def _read_version(text: str) -> tuple[Path, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     # Not above: another version's process runs this file beside that version's benchmarks.
-    from benchmarks.terminal import make_parser, parse_positive, print_report
+    from benchmarks.ui import make_parser, parse_positive, print_report
 
     parser = make_parser("benchmarks.beside", __doc__)
     parser.add_argument("versions", nargs="+", type=_read_version, metavar="CHECKOUT=PYTHON")

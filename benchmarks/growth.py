@@ -25,22 +25,13 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from benchmarks.terminal import (
-    format_rows,
-    make_bar,
-    make_parser,
-    parse_positive,
-    print_report,
-    show_progress,
-)
+from benchmarks import ui
 from langchain_convmem import ConversationMemory, ConvMemError
 from langchain_convmem.offline import OfflineChatModel
 from langchain_convmem.prompts import PromptFile
 from langchain_convmem.testing import HashEmbeddings
 from langchain_convmem.text.replies import read_reply
 from langchain_convmem.words.facts import FactSource, find_facts, find_untold, list_points
-
-__all__ = ["OPERATIONS", "UNITS", "Growth", "main", "measure"]
 
 MOST_SECONDS = 6.0
 MOST_GROWTH = 7.0
@@ -234,10 +225,10 @@ def _run(operation: str, text: str, sender: Connection) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 where something grows too fast."""
-    parser = make_parser("benchmarks.growth", __doc__)
+    parser = ui.make_parser("benchmarks.growth", __doc__)
     parser.add_argument("--only", action="append", choices=OPERATIONS, help="an operation")
     parser.add_argument(
-        "--characters", type=parse_positive, default=CHARACTERS, help="of the longest text"
+        "--characters", type=ui.parse_positive, default=CHARACTERS, help="of the longest text"
     )
     options = parser.parse_args(arguments)
     slow: list[str] = []
@@ -246,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         OPERATIONS[operation]("a")  # imports and reads what every process needs
         grown = []
         for unit in UNITS:
-            show_progress(f"{operation} of {unit!r}")
+            ui.show_progress(f"{operation} of {unit!r}")
             grown.append(measure(operation, unit, options.characters))
         slow += [f"{operation} of {one.unit!r}" for one in grown if not one.is_fast]
         worst = max(grown, key=lambda one: one.whole)
@@ -255,10 +246,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def make_table(report: dict[str, Any]) -> list[str]:
         rows = [(name, *report[name].values()) for name in report if name in OPERATIONS]
-        return [*format_rows([("", "slowest, s", "of", "growth"), *rows]), *slow]
+        return [*ui.format_rows([("", "slowest, s", "of", "growth"), *rows]), *slow]
 
-    report["bars"] = [make_bar("operations that grow too fast", len(slow), 0)]
-    return print_report(report, make_table, as_json=options.json)
+    report["bars"] = [ui.make_bar("operations that grow too fast", len(slow), 0)]
+    return ui.print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

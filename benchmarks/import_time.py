@@ -15,15 +15,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from benchmarks import ui
 from benchmarks.rounds import Case, run_rounds
-from benchmarks.terminal import (
-    describe_machine,
-    format_machine,
-    format_rows,
-    make_parser,
-    parse_positive,
-    print_report,
-)
 
 STATEMENTS = {
     "nothing": "pass",
@@ -50,7 +43,7 @@ def measure(rounds: int) -> dict[str, Any]:
     nothing = medians.pop("nothing")
     own = {name: value - nothing for name, value in medians.items()}
     return {
-        "machine": describe_machine("langchain-core"),
+        "machine": ui.describe_machine("langchain-core"),
         "interpreter_ms": round(nothing, 1),
         "import_ms": {name: round(value, 1) for name, value in own.items()},
         "ratio_to_runnable": {name: round(one / own["runnable"], 3) for name, one in own.items()},
@@ -64,15 +57,15 @@ def make_table(report: dict[str, Any]) -> list[str]:
         for name, ms in report["import_ms"].items()
     ]
     start = f"interpreter start ({report['interpreter_ms']:.1f} ms) taken off"
-    return [f"{format_machine(report['machine'])}; {start}", *format_rows(rows)]
+    return [f"{ui.format_machine(report['machine'])}; {start}", *ui.format_rows(rows)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code."""
-    parser = make_parser("benchmarks.import_time", __doc__)
-    parser.add_argument("--rounds", type=parse_positive, default=9, help="fresh processes each")
+    parser = ui.make_parser("benchmarks.import_time", __doc__)
+    parser.add_argument("--rounds", type=ui.parse_positive, default=9, help="fresh processes each")
     options = parser.parse_args(arguments)
-    return print_report(measure(options.rounds), make_table, as_json=options.json)
+    return ui.print_report(measure(options.rounds), make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.terminal import format_rows, make_parser, print_report
-
-__all__ = ["main"]
+from benchmarks.ui import format_rows, make_parser, print_report
 
 ROOT = Path(__file__).parents[1]
 _INSTALLED = {

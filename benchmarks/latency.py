@@ -42,19 +42,11 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, HumanMessage
 
+from benchmarks import ui
 from benchmarks.rounds import alternate, summarize_ms
 from benchmarks.scripted_model import AnsweringModel
 from benchmarks.sql_history import HistoryFile, at_session, question, with_history
 from benchmarks.synthetic_dialogue import answer, said, threads
-from benchmarks.terminal import (
-    describe_machine,
-    format_machine,
-    format_rows,
-    make_bar,
-    make_parser,
-    print_report,
-    show_progress,
-)
 from langchain_convmem import ConversationMemory
 from langchain_convmem.ids import make_ulid
 
@@ -95,7 +87,7 @@ def measure(turns: int, lines: int, folder: Path, *, alone: bool = False) -> lis
     with ExitStack() as stack:
         places: list[tuple[Stretch, dict[str, Turn]]] = []
         for at, stretch in enumerate(stretches):
-            show_progress(f"the turns before {stretch.turns[0]:,}")
+            ui.show_progress(f"the turns before {stretch.turns[0]:,}")
             shutil.copy(folder / "before.db", folder / f"memory{at}.db")
             memory = stack.enter_context(ConversationMemory.open(folder / f"memory{at}.db"))
             file = stack.enter_context(closing(HistoryFile(folder / f"history{at}.db")))
@@ -114,7 +106,7 @@ def measure(turns: int, lines: int, folder: Path, *, alone: bool = False) -> lis
         for step in range(len(stretches[0].turns)):
             for stretch, systems in alternate(places, step):
                 number = stretch.turns[step]
-                show_progress(f"turn {number:,}")
+                ui.show_progress(f"turn {number:,}")
                 for name in alternate(list(systems), step):
                     times = _time(systems[name], HumanMessage(said(number)))
                     stretch.times.setdefault(name, []).append(times)
@@ -128,7 +120,7 @@ def _time(take: Turn, human: HumanMessage) -> tuple[float, float]:
 
 
 def _say_before(lines: int, path: Path) -> None:
-    show_progress(f"{lines:,} lines of earlier threads")
+    ui.show_progress(f"{lines:,} lines of earlier threads")
     with ConversationMemory.open(path) as memory:
         for number, messages in enumerate(threads(lines)):
             memory.add_messages(messages, user_id="ana", thread_id=f"t{number}", durable=False)
@@ -166,14 +158,14 @@ def make_report(stretches: Sequence[Stretch], lines: int) -> dict[str, Any]:
     ratio = {name: round(last[name]["p50"] / max(first[name]["p50"], 0.001), 2) for name in names}
     slowest = max(row["added_ms"]["convmem"]["p95"] for row in rows)
     return {
-        "machine": describe_machine("langchain-core"),
+        "machine": ui.describe_machine("langchain-core"),
         "lines_before": lines,
         "history_tokens": HISTORY_TOKENS,
         "turns": rows,
         "ratio": ratio,
         "bars": [
-            make_bar("convmem, last median : first", ratio["convmem"], RATIO),
-            make_bar("convmem, slowest p95, ms", slowest, AIM_MS, decides=False),
+            ui.make_bar("convmem, last median : first", ratio["convmem"], RATIO),
+            ui.make_bar("convmem, slowest p95, ms", slowest, AIM_MS, decides=False),
         ],
     }
 
@@ -189,12 +181,12 @@ def make_table(report: dict[str, Any]) -> list[str]:
         rows.append(["    processor, p50", *(f"{ms:.2f}" for ms in row["processor_ms"].values())])
     rows.append(["last : first", *(f"{one:.2f}x" for one in report["ratio"].values())])
     before = f"{report['lines_before']:,} lines before, {HISTORY_TOKENS:,} tokens of history"
-    return [f"{format_machine(report['machine'])}; {before}", "", *format_rows(rows)]
+    return [f"{ui.format_machine(report['machine'])}; {before}", "", *ui.format_rows(rows)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when the bar fails."""
-    parser = make_parser("benchmarks.latency", __doc__)
+    parser = ui.make_parser("benchmarks.latency", __doc__)
     parser.add_argument("--turns", type=int, default=2000, help="turns of the thread")
     parser.add_argument("--lines", type=int, default=10_000, help="lines the user said before")
     parser.add_argument("--alone", action="store_true", help="leave the peer out")
@@ -203,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--turns must be at least {_FIRST + 6} and --lines not negative")
     with tempfile.TemporaryDirectory(prefix="benchmark-latency-") as folder:
         found = measure(options.turns, options.lines, Path(folder), alone=options.alone)
-    return print_report(make_report(found, options.lines), make_table, as_json=options.json)
+    return ui.print_report(make_report(found, options.lines), make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from benchmarks.terminal import format_rows, make_parser, print_report
+from benchmarks.ui import format_rows, make_parser, print_report
 from langchain_convmem import ConversationMemory
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.profile import ProfileItem, UserProfile

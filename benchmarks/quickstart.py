@@ -21,10 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.terminal import make_bar, make_parser, print_report
+from benchmarks.ui import make_bar, make_parser, print_report
 from langchain_convmem.testing import ChatCompletionsServer
-
-__all__ = ["main"]
 
 ROOT = Path(__file__).parents[1]
 _REPLIES = ["Noted.", "You parked on level C, next to the blue pillar."]

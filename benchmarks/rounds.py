@@ -13,18 +13,7 @@ from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import Any, TypeVar
 
-from benchmarks.terminal import show_progress
-
-__all__ = [
-    "Case",
-    "Thunk",
-    "alternate",
-    "quotient",
-    "run_json",
-    "run_rounds",
-    "summarize_ms",
-    "time_ms",
-]
+from benchmarks.ui import show_progress
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

@@ -14,8 +14,6 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-__all__ = ["AnsweringModel", "InstantModel"]
-
 
 class InstantModel(BaseChatModel):
     """Answers at once. Tools can be bound and change nothing."""

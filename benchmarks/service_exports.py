@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import ui
 from benchmarks.rounds import run_json
-from benchmarks.terminal import format_rows, make_parser, parse_positive, print_report
 from langchain_convmem import ConversationMemory
 
 _WORDS = re.findall(
@@ -168,13 +168,15 @@ def _measure(folder: Path, count: int) -> dict[str, Any]:
 
 def _make_table(report: dict[str, Any]) -> list[str]:
     head = ("export", *next(iter(report.values())))
-    return format_rows([head, *((name, *row.values()) for name, row in report.items())])
+    return ui.format_rows([head, *((name, *row.values()) for name, row in report.items())])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make exports, import them and print a table."""
-    parser = make_parser("benchmarks.service_exports", __doc__)
-    parser.add_argument("--count", type=parse_positive, default=5_000, help="conversations of each")
+    parser = ui.make_parser("benchmarks.service_exports", __doc__)
+    parser.add_argument(
+        "--count", type=ui.parse_positive, default=5_000, help="conversations of each"
+    )
     parser.add_argument("--keep", type=Path, help="make the exports in this folder and keep them")
     parser.add_argument("--into", help="import one archive into this file, and print what it took")
     parser.add_argument("archive", nargs="?")
@@ -186,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.keep is not None:
             options.keep.mkdir(parents=True, exist_ok=True)
         report = _measure(options.keep or Path(made), options.count)
-    return print_report(report, _make_table, as_json=options.json)
+    return ui.print_report(report, _make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,6 @@ from langchain_core.messages import BaseMessage, message_to_dict, messages_from_
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableConfig
 
-__all__ = ["HistoryFile", "SQLHistory", "at_session", "question", "with_history"]
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS message_store (
     id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, message TEXT NOT NULL

@@ -37,17 +37,9 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
+from benchmarks import ui
 from benchmarks.rounds import alternate, summarize_ms, time_ms
 from benchmarks.synthetic_dialogue import answer, said
-from benchmarks.terminal import (
-    describe_machine,
-    format_machine,
-    format_rows,
-    make_bar,
-    make_parser,
-    print_report,
-    show_progress,
-)
 from langchain_convmem import ConversationMemory
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.summarizing.summarizers import SummaryRequest
@@ -127,14 +119,14 @@ def measure(turns: int, seconds: float, pace: float, folder: Path) -> dict[str, 
             systems[name] = System(stack.enter_context(memory), summarizer)
         pair = [systems["without"], systems["background"]]
         for number in range(_WARM_UP + turns):
-            show_progress(f"turn {number:,} of {_WARM_UP + turns:,}")
+            ui.show_progress(f"turn {number:,} of {_WARM_UP + turns:,}")
             begun = time.monotonic()
             for system in alternate(pair, number):
                 system.take(number)
             time.sleep(max(begun + pace - time.monotonic(), 0.0))
         systems["background"].memory.flush()
         for number in range(_WARM_UP + turns // _FOREGROUND_SHARE):
-            show_progress(f"foreground, turn {number:,}")
+            ui.show_progress(f"foreground, turn {number:,}")
             systems["foreground"].take(number)
         return {name: system.list_figures() for name, system in systems.items()}
 
@@ -142,8 +134,8 @@ def measure(turns: int, seconds: float, pace: float, folder: Path) -> dict[str, 
 def make_report(systems: dict[str, dict[str, Any]], seconds: float) -> dict[str, Any]:
     """Return figures and bar as plain JSON."""
     ratio = systems["background"]["p95_ms"] / max(systems["without"]["p95_ms"], 0.001)
-    bars = [make_bar("p95 of a turn, background : without", ratio, RATIO)]
-    machine = describe_machine()
+    bars = [ui.make_bar("p95 of a turn, background : without", ratio, RATIO)]
+    machine = ui.describe_machine()
     return {"machine": machine, "summary_seconds": seconds, "systems": systems, "bars": bars}
 
 
@@ -152,12 +144,12 @@ def make_table(report: dict[str, Any]) -> list[str]:
     systems = report["systems"]
     rows = [("", *systems["without"]), *((name, *one.values()) for name, one in systems.items())]
     summary = f"a summary takes {report['summary_seconds']:g} s"
-    return [f"{format_machine(report['machine'])}; {summary}", "", *format_rows(rows)]
+    return [f"{ui.format_machine(report['machine'])}; {summary}", "", *ui.format_rows(rows)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when the bar fails."""
-    parser = make_parser("benchmarks.summary_latency", __doc__)
+    parser = ui.make_parser("benchmarks.summary_latency", __doc__)
     parser.add_argument("--turns", type=int, default=600, help="turns that are measured")
     parser.add_argument("--seconds", type=float, default=2.0, help="what a summary takes")
     parser.add_argument("--pace", type=float, default=0.15, help="seconds from turn to turn")
@@ -167,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--turns must be at least {least} and --seconds not negative")
     with tempfile.TemporaryDirectory(prefix="benchmark-summary-latency-") as folder:
         found = measure(options.turns, options.seconds, options.pace, Path(folder))
-    return print_report(make_report(found, options.seconds), make_table, as_json=options.json)
+    return ui.print_report(make_report(found, options.seconds), make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-__all__ = ["answer", "said", "threads"]
-
 _START_MS = 1_700_000_000_000
 _DAY_MS = 24 * 3_600_000
-_PEOPLE = [
-    "Ana", "Boris", "Chen", "Dara", "Emil", "Farah", "Goran", "Hana", "Ivo", "Jana", "Kemal",
-    "Lena", "Milo", "Nora", "Omar", "Petra",
-]  # fmt: skip
-_PLACES = [
-    "harbour", "market", "library", "station", "museum", "garden", "bakery", "clinic", "school",
-    "theatre", "bridge", "office", "kitchen", "workshop", "airport", "valley", "lighthouse",
-    "pharmacy", "stadium", "archive",
-]  # fmt: skip
-_THINGS = [
-    "umbrella", "bicycle", "invoice", "recipe", "passport", "violin", "blanket", "ladder",
-    "notebook", "camera", "kettle", "lamp", "parcel", "ticket", "carpet", "drill", "guitar",
-    "jacket", "keyboard", "medicine", "painting", "receipt", "suitcase", "tractor",
-]  # fmt: skip
-_ACTS = [
-    "bought", "lost", "repaired", "borrowed", "photographed", "returned", "painted", "measured",
-    "cancelled", "ordered", "forgot", "found", "sold", "cleaned", "shipped", "reserved",
-    "translated", "weighed",
-]  # fmt: skip
-_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
-_TAILS = (
-    "and it took much longer than anybody expected",
-    "because the weather changed in the afternoon",
-    "so we have to decide before the end of the month",
-    "although the price had gone up again",
-    "which reminded me of our trip two years ago",
-    "and nobody has called back since",
-    "but the second one works better anyway",
+_WORDS: dict[str, list[str]] = json.loads(
+    (Path(__file__).parent / "data" / "synthetic_dialogue.json").read_text("utf-8")
 )
 
 
+def _draw(chance: random.Random, *names: str) -> list[str]:
+    return [chance.choice(_WORDS[name]) for name in names]
+
+
 def _sentence(chance: random.Random) -> str:
-    who, place, thing = chance.choice(_PEOPLE), chance.choice(_PLACES), chance.choice(_THINGS)
-    act, day, number = chance.choice(_ACTS), chance.choice(_DAYS), chance.randint(2, 9_999)
-    tail = f", {chance.choice(_TAILS)}" if chance.random() < 0.5 else ""
+    who, place, thing, act, day = _draw(chance, "people", "places", "things", "acts", "days")
+    number = chance.randint(2, 9_999)
+    tail = f", {chance.choice(_WORDS['tails'])}" if chance.random() < 0.5 else ""
     return f"{who} {act} the {thing} number {number} at the {place} on {day}{tail}."
 
 
@@ -54,7 +32,7 @@ def _text(chance: random.Random) -> str:
 
 
 def _question(chance: random.Random) -> str:
-    who, place, thing = chance.choice(_PEOPLE), chance.choice(_PLACES), chance.choice(_THINGS)
+    who, place, thing = _draw(chance, "people", "places", "things")
     return f"{_sentence(chance)} What did {who} do with the {thing} at the {place}?"
 
 

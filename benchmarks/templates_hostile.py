@@ -27,15 +27,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
+from benchmarks import ui
 from benchmarks.rounds import run_json
-from benchmarks.terminal import (
-    format_cell,
-    format_rows,
-    make_bar,
-    make_parser,
-    parse_positive,
-    print_report,
-)
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.text import TemplateLimits
@@ -133,9 +126,9 @@ def make_table(report: dict[str, Any]) -> list[str]:
         for one in report["hostile"]
     ]
     long = report["long_chats_ms"].items()
-    times = ", ".join(f"{name} {format_cell(value)}" for name, value in long)
+    times = ", ".join(f"{name} {ui.format_cell(value)}" for name, value in long)
     return [
-        *format_rows([("template", "seconds", "MB", "ends with"), *rows]),
+        *ui.format_rows([("template", "seconds", "MB", "ends with"), *rows]),
         f"{len(rows)} templates",
         f"{_LONG:,} messages rendered and compared, ms: {times}",
     ]
@@ -143,8 +136,10 @@ def make_table(report: dict[str, Any]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar is missed."""
-    parser = make_parser("benchmarks.templates_hostile", __doc__)
-    parser.add_argument("--processes", type=parse_positive, default=1, help="how many run at once")
+    parser = ui.make_parser("benchmarks.templates_hostile", __doc__)
+    parser.add_argument(
+        "--processes", type=ui.parse_positive, default=1, help="how many run at once"
+    )
     parser.add_argument("--one", help="measure one template in this process")
     options = parser.parse_args(arguments)
     if options.one is not None:
@@ -155,13 +150,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = list(pool.map(measure_apart, read_hostile()))
     long = measure_long_chats()
     bars = [
-        make_bar("templates that fail", sum("failed" in one["ends"] for one in rows), 0),
-        make_bar("slowest, seconds", max(one["seconds"] for one in rows), _SECONDS),
-        make_bar("largest, MB", max(one["megabytes"] for one in rows), _MEGABYTES),
-        make_bar(f"{_LONG:,} messages, slowest, ms", max(long.values()), _MOST_MS),
+        ui.make_bar("templates that fail", sum("failed" in one["ends"] for one in rows), 0),
+        ui.make_bar("slowest, seconds", max(one["seconds"] for one in rows), _SECONDS),
+        ui.make_bar("largest, MB", max(one["megabytes"] for one in rows), _MEGABYTES),
+        ui.make_bar(f"{_LONG:,} messages, slowest, ms", max(long.values()), _MOST_MS),
     ]
     report = {"hostile": rows, "long_chats_ms": long, "bars": bars}
-    return print_report(report, make_table, as_json=options.json)
+    return ui.print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from langchain_core.messages import AIMessage
 
 import langchain_convmem
 from benchmarks.scripted_model import AnsweringModel
-from benchmarks.terminal import make_parser, print_report
+from benchmarks.ui import make_parser, print_report
 from langchain_convmem import ConversationMemory
 
 PACKAGE = str(Path(langchain_convmem.__file__).parent)

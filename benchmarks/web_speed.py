@@ -32,8 +32,8 @@ from typing import Any
 
 import httpx
 
+from benchmarks import ui
 from benchmarks.synthetic_dialogue import said, threads
-from benchmarks.terminal import format_rows, make_parser, parse_positive, print_report
 from langchain_convmem import ConversationMemory
 
 SUPPORT = Path(__file__).parents[1] / "tests" / "support"
@@ -128,15 +128,17 @@ def _says_something(line: str) -> bool:
 def make_table(report: dict[str, Any]) -> list[str]:
     """Return the report for people."""
     rows = [(name, f"{ms:.1f} ms") for name, ms in report.items() if name != "lines"]
-    return [f"{report['lines']:,} lines of one user", *format_rows(rows)]
+    return [f"{report['lines']:,} lines of one user", *ui.format_rows(rows)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code."""
-    parser = make_parser("benchmarks.web_speed", __doc__)
-    parser.add_argument("--lines", type=parse_positive, default=100_000, help="lines of the user")
+    parser = ui.make_parser("benchmarks.web_speed", __doc__)
     parser.add_argument(
-        "--rounds", type=parse_positive, default=9, help="pages and turns of each kind"
+        "--lines", type=ui.parse_positive, default=100_000, help="lines of the user"
+    )
+    parser.add_argument(
+        "--rounds", type=ui.parse_positive, default=9, help="pages and turns of each kind"
     )
     options = parser.parse_args(arguments)
     program = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -148,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for what in ("first", "whole"):
         report[f"added {what}"] = round(report[f"turn {what}"] - report[f"bare {what}"], 1)
     report["lines"] = options.lines
-    return print_report(report, make_table, as_json=options.json)
+    return ui.print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

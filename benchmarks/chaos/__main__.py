@@ -16,7 +16,7 @@ from benchmarks.chaos.files import run_alterations, run_flips, run_tears
 from benchmarks.chaos.forks import run_forks
 from benchmarks.chaos.kills import run_kills
 from benchmarks.chaos.paths import run_paths
-from benchmarks.terminal import make_parser, parse_positive
+from benchmarks.ui import make_parser, parse_positive
 
 DRILLS: dict[str, Drill] = {
     "kills": run_kills,

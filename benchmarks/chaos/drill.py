@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from benchmarks.terminal import show_progress
+from benchmarks.ui import show_progress
 from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.records import Entry
 

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from langchain_core.messages import HumanMessage
 
@@ -185,8 +185,7 @@ def _damage_some(count: int, seed: int, damage: Damage) -> list[Any]:
     return [outcome.counts, outcome.examples]
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(NamedTuple):
     """A memory to damage: its main file, and what was said in each thread, in order."""
 
     path: Path

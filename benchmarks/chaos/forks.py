@@ -27,7 +27,6 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle, islice, product
 from pathlib import Path
@@ -97,12 +96,11 @@ def _finish(one: Run) -> list[Any]:
     return [one.scenario.parent, outcome.noted, outcome.problems]
 
 
-@dataclass
-class Outcome:
+class Outcome(NamedTuple):
     """What came of a run: how many messages were noted, and which promises did not hold."""
 
-    noted: int = 0
-    problems: list[str] = field(default_factory=list)
+    noted: int
+    problems: list[str]
 
 
 # -- one run ----------------------------------------------------------------------------------
@@ -132,7 +130,7 @@ class Run:
                 os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         if lines is None:
-            return Outcome(problems=[f"{self.name}: hung"])
+            return Outcome(0, [f"{self.name}: hung"])
         refused = [line for line in lines if line.startswith("!")]
         noted = [line for line in lines if not line.startswith("!")]
         with SQLiteLog(self.path) as log:
@@ -270,23 +268,21 @@ class Family:
 
     async def _write_async(self, log: SQLiteLog, batches: Sequence[Sequence[str]]) -> None:
         for batch in batches:
-            try:
+            with self._noting(batch):
                 await log.aappend(KEY, [make_draft(HumanMessage(text)) for text in batch])
-            except LogError as error:
-                self._note([f"!{type(error).__name__}: {error}"])
-            else:
-                self._note(batch)
             await asyncio.sleep(self.random.random() * _LONGEST_PAUSE_S)
 
     def _note_append(self, log: SQLiteLog, batch: Sequence[str]) -> None:
-        try:
+        with self._noting(batch):
             log.append(KEY, [make_draft(HumanMessage(text)) for text in batch])
-        except LogError as error:
-            self._note([f"!{type(error).__name__}: {error}"])
-        else:
-            self._note(batch)
 
-    def _note(self, lines: Sequence[str]) -> None:
+    @contextmanager
+    def _noting(self, lines: Sequence[str]) -> Iterator[None]:
+        """Note a batch whose append returns, or the error."""
+        try:
+            yield
+        except LogError as error:
+            lines = [f"!{type(error).__name__}: {error}"]
         os.write(self.notes, "".join(f"{line}\n" for line in lines).encode())
 
     def _pause(self) -> None:

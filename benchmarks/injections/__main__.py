@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import benchmarks.injections as package
 from benchmarks.injections.corpus import load_attacks
 from benchmarks.injections.surfaces import REFUSED, find_trust, read_ours, read_usual
-from benchmarks.terminal import make_parser
+from benchmarks.ui import make_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -61,12 +61,12 @@ _CHATML = re.compile(r"<\|im_start\|>\w+|<\|im_end\|>")
 
 def read_ours(attack: Attack, text: str) -> Structure:
     """Return the structure of what the package makes with a text in the attack's place."""
-    return _OURS[_name_surface(attack)](attack, text)
+    return _READERS[_name_surface(attack)][0](attack, text)
 
 
 def read_usual(attack: Attack, text: str) -> Structure:
     """Return the structure of what is usually made with a text in the attack's place."""
-    return _USUAL[_name_surface(attack)](attack, text)
+    return _READERS[_name_surface(attack)][1](attack, text)
 
 
 def find_trust(attack: Attack) -> str:
@@ -124,11 +124,7 @@ def _build_chat(place: str, text: str) -> list[BaseMessage]:
 def _to_map(message: BaseMessage) -> dict[str, Any]:
     roles = {"human": "user", "ai": "assistant"}
     role = message.role if isinstance(message, ChatMessage) else message.type
-    return {
-        "role": roles.get(role, role),
-        "content": str(message.text),
-        "name": message.name,
-    }
+    return {"role": roles.get(role, role), "content": str(message.text), "name": message.name}
 
 
 def _render_plainly(source: str, messages: Sequence[dict[str, Any]], **variables: str) -> str:
@@ -399,10 +395,7 @@ def _read_prompt(attack: Attack, text: str) -> Structure:
 
 def _read_usual_prompt(attack: Attack, text: str) -> Structure:
     prompt = ChatPromptTemplate.from_messages(
-        [
-            ("system", _USUAL_PROMPT),
-            ("human", "<context>\n{weather}\n</context>"),
-        ]
+        [("system", _USUAL_PROMPT), ("human", "<context>\n{weather}\n</context>")]
     )
     value, summary = (text, "x") if attack.place == "variable" else ("sun", text)
     return _read_sections(prompt.invoke({"weather": value, "summary": summary}).to_messages())
@@ -420,29 +413,18 @@ def _read_headings(text: str) -> Structure:
     return tuple(("section",) for line in text.splitlines() if _HEADING.match(line))
 
 
-_OURS: dict[str, Callable[[Attack, str], Structure]] = {
-    "templates": _read_template,
-    "template": _read_name_in_template,
-    "role": _read_name_in_template,
-    "recall": _read_recalled,
-    "imports": _read_recalled,
-    "summaries": _read_summaries,
-    "transcript": _read_transcript,
-    "tool_name": _read_tool_name,
-    "history_text": _read_history_text,
-    "variable": _read_prompt,
-    "summary": _read_prompt,
+_Reader: TypeAlias = Callable[[Attack, str], Structure]
+_READERS: dict[str, tuple[_Reader, _Reader]] = {
+    "templates": (_read_template, _read_plain_template),
+    "template": (_read_name_in_template, _read_name_in_plain_template),
+    "role": (_read_name_in_template, _read_name_in_plain_template),
+    "recall": (_read_recalled, _read_buffer_string),
+    "imports": (_read_recalled, _read_buffer_string),
+    "summaries": (_read_summaries, _read_usual_summary),
+    "transcript": (_read_transcript, _read_buffer_string),
+    "tool_name": (_read_tool_name, _read_buffer_string),
+    "history_text": (_read_history_text, _read_buffer_string),
+    "variable": (_read_prompt, _read_usual_prompt),
+    "summary": (_read_prompt, _read_usual_prompt),
 }
-_USUAL: dict[str, Callable[[Attack, str], Structure]] = {
-    "templates": _read_plain_template,
-    "template": _read_name_in_plain_template,
-    "role": _read_name_in_plain_template,
-    "recall": _read_buffer_string,
-    "imports": _read_buffer_string,
-    "summaries": _read_usual_summary,
-    "transcript": _read_buffer_string,
-    "tool_name": _read_buffer_string,
-    "history_text": _read_buffer_string,
-    "variable": _read_usual_prompt,
-    "summary": _read_usual_prompt,
-}
+"""What reads each surface, ours and the usual way."""

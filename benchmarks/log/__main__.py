@@ -11,18 +11,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import benchmarks.log
+from benchmarks import ui
 from benchmarks.log.dialogue import PERIOD, Exchange, exchange
 from benchmarks.log.stores import BUDGET, STORES, Store, file_bytes
 from benchmarks.rounds import Case, Thunk, quotient, run_rounds
-from benchmarks.terminal import (
-    describe_machine,
-    format_machine,
-    format_rows,
-    make_bar,
-    make_parser,
-    print_report,
-    show_progress,
-)
 
 _FULL = (10, 1_000, 100_000)
 _QUICK = (10, 1_000, 5_000)
@@ -107,7 +99,7 @@ def measure(sizes: Sequence[int], rounds: int, seconds: float, folder: Path) -> 
         files: dict[tuple[str, int], _File] = {}
         for size in sizes:
             for name, make in STORES.items():
-                show_progress(f"building {name} with {size:,} messages")
+                ui.show_progress(f"building {name} with {size:,} messages")
                 try:
                     file = _File(make, folder / f"{name}-{size}.db", size, sizes[-1])
                 except ImportError:
@@ -140,22 +132,24 @@ def make_report(sizes: Sequence[int], found: Measured) -> dict[str, Any]:
     short, middle, long = sizes[0], sizes[-2], sizes[-1]
     ours = {size: found.appends["convmem", size] for size in sizes}
     bars = [
-        make_bar(
+        ui.make_bar(
             f"append at {size:,}, convmem : floor",
             quotient(ours[size], found.appends["floor", size]),
             _TO_FLOOR,
         )
         for size in sizes
     ]
-    bars.append(make_bar(f"append, {long:,} : {short:,}", quotient(ours[long], ours[short]), _FLAT))
+    bars.append(
+        ui.make_bar(f"append, {long:,} : {short:,}", quotient(ours[long], ours[short]), _FLAT)
+    )
     for state in _STATES:
         above, below = (found.loads["convmem", BUDGET, state, size] for size in (long, middle))
         what = f"load {state}, {BUDGET}, {long:,} : {middle:,}"
-        bars.append(make_bar(what, quotient(above, below), _FLAT))
+        bars.append(ui.make_bar(what, quotient(above, below), _FLAT))
     beyond = found.sizes["convmem", long] / long - payload
     what = f"bytes beyond payload per entry at {long:,}"
     return {
-        "machine": describe_machine("openai-agents", "langgraph-checkpoint-sqlite"),
+        "machine": ui.describe_machine("openai-agents", "langgraph-checkpoint-sqlite"),
         "sizes": list(sizes),
         "not_installed": sorted({*STORES} - {name for name, _ in found.appends}),
         "append_ms": [
@@ -180,7 +174,7 @@ def make_report(sizes: Sequence[int], found: Measured) -> dict[str, Any]:
                 for name in dict.fromkeys(name for name, _ in found.sizes)
             },
         },
-        "bars": [*bars, make_bar(what, beyond, _OVERHEAD_BYTES)],
+        "bars": [*bars, ui.make_bar(what, beyond, _OVERHEAD_BYTES)],
     }
 
 
@@ -196,21 +190,21 @@ def make_table(report: dict[str, Any]) -> list[str]:
         name = f"{row['system']} {row['load']}, {row['state']}"
         loads.setdefault(name, []).append(f"{row['median']:.2f}")
     stored = {"payload": [report["bytes"]["payload_per_entry"]] * len(sizes)}
-    lines = [format_machine(report["machine"])]
+    lines = [ui.format_machine(report["machine"])]
     for title, rows in (
         ("append one turn, ms (: floor)", appends),
         ("load for the next turn, ms", loads),
         ("bytes per entry", {**stored, **report["bytes"]["per_entry"]}),
     ):
         body = [(f"  {name}", *cells) for name, cells in rows.items()]
-        lines += ["", *format_rows([(title, *sizes), *body], 14)]
+        lines += ["", *ui.format_rows([(title, *sizes), *body], 14)]
     missing = report["not_installed"]
     return [*lines, *(["", f"not installed: {', '.join(missing)}"] if missing else [])]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar fails."""
-    parser = make_parser("benchmarks.log", benchmarks.log.__doc__)
+    parser = ui.make_parser("benchmarks.log", benchmarks.log.__doc__)
     parser.add_argument("--quick", action="store_true", help=f"lengths {_QUICK}")
     parser.add_argument("--sizes", type=int, nargs=3, metavar="N", help=f"default {_FULL}")
     parser.add_argument("--rounds", type=int, help="rounds of appends; loads take a third of them")
@@ -223,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--rounds must be at least 2, got {rounds}")
     with tempfile.TemporaryDirectory(prefix="benchmark-log-") as folder:
         found = measure(sizes, rounds, 1.5 if options.quick else 5.0, Path(folder))
-    return print_report(make_report(sizes, found), make_table, as_json=options.json)
+    return ui.print_report(make_report(sizes, found), make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

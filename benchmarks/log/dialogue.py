@@ -10,8 +10,6 @@ from uuid import UUID
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-__all__ = ["PERIOD", "Exchange", "exchange"]
-
 PERIOD = 500
 """Exchanges until texts repeat, so that threads of 1,000, 5,000 and 100,000 messages end alike."""
 

@@ -21,8 +21,6 @@ from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.records import Draft, Metadata, ThreadKey
 from langchain_convmem.views.codec import encode_body, encode_metadata, make_draft
 
-__all__ = ["BUDGET", "STORES", "ConvMemStore", "FloorStore", "Store", "file_bytes"]
-
 USER_ID = "ana"
 LIVE = 40
 """Messages that the floor and the peers are asked for."""

@@ -8,7 +8,7 @@ from typing import Any
 import benchmarks.long_chat
 from benchmarks.long_chat import reach, running
 from benchmarks.long_chat.summarisers import STYLES
-from benchmarks.terminal import make_parser, print_report
+from benchmarks.ui import make_parser, print_report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,8 +13,6 @@ from langchain_core.tools import tool
 from benchmarks.long_chat.summarisers import Meter, ScriptedSummarizer, Style
 from benchmarks.scripted_model import AnsweringModel
 
-__all__ = ["PEERS", "Langmem", "Middleware", "Peer", "Room", "open_peers"]
-
 
 class Room(NamedTuple):
     """The room that every system has, in tokens.

@@ -13,21 +13,13 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
+from benchmarks import ui
 from benchmarks.long_chat.script import Fact, list_sayings, small_talk, tells
 from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
-from benchmarks.terminal import (
-    describe_machine,
-    format_machine,
-    format_rows,
-    make_bar,
-    show_progress,
-)
 from langchain_convmem import ConversationMemory, UniversalSentenceEmbeddings
 from langchain_convmem.recall import MiniLMEmbeddings
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.views.messages import count_tokens
-
-__all__ = ["CHECKPOINTS", "EMBEDDERS", "make_table", "measure"]
 
 SETTINGS = SummarySettings(
     trigger=("tokens", 400),
@@ -142,7 +134,7 @@ def measure(
                 is_due = told * compactions <= chat.compactions * len(facts) and told < len(facts)
                 chat.take(facts[told] if is_due else None)
                 told += is_due
-                show_progress(f"{style}: compaction {chat.compactions:,} of {compactions:,}")
+                ui.show_progress(f"{style}: compaction {chat.compactions:,} of {compactions:,}")
             chosen = facts[:told]
             if checkpoint < CHECKPOINTS and told > _ASKED:
                 chosen = random.Random(f"asked {checkpoint}").sample(chosen, _ASKED)
@@ -151,7 +143,7 @@ def measure(
             shares = {"compactions": chat.compactions, **_list_shares(asked)}
             checkpoints.append({**shares, "view_tokens": count_tokens(view)})
     report: dict[str, Any] = {
-        "machine": describe_machine(),
+        "machine": ui.describe_machine(),
         "style": style,
         "embedder": embedder,
         "turns": chat.turns,
@@ -186,7 +178,9 @@ def _list_bars(report: dict[str, Any]) -> list[dict[str, Any]]:
     }
     for kind, found in report["kinds"].items():
         bounds[kind] = found["other_words"], _REACHED_OF_A_KIND
-    return [make_bar(f"within reach, {what}", *bar, is_least=True) for what, bar in bounds.items()]
+    return [
+        ui.make_bar(f"within reach, {what}", *bar, is_least=True) for what, bar in bounds.items()
+    ]
 
 
 def make_table(report: dict[str, Any]) -> list[str]:
@@ -196,10 +190,10 @@ def make_table(report: dict[str, Any]) -> list[str]:
     head = f"{report['turns']:,} turns; {report['style']}, {report['embedder']}"
     spent = f"{report['per_token']:g} of the summariser for each"
     return [
-        f"{format_machine(report['machine'])}; {head}",
+        f"{ui.format_machine(report['machine'])}; {head}",
         f"{report['said_tokens']:,} tokens of chat, {spent}",
         "",
-        *format_rows([list(points[0]), *(list(one.values()) for one in points)]),
+        *ui.format_rows([list(points[0]), *(list(one.values()) for one in points)]),
         "",
-        *format_rows([("", *points[0]), *by_kind]),
+        *ui.format_rows([("", *points[0]), *by_kind]),
     ]

@@ -14,24 +14,16 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
+from benchmarks import ui
 from benchmarks.long_chat.peers import Room, open_peers
 from benchmarks.long_chat.script import Exchange, Fact, chat, facts, tells
 from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
 from benchmarks.rounds import summarize_ms, time_ms
-from benchmarks.terminal import (
-    describe_machine,
-    format_machine,
-    format_rows,
-    make_bar,
-    show_progress,
-)
 from langchain_convmem import ConversationMemory
 from langchain_convmem.records import Entry
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.views.messages import count_tokens
 from tests.fuzz.validators import VALIDATORS
-
-__all__ = ["make_table", "measure"]
 
 CONTEXT_TOKENS = 4000
 SETTINGS = SummarySettings(
@@ -97,11 +89,11 @@ def measure(turns: int, planted: int, sample: int, style: Style = "quoting") -> 
         ) as memory:
             long = _LongChat(memory, meter, style)
             for exchange in chat(turns, planted):
-                show_progress(f"{style}: turn {exchange.number:,} of {turns:,}")
+                ui.show_progress(f"{style}: turn {exchange.number:,} of {turns:,}")
                 long.take(exchange, is_at_the_end=exchange.number > turns - planted)
                 if exchange.number == turns - planted:
                     long.note_standing(facts(planted))
-            show_progress("looking for what was evicted")
+            ui.show_progress("looking for what was evicted")
             return long.make_report(style, sample)
 
 
@@ -221,7 +213,7 @@ class _LongChat:
         # What parents tell stands in the summaries below them.
         leaves = [one for one in made if not one.get("level")]
         report: dict[str, Any] = {
-            "machine": describe_machine("langchain", "langmem"),
+            "machine": ui.describe_machine("langchain", "langmem"),
             "turns": len(turns),
             "style": style,
             "tokens": {name: self._list_tokens(name) for name in self._contexts},
@@ -292,8 +284,8 @@ def _list_bars(report: dict[str, Any]) -> list[dict[str, Any]]:
     at_least = {"share of facts told at the end": (share, _FACTS)}
     for peer in list(report["cost"])[1:]:
         at_least[f"facts told more than by {peer}"] = told[_OURS] - told[peer], 1
-    bars = [make_bar(what, *bar) for what, bar in at_most.items()]
-    return bars + [make_bar(what, *bar, is_least=True) for what, bar in at_least.items()]
+    bars = [ui.make_bar(what, *bar) for what, bar in at_most.items()]
+    return bars + [ui.make_bar(what, *bar, is_least=True) for what, bar in at_least.items()]
 
 
 def make_table(report: dict[str, Any]) -> list[str]:
@@ -315,9 +307,9 @@ def make_table(report: dict[str, Any]) -> list[str]:
     took = ", ".join(f"{name} {ms:.0f}" for name, ms in report["turn_ms"].items())
     evicted = ", ".join(f"{count:,} {role}" for role, count in report["evicted"].items())
     return [
-        f"{format_machine(report['machine'])}; {report['turns']:,} turns; {report['style']}",
+        f"{ui.format_machine(report['machine'])}; {report['turns']:,} turns; {report['style']}",
         "",
-        *format_rows(rows),
+        *ui.format_rows(rows),
         "",
         f"a turn, ms: {took}",
         "summaries: " + ", ".join(f"{name} {count:,}" for name, count in made.items()),

@@ -19,8 +19,6 @@ from langchain_core.messages import BaseMessage
 
 from benchmarks import synthetic_dialogue
 
-__all__ = ["Exchange", "Fact", "chat", "facts", "list_sayings", "read_data", "small_talk", "tells"]
-
 _SEED = 23
 _CALLS = 0.25
 """Share of the turns in which the model calls tools."""

@@ -25,17 +25,6 @@ from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.facts import split_sentences
 
-__all__ = [
-    "STYLES",
-    "Meter",
-    "QuotingSummarizer",
-    "ScriptedSummarizer",
-    "Style",
-    "make_summarizer",
-    "read_request",
-    "retell",
-]
-
 Style: TypeAlias = Literal["quoting", "retelling"]
 STYLES: tuple[Style, ...] = ("quoting", "retelling")
 
@@ -191,46 +180,12 @@ def _unescape(text: str) -> str:
 
 # -- In other words --------------------------------------------------------------------------
 
-_OPENINGS = re.compile(
-    r"^(?:By the way, |Before I forget it again: |You should know that |Careful when we cook: "
-    r"|Write this down, please: |Did I tell you that |It turns out |I was wrong, |So |Noted, "
-    r"|Done\. |I finally found the slip of paper: |Correction about the )",
-    re.IGNORECASE,
-)
+_WORDING = read_data("retelling")
+_OPENINGS = re.compile(_WORDING["openings"], re.IGNORECASE)
+_ENDINGS = re.compile(_WORDING["endings"])
 _OTHER_WORDS = [
-    (re.compile(rf"\b{words}\b", re.IGNORECASE), other)
-    for words, other in (
-        (r"came in at", "amounts to"),
-        (r"they want", "the asking price is"),
-        (r"is called", "goes by the name of"),
-        (r"they fixed", "the date set for"),
-        (r"has a birthday on", "was born on"),
-        (r"you get in with", "access is by"),
-        (r"works as", "has a job as"),
-        (r"my favourite", "{who}'s preferred"),
-        (r"I measured", "measured by {who}:"),
-        (r"I must not forget to", "still open for {who}:"),
-        (r"remind me to", "a reminder is wanted to"),
-        (r"because", "since"),
-        (r"although", "even though"),
-        (r"reminded me of", "brought to mind"),
-        (r"nobody has called back", "no call came back"),
-        (r"we have to decide", "a decision is due"),
-        (r"it took much longer", "it lasted far longer"),
-        (r"bought", "purchased"),
-        (r"repaired", "fixed"),
-        (r"cancelled", "called off"),
-        (r"found", "came across"),
-        (r"our", "{who}'s"),
-        (r"my", "{who}'s"),
-        (r"I am", "{who} is"),
-        (r"I have", "{who} has"),
-        (r"I", "{who}"),
-    )
+    (re.compile(rf"\b{words}\b", re.IGNORECASE), other) for words, other in _WORDING["other_words"]
 ]
-_ENDINGS = re.compile(
-    r", (?:in case I mention the name|can you believe it|whether I like it or not|sorry)[.?!]?$"
-)
 _VALUE = re.compile(
     r"(?<![\w-])(?:[A-Z]{2}-\d{5}|\d{2,4} (?:cm|euros|slim|wide|tall)|0\d{3} \d{6}"
     rf"|\d{{4}}[A-Z]?|\d\d (?:{'|'.join(read_data('families')['months'])}))(?!\w)"

@@ -14,18 +14,10 @@ from typing import Any, NamedTuple
 from langchain_core.messages import HumanMessage
 
 import benchmarks.loss
+from benchmarks import ui
 from benchmarks.loss import scenarios, summaries, systems
 from benchmarks.loss.judging import KINDS, judge_chat
 from benchmarks.loss.models import ScriptedModel
-from benchmarks.terminal import (
-    describe_machine,
-    format_machine,
-    format_rows,
-    make_bar,
-    make_parser,
-    print_report,
-    show_progress,
-)
 
 _PACKAGES = ("langchain-core", "langchain", "langgraph", "langmem")
 _NOISY = (
@@ -73,10 +65,7 @@ class Suite(NamedTuple):
 
 SUITES = {
     "chats": Suite(
-        scenarios.SCENARIOS,
-        systems.SYSTEMS,
-        [kind.name for kind in systems.OURS],
-        _judge_chat,
+        scenarios.SCENARIOS, systems.SYSTEMS, [kind.name for kind in systems.OURS], _judge_chat
     ),
     "summaries": Suite(
         summaries.SCENARIOS,
@@ -92,20 +81,20 @@ SYSTEMS = list(dict.fromkeys(name for suite in SUITES.values() for name in suite
 
 def measure(names: Sequence[str], chosen: Sequence[str]) -> dict[str, Any]:
     """Run scenarios against systems, both by name; return what was found as plain JSON."""
-    report: dict[str, Any] = {"machine": describe_machine(*_PACKAGES), "bars": []}
+    report: dict[str, Any] = {"machine": ui.describe_machine(*_PACKAGES), "bars": []}
     with _be_quiet():
         for title, suite in SUITES.items():
             able = [name for name in suite.systems if name in chosen]
             rows: dict[str, dict[str, Any]] = {}
             for name in names if able else ():
                 if name in suite.scenarios:
-                    show_progress(name)
+                    ui.show_progress(name)
                     rows[name] = {system: _try(suite, name, system) for system in able}
             if rows:
                 totals = {name: _sum(title, [row[name] for row in rows.values()]) for name in able}
                 report[title] = {"scenarios": rows, "totals": totals}
                 report["bars"] += [
-                    make_bar(f"{title}, {name}: not clean", one["tried"] - one["clean"], 0)
+                    ui.make_bar(f"{title}, {name}: not clean", one["tried"] - one["clean"], 0)
                     for name, one in totals.items()
                     if name in suite.ours
                 ]
@@ -156,7 +145,7 @@ def _be_quiet() -> Iterator[None]:
 
 def make_table(report: dict[str, Any]) -> list[str]:
     """Return the report for people."""
-    lines = [format_machine(report["machine"])]
+    lines = [ui.format_machine(report["machine"])]
     for title in SUITES:
         if title in report:
             totals = report[title]["totals"]
@@ -167,7 +156,7 @@ def make_table(report: dict[str, Any]) -> list[str]:
             rows += [[""], ["clean of tried", *clean]]
             for kind in list(next(iter(totals.values())))[2:]:
                 rows.append([f"  {kind}", *(one[kind] for one in totals.values())])
-            lines += ["", *format_rows(rows)]
+            lines += ["", *ui.format_rows(rows)]
     return lines
 
 
@@ -181,12 +170,12 @@ def _format(title: str, found: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and print; return the exit code, which is 1 when ours lost anything."""
-    parser = make_parser("benchmarks.loss", benchmarks.loss.__doc__)
+    parser = ui.make_parser("benchmarks.loss", benchmarks.loss.__doc__)
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=SCENARIOS, metavar="NAME")
     parser.add_argument("--system", nargs="+", choices=SYSTEMS, default=SYSTEMS, metavar="NAME")
     options = parser.parse_args(arguments)
     report = measure(options.only, options.system)
-    return print_report(report, make_table, as_json=options.json)
+    return ui.print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

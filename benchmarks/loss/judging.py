@@ -10,8 +10,6 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-__all__ = ["COMMAND", "KINDS", "Happened", "Talk", "judge_chat", "judge_summary", "marks_in"]
-
 KINDS = {
     "chats": ("lost", "doubled", "misplaced", "refused", "swallowed"),
     "summaries": (

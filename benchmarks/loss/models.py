@@ -16,8 +16,6 @@ from pydantic import BaseModel, Field
 
 from benchmarks.scripted_model import InstantModel
 
-__all__ = ["GRACE_S", "Advice", "ProviderError", "ScriptedModel", "Together", "call_tool", "state"]
-
 GRACE_S = 0.4
 """How long a model waits for what may never come, because the system makes turns queue."""
 

@@ -38,8 +38,6 @@ from benchmarks.loss.models import (
 from benchmarks.loss.systems import Setup, StorageError, System, UnsupportedError
 from langchain_convmem.errors import LogError
 
-__all__ = ["SCENARIOS", "THREAD"]
-
 THREAD = "t"
 _WORDS = 3
 """Words of an answer that are shown before its stream is cut."""

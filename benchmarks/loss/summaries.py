@@ -18,13 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from benchmarks.loss.judging import COMMAND, Talk, judge_summary, marks_in
@@ -32,8 +26,6 @@ from benchmarks.loss.models import GRACE_S, ProviderError, ScriptedModel
 from benchmarks.loss.systems import Opened, UnsupportedError
 from langchain_convmem import ConversationMemory, SummarizingMemory
 from langchain_convmem.summarizing import SummarySettings
-
-__all__ = ["SCENARIOS", "SYSTEMS", "Stage", "Summarising"]
 
 _HERE: RunnableConfig = {"configurable": {"thread_id": "t", "user_id": "ana"}}
 _LARGE_WINDOW = 100_000

@@ -32,8 +32,6 @@ from benchmarks.sql_history import HistoryFile, SQLHistory, at_session, question
 from langchain_convmem import Conversation, ConversationMemory, Preface, SQLiteLog
 from langchain_convmem.errors import LogUnavailableError
 
-__all__ = ["SYSTEMS", "Opened", "Setup", "StorageError", "System", "UnsupportedError"]
-
 
 class UnsupportedError(Exception):
     """The system has no such thing; the message says why."""

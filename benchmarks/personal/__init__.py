@@ -1,24 +1,22 @@
 """Whether an assistant's memory finds what its user told it, among months of other messages.
 
-    python -m benchmarks.personal [--size 125 500 2000] [--fill DIR]
-        [--embedder default|minilm|both] [--ablation] [--json] [--table]
+    python -m benchmarks.personal [--size 125] [--embedder default|minilm|both] [--ablation]
+                                  [--json]
 
 The data are `benchmarks/data/personal`: what five people told an assistant over five months, and
 what they ask later; its README describes them. The memory of a person holds all own exchanges at
-their times, filled up to `--size` user messages with other people's exchanges: those of
-`ordinary.json`, and beyond these those of the dialogues in `--fill DIR`, which are by role as
-`benchmarks.recall` describes. A size that the exchanges at hand do not reach is skipped.
+their times, filled up to `--size` user messages with other people's, those of `ordinary.json`.
 
 Messages are stored as an application does: `memory.add_messages` for each thread, a HumanMessage
 and an AIMessage without names, with their times. Each question is asked a day after the last line,
 in a new thread.
 
 Ways to ask:
-    default     what a turn of a wrapped chain gets: a budget of 1,000 tokens and no other option
-    plain       the same budget with threshold -1.0, the ranking without abstaining
-    k3          k=3
-    user_lines  the user's lines alone by cosine, no neighbours, 1,000 tokens: a yardstick
-    bm25_lines  single lines by BM25, 1,000 tokens: a yardstick
+    default         what a turn of a wrapped chain gets: a budget of 1,000 tokens, no other option
+    default, 300    the same with a budget of 300 tokens
+    plain           1,000 tokens with threshold -1.0, the ranking without abstaining
+    bm25_lines      single lines by BM25, 1,000 tokens: a yardstick
+    without ...     with --ablation: the default way with a part of the settings switched off
 
 Figures, of all people together:
     word, other      share of facts found by a question that shares a word with the fact, and by
@@ -27,20 +25,16 @@ Figures, of all people together:
     replies          the same of what stands in the assistant's replies alone
     new_present      of updates: share with the new value returned
     new_first        and share with it in an earlier block than the old one, or without that
-    new_leads        of updates with either value in the first block: share with the new one there
     several, complete  of questions that need several facts: the mean share found, and the share
                      with all
     tokens           characters / 4 returned for all these questions, headers included
     off_topic, courtesies, near_topic  the same for requests that no memory helps with, for thanks
                      and greetings, and for questions about something that was mentioned, but not
                      that
-    verdicts         how often a recall that judges itself said what, by kind of question
-    interval_95      by bootstrap over the questions: 2,000 seeded draws
+    verdicts         how often a recall of the default way said what of itself, by kind of question
+    95 %             intervals by bootstrap over the questions: 2,000 seeded draws
 
-Two tables beside these. Earlier askings: 15 questions, each asked before in threads of its own and
+Two tables beside these. Asked before: 15 questions, each asked before in threads of its own and
 answered by replies that know nothing. Languages: one memory for each file in `languages`, its
 exchanges and 60 of `ordinary.json`.
-
---ablation: the default way with each part of the settings switched off, at the first size.
---table: Markdown tables.
 """

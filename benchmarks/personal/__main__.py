@@ -2,7 +2,166 @@
 
 from __future__ import annotations
 
-from benchmarks.personal.running import main
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+
+import benchmarks.personal
+from benchmarks import ui
+from benchmarks.personal.data import Data, Person, Thread, add_askings, load_data, sample_questions
+from benchmarks.personal.memories import (
+    BUDGETS,
+    Outcome,
+    PersonalMemory,
+    Way,
+    ask_all,
+    fill_threads,
+    list_figures,
+    list_ways,
+)
+from benchmarks.recall.__main__ import format_span
+from benchmarks.recall.data import BadDataError
+from benchmarks.recall.measuring import find_mean
+from benchmarks.recall.studies import PARTS, make_settings_without
+from benchmarks.recall.systems import EMBEDDERS, load_embedders
+
+_SIZE = 125
+_TIMES_ASKED = (0, 3, 10, 30)
+_LANGUAGE_ORDINARY = 60
+_HIDDEN = ("verdicts", "interval_95")
+_SPANS = ("word", "other", "replies", "new_first", "several", "off_topic")
+
+_Memories = Sequence[tuple[Person, Sequence[Thread]]]
+
+
+def measure(
+    data: Data, size: int, embeddings: Embeddings, *, ablates: bool = False
+) -> dict[str, Any]:
+    """Return the report of one embedder.
+
+    Args:
+        data: People, what is asked, and what fills their memories.
+        size: User messages in a memory.
+        embeddings: What memories are embedded with.
+        ablates: Whether to measure the parts of the settings.
+    """
+    memories = [(person, fill_threads(person, size, data.ordinary)) for person in data.people]
+    outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    for person, threads in memories:
+        ui.show_progress(f"{person.name}: embedding")
+        memory = PersonalMemory(person.name, threads, embeddings)
+        ways: dict[str, Way] = list_ways(memory, BUDGETS[-1])
+        ways[f"default, {BUDGETS[0]}"] = list_ways(memory, BUDGETS[0])["default"]
+        for part in PARTS if ablates else ():
+            settings, most = make_settings_without(part), BUDGETS[-1]
+            ways[f"without {part}"] = partial(memory.ask, max_tokens=most, settings=settings)
+        for name, way in ways.items():
+            ui.show_progress(f"{person.name}: {name}")
+            outcomes[name] += ask_all(way, (*person.questions, *data.requests))
+    return {
+        "size": size,
+        "ways": {name: list_figures(found) for name, found in outcomes.items()},
+        "asked_before": _ask_again(memories, data.unknowing, embeddings),
+        "languages": {
+            one.language: _measure_language(one, data.ordinary, embeddings)
+            for one in data.languages
+        },
+    }
+
+
+def _ask_again(
+    memories: _Memories, replies: Sequence[str], embeddings: Embeddings
+) -> dict[str, dict[str, int]]:
+    """Return how many facts are found, by times asked before in vain and by budget."""
+    found: dict[str, dict[str, int]] = {}
+    for times in _TIMES_ASKED:
+        counts = dict.fromkeys(map(str, BUDGETS), 0)
+        for person, threads in memories:
+            ui.show_progress(f"{person.name}: asked {times} times before")
+            questions = sample_questions(person)
+            asked = add_askings(threads, questions, times, replies)
+            memory = PersonalMemory(person.name, asked, embeddings)
+            for budget in BUDGETS:
+                found_now = ask_all(list_ways(memory, budget)["default"], questions)
+                counts[str(budget)] += sum(one.found == 1.0 for one in found_now)
+        found[str(times)] = counts
+    return {"of": {"questions": sum(len(sample_questions(one)) for one, _ in memories)}, **found}
+
+
+def _measure_language(
+    person: Person, ordinary: Sequence[Thread], embeddings: Embeddings
+) -> dict[str, float | None]:
+    """Return what is found, by way, budget and kind of question."""
+    ui.show_progress(f"language {person.language}")
+    threads = fill_threads(person, person.exchanges + _LANGUAGE_ORDINARY, ordinary)
+    memory = PersonalMemory(person.name, threads, embeddings)
+    found: dict[str, float | None] = {}
+    for budget in BUDGETS:
+        ways = list_ways(memory, budget)
+        for name in ("default", "bm25_lines"):
+            outcomes = ask_all(ways[name], person.questions)
+            for kind in ("word", "other"):
+                shares = [one.found for one in outcomes if one.kind == kind]
+                found[f"{name} {budget}, {kind}"] = find_mean(shares)
+    return found
+
+
+def make_table(report: dict[str, Any]) -> list[str]:
+    """Return the report for people."""
+    lines: list[str] = []
+    for name, found in report["embedders"].items():
+        ways = found["ways"]
+        columns = [one for one in ways["default"] if one not in _HIDDEN]
+        rows = [[way, *(row[one] for one in columns)] for way, row in ways.items()]
+        spans = [
+            [way, *(format_span(row["interval_95"][one]) for one in _SPANS)]
+            for way, row in ways.items()
+        ]
+        verdicts = ways["default"]["verdicts"].items()
+        asked = [(times, *counts.values()) for times, counts in found["asked_before"].items()]
+        head = list(next(iter(found["languages"].values()), ()))
+        languages = [[one, *row.values()] for one, row in found["languages"].items()]
+        for title, body in (
+            (f"{name}, {found['size']} user messages", [["", *columns], *rows]),
+            ("95 % intervals", [["", *_SPANS], *spans]),
+            ("verdicts", [(kind, str(counts)) for kind, counts in verdicts]),
+            ("facts found, by times asked before in vain", [("", *BUDGETS), *asked]),
+            ("languages", [["", *head], *languages]),
+        ):
+            lines += [title, *ui.format_rows(body), ""]
+    return [*lines, *(f"{name}: skipped, {why}" for name, why in report["skipped"].items())]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit code, which is 1 when the data cannot be read."""
+    parser = ui.make_parser("benchmarks.personal", benchmarks.personal.__doc__)
+    parser.add_argument(
+        "--size",
+        type=ui.parse_positive,
+        default=_SIZE,
+        metavar="N",
+        help="user messages in a memory",
+    )
+    parser.add_argument("--embedder", choices=EMBEDDERS, default="default")
+    parser.add_argument("--ablation", action="store_true", help="each part of the settings off")
+    options = parser.parse_args(arguments)
+    try:
+        data = load_data()
+        loaded, skipped = load_embedders(options.embedder)
+        embedders = {
+            name: measure(data, options.size, one, ablates=options.ablation)
+            for name, one in loaded.items()
+        }
+    except (BadDataError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    report = {"embedders": embedders, "skipped": skipped}
+    return ui.print_report(report, make_table, as_json=options.json)
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

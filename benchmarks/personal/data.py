@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
-from benchmarks.recall.data import BadDataError, Dialogue, Line, Role, load_dialogues, read_json
+from benchmarks.recall.data import Role, read_file
+from benchmarks.recall.systems import DAY_MS
 from langchain_convmem.transfer.source import parse_time
 
-__all__ = [
-    "FOLDER",
-    "Kind",
-    "Message",
-    "Person",
-    "Piece",
-    "Question",
-    "Thread",
-    "load_fill",
-    "load_languages",
-    "load_ordinary",
-    "load_people",
-    "load_person",
-    "load_requests",
-]
-
-_T = TypeVar("_T")
-
 FOLDER = Path(__file__).parents[1] / "data" / "personal"
+_EVERY = 12
+"""One question for every so many facts of a person is asked again and again: three of each."""
 
 Kind = Literal[
     "word", "other", "replies", "updates", "several", "near_topic", "off_topic", "courtesies"
@@ -52,15 +36,6 @@ class Thread(NamedTuple):
     def exchanges(self) -> int:
         return sum(message.role == "user" for message in self.messages)
 
-    def shortened(self, exchanges: int) -> Thread:
-        """Return the thread's first exchanges."""
-        seen = 0
-        for number, message in enumerate(self.messages):
-            seen += message.role == "user"
-            if seen > exchanges:
-                return self._replace(messages=self.messages[:number])
-        return self
-
 
 class Piece(NamedTuple):
     """The words of a message that state a fact."""
@@ -71,14 +46,7 @@ class Piece(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question and the pieces that answer it.
-
-    Attributes:
-        text: What is asked.
-        kind: Of what kind it is.
-        needs: What answers it; nothing does where it is empty.
-        replaced: Of an update, the piece that is no longer true.
-    """
+    """A question, the pieces that answer it, and of an update the piece that is no longer true."""
 
     text: str
     kind: Kind
@@ -86,8 +54,7 @@ class Question(NamedTuple):
     replaced: Piece | None = None
 
 
-@dataclass(frozen=True)
-class Person:
+class Person(NamedTuple):
     """A user: what was said, in threads, and what is asked later."""
 
     name: str
@@ -100,85 +67,53 @@ class Person:
         return sum(thread.exchanges for thread in self.threads)
 
 
-# -- files -----------------------------------------------------------------------------------
+class Data(NamedTuple):
+    """All that is measured with.
+
+    Attributes:
+        people: Whose memories are asked.
+        languages: One person for each language beside English.
+        requests: Those that no memory helps with, and the courtesies.
+        ordinary: Threads in which nobody tells anything about themselves.
+        unknowing: Replies that know nothing.
+    """
+
+    people: Sequence[Person]
+    languages: Sequence[Person]
+    requests: Sequence[Question]
+    ordinary: Sequence[Thread]
+    unknowing: Sequence[str]
 
 
-def load_people(folder: Path = FOLDER) -> list[Person]:
-    """Return the people of a folder, by name.
+def load_data(folder: Path = FOLDER) -> Data:
+    """Return the data of a folder.
 
     Raises:
-        BadDataError: If there is nobody, or a file has another form.
+        BadDataError: If a file is missing or has another form.
     """
     beside = {"ordinary.json", "requests.json"}
     files = sorted(file for file in folder.glob("*.json") if file.name not in beside)
-    if not files:
-        msg = f"{folder} holds no person's .json file"
-        raise BadDataError(msg)
-    return [load_person(file) for file in files]
+    requests, unknowing = read_file(
+        folder / "requests.json",
+        lambda value: (
+            [Question(text, "off_topic") for text in value["off_topic"]]
+            + [Question(text, "courtesies") for text in value["courtesies"]],
+            value["unknowing"],
+        ),
+    )
+    return Data(
+        [read_file(file, _read_person) for file in files],
+        [read_file(file, _read_person) for file in sorted((folder / "languages").glob("*.json"))],
+        requests,
+        read_file(folder / "ordinary.json", lambda value: _read_threads(value["exchanges"])),
+        unknowing,
+    )
 
 
-def load_languages(folder: Path = FOLDER) -> list[Person]:
-    """Return one person for each file in `languages`."""
-    return [load_person(file) for file in sorted((folder / "languages").glob("*.json"))]
-
-
-def load_person(file: Path) -> Person:
-    """Return the person of a file.
-
-    Raises:
-        BadDataError: If the file has another form.
-    """
-    return _read(file, _person)
-
-
-def load_ordinary(folder: Path = FOLDER) -> list[Thread]:
-    """Return the threads in which nobody tells anything about themselves."""
-    return list(_read(folder / "ordinary.json", lambda value: _threads(value["exchanges"])))
-
-
-def load_requests(folder: Path = FOLDER) -> tuple[Question, ...]:
-    """Return the requests that no memory helps with, and the courtesies."""
-    return _read(folder / "requests.json", _requests)
-
-
-def load_fill(folder: Path) -> list[Thread]:
-    """Return the threads of dialogues by role, one for each session.
-
-    Raises:
-        BadDataError: If a dialogue is of named people.
-    """
-    threads: list[Thread] = []
-    for dialogue in load_dialogues(folder):
-        if not dialogue.is_by_role:
-            msg = f"{dialogue.name} in {folder} has speakers other than User and Assistant"
-            raise BadDataError(msg)
-        threads += _sessions(dialogue)
-    return threads
-
-
-def _read(file: Path, convert: Callable[[Any], _T]) -> _T:
-    value = read_json(file)
-    try:
-        return convert(value)
-    except KeyError as error:
-        msg = f"{file}: the field {error} is missing somewhere"
-        raise BadDataError(msg) from error
-    except (TypeError, ValueError, AttributeError) as error:
-        msg = f"{file} does not have the expected form: {error}"
-        raise BadDataError(msg) from error
-
-
-# -- threads ---------------------------------------------------------------------------------
-
-
-def _time_ms(text: str) -> int:
-    return int(parse_time(text).timestamp() * 1000)
-
-
-def _threads(exchanges: Iterable[dict[str, str]]) -> tuple[Thread, ...]:
+def _read_threads(exchanges: Iterable[dict[str, str]]) -> tuple[Thread, ...]:
     by_name: dict[str, list[Message]] = defaultdict(list)
     for item in exchanges:
-        time_ms = _time_ms(item["time"])
+        time_ms = int(parse_time(item["time"]).timestamp() * 1000)
         by_name[item["thread"]] += [
             Message("user", item["user"], time_ms),
             Message("assistant", item["assistant"], time_ms + 1000),
@@ -186,56 +121,50 @@ def _threads(exchanges: Iterable[dict[str, str]]) -> tuple[Thread, ...]:
     return tuple(Thread(name, tuple(messages)) for name, messages in by_name.items())
 
 
-def _sessions(dialogue: Dialogue) -> list[Thread]:
-    by_name: dict[str, list[Message]] = defaultdict(list)
-    for line in dialogue.lines.values():
-        by_name[f"{line.thread}-{line.session}"].append(_message(line))
-    return [Thread(name, tuple(messages)) for name, messages in by_name.items()]
+def _read_person(value: dict[str, Any]) -> Person:
+    threads, questions = _read_threads(value["exchanges"]), tuple(_list_questions(value))
+    return Person(value["person"], value["language"], threads, questions)
 
 
-def _message(line: Line) -> Message:
-    return Message(line.role or "user", line.text, _time_ms(line.time))
-
-
-# -- questions -------------------------------------------------------------------------------
-
-
-def _person(value: dict[str, Any]) -> Person:
-    return Person(
-        value["person"],
-        value["language"],
-        _threads(value["exchanges"]),
-        tuple(_questions(value)),
-    )
-
-
-def _questions(value: dict[str, Any]) -> list[Question]:
-    questions: list[Question] = []
+def _list_questions(value: dict[str, Any]) -> Iterator[Question]:
     for fact in value["facts"]:
-        needs = (_piece(fact),)
-        questions += [
-            Question(fact["word"], "word", needs),
-            Question(fact["other"], "other", needs),
-        ]
+        needs = (_read_piece(fact),)
+        yield Question(fact["word"], "word", needs)
+        yield Question(fact["other"], "other", needs)
     for reply in value.get("replies", ()):
-        questions.append(Question(reply["question"], "replies", (_piece(reply, "assistant"),)))
+        yield Question(reply["question"], "replies", (_read_piece(reply, "assistant"),))
     for update in value.get("updates", ()):
-        new, old = _piece(update["new"]), _piece(update["old"])
-        questions.append(Question(update["question"], "updates", (new,), old))
+        new, old = _read_piece(update["new"]), _read_piece(update["old"])
+        yield Question(update["question"], "updates", (new,), old)
     for several in value.get("several", ()):
-        pieces = tuple(_piece(item) for item in several["needs"])
-        questions.append(Question(several["question"], "several", pieces))
-    return questions + _unanswered(value.get("near_topic", ()), "near_topic")
+        yield Question(several["question"], "several", tuple(map(_read_piece, several["needs"])))
+    for text in value.get("near_topic", ()):
+        yield Question(text, "near_topic")
 
 
-def _piece(item: dict[str, str], role: Role = "user") -> Piece:
+def _read_piece(item: dict[str, str], role: Role = "user") -> Piece:
     return Piece(item["exchange"], role, item["says"])
 
 
-def _requests(value: dict[str, Any]) -> tuple[Question, ...]:
-    off_topic = _unanswered(value["off_topic"], "off_topic")
-    return (*off_topic, *_unanswered(value["courtesies"], "courtesies"))
+# -- questions that were asked before --------------------------------------------------------
 
 
-def _unanswered(texts: Sequence[str], kind: Kind) -> list[Question]:
-    return [Question(text, kind) for text in texts]
+def sample_questions(person: Person) -> list[Question]:
+    """Return those of a person's questions that are asked again and again."""
+    return [question for question in person.questions if question.kind == "word"][::_EVERY]
+
+
+def add_askings(
+    threads: Sequence[Thread], questions: Sequence[Question], times: int, replies: Sequence[str]
+) -> list[Thread]:
+    """Return threads and after them each question, so often, in a thread of its own a day."""
+    last_ms = max(message.time_ms for thread in threads for message in thread.messages)
+    result = list(threads)
+    for day in range(times):
+        for number, question in enumerate(questions):
+            time_ms = last_ms + (day + 1) * DAY_MS + number * 3_600_000
+            asked = Message("user", question.text, time_ms)
+            reply = replies[(day + number) % len(replies)]
+            answered = Message("assistant", reply, time_ms + 1000)
+            result.append(Thread(f"asked-{day}-{number}", (asked, answered)))
+    return result

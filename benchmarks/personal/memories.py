@@ -1,97 +1,61 @@
-"""A person's memory, stored and asked as an application does, and the yardsticks beside it."""
+"""A person's memory, stored and asked as an application does, and what an answer is worth."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from benchmarks.personal.data import Message, Person, Thread
+from benchmarks.personal.data import Kind, Message, Person, Piece, Question, Thread
 from benchmarks.recall.data import Line
+from benchmarks.recall.measuring import count_tokens, find_interval, find_mean, fold_spaces
 from benchmarks.recall.systems import DAY_MS, Units, UnitSystem, count_characters
-from langchain_convmem import ConversationMemory, RecallSettings
+from langchain_convmem import ConversationMemory
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
 
-__all__ = [
-    "BUDGET",
-    "Answer",
-    "PersonalMemory",
-    "Way",
-    "fill_threads",
-    "ways_to_ask",
-    "ways_within",
-]
-
-BUDGET = 1000
-"""Tokens of a default turn."""
-
+BUDGETS = (300, 1000)
+"""Tokens of an answer; the larger one is that of a default turn."""
 _ASKED_IN = "asked-now"
 _LABELS = {"user": "User", "assistant": "Assistant"}
-_USER_LINES = replace(
-    RecallSettings(),
-    kind_weight=0.0,
-    meaning_first=False,
-    lexical_weight=0.0,
-    kernel=(1.0,),
-    speaker_bonus=0.0,
-    date_bonus=0.0,
-    session_prior=0.0,
-    budget_window=0,
-)
-"""Cosine alone, no neighbours."""
+_UNANSWERED: tuple[Kind, ...] = ("off_topic", "courtesies", "near_topic")
 
 
 class Answer(NamedTuple):
     """The blocks that a model would read, best first, and what the recall says of itself."""
 
     blocks: tuple[str, ...]
-    verdict: str | None = None
+    verdict: str = ""
 
 
 Way: TypeAlias = Callable[[str], Answer]
 """A way to ask a memory a question."""
 
 
-# -- what it holds ---------------------------------------------------------------------------
+def fill_threads(own: Person, size: int, ordinary: Sequence[Thread]) -> list[Thread]:
+    """Return a person's threads and whole ordinary ones, with about `size` user messages in all.
 
+    They are shuffled by the person's name, the same every time.
 
-def fill_threads(
-    own: Person, size: int, ordinary: Sequence[Thread], fill: Sequence[Thread] = ()
-) -> list[Thread] | None:
-    """Return a person's threads and others', with about `size` user messages in all.
-
-    Args:
-        own: Whose threads come first.
-        size: Ordinary threads are taken whole, so that a few more messages may stand there; the
-            last thread of `fill` is shortened.
-        ordinary: Shuffled by the person's name, the same every time.
-        fill: What is taken beyond these, shuffled likewise.
-
-    Returns:
-        None where all of them together have fewer, or the person alone has more.
+    Raises:
+        ValueError: If all of them together have fewer, or the person alone has more.
     """
     missing = size - own.exchanges
-    if missing < 0 or missing > sum(thread.exchanges for thread in (*ordinary, *fill)):
-        return None
-    shuffle = random.Random(own.name)
+    most = sum(thread.exchanges for thread in ordinary)
+    if not 0 <= missing <= most:
+        least = own.exchanges
+        raise ValueError(f"a memory of {own.name} holds {least} to {least + most} user messages")
     taken = list(own.threads)
-    for thread in shuffle.sample(ordinary, len(ordinary)):
+    for thread in random.Random(own.name).sample(ordinary, len(ordinary)):
         if missing <= 0:
-            return taken
+            break
         taken.append(thread)
         missing -= thread.exchanges
-    for thread in shuffle.sample(fill, len(fill)):
-        if missing <= 0:
-            return taken
-        part = thread.shortened(missing)
-        taken.append(part)
-        missing -= part.exchanges
     return taken
 
 
@@ -99,31 +63,21 @@ class PersonalMemory:
     """A memory of one user, its index warm."""
 
     def __init__(self, user_id: str, threads: Sequence[Thread], embeddings: Embeddings) -> None:
-        """Store threads and index them.
-
-        Args:
-            user_id: Whose they are.
-            threads: What was said.
-            embeddings: What it is embedded with.
-        """
         self._user_id = user_id
-        self._threads = threads
-        self._embeddings = embeddings
         self._memory = ConversationMemory.open(":memory:", embeddings=embeddings)
         for thread in threads:
-            messages = [_message(message) for message in thread.messages]
+            messages = [_make_message(message) for message in thread.messages]
             self._memory.add_messages(messages, thread_id=thread.name, user_id=user_id)
         self._memory.refresh(user_id=user_id)
-        last_ms = max(message.time_ms for thread in threads for message in thread.messages)
-        self._now_ms = last_ms + DAY_MS
+        said = [(thread.name, message) for thread in threads for message in thread.messages]
+        self._now_ms = max(message.time_ms for _, message in said) + DAY_MS
+        lines = [
+            [Line("", name, "", "", _LABELS[message.role], message.text)] for name, message in said
+        ]
+        self._by_words = UnitSystem(Units(lines, embeddings), "bm25")
 
     def ask(self, question: str, **options: Any) -> Answer:
-        """Return what a recall finds in a new thread, a day after the last line.
-
-        Args:
-            question: What is asked.
-            **options: Those of `LineRecall.recall`.
-        """
+        """Return what `LineRecall.recall` finds in a new thread, a day after the last line."""
         # As `memory.recall` does, which takes no time of asking.
         found = get_turn_memory(self._memory).line_recall.recall(
             Owner(user_id=self._user_id),
@@ -134,69 +88,105 @@ class PersonalMemory:
             count_text=count_characters,
             **options,
         )
-        verdict = getattr(found, "verdict", None)
-        blocks = tuple(block.text for block in found.blocks)
-        return Answer(blocks, None if verdict is None else str(verdict))
+        return Answer(tuple(block.text for block in found.blocks), str(found.verdict))
 
-    def lines_by_words(self) -> UnitSystem:
-        """Return the memory's single lines, ranked by BM25."""
-        return UnitSystem(Units([[line] for line in self._lines()], self._embeddings), "bm25")
-
-    def _lines(self) -> list[Line]:
-        return [
-            Line("", thread.name, "", "", _LABELS[message.role], message.text, message.role)
-            for thread in self._threads
-            for message in thread.messages
-        ]
+    def ask_by_words(self, question: str, max_tokens: int) -> Answer:
+        """Return the best single lines by BM25."""
+        return Answer(tuple(self._by_words.find(question, max_tokens)))
 
 
-def _message(message: Message) -> BaseMessage:
+def _make_message(message: Message) -> BaseMessage:
     said_at = datetime.fromtimestamp(message.time_ms / 1000, UTC).isoformat()
-    marks = {"timestamp": said_at}
-    if message.role == "assistant":
-        return AIMessage(content=message.text, additional_kwargs=marks)
-    return HumanMessage(content=message.text, additional_kwargs=marks)
+    kind = AIMessage if message.role == "assistant" else HumanMessage
+    return kind(content=message.text, additional_kwargs={"timestamp": said_at})
 
 
-# -- ways to ask it --------------------------------------------------------------------------
-
-
-def ways_to_ask(memory: PersonalMemory) -> dict[str, Way]:
-    """Return ours and the yardsticks, by name."""
-    within = ways_within(memory, BUDGET)
-
-    def plainly(question: str) -> Answer:
-        return memory.ask(question, max_tokens=BUDGET, threshold=-1.0)
-
-    def for_three(question: str) -> Answer:
-        return memory.ask(question, k=3)
-
-    def in_user_lines(question: str) -> Answer:
-        return memory.ask(
-            question,
-            max_tokens=BUDGET,
-            threshold=-1.0,
-            filter={"role": "user"},
-            settings=_USER_LINES,
-        )
-
+def list_ways(memory: PersonalMemory, max_tokens: int) -> dict[str, Way]:
+    """Return the ways to ask within a budget."""
     return {
-        "default": within["default"],
-        "plain": plainly,
-        "k3": for_three,
-        "user_lines": in_user_lines,
-        "bm25_lines": within["bm25_lines"],
+        "default": lambda text: memory.ask(text, max_tokens=max_tokens),
+        "plain": lambda text: memory.ask(text, max_tokens=max_tokens, threshold=-1.0),
+        "bm25_lines": lambda text: memory.ask_by_words(text, max_tokens),
     }
 
 
-def ways_within(memory: PersonalMemory, max_tokens: int) -> dict[str, Way]:
-    """Return the default turn and lines by BM25, both within a budget."""
-    by_words = memory.lines_by_words()
+# -- what an answer is worth -----------------------------------------------------------------
 
-    def by_default(question: str) -> Answer:
-        return memory.ask(question, max_tokens=max_tokens)
 
-    def in_lines_by_words(question: str) -> Answer:
-        return Answer(tuple(by_words.find(question, max_tokens).texts))
+class Outcome(NamedTuple):
+    """What came back for a question.
 
-    return {"default": by_default, "bm25_lines": in_lines_by_words}
+    Attributes:
+        kind: The question's.
+        tokens: Size of what came back.
+        places: For each piece that is needed the first block in which it stands, or None.
+        replaced: The same of the piece that an update replaced.
+        verdict: What the recall says of itself.
+    """
+
+    kind: Kind
+    tokens: float
+    places: tuple[int | None, ...] = ()
+    replaced: int | None = None
+    verdict: str = ""
+
+    @property
+    def found(self) -> float:
+        """The share of the needed pieces that came back."""
+        return sum(place is not None for place in self.places) / len(self.places)
+
+    @property
+    def is_new_first(self) -> bool:
+        """Whether the new value came back, and in an earlier block than the old one."""
+        [new] = self.places
+        return new is not None and (self.replaced is None or new < self.replaced)
+
+
+def ask_all(way: Way, questions: Iterable[Question]) -> list[Outcome]:
+    """Return what comes back for each question."""
+    return [judge(question, way(question.text)) for question in questions]
+
+
+def judge(question: Question, answer: Answer) -> Outcome:
+    """Return what an answer is worth."""
+    folded = [fold_spaces(block) for block in answer.blocks]
+
+    def find(piece: Piece) -> int | None:
+        says = fold_spaces(piece.says)
+        return next((number for number, block in enumerate(folded) if says in block), None)
+
+    return Outcome(
+        question.kind,
+        count_tokens(answer.blocks),
+        tuple(find(piece) for piece in question.needs),
+        None if question.replaced is None else find(question.replaced),
+        answer.verdict,
+    )
+
+
+def list_figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Return the figures of one way to ask; None where no question asks for them."""
+    by_kind: dict[Kind, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        by_kind[outcome.kind].append(outcome)
+    found = {
+        kind: [outcome.found for outcome in by_kind[kind]]
+        for kind in ("word", "other", "replies", "updates", "several")
+    }
+    updates = found.pop("updates")
+    several = found.pop("several")
+    values: dict[str, list[float]] = {
+        **found,
+        "new_present": updates,
+        "new_first": [outcome.is_new_first for outcome in by_kind["updates"]],
+        "several": several,
+        "complete": [share == 1.0 for share in several],
+        "tokens": [x.tokens for x in outcomes if x.kind not in _UNANSWERED],
+        **{kind: [outcome.tokens for outcome in by_kind[kind]] for kind in _UNANSWERED},
+    }
+    verdicts = {kind: Counter(one.verdict for one in part) for kind, part in by_kind.items()}
+    return {
+        **{name: find_mean(part) for name, part in values.items()},
+        "verdicts": {kind: dict(sorted(part.items())) for kind, part in verdicts.items()},
+        "interval_95": {name: find_interval(part) for name, part in values.items()},
+    }

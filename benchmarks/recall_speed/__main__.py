@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 import benchmarks.recall_speed
+from benchmarks import ui
 from benchmarks.recall_speed.systems import (
     PEERS,
     SYSTEMS,
@@ -27,16 +28,6 @@ from benchmarks.recall_speed.systems import (
 )
 from benchmarks.rounds import Case, Thunk, quotient, run_json, run_rounds, summarize_ms
 from benchmarks.synthetic_dialogue import said
-from benchmarks.terminal import (
-    describe_machine,
-    format_machine,
-    format_rows,
-    make_bar,
-    make_parser,
-    parse_positive,
-    print_report,
-    show_progress,
-)
 from langchain_convmem import UniversalSentenceEmbeddings
 
 _SIZES = (1_000, 10_000, 100_000)
@@ -57,12 +48,12 @@ def measure(lines: int, options: argparse.Namespace, folder: Path) -> dict[str, 
     ours = ConvMem(path)
     systems: dict[str, System] = {"convmem": ours}
     missing = []
-    show_progress(f"{lines:,} lines: convmem")
+    ui.show_progress(f"{lines:,} lines: convmem")
     texts = ours.fill(lines - _ADDED)  # those that are added one by one make the number whole
     vectors = UniversalSentenceEmbeddings().embed_documents(texts)
     embeddings = Replayed(dict(zip(texts, vectors, strict=True)))
     for name in options.peers:
-        show_progress(f"{lines:,} lines: {name}")
+        ui.show_progress(f"{lines:,} lines: {name}")
         try:
             systems[name] = PEERS[name](texts, embeddings)
         except ImportError:
@@ -90,7 +81,7 @@ def measure(lines: int, options: argparse.Namespace, folder: Path) -> dict[str, 
     if lines >= _AHEAD_FROM:
         bounds |= {name: 1.0 for name in systems if name in PEERS}
     bars = [
-        make_bar(
+        ui.make_bar(
             f"recall at {lines:,}, convmem : {name}", quotient(asked["convmem"], asked[name]), bound
         )
         for name, bound in bounds.items()
@@ -98,7 +89,7 @@ def measure(lines: int, options: argparse.Namespace, folder: Path) -> dict[str, 
     ]
     aims = {"p95, ms": rows["convmem"]["p95"], "cold, ms": cold, "memory, MB": held}
     bars += [
-        make_bar(f"{name} at {lines:,}", value, bound, decides=False)
+        ui.make_bar(f"{name} at {lines:,}", value, bound, decides=False)
         for (name, value), bound in zip(aims.items(), _AIMS.get(lines, ()), strict=False)
         if bound is not None
     ]
@@ -150,7 +141,7 @@ def _read_resident_bytes() -> int:
 
 def make_table(report: dict[str, Any]) -> list[str]:
     """Return the report for people."""
-    lines = [format_machine(report["machine"])]
+    lines = [ui.format_machine(report["machine"])]
     for one in report["sizes"]:
         head = (f"{one['lines']:,} lines", "p50 ms", "p95 ms", ": numpy", "add ms")
         rows = [
@@ -158,19 +149,19 @@ def make_table(report: dict[str, Any]) -> list[str]:
             for name, row in sorted(one["systems"].items(), key=lambda item: SYSTEMS.index(item[0]))
         ]
         opened = f"{one['cold_ms']:,.0f} ms, {one['resident_mb_per_100k']:.0f} MB per 100,000 lines"
-        lines += ["", *format_rows([head, *rows], 8), f"  convmem in a new process: {opened}"]
+        lines += ["", *ui.format_rows([head, *rows], 8), f"  convmem in a new process: {opened}"]
         lines += [f"  {name}: not installed" for name in one["not_installed"]]
     return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar fails."""
-    parser = make_parser("benchmarks.recall_speed", benchmarks.recall_speed.__doc__)
+    parser = ui.make_parser("benchmarks.recall_speed", benchmarks.recall_speed.__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(_SIZES), metavar="N")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="NAME")
-    parser.add_argument("--rounds", type=parse_positive, default=30, help="of three questions")
+    parser.add_argument("--rounds", type=ui.parse_positive, default=30, help="of three questions")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each system and size")
-    parser.add_argument("--processes", type=parse_positive, default=3, help="new processes")
+    parser.add_argument("--processes", type=ui.parse_positive, default=3, help="new processes")
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.open is not None:
@@ -180,10 +171,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--sizes must be at least {2 * _ADDED}")
     with tempfile.TemporaryDirectory(prefix="benchmark-recall-") as folder:
         sizes = [measure(lines, options, Path(folder)) for lines in options.sizes]
-    machine = describe_machine("numpy", "langchain-chroma", "langchain-qdrant")
+    machine = ui.describe_machine("numpy", "langchain-chroma", "langchain-qdrant")
     bars = [bar for one in sizes for bar in one.pop("bars")]
     report = {"machine": machine, "sizes": sizes, "bars": bars}
-    return print_report(report, make_table, as_json=options.json)
+    return ui.print_report(report, make_table, as_json=options.json)
 
 
 if __name__ == "__main__":

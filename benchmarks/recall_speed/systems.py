@@ -27,7 +27,6 @@ from langchain_convmem.views.shown import Recall
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PEERS", "SYSTEMS", "YARDSTICK", "ConvMem", "NumPyScan", "Replayed", "System"]
 
 YARDSTICK = "numpy"
 _K = 20

@@ -45,7 +45,7 @@ RELATED = 0.55
 """From what sum of both shares on a question counts as related to a hundred lines or more.
 
 Chosen on five dialogues between people, where 3 to 4 % of unrelated questions pass;
-`python -m benchmarks.recall --off-topic` prints what it holds back and costs, cross-validated too.
+`python -m benchmarks.personal` prints what it holds back and costs.
 """
 # Evidence, in standard deviations: what is worth its room next to a segment that answers clearly,
 # and what stands out though nothing relates it to the question.

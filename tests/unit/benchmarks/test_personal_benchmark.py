@@ -4,18 +4,26 @@ import json
 
 import pytest
 
-from benchmarks.personal.askings import sample_questions, with_askings
+from benchmarks.personal.__main__ import make_table, measure
 from benchmarks.personal.data import (
+    Data,
     Message,
     Person,
     Piece,
     Question,
     Thread,
+    add_askings,
+    sample_questions,
 )
-from benchmarks.personal.measuring import ask_all, figures, judge
-from benchmarks.personal.memories import Answer, PersonalMemory, fill_threads, ways_to_ask
-from benchmarks.personal.report import markdown, table
-from benchmarks.personal.running import Data, run
+from benchmarks.personal.memories import (
+    Answer,
+    PersonalMemory,
+    ask_all,
+    fill_threads,
+    judge,
+    list_figures,
+    list_ways,
+)
 from langchain_convmem.testing import HashEmbeddings
 
 DAY_MS = 24 * 3_600_000
@@ -66,28 +74,26 @@ def test_a_fact_is_found_where_its_words_stand_however_they_are_spaced():
 
 
 @pytest.mark.parametrize(
-    ("blocks", "present", "first", "leads"),
+    ("blocks", "present", "first"),
     [
-        ((NEW.says, OLD.says), 1.0, 1.0, 1.0),
-        ((OLD.says, NEW.says), 1.0, 0.0, 0.0),
-        ((f"{OLD.says} {NEW.says}",), 1.0, 0.0, 1.0),
-        (("something else", NEW.says), 1.0, 1.0, None),
-        ((OLD.says,), 0.0, 0.0, 0.0),
-        ((), 0.0, 0.0, None),
+        ((NEW.says, OLD.says), 1.0, 1.0),
+        ((OLD.says, NEW.says), 1.0, 0.0),
+        ((f"{OLD.says} {NEW.says}",), 1.0, 0.0),
+        (("something else", NEW.says), 1.0, 1.0),
+        ((OLD.says,), 0.0, 0.0),
+        ((), 0.0, 0.0),
     ],
 )
-def test_of_an_update_the_new_value_is_looked_for_and_where_it_stands(
-    blocks, present, first, leads
-):
+def test_of_an_update_the_new_value_is_looked_for_and_where_it_stands(blocks, present, first):
     update = Question("Where is my desk?", "updates", (NEW,), OLD)
-    found = figures([judge(update, Answer(blocks))])
-    assert (found["new_present"], found["new_first"], found["new_leads"]) == (present, first, leads)
+    found = list_figures([judge(update, Answer(blocks))])
+    assert (found["new_present"], found["new_first"]) == (present, first)
 
 
 def test_an_answer_of_several_facts_counts_by_fact_and_as_a_whole():
     question = Question("?", "several", (CAT, NEW))
     half, whole = Answer((CAT.says,)), Answer((NEW.says, CAT.says))
-    found = figures([judge(question, half), judge(question, whole)])
+    found = list_figures([judge(question, half), judge(question, whole)])
     assert (found["several"], found["complete"]) == (0.75, 0.5)
     assert found["word"] is None
     assert found["interval_95"]["word"] is None
@@ -97,7 +103,7 @@ def test_tokens_are_kept_apart_by_kind_and_verdicts_are_counted():
     def way(question):
         return Answer(("z" * 4 * len(question),), "unsure" if "Miso" in question else "found")
 
-    found = figures(ask_all(way, (*ANA.questions[:2], ANA.questions[-1], *REQUESTS)))
+    found = list_figures(ask_all(way, (*ANA.questions[:2], ANA.questions[-1], *REQUESTS)))
     lengths = [len(question.text) for question in ANA.questions[:2]]
     assert found["tokens"] == sum(lengths) / 2
     assert (found["off_topic"], found["courtesies"], found["near_topic"]) == (13, 7, 16)
@@ -108,59 +114,53 @@ def test_tokens_are_kept_apart_by_kind_and_verdicts_are_counted():
 # -- memories -------------------------------------------------------------------------------------
 
 
-def test_a_memory_is_filled_with_whole_ordinary_threads_and_then_from_elsewhere():
-    fill = [thread("f", 0, "a", "b", "c", "d", "e", "f")]
-    filled = fill_threads(ANA, 12, ORDINARY, fill)
-    assert sum(one.exchanges for one in filled) == 12
+def test_a_memory_is_filled_with_whole_ordinary_threads():
+    filled = fill_threads(ANA, 7, ORDINARY)
+    assert sum(one.exchanges for one in filled) == 7
     assert filled[:3] == list(ANA.threads)
-    assert {one.name for one in filled[3:]} == {*(one.name for one in ORDINARY), "f"}
-    assert [one.text for one in filled[-1].messages] == ["a", "b", "c", "d"]
-    assert fill_threads(ANA, 6, ORDINARY) == fill_threads(ANA, 6, ORDINARY)
+    assert {one.name for one in filled[3:]} < {one.name for one in ORDINARY}
+    assert filled == fill_threads(ANA, 7, ORDINARY)
+    with pytest.raises(ValueError, match="ana holds 4 to 10 user messages"):
+        fill_threads(ANA, 11, ORDINARY)
 
 
 def test_every_way_asks_the_same_memory_by_role_a_day_after_the_last_line():
     memory = PersonalMemory("ana", [*ANA.threads, *ORDINARY], HashEmbeddings())
-    ways = ways_to_ask(memory)
-    assert list(ways) == ["default", "plain", "k3", "user_lines", "bm25_lines"]
+    ways = list_ways(memory, 1000)
+    assert list(ways) == ["default", "plain", "bm25_lines"]
     answers = {name: way("What is my cat called?") for name, way in ways.items()}
     for name, answer in answers.items():
         assert judge(ANA.questions[0], answer).found == 1.0, name
     assert answers["plain"].blocks[0].startswith("[2025-02-")
-    assert "Assistant: " not in "\n".join(answers["user_lines"].blocks)
     assert "yesterday" in "\n".join(ways["plain"]("Where to sleep?").blocks)
-    assert len(answers["k3"].blocks) == 3
 
 
 def test_earlier_askings_stand_in_threads_of_their_own_after_all_else():
     person = Person("ana", "en", ANA.threads, (ANA.questions[0],) * 13)
     questions = sample_questions(person)
     assert len(questions) == 2
-    threads = with_askings(ANA.threads, questions, 10)
+    replies = [f"I know nothing {number}." for number in range(10)]
+    threads = add_askings(ANA.threads, questions, 10, replies)
     asked = threads[len(ANA.threads) :]
     assert len({one.name for one in asked}) == len(asked) == 20
     last_ms = ANA.threads[-1].messages[-1].time_ms
     assert all(message.time_ms > last_ms for one in asked for message in one.messages)
     assert {one.messages[0].text for one in asked} == {questions[0].text}
     assert len({one.messages[1].text for one in asked}) == 10
-    assert with_askings(ANA.threads, questions, 0) == list(ANA.threads)
+    assert add_askings(ANA.threads, questions, 0, replies) == list(ANA.threads)
 
 
 # -- the run --------------------------------------------------------------------------------------
 
 
-def test_a_report_holds_every_table_and_says_which_sizes_were_skipped():
-    data = Data([ANA], [ANA], REQUESTS, ORDINARY * 10, ())
-    report = run(data, [8, 500], {"static": HashEmbeddings()}, ablates=True)
-    static = report["embedders"]["static"]
-    assert static["sizes"]["8"]["default"]["word"] == 1.0
-    assert static["earlier_askings"]["questions"] == 1
-    assert list(static["earlier_askings"]["found"]) == ["0", "3", "10", "30"]
-    assert static["languages"]["en"]["bm25_lines 300"]["word"] == 1.0
-    assert "without smoothing" in static["ablation"]
-    assert report["skipped"] == {
-        "size 500": "memories can hold 4 to 64 user messages; --fill adds more"
-    }
+def test_a_report_holds_every_table():
+    data = Data([ANA], [ANA], REQUESTS, ORDINARY * 10, ["I do not know."])
+    found = measure(data, 8, HashEmbeddings(), ablates=True)
+    assert found["ways"]["default"]["word"] == 1.0
+    assert list(found["asked_before"]) == ["of", "0", "3", "10", "30"]
+    assert found["asked_before"]["of"] == {"questions": 1}
+    assert found["languages"]["en"]["bm25_lines 300, word"] == 1.0
+    assert "without smoothing" in found["ways"]
+    report = {"embedders": {"hash": found}, "skipped": {}}
     assert json.loads(json.dumps(report)) == report
-    assert "static, 8 user messages" in table(report)
-    assert "| asked before | 300 tokens | 1000 tokens | k=3 |" in markdown(report)
-    assert "size 500: skipped" in table(report)
+    assert "hash, 8 user messages" in make_table(report)

@@ -11,19 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-__all__ = [
-    "describe_machine",
-    "format_bars",
-    "format_cell",
-    "format_machine",
-    "format_rows",
-    "make_bar",
-    "make_parser",
-    "parse_positive",
-    "print_report",
-    "show_progress",
-]
-
 
 def show_progress(progress: str) -> None:
     """Write what goes on over the line before, where somebody watches standard error."""
