@@ -159,7 +159,9 @@ def find_top(browser: Browser, address: str, selector: str) -> float:
     return box["y"] + box["height"]
 
 
-@pytest.mark.parametrize("selector", ["code:has-text('pip install')", "code:has-text('ConversationMemory.open')"])
+@pytest.mark.parametrize(
+    "selector", ["code:has-text('pip install')", "code:has-text('ConversationMemory.open')"]
+)
 def test_the_home_page_shows_code_and_how_to_install_it_at_once(
     browser: Browser, site: str, selector: str
 ) -> None:
