@@ -105,7 +105,7 @@ HOMES = {
     "langchain_core.chat_history": "history.py",
     "langchain_core.retrievers": ("recall/retriever.py", "turns/chains.py"),
     "psycopg": "logs/postgres",
-    "rich": "cli/output.py",
+    "rich": ("cli/output.py", "cli/rendering.py"),
     "sqlite3": ("logs/sqlite", "transfer/source.py"),
     "markdown_it": "web/display.py",
     "starlette": "web",
