@@ -19,6 +19,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
+from langchain_convmem.views.tokens import count_text_tokens
 
 WORDS = ["car", "boat", "dog", "river", "paper", "music", "floor", "May", "Ana", "Bo", "red"]
 START_MS = 1_700_000_000_000
@@ -221,7 +222,8 @@ def test_no_line_comes_twice_none_is_out_of_scope_and_no_budget_is_exceeded(owne
         assert len({line.entry_id for line in lines}) == len(lines)
         assert all(wish.allows(line) for line in lines)
         if "max_tokens" in wish.amount:
-            assert sum(len(block.text) for block in blocks) <= 4 * wish.amount["max_tokens"]
+            size = sum(count_text_tokens(block.text) for block in blocks)
+            assert size <= wish.amount["max_tokens"]
     assert all(wish.allows(match.line) for match in found.matches)
     assert len(found.blocks) <= wish.amount.get("k", len(found.blocks))
     asked_for = {owner.user_id for owner in (BOTH if owners is BOTH else (ANA,))}
@@ -302,6 +304,6 @@ def test_hooks_move_no_line_into_scope_and_exceed_no_budget(life, wish):
     assert len({line.entry_id for line in lines}) == len(lines)
     assert all(wish.allows(line) for line in lines)
     if "max_tokens" in wish.amount:
-        size = sum(len(block.text) for block in found.blocks)
-        assert size <= 4 * wish.amount["max_tokens"]
+        size = sum(count_text_tokens(block.text) for block in found.blocks)
+        assert size <= wish.amount["max_tokens"]
     assert all("surpasses the threshold" in problem for problem in found.problems)

@@ -16,6 +16,7 @@ from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.shown import Recall
+from langchain_convmem.views.tokens import count_text_tokens
 
 ANA = Owner(user_id="ana")
 DATA = Path(__file__).parents[3] / "benchmarks" / "data"
@@ -293,7 +294,7 @@ messages = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=7).map(" ".
 @settings(max_examples=60)
 def test_no_budget_is_exceeded_and_what_is_shown_is_verbatim(chat, said, tokens, window):
     found = recall_of(chat, said, budget_window=window).recall(ANA, QUESTION, max_tokens=tokens)
-    assert sum(len(block.text) for block in found.blocks) <= 4 * tokens
+    assert sum(count_text_tokens(block.text) for block in found.blocks) <= tokens
     for block in found.blocks:
         for line, text in zip(block.lines, block.text.splitlines()[1:], strict=True):
             label, _, pieces = text.partition(": ")
