@@ -606,10 +606,8 @@ class Engine:
         **settings: Any,
     ) -> Conversation:
         """Begin a conversation; see `create_conversation`."""
-        runner = await hop(partial(self.open, config, history, settings))
-        if runner.config.prefill_preface:
-            await runner.backend.aread_ahead(runner.build_request(SendOptions()), ())
-        return Conversation.from_runner(runner)
+        create = partial(self.create_conversation, config, history=history, **settings)
+        return await run_in_thread(create)
 
     def open(
         self,

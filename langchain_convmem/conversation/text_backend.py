@@ -53,6 +53,175 @@ _PROMPT_END = 400
 """Code points of the prompt that a reader looks at, to see whether it ends inside a channel."""
 
 
+# -- Sessions of a text engine --------------------------------------------------------------------
+
+
+class LiveSession:
+    """A session, and how much of its conversation's text it holds. One caller at a time.
+
+    What it holds is always a beginning of that text; it may be nothing.
+    """
+
+    def __init__(self) -> None:
+        self.session: ModelSession | None = None
+        self.held = 0
+        self.last_use = -1
+        self.is_busy = False
+        self.is_unwanted = False
+        self._marks: list[tuple[int, object]] = []
+
+    def open(self, engine: TextEngine) -> ModelSession:
+        """Return the session; a new one if there is none."""
+        if self.session is None:
+            self.session = engine.create_session()
+            self.held, self._marks = 0, []
+        return self.session
+
+    def mark(self, held: int) -> None:
+        """Note that the session holds so many code points now, to come back to."""
+        self.held = held
+        if isinstance(self.session, RewindableSession):
+            self._marks.append((held, self.session.checkpoint()))
+
+    def rewind(self, held: int, *, is_sound: bool = True) -> None:
+        """Make the session hold no more than so many code points, if it holds more.
+
+        A session that fails here is closed; the next use opens another.
+
+        Args:
+            held: How many; it may hold fewer then.
+            is_sound: Whether its state is known; if not, it is put back in any case.
+        """
+        if self.session is None or (is_sound and self.held <= held):
+            return
+        while self._marks and self._marks[-1][0] > held:
+            self._marks.pop()
+        is_back = False
+        try:
+            is_back = self._put_back(self.session)
+        finally:
+            if not is_back:
+                self.drop()
+
+    def _put_back(self, session: ModelSession) -> bool:
+        """Take the session to the last mark, or to its beginning; return whether it went."""
+        try:
+            if self._marks and isinstance(session, RewindableSession):
+                session.rewind(self._marks[-1][1])
+                self.held = self._marks[-1][0]
+            else:
+                session.reset()
+                self.held, self._marks = 0, []
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            report_problem(_logger, "a session could not be taken back and is replaced", error)
+            return False
+        return True
+
+    def branch(self) -> LiveSession:
+        """Return one that goes on by itself; it holds nothing if the session cannot be copied."""
+        twin = LiveSession()
+        if isinstance(self.session, ClonableSession):
+            twin.session = self.session.clone()
+            twin.held, twin._marks = self.held, list(self._marks)
+        return twin
+
+    def drop(self) -> None:
+        """Close the session; the next use opens another."""
+        session, self.session = self.session, None
+        self.held, self._marks = 0, []
+        if session is None:
+            return
+        try:
+            session.close()
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            report_problem(_logger, "a session could not be closed", error)
+
+
+class SessionPool:
+    """The sessions of an engine; where only so many are kept, those that are idle longest rest.
+
+    Thread-safe.
+    """
+
+    def __init__(self, engine: TextEngine, max_live: int | None) -> None:
+        """Create an empty pool.
+
+        Args:
+            engine: Makes the sessions; it is closed with the pool.
+            max_live: How many are kept, those of running turns included; None is any number.
+        """
+        self.engine = engine
+        self._max_live = max_live
+        # Reentrant: the garbage collector may close a forgotten stream at any moment.
+        self._lock = make_lock()
+        self._known: WeakSet[LiveSession] = WeakSet()
+        self._returns = count()
+        self._is_closed = False
+
+    def borrow(self, live: LiveSession) -> None:
+        """Take a session for one turn; idle ones make room for it."""
+        with self._lock:
+            self._known.add(live)
+            live.is_busy = True
+            self._make_room()
+
+    def give_back(self, live: LiveSession) -> None:
+        """End the turn of a session; it stays alive until another one needs its place."""
+        with self._lock:
+            if not live.is_busy:
+                return
+            live.is_busy, live.last_use = False, next(self._returns)
+            if self._is_closed or live.is_unwanted:
+                live.drop()
+            self._make_room()
+        self._close_engine()
+
+    def _make_room(self) -> None:
+        if self._max_live is not None:
+            alive = [one for one in self._known if one.is_busy or one.session is not None]
+            idle = sorted([one for one in alive if not one.is_busy], key=lambda one: one.last_use)
+            for one in idle[: max(0, len(alive) - self._max_live)]:
+                one.drop()
+
+    def use_while_idle(self, live: LiveSession, use: Callable[[LiveSession], T]) -> T | None:
+        """Return what is made of a session while no turn uses it; None if one does.
+
+        Turns wait meanwhile.
+        """
+        with self._lock:
+            return None if live.is_busy else use(live)
+
+    def branch(self, live: LiveSession) -> LiveSession:
+        """Return a copy of a session that no turn uses; it holds nothing if there is no room."""
+        twin = live.branch() if self._max_live is None else LiveSession()
+        with self._lock:
+            self._known.add(twin)
+        return twin
+
+    def forget(self, live: LiveSession) -> None:
+        """Close a session for good; if a turn still uses it, as soon as that ends."""
+        with self._lock:
+            live.is_unwanted = True
+            if not live.is_busy:
+                live.drop()
+
+    def close(self) -> None:
+        """Close all sessions and the engine, as soon as no turn uses them. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            for live in self._known:
+                if not live.is_busy:
+                    live.drop()
+        self._close_engine()
+
+    def _close_engine(self) -> None:
+        if self._is_closed and not any(live.is_busy for live in list(self._known)):
+            self.engine.close()
+
+
+# -- The place of a conversation in an engine, and its turns ---------------------------------------
+
+
 @dataclass(slots=True)
 class TextState:
     """What was rendered, of which messages. One caller.
@@ -77,35 +246,25 @@ class TextState:
         )
 
 
+@dataclass(slots=True, eq=False)
 class TextBackend(Backend):
-    """One conversation's place in a text engine. One turn at a time."""
+    """One conversation's place in a text engine. One turn at a time.
 
-    def __init__(
-        self,
-        pool: SessionPool,
-        template: ChatTemplate,
-        *,
-        reply_format: ReplyFormat,
-        stop: Sequence[str],
-        state: TextState,
-        live: LiveSession | None = None,
-    ) -> None:
-        """Begin from what was rendered.
+    Attributes:
+        pool: Hands out sessions.
+        template: Writes the messages down.
+        reply_format: How replies are read.
+        stop: Texts that end a reply.
+        state: What was rendered so far.
+        live: A session that has read what `state` says, or nothing.
+    """
 
-        Args:
-            pool: Hands out sessions.
-            template: Writes the messages down.
-            reply_format: How replies are read.
-            stop: Texts that end a reply.
-            state: What was rendered so far.
-            live: A session that has read what `state` says; None for none.
-        """
-        self.pool = pool
-        self.template = template
-        self.reply_format = reply_format
-        self.stop = tuple(stop)
-        self.live = live or LiveSession()
-        self.state = state
+    pool: SessionPool
+    template: ChatTemplate
+    reply_format: ReplyFormat
+    stop: tuple[str, ...]
+    state: TextState
+    live: LiveSession = field(default_factory=LiveSession)
 
     def __repr__(self) -> str:
         return f"{type(self.pool.engine).__name__}, {self.template!r}"
@@ -193,14 +352,7 @@ class TextBackend(Backend):
             self.live, lambda live: (self.pool.branch(live), self.state.copy())
         )
         live, state = both or (LiveSession(), self.state.copy())
-        return TextBackend(
-            self.pool,
-            self.template,
-            reply_format=self.reply_format,
-            stop=self.stop,
-            state=state,
-            live=live,
-        )
+        return replace(self, live=live, state=state)
 
     def close(self) -> None:
         """Close the session."""
@@ -451,169 +603,3 @@ def _is_same(one: BaseMessage, other: BaseMessage) -> bool:
         and one.additional_kwargs == other.additional_kwargs
         and getattr(one, "tool_calls", None) == getattr(other, "tool_calls", None)
     )
-
-
-# -- Sessions of a text engine --------------------------------------------------------------------
-
-
-class LiveSession:
-    """A session, and how much of its conversation's text it holds. One caller at a time.
-
-    What it holds is always a beginning of that text; it may be nothing.
-    """
-
-    def __init__(self) -> None:
-        self.session: ModelSession | None = None
-        self.held = 0
-        self.last_use = -1
-        self.is_busy = False
-        self.is_unwanted = False
-        self._marks: list[tuple[int, object]] = []
-
-    def open(self, engine: TextEngine) -> ModelSession:
-        """Return the session; a new one if there is none."""
-        if self.session is None:
-            self.session = engine.create_session()
-            self.held, self._marks = 0, []
-        return self.session
-
-    def mark(self, held: int) -> None:
-        """Note that the session holds so many code points now, to come back to."""
-        self.held = held
-        if isinstance(self.session, RewindableSession):
-            self._marks.append((held, self.session.checkpoint()))
-
-    def rewind(self, held: int, *, is_sound: bool = True) -> None:
-        """Make the session hold no more than so many code points, if it holds more.
-
-        A session that fails here is closed; the next use opens another.
-
-        Args:
-            held: How many; it may hold fewer then.
-            is_sound: Whether its state is known; if not, it is put back in any case.
-        """
-        if self.session is None or (is_sound and self.held <= held):
-            return
-        while self._marks and self._marks[-1][0] > held:
-            self._marks.pop()
-        is_back = False
-        try:
-            is_back = self._put_back(self.session)
-        finally:
-            if not is_back:
-                self.drop()
-
-    def _put_back(self, session: ModelSession) -> bool:
-        """Take the session to the last mark, or to its beginning; return whether it went."""
-        try:
-            if self._marks and isinstance(session, RewindableSession):
-                session.rewind(self._marks[-1][1])
-                self.held = self._marks[-1][0]
-            else:
-                session.reset()
-                self.held, self._marks = 0, []
-        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-            report_problem(_logger, "a session could not be taken back and is replaced", error)
-            return False
-        return True
-
-    def branch(self) -> LiveSession:
-        """Return one that goes on by itself; it holds nothing if the session cannot be copied."""
-        twin = LiveSession()
-        if isinstance(self.session, ClonableSession):
-            twin.session = self.session.clone()
-            twin.held, twin._marks = self.held, list(self._marks)
-        return twin
-
-    def drop(self) -> None:
-        """Close the session; the next use opens another."""
-        session, self.session = self.session, None
-        self.held, self._marks = 0, []
-        if session is None:
-            return
-        try:
-            session.close()
-        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-            report_problem(_logger, "a session could not be closed", error)
-
-
-class SessionPool:
-    """The sessions of an engine; where only so many are kept, those that are idle longest rest.
-
-    Thread-safe.
-    """
-
-    def __init__(self, engine: TextEngine, max_live: int | None) -> None:
-        """Create an empty pool.
-
-        Args:
-            engine: Makes the sessions; it is closed with the pool.
-            max_live: How many are kept, those of running turns included; None is any number.
-        """
-        self.engine = engine
-        self._max_live = max_live
-        # Reentrant: the garbage collector may close a forgotten stream at any moment.
-        self._lock = make_lock()
-        self._known: WeakSet[LiveSession] = WeakSet()
-        self._returns = count()
-        self._is_closed = False
-
-    def borrow(self, live: LiveSession) -> None:
-        """Take a session for one turn; idle ones make room for it."""
-        with self._lock:
-            self._known.add(live)
-            live.is_busy = True
-            self._make_room()
-
-    def give_back(self, live: LiveSession) -> None:
-        """End the turn of a session; it stays alive until another one needs its place."""
-        with self._lock:
-            if not live.is_busy:
-                return
-            live.is_busy, live.last_use = False, next(self._returns)
-            if self._is_closed or live.is_unwanted:
-                live.drop()
-            self._make_room()
-        self._close_engine()
-
-    def _make_room(self) -> None:
-        if self._max_live is not None:
-            alive = [one for one in self._known if one.is_busy or one.session is not None]
-            idle = sorted([one for one in alive if not one.is_busy], key=lambda one: one.last_use)
-            for one in idle[: max(0, len(alive) - self._max_live)]:
-                one.drop()
-
-    def use_while_idle(self, live: LiveSession, use: Callable[[LiveSession], T]) -> T | None:
-        """Return what is made of a session while no turn uses it; None if one does.
-
-        Turns wait meanwhile.
-        """
-        with self._lock:
-            return None if live.is_busy else use(live)
-
-    def branch(self, live: LiveSession) -> LiveSession:
-        """Return a copy of a session that no turn uses; it holds nothing if there is no room."""
-        twin = live.branch() if self._max_live is None else LiveSession()
-        with self._lock:
-            self._known.add(twin)
-        return twin
-
-    def forget(self, live: LiveSession) -> None:
-        """Close a session for good; if a turn still uses it, as soon as that ends."""
-        with self._lock:
-            live.is_unwanted = True
-            if not live.is_busy:
-                live.drop()
-
-    def close(self) -> None:
-        """Close all sessions and the engine, as soon as no turn uses them. Idempotent."""
-        with self._lock:
-            self._is_closed = True
-            for live in self._known:
-                if not live.is_busy:
-                    live.drop()
-        self._close_engine()
-
-    def _close_engine(self) -> None:
-        if self._is_closed and not any(live.is_busy for live in list(self._known)):
-            self.engine.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -56,43 +56,39 @@ class SendState:
     reply: AIMessage | None = None
 
 
+@dataclass(slots=True, eq=False)
 class TurnRunner:
-    """Runs the turns of one conversation, and holds what they go by. Thread-safe."""
+    """Runs the turns of one conversation, and holds what they go by. Thread-safe.
 
-    def __init__(
-        self,
-        thread: ThreadMemory,
-        backend: Backend,
-        config: ConversationConfig,
-        tools: ToolSet,
-        turns: ActiveTurns,
-    ) -> None:
-        """Begin without turns.
+    Attributes:
+        thread: What the turns read and write.
+        backend: The model.
+        config: Settings of the conversation.
+        tools: What the model may call.
+        turns: Where turns are counted, to be cancelled and waited for.
+        pending: What waits for the rest of its message.
+        stats: How the texts of the latest turn came about.
+    """
 
-        Args:
-            thread: What the turns read and write.
-            backend: The model.
-            config: Settings of the conversation.
-            tools: What the model may call.
-            turns: Where turns are counted, to be cancelled and waited for.
-        """
-        self.thread = thread
-        self.backend = backend
-        self.config = config
-        self.tools = tools
-        self.turns = turns
-        self.stats: tuple[RenderStats, ...] = ()
-        self.pending: tuple[BaseMessage, ...] = ()
-        self._lock = thread.lock or FifoLock(_make_busy_error, _make_inside_error)
+    thread: ThreadMemory
+    backend: Backend
+    config: ConversationConfig
+    tools: ToolSet
+    turns: ActiveTurns
+    pending: tuple[BaseMessage, ...] = ()
+    stats: tuple[RenderStats, ...] = ()
+    _lock: FifoLock = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take the line of the thread, if it has one."""
+        self._lock = self.thread.lock or FifoLock(_make_busy_error, _make_inside_error)
 
     def branch(self) -> TurnRunner:
         """Return one that holds the same, and goes on by itself."""
         self.turns.check_open()
         # First what the session holds: if a turn ends meanwhile, its messages are only to be read.
         backend, turns = self.backend.branch(), self.turns.create_sibling()
-        twin = TurnRunner(self.thread.branch(), backend, self.config, self.tools, turns)
-        twin.pending = self.pending
-        return twin
+        return replace(self, thread=self.thread.branch(), backend=backend, turns=turns, stats=())
 
     def run(
         self, message: Any, config: RunnableConfig, sending: SendState

@@ -69,3 +69,11 @@ def test_who_was_inside_is_forgotten():
         return len(get_held())
 
     assert contextvars.copy_context().run(enter_often) == 1
+
+
+async def test_a_conversation_that_is_awaited_has_read_its_preface():
+    model, engine = shared(None)
+    talk = await engine.acreate_conversation(system_prompt="Be brief.", prefill_preface=True)
+    assert "Be brief." in model.prefills[0]
+    assert (await talk.asend_message("a")).text == "Fine."
+    assert "Be brief." not in model.prefills[1]
