@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -369,6 +369,15 @@ def fold_line(line: str, width: int) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def align(texts: Sequence[str], room: int) -> list[str]:
+    """Return texts as a column, at most so many columns wide; what is longer ends in dots."""
+    from rich.cells import cell_len, set_cell_size
+
+    cut = [one if cell_len(one) <= room else set_cell_size(one, room - 3) + "..." for one in texts]
+    width = max(map(cell_len, cut), default=0)
+    return [set_cell_size(one, width) for one in cut]
 
 
 def is_yes(answer: str) -> bool:

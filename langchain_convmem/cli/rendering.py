@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import message_to_dict
 
-from langchain_convmem.cli.output import Styled, escape_line, format_count
+from langchain_convmem.cli.output import Styled, align, escape_line, format_count
 from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadInfo, ThreadKey
 from langchain_convmem.views.codec import get_line_time_ms, make_plain
 from langchain_convmem.views.lines import clean_name, get_moment, name_speaker
@@ -219,22 +219,16 @@ def _encode_entry(entry: Entry, *, is_retracted: bool) -> dict[str, Any]:
 
 def format_threads(threads: Sequence[ThreadInfo], width: int = 120) -> Iterator[Styled]:
     """Yield one line per thread, in the given order: its title, or its id where it has none."""
-    from rich.cells import cell_len, set_cell_size
-
     if not threads:
         yield Styled("no threads")
     room = max(20, width - (61 if any(info.archived for info in threads) else 49))
-    names = [escape_line(info.title or info.key.thread_id) for info in threads]
-    names = [
-        one if cell_len(one) <= room else set_cell_size(one, room - 3) + "..." for one in names
-    ]
-    room = max(map(cell_len, names), default=0)
+    names = align([escape_line(info.title or info.key.thread_id) for info in threads], room)
     for name, info in zip(names, threads, strict=True):
         first, last = format_minute(info.first_ms)[:10], format_minute(info.last_ms)[:10]
         span = f"stored {first}" if first == last else f"stored {first} to {last}"
         noun = "entry, " if info.entries == 1 else "entries,"
         about = "  (archived)" if info.archived else ""
-        yield Styled(f"{set_cell_size(name, room)}  {info.entries:>6} {noun} {span}{about}")
+        yield Styled(f"{name}  {info.entries:>6} {noun} {span}{about}")
 
 
 def encode_stats(found: Sequence[ThreadStats]) -> dict[str, Any]:
