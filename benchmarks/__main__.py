@@ -30,27 +30,34 @@ class Run(NamedTuple):
     Attributes:
         words: The words after `python -m`.
         needs_data: Whether it runs on folders of `--data` alone.
+        hidden: Names of figures that no page shows, wherever they stand.
     """
 
     words: tuple[str, ...]
     needs_data: bool = False
+    hidden: tuple[str, ...] = ()
 
 
+_NOT_SHOWN = ("machine", "verdicts", "not_told", "faults", "not_found", "scenarios", "ids")
+_BARS = ("bars", *_NOT_SHOWN)
 RUNS: dict[str, Run] = {
-    "personal": Run(("benchmarks.personal",)),
-    "recall": Run(("benchmarks.recall",), needs_data=True),
-    "loss": Run(("benchmarks.loss",)),
-    "injections": Run(("benchmarks.injections",)),
+    "personal": Run(("benchmarks.personal",), hidden=_BARS),
+    "recall": Run(
+        ("benchmarks.recall",),
+        needs_data=True,
+        hidden=("p50_ms", "nothing_on_answerable", "something_on_unanswerable", *_BARS),
+    ),
+    "loss": Run(("benchmarks.loss",), hidden=_BARS),
+    "injections": Run(("benchmarks.injections",), hidden=_BARS),
     "profiles": Run(("benchmarks.profiles",)),
-    "long_chat": Run(("benchmarks.long_chat",)),
+    "long_chat": Run(("benchmarks.long_chat",), hidden=("slips", "ratio_to_second", *_BARS)),
     "install": Run(("benchmarks.install_size",)),
-    "quickstart": Run(("benchmarks.quickstart",)),
-    "import_time": Run(("benchmarks.import_time",)),
-    "log": Run(("benchmarks.log",)),
-    "latency": Run(("benchmarks.latency",)),
-    "summary_latency": Run(("benchmarks.summary_latency",)),
-    "recall_speed": Run(("benchmarks.recall_speed",)),
-    "agent_storage": Run(("benchmarks.agent_storage",)),
+    "quickstart": Run(("benchmarks.quickstart",), hidden=_BARS),
+    "log": Run(("benchmarks.log",), hidden=_NOT_SHOWN),
+    "latency": Run(("benchmarks.latency",), hidden=_NOT_SHOWN),
+    "summary_latency": Run(("benchmarks.summary_latency",), hidden=_NOT_SHOWN),
+    "recall_speed": Run(("benchmarks.recall_speed",), hidden=_NOT_SHOWN),
+    "agent_storage": Run(("benchmarks.agent_storage",), hidden=_NOT_SHOWN),
 }
 """Every benchmark whose figures the documentation shows, quality first, speed last."""
 
@@ -95,18 +102,19 @@ def measure(name: str, data: Sequence[Path]) -> dict[str, Any]:
         "commit": _ask_git("rev-parse", "--short", "HEAD"),
         "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
-        "figures": shorten_figures(figures),
+        "figures": shorten_figures(figures, run.hidden),
     }
 
 
-def shorten_figures(value: Any) -> Any:
-    """Return figures with four significant digits, as pages show no more."""
+def shorten_figures(value: Any, hidden: Sequence[str] = ()) -> Any:
+    """Return figures with four significant digits, without those that no page shows."""
     if isinstance(value, float):
         return float(f"{value:.4g}") if abs(value) < 1000 else round(value)
     if isinstance(value, dict):
-        return {name: shorten_figures(one) for name, one in value.items()}
+        shown = {name: one for name, one in value.items() if name not in hidden}
+        return {name: shorten_figures(one, hidden) for name, one in shown.items()}
     if isinstance(value, list):
-        return [shorten_figures(one) for one in value]
+        return [shorten_figures(one, hidden) for one in value]
     return value
 
 

@@ -54,29 +54,15 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Put: TypeAlias = Callable[[ast.AST], None]
 Change: TypeAlias = tuple[str, Callable[[], None]]
 
+_SWAPS = (
+    (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot),
+    (ast.In, ast.NotIn), (ast.And, ast.Or), (ast.Add, ast.Sub), (ast.BitOr, ast.BitAnd),
+    (ast.LShift, ast.RShift), (ast.Mult, ast.FloorDiv),
+)  # fmt: skip
 _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.FloorDiv,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.Mult,
-    ast.BitOr: ast.BitAnd,
-    ast.BitAnd: ast.BitOr,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
+    **dict(_SWAPS),
+    **{other: one for one, other in _SWAPS},
+    **dict.fromkeys((ast.Div, ast.Mod), ast.Mult),
 }
 _BLOCKS = ("body", "orelse", "finalbody")
 _NOT_MUTATED = {*_BLOCKS, "handlers", "cases", "annotation"}

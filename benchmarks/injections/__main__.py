@@ -2,49 +2,53 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import benchmarks.injections as package
+from benchmarks import ui
 from benchmarks.injections.corpus import load_attacks
 from benchmarks.injections.surfaces import REFUSED, find_trust, read_ours, read_usual
-from benchmarks.ui import make_parser
+
+
+def _make_table(report: dict[str, Any]) -> list[str]:
+    counts = report["counts"]
+    rows = [
+        [category, *(count[category] for count in counts.values())]
+        for category in counts["attacks"]
+    ]
+    total = ["all", *(sum(count.values()) for count in counts.values())]
+    named = [f"{name}: {', '.join(ids)}" for name, ids in report.get("succeed", {}).items()]
+    return [*ui.format_rows([["category", *counts], *rows, total]), *named]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when an attack on us succeeds."""
-    parser = make_parser("benchmarks.injections", package.__doc__)
+    parser = ui.make_parser("benchmarks.injections", package.__doc__)
     parser.add_argument("--list", action="store_true", help="name the attacks that succeed")
     options = parser.parse_args(arguments)
-    found: dict[str, list[str]] = {"attacks": [], "ours": [], "usual": [], "trust": []}
-    categories = {attack.id: attack.category for attack in load_attacks()}
-    for attack in load_attacks():
-        found["attacks"].append(attack.id)
-        ours = read_ours(attack, attack.text)
-        if ours not in (REFUSED, read_ours(attack, attack.harmless)):
-            found["ours"].append(attack.id)
-        if read_usual(attack, attack.text) != read_usual(attack, attack.harmless):
-            found["usual"].append(attack.id)
-        if attack.trust and find_trust(attack) != attack.trust:
-            found["trust"].append(attack.id)
-    counts = {name: Counter(categories[one] for one in ids) for name, ids in found.items()}
-    print(json.dumps({**found, "counts": counts}) if options.json else _table(counts))
+    attacks = load_attacks()
+    found = {
+        "attacks": list(attacks),
+        "ours": [
+            one
+            for one in attacks
+            if read_ours(one, one.text) not in (REFUSED, read_ours(one, one.harmless))
+        ],
+        "usual": [
+            one for one in attacks if read_usual(one, one.text) != read_usual(one, one.harmless)
+        ],
+        "trust": [one for one in attacks if one.trust and find_trust(one) != one.trust],
+    }
+    counts = {name: Counter(one.category for one in some) for name, some in found.items()}
+    wrong = len(found["ours"]) + len(found["trust"])
+    report = {"counts": counts, "bars": [ui.make_bar("attacks on ours that succeed", wrong, 0)]}
     if options.list:
-        print("\n".join(f"{name}: {', '.join(ids)}" for name, ids in found.items()))
-    return 1 if found["ours"] or found["trust"] else 0
-
-
-def _table(counts: dict[str, Counter[str]]) -> str:
-    rows = [f"{'category':<16}" + "".join(f"{name:>10}" for name in counts)]
-    rows += [
-        f"{category:<16}" + "".join(f"{count[category]:>10}" for count in counts.values())
-        for category in counts["attacks"]
-    ]
-    total = "".join(f"{sum(count.values()):>10}" for count in counts.values())
-    return "\n".join([*rows, f"{'all':<16}{total}"])
+        del found["attacks"]
+        report["succeed"] = {name: [one.id for one in some] for name, some in found.items()}
+    return ui.print_report(report, _make_table, as_json=options.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

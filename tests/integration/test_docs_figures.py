@@ -80,8 +80,9 @@ def test_a_new_part_takes_the_place_of_the_old_one_and_leaves_the_others() -> No
     assert list(RUNS).index("personal") < list(RUNS).index("loss")
 
 
-def test_figures_are_kept_to_four_digits() -> None:
-    assert shorten_figures({"a": [0.123456, 12345.6], "b": 7}) == {"a": [0.1235, 12346], "b": 7}
+def test_figures_are_kept_to_four_digits_without_those_that_no_page_shows() -> None:
+    figures = {"a": [0.123456, 12345.6], "b": 7, "c": {"hidden": 1}}
+    assert shorten_figures(figures, ["hidden"]) == {"a": [0.1235, 12346], "b": 7, "c": {}}
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
