@@ -149,6 +149,7 @@ def test_a_tab_of_the_quickstart_answers_and_its_model_was_given_the_line(
 
 
 _VARYING = [
+    (re.compile(r"stored .*"), "stored (times)"),
     (re.compile(r"\d{4}-\d{2}-\d{2}( \d{2}:\d{2})?"), "(a time)"),
     (re.compile(r"(relevance|similarity) -?\d+\.\d+"), r"\1 (a score)"),
 ]
