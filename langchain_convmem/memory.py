@@ -636,9 +636,9 @@ class ConversationMemory:
 
         Args:
             path: An export of ChatGPT or Claude, as the zip, the folder or the JSON; an export of
-                convmem, messages of OpenAI's API, a store of LangChain or LangGraph, a dialogue;
-                see the page on import, export and copy. Of a zip or folder, what cannot be read is
-                left out, and `ImportReport.unread` names it.
+                convmem, messages of OpenAI's API, a store of LangChain or LangGraph, turns of
+                `to_maps()`; see the page on import, export and copy. Of a zip or folder, what
+                cannot be read is left out, and `ImportReport.unread` names it.
             user_id: Whose conversations; None makes each thread one of no user.
             find_user: Or says whose each is: it gets the id of a thread, and a branch goes with it.
             thread_id: The thread's name, if the file holds one conversation only.

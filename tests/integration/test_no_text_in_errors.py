@@ -453,7 +453,7 @@ FILES = {
     "a role": json.dumps({**ROW, "role": SECRET}),
     "a name": json.dumps({**ROW, "name": [SECRET]}),
     "a time": json.dumps({**ROW, "timestamp": SECRET}),
-    "a time of a dialogue": json.dumps({"lines": [{"speaker": "A", "text": "x", "time": SECRET}]}),
+    "a key twice": f'{{"role": "user", "content": "{SECRET}", "content": "x"}}',
     "content": json.dumps({**ROW, "content": {SECRET: SECRET}}),
     "half a character": json.dumps({**ROW, "content": SECRET + "\ud800"}),
     "unknown keys": json.dumps({SECRET: SECRET}),
