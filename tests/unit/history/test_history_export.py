@@ -11,8 +11,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_from_dict
 from summaries import bare_texts
 
-from langchain_convmem import ConversationMemory
+from langchain_convmem import ConversationMemory, SummarySettings
 from langchain_convmem.errors import ConfigError, LogUnavailableError
+from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.views.export import MAX_HTML_ROWS
 
 
@@ -350,3 +351,20 @@ def test_a_turn_names_the_point_behind_its_last_part(forking, history):
     assert turn_texts(forking.fork("t1", at=merged.id, user_id="ana")) == ["...", "Welcome!", "a"]
     with pytest.raises(ConfigError, match="placeholder"):
         forking.fork("t1", at=history.turns[0], user_id="ana")
+
+
+def test_what_an_undone_summary_showed_again_stays_shown_in_a_fork():
+    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
+    with ConversationMemory.open(
+        ":memory:", summarizer=ExtractiveSummarizer(), summary_settings=settings
+    ) as memory:
+        said = [(("user", "ai")[n % 2], f"Box {n} stands on shelf {n}.") for n in range(8)]
+        memory.add_messages(said, thread_id="t", user_id="ana")
+        assert memory.summarize("t", user_id="ana").outcome == "written"
+        memory.history("t", user_id="ana").undo_summary()
+        fork = memory.fork("t", user_id="ana")
+        shown = [message.text for message in fork.messages]
+        assert memory.summarize(fork.thread_id, user_id="ana").outcome == "not_due"
+        assert [message.text for message in fork.messages] == shown
+        again = memory.fork(fork.thread_id, user_id="ana")
+        assert memory.summarize(again.thread_id, user_id="ana").outcome == "not_due"

@@ -5,6 +5,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.history import ConversationHistory
+from langchain_convmem.logs import InMemoryLog
 
 CALL = {"name": "weather", "args": {"city": "Rome"}, "id": "c1"}
 
@@ -281,3 +282,22 @@ def test_a_window_of_another_thread_is_refused(history, say):
         other.add_summary("S", history.summary_window())
     with pytest.raises(ConfigError, match="t1"):
         history.add_summary("S", None)
+
+
+class ForgetsMeanwhile(InMemoryLog):
+    """Forgets a message as soon as a summary of it was written."""
+
+    def append(self, key, drafts, **options):
+        added = super().append(key, drafts, **options)
+        if added[0].role == "summary":
+            self.forget(key, ["q1"])
+        return added
+
+
+def test_what_is_forgotten_while_its_summary_is_written_leaves_no_summary():
+    with ForgetsMeanwhile() as log:
+        history = ConversationHistory(log, "t")
+        history.add_messages([HumanMessage("My PIN is 12-34.", id="q1"), AIMessage("Noted.")])
+        with pytest.raises(StaleWindowError, match="1 of its messages"):
+            history.add_summary("Her PIN is 12-34.", history.summary_window())
+        assert "12-34" not in str(history.entries)
