@@ -278,8 +278,10 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> _ToolResult:
         """Store a tool's result, even if tools that run in parallel fail.
 
-        Tools may also return lists of messages and commands, despite LangChain's types.
+        Tools may also return lists of messages and commands, despite LangChain's types. A tool that
+        acts is not called for another user, nor where its result could not be stored.
         """
+        self._run(request.runtime, partial(_check_turn, request))
         store = partial(_store_results, request, handler(request))
         return cast("_ToolResult", self._run(request.runtime, store))
 
@@ -289,6 +291,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store a tool's result; see `wrap_tool_call`."""
+        await hop(lambda: self._run(request.runtime, partial(_check_turn, request)))
         store = partial(_store_results, request, await handler(request))
         return await finish(lambda: cast("_ToolResult", self._run(request.runtime, store)))
 
@@ -382,6 +385,17 @@ class AgentCall:
 
     def _measure(self, heard: PartialReplyHandler) -> Mapping[str, int]:
         return measure_times(self.started_ms, heard.first_token_ms)
+
+
+def _check_turn(request: ToolCallRequest, hook: AgentHook) -> None:
+    """Check that the turn is the user's and that the log is open; nothing is stored yet.
+
+    Raises:
+        ConfigError: If the state is of another user.
+        LogClosedError: If the log is closed.
+    """
+    if hook.find_note(request.state) is not None:
+        hook.sync.log.entries(hook.sync.context.key, last=1)
 
 
 def _store_results(request: ToolCallRequest, returned: Any, hook: AgentHook) -> Any:

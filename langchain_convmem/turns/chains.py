@@ -49,6 +49,7 @@ class ChainShape:
         slots: The variables that its prompts use; None for a chain that takes messages.
         places: Those in whose place a prompt puts messages, and not text.
         takes_text: Whether its first steps take what the user says, as text, and nothing else.
+        shows_recalled: Whether its prompt adds recalled lines to that text.
         provider: Whose rules the messages must keep.
         is_fixed: Whether it is the same for every call.
         model: What its chat models say of themselves.
@@ -60,6 +61,7 @@ class ChainShape:
     model: ModelFacts = NO_MODEL
     places: frozenset[str] = frozenset()
     takes_text: bool = False
+    shows_recalled: bool = False
 
     @classmethod
     def from_chain(
@@ -77,7 +79,10 @@ class ChainShape:
         """
         slots = None
         if not _can_take_messages(inner, configurable):
-            slots = _find_slots(inner, configurable, frozenset()) or frozenset()
+            slots = _find_slots(inner, configurable, frozenset())
+            if slots is None:  # perhaps what a model reads stands beside what else is returned
+                slots = _find_slots(inner, configurable, frozenset(), in_maps=True)
+            slots = slots or frozenset()
         parts = list(_walk(inner, configurable, frozenset()))
         is_fixed = not any(isinstance(part, DynamicRunnable) for part in parts)
         # Models that a function uses by name count too. Where they are of several providers, or
@@ -91,6 +96,7 @@ class ChainShape:
             facts,
             frozenset(name for part in parts for name in _list_places(part)),
             slots is not None and _takes_text(_find_first(inner, configurable)),
+            any(map(_shows_recalled, parts)),
         )
 
     def shows_text(self, names: Iterable[str]) -> bool:
@@ -115,9 +121,10 @@ class ChainShape:
         if isinstance(payload, list):
             return payload, config
         history, loop, names = payload["history"], payload["input"], ["input", *names]
-        text = str(MessageList(loop[:1]))
         if self.takes_text or (said is not None and self.shows_text(names)):
-            payload.update(dict.fromkeys(names, SaidText(text if said is None else said, text)))
+            text = str(MessageList(loop[:1]))
+            words = text if said is None or not self.shows_recalled else said
+            payload.update(dict.fromkeys(names, SaidText(words, text)))
         carried = Carried(history, payload["input"], loop)
         config = {**config, "configurable": {**config.get("configurable", {}), CARRIED: carried}}
         return payload["input"] if self.takes_text else payload, config
@@ -159,6 +166,8 @@ def read_chain(
     if isinstance(inner, Runnable):
         asked = dict.fromkeys(filter(None, (input_messages_key, "input", "messages")))
         before = dict.fromkeys(filter(None, (history_messages_key, *HISTORY_NAMES, "messages")))
+        if _holds_prompt(inner):
+            return _fill_map(inner, list(before))
         return _fill_prompt(inner, list(asked), list(before))
     if isinstance(inner, type):
         msg = f"{inner.__name__} is a class; pass an object of it, {inner.__name__}(...)"
@@ -218,11 +227,49 @@ def _fill_steps(
     if isinstance(steps[at], StringPromptTemplate) and isinstance(model, BaseChatModel):
         steps[at] = make_chat_prompt(steps[at], before)
     steps[at] = _fill_prompt(steps[at], asked, before)
-    places = (n for n, one in enumerate(steps) if isinstance(one, ChatPromptTemplate))
-    later = next(places, at)
+    places = [n for n, one in enumerate(steps) if isinstance(one, ChatPromptTemplate)]
+    later = next(iter(places), at)
     if later > at and not any(_reads(one, before) for one in steps[:later]):
         steps[later] = fill_later_prompt(steps[later], before)
+    maps = [n for n, one in enumerate(steps) if not places and _holds_prompt(one)]
+    if maps and not any(_reads(one, before) for one in steps[: maps[-1]]):
+        steps[maps[-1]] = _fill_map(steps[maps[-1]], before)
     return steps
+
+
+def _holds_prompt(step: Runnable[Any, Any]) -> bool:
+    """Return whether a step asks a model by a chat prompt, and returns the reply beside others."""
+    from langchain_core.prompts import ChatPromptTemplate
+
+    if not isinstance(step, RunnableParallel | RunnableAssign):
+        return False
+    parts = list(_walk(step, _NOTHING, frozenset()))
+    kinds = (ChatPromptTemplate, BaseLanguageModel)
+    return all(any(isinstance(one, kind) for one in parts) for kind in kinds)
+
+
+def _fill_map(step: Runnable[Any, Any], before: list[str]) -> Runnable[Any, Any]:
+    """Return a map with a place for what was said before in the prompts of its values."""
+    from langchain_core.prompts import ChatPromptTemplate
+
+    from langchain_convmem.turns.memory_prompt import fill_later_prompt
+
+    fill = partial(_fill_map, before=before)
+    match step:
+        case ChatPromptTemplate():
+            return fill_later_prompt(step, before)
+        case RunnableAssign():
+            return step.model_copy(update={"mapper": fill(step.mapper)})
+        case RunnableParallel():
+            values = {name: fill(one) for name, one in step.steps__.items()}
+            return step.model_copy(update={"steps__": values})
+        case RunnableSequence():
+            steps = list(step.steps)
+            at = next((n for n, one in enumerate(steps) if isinstance(one, ChatPromptTemplate)), 0)
+            steps[at] = fill(steps[at])
+            more = {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
+            return step.model_copy(update=more)
+    return step
 
 
 def _reads(step: Runnable[Any, Any], names: Iterable[str]) -> bool:
@@ -287,27 +334,50 @@ def _find_start(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
 
 
 def _find_slots(
-    runnable: Runnable[Any, Any], configurable: Mapping[str, Any], seen: frozenset[int]
+    runnable: Runnable[Any, Any],
+    configurable: Mapping[str, Any],
+    seen: frozenset[int],
+    *,
+    in_maps: bool = False,
 ) -> frozenset[str] | None:
     """Return the variables that the prompts of a chain use; None if there is no prompt.
 
     Where one of several prompts will run, those that all of them use: what one leaves out must
     reach it another way.
+
+    Args:
+        runnable: The chain.
+        configurable: What the call carries under `configurable`.
+        seen: What was looked at.
+        in_maps: Whether prompts count whose model's reply is one value of a map.
     """
     from langchain_core.prompts import BasePromptTemplate
 
     if isinstance(runnable, BasePromptTemplate):
         return frozenset((*runnable.input_variables, *runnable.optional_variables))
-    if id(runnable) in seen or isinstance(runnable, RunnableParallel | RunnableAssign):
+    if id(runnable) in seen:
+        return None
+    if not in_maps and isinstance(runnable, RunnableParallel | RunnableAssign):
         return None  # prompts beside the chain's own are not what the model reads
     seen |= {id(runnable)}
     configurable = _merge_bound(runnable, configurable)
-    inside = (_find_slots(part, configurable, seen) for part in _list_parts(runnable, configurable))
+    parts = _list_parts(runnable, configurable)
+    inside = (_find_slots(part, configurable, seen, in_maps=in_maps) for part in parts)
     found = [slots for slots in inside if slots is not None]
     if not found:
         return None
     is_sequence = isinstance(runnable, RunnableSequence)
     return reduce(frozenset.union if is_sequence else frozenset.intersection, found)
+
+
+def _shows_recalled(part: Runnable[Any, Any]) -> bool:
+    from langchain_core.prompts import ChatPromptTemplate
+
+    if not isinstance(part, ChatPromptTemplate):
+        return False
+    from langchain_convmem.turns.memory_prompt import MemoryPrompt
+
+    return isinstance(part, MemoryPrompt)
 
 
 def _list_places(part: Runnable[Any, Any]) -> list[str]:

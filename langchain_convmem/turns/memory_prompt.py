@@ -23,6 +23,7 @@ from langchain_convmem.turns.recalled import (
     RECALL_SOURCE,
     Carried,
     MessageList,
+    SaidText,
     join_system,
 )
 
@@ -88,6 +89,9 @@ class MemoryPrompt(ChatPromptTemplate):
         shown = [name for name, one in value.items() if one is carried.given and name not in places]
         if shown and isinstance(carried.given, MessageList):
             value = {**value, **dict.fromkeys(shown, MessageList(carried.said[:1]))}
+        value = {
+            name: one.shown if isinstance(one, SaidText) else one for name, one in value.items()
+        }
         before = {} if self.carried is None else {self.carried: carried.history}
         return {**before, **value}, carried.said if shown else ()
 
@@ -174,11 +178,13 @@ def fill_later_prompt(prompt: Any, before: Sequence[str]) -> ChatPromptTemplate:
     """Return a prompt that other steps come before, with a place for what was said before them.
 
     Args:
-        prompt: The prompt; one that has such a place stays as it is.
+        prompt: The prompt; one that has such a place gets no other.
         before: Variables of what was said before; the first is that of a new place.
     """
-    if not {*prompt.input_variables, *prompt.optional_variables}.isdisjoint(before):
-        return cast("ChatPromptTemplate", prompt)
+    names = {*prompt.input_variables, *prompt.optional_variables}
+    own = next((name for name in before if name in names), None)
+    if own is not None:
+        return MemoryPrompt.from_prompt(prompt, own)
     humans = [one for one in prompt.messages if isinstance(one, HumanMessagePromptTemplate)]
     asked = [name for one in humans[-1:] for name in one.input_variables]
     return MemoryPrompt.from_prompt(_add_place(prompt, asked, before[0]), before[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import (
+    Callable,
     Hashable,
     Iterable,
     Sequence,
@@ -91,6 +92,12 @@ class Latest(Generic[T]):
         with self._lock:
             return self._known.get(name)
 
+    def drop(self, is_meant: Callable[[Any], bool]) -> None:
+        """Drop the values under these names."""
+        with self._lock:
+            for name in [name for name in self._known if is_meant(name)]:
+                del self._known[name]
+
     def keep(self, name: Hashable, value: T) -> None:
         """Keep a value; drop the oldest beyond the limit."""
         with self._lock:
@@ -157,21 +164,19 @@ class Carried:
 
 
 class SaidText(str):  # noqa: SLOT000 - it has one more attribute
-    """What the user says, as text: a retriever gets the words, a prompt what was recalled, too."""
+    """What the user says, as text: steps of a chain get the words alone, its prompt shows more.
 
-    _shown: str
+    Attributes:
+        shown: The words, and the recalled lines before them.
+    """
+
+    shown: str
 
     def __new__(cls, said: str, shown: str) -> Self:
-        """Make the text of what is `said`, which is `shown` in prompts."""
+        """Make the text of what is `said`, which is `shown` in the prompt."""
         made = super().__new__(cls, said)
-        made._shown = shown
+        made.shown = shown
         return made
-
-    def __str__(self) -> str:
-        return self._shown
-
-    def __format__(self, spec: str) -> str:
-        return format(self._shown, spec)
 
 
 def select_visible(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBlock, ...], bool]:

@@ -436,13 +436,14 @@ class StateSync:
         gone = {name for draft in back if draft.control for name in draft.control.retracts}
         shown = [entry for entry in find_live_entries(differ.entries) if entry.id not in gone]
         live = [entry for entry in shown if entry.turn_id == turn_id]
+        abandoned = _find_abandoned(live, own, self.context)
         names = {entry.message_id for entry in shown}
         names |= {str(draft.message.id) for draft in differ.news if draft.message is not None}
         return SyncedTurn(
             id=turn_id,
             messages=[one for one in own if one.id in names or one.id not in differ.known],
             known={entry.message_id: entry for entry in live},
-            abandoned=_find_abandoned(live, own, self.context),
+            abandoned=[*abandoned, *find_summaries_over(shown, abandoned)],
             after=differ.after,
             is_heard=differ.is_heard,
             edits=differ.edits,
@@ -852,7 +853,7 @@ def _list_later(entries: Sequence[Entry], name: str) -> list[str]:
     said = [entry for entry in live if entry.role != "summary"]
     number = next((n for n, entry in enumerate(said) if entry.message_id == name), len(said))
     gone = [entry.id for entry in said[number + 1 :]]
-    return [*gone, *find_summaries_over(live, gone)]
+    return [*gone, *find_summaries_over(live, [entry.id for entry in said[number:]])]
 
 
 def _list_own(live: Iterable[Entry], note: TurnNote, context: NodeContext) -> set[str]:

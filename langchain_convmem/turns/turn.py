@@ -77,7 +77,8 @@ def draft_reply(
         return []
     gone: list[str] = []
     kept = 0
-    for entry in find_live_entries(entries):
+    live = find_live_entries(entries)
+    for entry in live:
         if entry.turn_id != turn_id or entry.role == "user":
             continue
         if any(_is_same(entry, draft) for draft in drafts):
@@ -88,6 +89,7 @@ def draft_reply(
         return []
     drafts[-1] = replace(drafts[-1], metadata=metadata)
     if gone:
+        gone += find_summaries_over(live, gone)
         drafts.insert(0, Draft(role="control", control=Control(tuple(gone), "replaced")))
     return drafts
 
@@ -279,7 +281,12 @@ class Turn:
         with self.trace.mark_internal():
             self._pass_hook([one for one in asked if get_role(one) == "user"])
             view = self._make_view()
-            context = view.read_view(partial(self._locate_new, asked))
+            thread = view.read_thread()
+            begins = self._find_beginning(asked)
+            named = {begins.id} if begins is not None and begins.id else set()
+            if named and thread.floor and self.memory.log.find(self.key, named):
+                thread = read_all(self.memory.log, thread)  # all that followed goes
+            context = view.read_view(partial(self._locate_new, asked), thread)
             if asked:
                 query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
                 context = view.add_recalled(context, view.recall_lines(context, query))
@@ -287,11 +294,14 @@ class Turn:
         self.context = context
         return context
 
+    def _find_beginning(self, asked: Sequence[BaseMessage]) -> BaseMessage | None:
+        """Return what is stored first of what is said, in the form in which it is stored."""
+        begins = next((one for one in asked if is_remembered(one)), None)
+        return self._kept if begins is self._human else begins
+
     def _locate_new(self, asked: Sequence[BaseMessage], entries: Sequence[Entry]) -> TurnEntries:
         """Return a turn in the place of what it is said instead of, or at the end of the thread."""
-        begins = next((one for one in asked if is_remembered(one)), None)
-        begins = self._kept if begins is self._human else begins
-        self._replaced = _find_replaced(entries, begins)
+        self._replaced = _find_replaced(entries, self._find_beginning(asked))
         own = self._make_entries([make_draft(one, turn_id=self.id) for one in asked], entries)
         before = [entry for entry in entries if entry.id not in self._replaced]
         return TurnEntries(before, own, find_turn_start(entries, None))
@@ -344,7 +354,9 @@ class Turn:
         if asked is None:
             whole, joined = join_thread(self.memory.log, thread, said, self._to_stored_form)
             asked = joined.again
-            if asked is not None or joined.replaces is not None:
+            if joined.replaces is not None:
+                thread = read_all(self.memory.log, whole)  # all that followed goes
+            elif asked is not None:
                 thread = whole  # else only the comparison took all of it
         if asked is None and not (self.options.remember and self._kept is not None):
             drafts = [*self._draft_chat(joined.new[:-1]), make_draft(human, turn_id=make_ulid())]

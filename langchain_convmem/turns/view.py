@@ -19,6 +19,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.history import (
     LiveThread,
+    read_all,
     read_further,
     read_live,
 )
@@ -153,6 +154,10 @@ class TurnView:
         if thread is None:
             thread = self.read_thread()
         turn = locate(thread.entries)
+        if thread.floor and _lacks_summary(turn, thread):
+            # A turn that is answered once more: what the summary tells of is shown again.
+            thread = read_all(self.memory.log, thread)
+            turn = locate(thread.entries)
         most, room = self.memory.get_profile_budget(self.options), self._get_room()
         most = most if room is None else min(most, int(room * _PROFILE_SHARE))
         if not most:
@@ -660,7 +665,10 @@ def make_entry(
 
 
 def list_earlier_entries(entries: Sequence[Entry], mine: Entry | None) -> list[Entry]:
-    """Return the entries before a turn began: a retry does not see its own answer."""
+    """Return the entries before a turn began: a retry does not see its own answer.
+
+    Nor does it see a summary that tells of the turn, or of what followed.
+    """
     if mine is None:
         return list(entries)
     start = find_turn_start(entries, mine)
@@ -668,10 +676,20 @@ def list_earlier_entries(entries: Sequence[Entry], mine: Entry | None) -> list[E
     earlier: list[Entry] = []
     for entry in entries:
         first = began.setdefault(entry.turn_id, entry.position)
-        # A summary may come while the turn is under way: what it covers is not read any more.
-        if first < start or entry.control is not None or entry.role == "summary":
+        if entry.role == "summary":
+            # It may come while the turn is under way: what it covers is not read any more.
+            is_earlier = entry.cover is None or all(last < start for _, last in entry.cover.ranges)
+        else:
+            is_earlier = first < start or entry.control is not None
+        if is_earlier:
             earlier.append(entry)
     return earlier
+
+
+def _lacks_summary(turn: TurnEntries, thread: LiveThread) -> bool:
+    """Return whether a summary of the thread tells of what the turn is not to see."""
+    shown = {entry.id for entry in turn.before if entry.role == "summary"}
+    return any(one.role == "summary" and one.id not in shown for one in thread.entries)
 
 
 def find_turn_start(entries: Sequence[Entry], mine: Entry | None) -> int:

@@ -209,6 +209,61 @@ def test_a_prompt_behind_a_retriever_gets_the_history(memory, kind, way):
     assert shelf.asked == ["First?", "Second?"]
 
 
+def _look(shelf):
+    return RunnablePassthrough.assign(context=itemgetter("input") | shelf | _join)
+
+
+def _answer(prompt, model):
+    return prompt | model | StrOutputParser()
+
+
+SOURCES = {
+    "assigned": lambda shelf, prompt, model: _look(shelf).assign(answer=_answer(prompt, model)),
+    "a map": lambda shelf, prompt, model: (
+        _look(shelf)
+        | RunnableParallel(answer=_answer(prompt, model), context=itemgetter("context"))
+    ),
+    "picked": lambda shelf, prompt, model: (
+        _look(shelf).assign(answer=_answer(prompt, model)).pick("answer")
+    ),
+    "a function at the end": lambda shelf, prompt, model: (
+        _look(shelf).assign(answer=_answer(prompt, model)) | (lambda given: given["answer"])
+    ),
+    "a map that begins with a retriever": lambda shelf, prompt, model: RunnableParallel(
+        context=shelf | _join, input=RunnablePassthrough()
+    ).assign(answer=_answer(prompt, model)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("has_place", [False, True])
+def test_an_answer_that_comes_with_its_sources_remembers(memory, kind, way, has_place):
+    memory.add_messages([HumanMessage("My bike is green.")], thread_id="old", user_id="ana")
+    model, shelf = ScriptedChatModel(replies=["One.", "Two."]), Shelf(asked=[])
+    place = [("placeholder", "{history}")] if has_place else []
+    prompt = ChatPromptTemplate([("system", "Look: {context}"), *place, ("human", "{input}")])
+    wrapped = memory.wrap(SOURCES[kind](shelf, prompt, model))
+    wrapped.invoke("Hello?", at())
+    WAYS[way](wrapped, "My bike?", at())
+    system, *said = model.seen[1]
+    assert system.text == "Look: the shelf"
+    assert [one.text for one in said[:2]] == ["Hello?", "One."]
+    assert "My bike is green." in said[2].text
+    assert shelf.asked == ["Hello?", "My bike?"]
+    assert [text for _, text in _told(memory)] == ["Hello?", "One.", "My bike?", "Two."]
+
+
+def test_a_step_that_formats_what_the_user_says_gets_the_words_alone(memory):
+    memory.add_messages([HumanMessage("My bike is green.")], thread_id="old", user_id="ana")
+    model, asked = ScriptedChatModel(replies=["One."]), []
+    prompt = ChatPromptTemplate([("system", "Look: {context}"), ("human", "{input}")])
+    look = RunnablePassthrough.assign(context=lambda given: asked.append(f"q={given['input']}"))
+    memory.wrap(look | prompt | model).invoke("My bike?", at())
+    assert asked == ["q=My bike?"]
+    assert "My bike is green." in model.asked[0]
+
+
 def test_a_retriever_is_asked_without_the_recalled_lines_that_the_prompt_shows(memory):
     memory.add_messages([HumanMessage("My bike is green.")], thread_id="old", user_id="ana")
     model, shelf = ScriptedChatModel(replies=["One."]), Shelf(asked=[])

@@ -9,11 +9,11 @@ from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
-from summaries import ScriptedSummarizer, bare
+from summaries import ScriptedSummarizer, bare, bare_texts
 
 from langchain_convmem import (
     ConversationMemory,
@@ -404,3 +404,26 @@ def test_behind_turns_an_async_summariser_runs_whatever_the_turns_are():
         chat(memory, "one", "two")
         assert memory.flush(20)
         assert "one" in last(memory).contents[0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("text", ["Where is the boat?", "Where is the bike?"])
+def test_a_question_that_a_summary_covers_is_answered_once_more(way, text):
+    """Neither the summary that tells of it is shown, nor what followed."""
+    settings = replace(SETTINGS, keep=("messages", 1))
+    model = ScriptedChatModel(replies=["In the shed.", "On the lake.", "At the pier."])
+    with summarising("foreground", settings=settings) as memory:
+        chain = memory.wrap(model, recall=False)
+        for name, said in (("a", "Where is the car?"), ("b", "Where is the boat?")):
+            chain.invoke(HumanMessage(said, id=name), at())
+        assert last(memory) is not None
+        WAYS[way](chain, [HumanMessage(text, id="b")], at())
+        assert bare_texts(model.seen[2]) == ["Where is the car?", "In the shed.", text]
+        memory.history("t", user_id="ana").undo_summary()
+        said = memory.history("t", user_id="ana").messages
+        assert [one.text for one in said] == [
+            "Where is the car?",
+            "In the shed.",
+            text,
+            "At the pier.",
+        ]
