@@ -175,3 +175,53 @@ def test_a_summary_in_the_middle_of_a_loop_loses_nothing_of_it(memory):
     assert len({entry.turn_id for entry in entries(memory)}) == 1
     agent.invoke(says("Sure?"), at())
     assert view(memory)[-2:] == ["human: Sure?", "ai: Yes."]
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"thread_id": "t"},
+        {"thread_id": "t", "user_id": "eve"},
+        {"thread_id": "t", "user_id": "ana", "memory": {"recal": False}},
+    ],
+)
+def test_a_tool_that_acts_is_not_called_where_its_result_could_not_be_stored(memory, wrong, run):
+    paid = []
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    asked = AIMessage("", tool_calls=[{"name": "pay", "args": {"amount": 9}, "id": "c1"}])
+    agent = agent_with(
+        memory,
+        ScriptedChatModel(replies=[asked, "Done."]),
+        tools=[pay],
+        checkpointer=InMemorySaver(),
+        after=[HumanInTheLoopMiddleware({"pay": True})],
+    )
+    agent.invoke(says("Pay."), at())
+    approved = Command(resume={"decisions": [{"type": "approve"}]})
+    with pytest.raises(ConfigError):
+        RUNS[run](agent, approved, {"configurable": wrong})
+    assert paid == []
+    RUNS[run](agent, approved, at())
+    assert paid == [9]
+    assert shape([entry.message for entry in entries(memory)])[-1] == "ai: Done."
+
+
+def test_what_is_forgotten_while_a_call_waits_is_not_shown_when_the_turn_goes_on(memory):
+    memory.add_messages([HumanMessage("The yard has a well.")], thread_id="old", user_id="ana")
+    model = ScriptedChatModel(replies=[calls("yard"), "Yes."])
+    person = HumanInTheLoopMiddleware({"look": True})
+    agent = agent_with(
+        memory, model, checkpointer=InMemorySaver(), after=[person], options={"recall": True}
+    )
+    agent.invoke(says("Where in the yard is the well?"), at())
+    assert "has a well" in model.asked[0]
+    memory.forget(user_id="ana", thread_id="old")
+    agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), at())
+    assert "has a well" not in str(model.seen[1])
