@@ -62,22 +62,23 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: views": 4_211,
-    "room: turns": 5_553,
-    "room: recall": 4_198,
+    "room: views": 4_125,
+    "room: turns": 5_633,
+    "room: recall": 4_201,
     "room: words": 1_876,
     "room: summarizing": 2_251,
     "room: profile": 1_529,
     "room: prompts": 1_341,
-    "room: conversation": 3_165,
-    "room: text": 3_662,
-    "room: integrations": 1_851,
-    "room: transfer": 2_729,
-    "room: cli": 2_500,
-    "package": 42_748,
-    "files of the package": 192,
-    "lines of tests": 82_652,
-    "lines of benchmarks": 15_000,
+    "room: conversation": 2_798,
+    "room: text": 3_545,
+    "room: integrations": 1_856,
+    "room: transfer": 2_552,
+    "room: cli": 2_485,
+    "package": 42_063,
+    "files of the package": 188,
+    "lines of tests": 68_986,
+    "lines of benchmarks": 11_284,
+    "lines of examples and generators": 3_026,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 

@@ -20,6 +20,8 @@ from langgraph.types import Command
 from scripted_agents import RUNS, agent_with, calls, entries, says, shape, spoken, view
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
+from langchain_convmem.errors import ConfigError
+
 INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
 LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]
 
