@@ -2,13 +2,13 @@
 
 The block stands in the system messages, where a provider's cache begins. So it stays as it is, byte
 for byte, until the thread is compacted, or nobody spoke in it for an hour and the cache is cold
-anyway: what the user said since then stands in the thread. What is retracted or forgotten leaves at
-once.
+anyway, or what the user said here is too far back to be read: what was said since then stands in
+the thread. What is retracted or forgotten leaves at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,10 +42,12 @@ class ProfileBlock:
     Attributes:
         text: Fenced; empty for nothing.
         items: The items in it.
+        waiting: Positions in the thread of what else it would say if the model did not see them.
     """
 
     text: str = ""
     items: tuple[ProfileItem, ...] = ()
+    waiting: frozenset[int] = frozenset()
 
     def add_to(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return messages with the block at the end of the first system message, or first."""
@@ -70,6 +72,7 @@ def read_block(
     entries: Sequence[Entry],
     own: Sequence[Entry] = (),
     *,
+    shown: Collection[int] | None = None,
     max_tokens: int,
     count: TextCounter,
     stores: bool,
@@ -84,6 +87,7 @@ def read_block(
         key: The thread.
         entries: What was read of it, before the turn.
         own: Entries of the turn: what is said now needs no quoting.
+        shown: Positions of what the model sees of these entries; None for all of them.
         max_tokens: How long the block may be, fence included; 0 for none.
         count: Counts the tokens of a text.
         stores: Whether later turns may know of the block.
@@ -99,15 +103,22 @@ def read_block(
     stored = memory.log.get_states([key], _DOCUMENT).get(key)
     frozen = stored.value if stored is not None and isinstance(stored.value, dict) else {}
     cold_ms = max([get_ulid_ms(one.id) for one in live], default=now_ms) + PAUSE_MS
-    if {**frozen, **made_for} != frozen or frozen["at_ms"] < cold_ms <= now_ms:
-        seen = {one.id for one in (*live, *own) if one.role == "user"}
-        hidden = [item.id for item in followed.profile.items if item.entry_id in seen]
+    before = [one for one in live if shown is None or one.position in shown]
+    seen = {one.id for one in (*before, *own) if one.role == "user"}
+    items = [item for item in followed.profile.items if item.state != "retracted"]
+    unseen = {item.id for item in items if item.key == key and item.entry_id not in seen}
+    is_due = {**frozen, **made_for} != frozen or frozen["at_ms"] < cold_ms <= now_ms
+    if is_due or not unseen.issubset([*frozen["ids"], *frozen.get("left", ())]):
+        hidden = [item.id for item in items if item.entry_id in seen]
         chosen = select_items(followed.profile, max_tokens, count, hidden=hidden)
-        frozen = {**made_for, "ids": [item.id for item in chosen], "at_ms": now_ms}
+        ids = [item.id for item in chosen]
+        frozen = {**made_for, "ids": ids, "left": sorted(unseen.difference(ids)), "at_ms": now_ms}
         if stores and chosen:
             version = None if stored is None else stored.version
             with suppress(LogError):  # the next turn makes the block anew
                 memory.log.set_state(key, _DOCUMENT, frozen, expected=version)
-    known = {item.id: item for item in followed.profile.items if item.state != "retracted"}
-    items = tuple([known[name] for name in frozen["ids"] if name in known])
-    return ProfileBlock(format_items(items), items)
+    known = {item.id: item for item in items}
+    told = tuple([known[name] for name in frozen["ids"] if name in known])
+    rest = known.keys() - {*frozen["ids"], *frozen.get("left", ())}
+    waiting = frozenset(known[name].position for name in rest if known[name].key == key)
+    return ProfileBlock(format_items(told), told, waiting)

@@ -162,7 +162,8 @@ class TurnView:
         most = most if room is None else min(most, int(room * _PROFILE_SHARE))
         if not most:
             return self._read_within(locate, thread, turn)
-        block = read_block(
+        read = partial(
+            read_block,
             self.memory,
             self.key,
             turn.before,
@@ -171,6 +172,18 @@ class TurnView:
             count=self._count_text,
             stores=self.options.remember,
         )
+        block = read()
+        seen = self._read_beside(block, locate, thread, turn)
+        own = {one.position for one in turn.own}
+        if not block.waiting <= seen.view.positions | own:  # it was said too far back
+            block = read(shown=seen.view.positions)
+            seen = self._read_beside(block, locate, thread, turn)
+        return seen
+
+    def _read_beside(
+        self, block: ProfileBlock, locate: Locate, thread: LiveThread, turn: TurnEntries
+    ) -> ModelContext:
+        """Return what the model gets of the thread, and what is known of the user."""
         try:
             seen = self._read_within(locate, thread, turn, self._count_text(block.text))
         except BudgetError:  # what is said now comes before what is known

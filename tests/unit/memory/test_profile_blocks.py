@@ -45,3 +45,15 @@ def test_a_message_that_leaves_no_room_for_the_block_gets_none(tmp_path):
         chain = memory.wrap(model, recall=False, profile_tokens=150, history_tokens=200)
         chain.invoke("Is this all right? " + "rice and leeks " * 40, at())
     assert "peanuts" not in str(model.seen)
+
+
+def test_what_was_said_here_enters_the_block_once_the_model_sees_the_line_no_more(memory):
+    model = ScriptedChatModel(replies=["Yes."] * 99)
+    chain = memory.wrap(model, recall=False, profile_tokens=150, history_tokens=400)
+    chain.invoke("I'm vegetarian, by the way.", at())
+    for number in range(40):
+        chain.invoke(f"Which river is number {number} on the list of long ones?", at())
+    shown = ["".join(str(one.content) for one in messages) for messages in model.seen[1:]]
+    assert all("vegetarian" in text for text in shown)
+    assert "<profile>" not in shown[0]
+    assert "<profile>" in shown[-1]
