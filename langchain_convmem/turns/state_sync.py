@@ -455,7 +455,8 @@ class StateSync:
         if any(draft.turn_id == turn.id for draft in news):
             replaced, turn.abandoned = turn.abandoned, ()
         controls = [*back, *self.context.retract(replaced, "replaced")]
-        stored = self._append([*controls, *news])
+        first = None if any(draft.role == "user" for draft in news) else turn.asked
+        stored = self._append([*controls, *news], None if first is None else first.message_id)
         own = [entry for entry in stored[len(controls) :] if entry.turn_id == turn.id]
         turn.known.update({entry.message_id: entry for entry in own})
 
@@ -557,7 +558,7 @@ class StateSync:
             metadata = self.context.make_metadata(caller.id)
             draft = draft_message(self.drafting, result, note["id"], metadata)
             if draft is not None:
-                self._append_if_asked(note, draft)
+                self._append([draft], note["first"])
             return result
 
         return store
@@ -569,11 +570,25 @@ class StateSync:
 
     # -- The log --------------------------------------------------------------------------------
 
-    def _append(self, drafts: Sequence[Draft]) -> list[Entry]:
+    def _append(self, drafts: Sequence[Draft], asked: str | None = None) -> list[Entry]:
+        """Append what is new; nothing if it answers what was forgotten by now.
+
+        Args:
+            drafts: What is new.
+            asked: Id of the message that it answers; None if it stands by itself.
+        """
         if not drafts:
             return []
-        entries = self.log.append(self.context.key, drafts)
-        if self.trace is not None and any(draft.role != "user" for draft in drafts):
+        if asked is None:
+            entries = self.log.append(self.context.key, drafts)
+        else:
+            entries = self.log.append_planned(
+                self.context.key,
+                lambda there: drafts if there else [],
+                after=_BEYOND,
+                message_ids=[asked],
+            )
+        if self.trace is not None and entries and any(draft.role != "user" for draft in drafts):
             self.trace.report_stored(drafts)
         return entries
 
@@ -582,19 +597,6 @@ class StateSync:
 
     def _find(self, messages: Iterable[BaseMessage]) -> list[Entry]:
         return self.log.find(self.context.key, {one.id for one in messages if one.id})
-
-    def _append_if_asked(self, note: TurnNote, draft: Draft) -> None:
-        """Append what belongs to a turn, unless what the user said in it was forgotten."""
-        drafts: list[Draft] = []
-
-        def plan(there: Sequence[Entry]) -> list[Draft]:
-            drafts[:] = [draft] if there else []
-            return drafts
-
-        asked = [note["first"]]
-        self.log.append_planned(self.context.key, plan, after=_BEYOND, message_ids=asked)
-        if self.trace is not None and drafts:
-            self.trace.report_stored(drafts)
 
     def _is_erased(self, note: TurnNote) -> bool:
         """Return whether what the user said in a turn was forgotten: so is what answers it."""

@@ -90,7 +90,9 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "too large a question": Promise(
             "A question above `context_tokens` is shown cut and stored whole"
         ),
-        "no room at all": Promise("Room for less than 96 tokens of it: `BudgetError`"),
+        "no room at all": Promise(
+            "A question of which fewer than 96 tokens would fit: `BudgetError`"
+        ),
         "unanswered before": Promise("An old question without an answer does not block the thread"),
     },
     "Threads and users": {
@@ -123,7 +125,9 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "recalled text": Promise("Recalled lines are fenced in the question, and not stored"),
         "in view": Promise("What the model sees anyway is not recalled"),
         "summaries": Promise("A due summary is made after the turn and replaces what it covers"),
-        "opened": Promise("A question opens the summaries that others stand for"),
+        "opened": Promise(
+            "Where one summary stands for several older ones, a question recalls those that fit it"
+        ),
         "buffer": Promise("With a relevance buffer, recalled blocks stay for later turns"),
         "follow-up": Promise("A follow-up recalls what its topic recalls"),
         "structured output": Promise("An answer that is an object is kept as JSON"),
@@ -135,17 +139,24 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "whole chat": Promise("A caller may send the whole chat: each message is stored once"),
     },
     "Messages that come again": {
-        "asked again": Promise("The last question under its id is answered anew"),
+        "asked again": Promise(
+            "The last question sent again under its id gets a new answer, even if summarised"
+        ),
         "asked later": Promise(
-            "An earlier one is answered in its place, without what followed", meaningless=_GOES_ON
+            "An earlier question sent again under its id gets a new answer; the later turns stay "
+            "in the thread, but the model does not see them for it",
+            meaningless=_GOES_ON,
         ),
         "edited": Promise(
-            "A question edited under its id is replaced, with its answer", meaningless=_GOES_ON
+            "A question sent edited under its id replaces the old one; the old answer and all that "
+            "followed leave the views",
+            meaningless=_GOES_ON,
         ),
         "said twice": Promise("The same text said twice is two turns"),
         "lists": Promise("Of a list without ids, what follows the last known message is new"),
         "for the call alone": Promise(
-            'System messages, and those marked `{"remember": False}`, hold for this call alone',
+            'System messages, and those marked `{"remember": False}`, hold for this call alone; '
+            "with a checkpointer, system messages stay in the state and the log",
             meaningless={"conversation": "what precedes all its turns is its `preface`"},
         ),
     },
@@ -156,8 +167,11 @@ SECTIONS: dict[str, dict[str, Promise]] = {
                 "conversation": "the question is taken back; the log shows how far the turn came"
             },
         ),
-        "sent again": Promise("The message sent again by its id is one turn"),
-        "text sent again": Promise("The same text sent again, too"),
+        "sent again": Promise("The message sent again under its id is one turn"),
+        "text sent again": Promise(
+            "The same text sent again without an id is one turn after a failed `invoke`; after a "
+            "broken or left stream, or with a checkpointer, it is another turn"
+        ),
         "another id": Promise("Under another id it is another message"),
         "retried": Promise("`with_retry()` stores one turn"),
         "failed question": Promise(
@@ -169,11 +183,12 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             differs={"conversation": _TAKEN_BACK},
         ),
         "after a broken stream": Promise(
-            "The next turn sees these words; a retry does not, and its reply replaces them",
+            "The next turn sees these words; a retry under the question's id does not, and its "
+            "reply replaces them",
             meaningless={"conversation": _TAKEN_BACK},
         ),
         "broken again": Promise(
-            "A retry that breaks leaves an earlier whole reply",
+            "A retry whose stream breaks leaves an earlier whole reply in place",
             differs={"wrap": "the newer words are shown, marked `interrupted`"},
             meaningless={"conversation": _TAKEN_BACK},
         ),
