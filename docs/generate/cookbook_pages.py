@@ -16,8 +16,8 @@ from typing import Any
 from mkdocs.structure.files import File
 
 COOKBOOK = Path(__file__).resolve().parents[2] / "cookbook"
-MOST_LINES, MOST_SIGNS = 12, 160
-"""How many lines of a cell or an output a page shows, and how many characters of each."""
+MOST_SETUP, MOST_LINES, MOST_CODE, MOST_SIGNS = 6, 12, 30, 160
+"""How many lines of the setup, an output and other code a page shows, and characters of each."""
 _CLAIM = "## The claim"
 _GROUP = re.compile(r"^\*\*(.+)\*\*$", re.MULTILINE)
 _LISTED = re.compile(
@@ -28,8 +28,9 @@ _TO_NOTEBOOK = re.compile(r"\]\((\w+)\.ipynb\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add a page and pictures for each notebook, and the list of them."""
+    """Add a page and pictures for each notebook, the notebook itself, and the list of them."""
     for path in sorted(COOKBOOK.glob("*.ipynb")):
+        files.append(File.generated(config, f"cookbook/{path.name}", content=path.read_bytes()))
         for name, content in make_page(path).items():
             files.append(File.generated(config, f"cookbook/{name}", content=content))
     files.append(File.generated(config, "cookbook/index.md", content=make_list()))
@@ -41,16 +42,19 @@ def make_page(path: Path) -> dict[str, str | bytes]:
     notebook = json.loads(path.read_text(encoding="utf-8"))
     made: dict[str, str | bytes] = {}
     parts: list[str] = []
+    chapters = 0
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
         if source.startswith(_CLAIM):
             break
         if cell["cell_type"] == "markdown":
+            chapters += 1
             parts.append(_TO_NOTEBOOK.sub(r"](\1.md)", _TO_DOCS.sub("](../", source)))
             continue
         outputs = list(list_outputs(cell["outputs"]))
         if not any(picture for _, picture in outputs):
-            parts.append(f"````python\n{_shorten(source, '# ...')}\n````")
+            most = MOST_CODE if chapters > 1 else MOST_SETUP
+            parts.append(f"````python\n{_shorten(source, '# ...', most)}\n````")
         for text, picture in outputs:
             if picture is None:
                 parts.append(f"````text\n{_shorten(text, '...')}\n````")
@@ -58,7 +62,7 @@ def make_page(path: Path) -> dict[str, str | bytes]:
             name = f"{path.stem}-{len(made) + 1}.png"
             made[name] = picture
             parts.append(f"![{_describe(text)}]({name})")
-    parts.append(f"The whole notebook is `cookbook/{path.name}`.")
+    parts.append(f"[The whole notebook]({path.name})")
     made[f"{path.stem}.md"] = "\n\n".join(parts) + "\n"
     return made
 
@@ -73,14 +77,13 @@ def list_outputs(outputs: list[dict[str, Any]]) -> Iterator[tuple[str, bytes | N
             yield text, base64.b64decode("".join(picture)) if picture else None
 
 
-def _shorten(text: str, mark: str) -> str:
+def _shorten(text: str, mark: str, most: int = MOST_LINES) -> str:
     lines = text.splitlines()
     shown = [
-        line if len(line) <= MOST_SIGNS else f"{line[:MOST_SIGNS]}..."
-        for line in lines[:MOST_LINES]
+        line if len(line) <= MOST_SIGNS else f"{line[:MOST_SIGNS]}..." for line in lines[:most]
     ]
-    if len(lines) > MOST_LINES:
-        shown.append(f"{mark} {len(lines) - MOST_LINES} more lines")
+    if len(lines) > most:
+        shown.append(f"{mark} {len(lines) - most} more lines")
     return "\n".join(shown)
 
 

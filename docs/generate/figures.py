@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from drawing import Drawing
+from stale import save
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results.json"
@@ -229,27 +230,5 @@ def write_all() -> dict[Path, str]:
     return marked
 
 
-def find_stale() -> list[Path]:
-    """Return the files that say something else than the results do."""
-    return [
-        path
-        for path, text in write_all().items()
-        if not path.exists() or path.read_text("utf-8") != text
-    ]
-
-
-def main(words: Iterable[str]) -> int:
-    """Write the files, or with `--check` name those that are stale."""
-    stale = find_stale()
-    if "--check" in words:
-        for path in stale:
-            print(f"{path.relative_to(ROOT)} is stale: run make figures")
-        return 1 if stale else 0
-    written = write_all()
-    for path in stale:
-        path.write_text(written[path], "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(save(write_all(), sys.argv, "figures"))

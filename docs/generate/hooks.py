@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,10 @@ _SEARCH = 'data-md-component="search" role="dialog"'
 _PATH = 'class="md-path" aria-label="Navigation"'
 _HINT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 _REFERENCE = re.compile(r"^::: ([\w.]+)(?:\n    .*)*", re.MULTILINE)
+_QUOTED = re.compile(r"(: |-> )(['\"])(.*?)\2(?=[,)= ]|$)")
+"""An annotation that the code has as text."""
+_OBJECT = re.compile(r"<[^>]*>")
+"""A default that no code writes this way, such as a function."""
 
 
 def on_pre_build(config: Any) -> None:
@@ -25,8 +33,31 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Keep the text of a page for `llms-full.txt`, unchanged."""
     del config, files
     text = _HINT.sub("", markdown).strip()
-    _PAGES[page.file.src_uri] = (page.title, _REFERENCE.sub(r"`\1`", text))
+    _PAGES[page.file.src_uri] = (page.title, _REFERENCE.sub(_describe_name, text))
     return markdown
+
+
+def _describe_name(found: re.Match[str]) -> str:
+    """Return what a page of the reference says of a name: signatures and docstrings."""
+    thing = pkgutil.resolve_name(found[1])
+    parts = [*_describe_thing(found[1].rpartition(".")[2], thing)]
+    names = [name for name in dir(thing) if inspect.isclass(thing) and name[0] != "_"]
+    for name in names:
+        member, is_async_form = getattr(thing, name), name[0] == "a" and name[1:] in names
+        home = getattr(getattr(member, "fget", member), "__module__", None) or ""
+        is_told = inspect.isroutine(member) or isinstance(member, property)
+        if is_told and home.startswith("langchain_convmem") and not is_async_form:
+            form = f"\n\nAsync: `a{name}`." if f"a{name}" in names else ""
+            parts += [f"## {name}{form}", *_describe_thing(name, member)]
+    return "\n\n".join(parts)
+
+
+def _describe_thing(name: str, thing: Any) -> Iterator[str]:
+    if inspect.isclass(thing) or inspect.isroutine(thing):
+        with suppress(ValueError):  # a dict has no signature
+            signature = _QUOTED.sub(r"\1\3", str(inspect.signature(thing)))
+            yield f"```python\n{name}{_OBJECT.sub('...', signature)}\n```"
+    yield inspect.getdoc(thing) or ""
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
@@ -40,6 +71,8 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 def on_post_build(config: Any) -> None:
     """Write `llms.txt`, the list of pages, and `llms-full.txt`, all of them in one text."""
     site = Path(config.site_dir)
+    for empty in site.glob("sitemap.xml*"):  # as the site has no address
+        empty.unlink()
     for path, (_, text) in _PAGES.items():
         target = site / path
         target.parent.mkdir(parents=True, exist_ok=True)

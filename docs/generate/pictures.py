@@ -7,13 +7,14 @@ nothing, names those that are stale, and exits with 1.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from drawing import Drawing
 from langchain_core.messages import AIMessage, HumanMessage
+from stale import save
 
 TARGET = Path(__file__).parents[1] / "pictures"
 _ASKED = "2026-11-06T18:00:00+00:00"
@@ -354,63 +355,12 @@ def draw_sent_text() -> Drawing:
     return picture
 
 
-def draw_scale_out() -> Drawing:
-    """Several servers over one log."""
-    picture = Drawing(
-        900, 400, "Scaling out by user",
-        "Any server answers any user. The durable log is shared. A user's index is a cache on the server that "
-        "meets the user, kept fresh by asking the log for changes after a cursor.",
-    )  # fmt: skip
-    picture.text(
-        30, 40, "The log is shared; a user's index is a cache where the user is met", kind="title"
-    )
-    for place, (name, users) in enumerate(
-        (("server 1", "ana, ben"), ("server 2", "ben, cem"), ("server 3", "dia"))
-    ):
-        x = 60 + place * 280
-        picture.box(x, 66, 220, 44, name, text="bold")
-        picture.box(
-            x + 14, 116, 192, 54, "index in memory", f"of {users}", kind="view", text="small"
-        )
-        picture.arrow(x + 70, 176, x + 70, 246)
-        picture.arrow(x + 150, 246, x + 150, 176)
-        picture.text(x + 62, 214, "append", kind="small", anchor="end")
-        picture.text(x + 158, 214, "changes(cursor)", kind="small")
-    picture.box(
-        60,
-        252,
-        780,
-        54,
-        "one log: SQLite, PostgreSQL or DynamoDB",
-        "entries, each with a checksum",
-        kind="log",
-        text="small",
-    )
-    picture.text(
-        60,
-        336,
-        "A write is seen by the next recall anywhere: one question per user, by cursor.",
-        kind="small",
-    )
-    picture.text(
-        60,
-        358,
-        "forget raises a generation: every server drops what it holds of that user and reads again.",
-        kind="small",
-    )
-    picture.text(
-        60, 380, "Recall across all users at once goes through a vector store.", kind="small"
-    )
-    return picture
-
-
 PICTURES: dict[str, Callable[[], Any]] = {
     "log_and_views": draw_log_and_views,
     "turn": draw_turn,
     "recall": draw_recall,
     "compaction": draw_compaction,
     "sent_text": draw_sent_text,
-    "scale_out": draw_scale_out,
 }
 """Each picture by the name of its file."""
 
@@ -420,21 +370,5 @@ def draw_pictures() -> dict[Path, str]:
     return {TARGET / f"{name}.svg": draw().render() for name, draw in PICTURES.items()}
 
 
-def main(words: Iterable[str]) -> int:
-    """Write the pictures, or with `--check` name those that are stale."""
-    drawn = draw_pictures()
-    stale = [
-        path for path, text in drawn.items() if not path.exists() or path.read_text("utf-8") != text
-    ]
-    if "--check" in words:
-        for path in stale:
-            print(f"docs/pictures/{path.name} is stale: run make pictures")
-        return 1 if stale else 0
-    TARGET.mkdir(exist_ok=True)
-    for path in stale:
-        path.write_text(drawn[path], "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(save(draw_pictures(), sys.argv, "pictures"))

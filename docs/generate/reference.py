@@ -20,6 +20,7 @@ from typing import Any
 
 import click
 from setting_costs import COSTS
+from stale import save
 
 import langchain_convmem
 from langchain_convmem import errors
@@ -250,6 +251,8 @@ def _write_name(path: str) -> str:
     options = ["show_root_heading: true"]
     if inspect.isclass(thing) and any(_has_our_members(base) for base in thing.__mro__[1:]):
         options.append("inherited_members: true")
+    if dataclasses.is_dataclass(thing):  # its signature shows the defaults
+        options.append("merge_init_into_class: true")
     first = FIRST.get(path.removeprefix(f"{_PACKAGE}."))
     if first:
         rest = [one for one in _list_members(thing) if one not in first]
@@ -577,26 +580,5 @@ def write_pages() -> dict[Path, str]:
     }
 
 
-def find_stale(pages: dict[Path, str]) -> list[Path]:
-    """Return the pages whose file is missing or says something else."""
-    return [
-        path for path, text in pages.items() if not path.exists() or path.read_text("utf-8") != text
-    ]
-
-
-def main(words: Iterable[str]) -> int:
-    """Write the pages, or with `--check` name those that are stale."""
-    pages = write_pages()
-    stale = find_stale(pages)
-    if "--check" in words:
-        for path in stale:
-            print(f"{path.relative_to(DOCS.parent)} is stale: run make reference")
-        return 1 if stale else 0
-    for path in stale:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(pages[path], "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(save(write_pages(), sys.argv, "reference"))

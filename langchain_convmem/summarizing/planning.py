@@ -107,7 +107,7 @@ class SummarySettings:
             `SummarizationMiddleware`.
         keep: The low mark: so much of the latest conversation stays as it was said. The question
             that waits for an answer and an open tool loop stay in any case. It must be less than
-            the high mark. None: a third of that, at most 2,000 tokens.
+            `trigger`. None: a third of `trigger`, at most 2,000 tokens.
         window_tokens: Size of the model's window, for marks in fractions of it; None is that of the
             chain's model where LangChain has a profile of it, and else 16,000.
         max_summary_tokens: How long a summary should be at most, its list of details not counted.

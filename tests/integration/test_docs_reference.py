@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 import reference
+from stale import find_stale
 
 import langchain_convmem
 from langchain_convmem import errors
@@ -23,9 +24,7 @@ DOCS = ROOT / "docs"
 
 def test_the_written_pages_of_the_reference_are_what_the_code_says_now() -> None:
     pytest.importorskip("moto", reason="moto is not installed")
-    stale = [
-        path.relative_to(ROOT).as_posix() for path in reference.find_stale(reference.write_pages())
-    ]
+    stale = [path.relative_to(ROOT).as_posix() for path in find_stale(reference.write_pages())]
     assert stale == [], "run make reference"
 
 

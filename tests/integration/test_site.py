@@ -183,3 +183,6 @@ def test_models_find_every_page_as_text(built: Path) -> None:
     assert menu <= set(listed)
     assert [page for page in listed if f"<!-- {page} -->" not in whole] == []
     assert [page for page in listed if not (built / page).exists()] == []
+    twin = (built / "reference/api/scripted_reply.md").read_text("utf-8")
+    assert "cut_after_chunks: int | None = None" in twin
+    assert " at 0x" not in whole
