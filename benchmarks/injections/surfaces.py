@@ -319,7 +319,7 @@ def _build_views(attack: Attack, text: str) -> list[list[BaseMessage]]:
         history = memory.history(_THREAD, user_id=_USER)
         if attack.place == "by_hand":
             history.add_summary(text, history.summary_window())
-        elif attack.place != "compaction":
+        else:
             memory.summarize(_THREAD, user_id=_USER, force=True)
         memory.add_messages(["And now?"], thread_id=_THREAD, user_id=_USER)
         profiles = [name for name in PROVIDERS if name != "anthropic"]
@@ -327,10 +327,6 @@ def _build_views(attack: Attack, text: str) -> list[list[BaseMessage]]:
 
 
 def _build_summarised(attack: Attack, text: str) -> list[BaseMessage]:
-    if attack.place == "compaction":
-        item = {"type": "compaction", "content": text}
-        made = AIMessage([item, {"type": "text", "text": "Yes."}])
-        return [HumanMessage("Hello"), made]
     if attack.place != "tool":
         said = text if attack.place == "said" else "Hello"
         return [HumanMessage(said), AIMessage("I see.")]
