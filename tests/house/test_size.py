@@ -76,7 +76,7 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_485,
     "package": 42_083,
     "files of the package": 188,
-    "lines of tests": 69_014,
+    "lines of tests": 69_016,
     "lines of benchmarks": 11_280,
 }
 """What is still above its ceiling, and what it may have until it is within."""
