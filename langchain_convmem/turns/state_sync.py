@@ -226,7 +226,8 @@ class StateSync:
         ends = [entry for entry in known if entry.position == last]
         if step and any(entry.role == "user" for entry in ends):
             return None
-        left = _follow_marks(later, {entry.message_id for entry in ends}, ids)
+        roots = {entry.message_id for entry in ends}
+        left = _follow_marks(_drop_beside(later, ends), roots, ids)
         answered = {one.turn_id for one in later if one.message_id in left and one.role != "user"}
         position = max(last, 0 if note is None else note.get("position", 0))
         for entry in later:
@@ -834,6 +835,16 @@ def _find_later(entries: Sequence[Entry], held: Collection[str], context: NodeCo
     here, since = context.path[0][0], "" if last else str(context.since)
     checkpoints = {e.message_id: m.path[0][0] for e in later if (m := read_mark(e)) is not None}
     return {name for name, at in checkpoints.items() if at != here and at >= since}
+
+
+def _drop_beside(later: Sequence[Entry], ends: Sequence[Entry]) -> list[Entry]:
+    """Return entries without questions that were asked while the last one waits for its answer."""
+    open_ids = {entry.message_id for entry in ends if entry.role == "user"}
+    return [
+        one
+        for one in later
+        if one.role != "user" or (mark := read_mark(one)) is None or mark.after not in open_ids
+    ]
 
 
 def _follow_marks(

@@ -171,6 +171,39 @@ def test_turns_at_once_on_one_thread_are_all_stored_and_shown(filed, saver):
     assert len([text for text in spoken(filed) if text.startswith("re: ")]) == 4
 
 
+def test_a_turn_that_ends_last_hides_none_of_those_that_began_while_it_waited(memory, saver):
+    asked = {name: threading.Event() for name in ("one", "two")}
+    may_answer = {name: threading.Event() for name in asked}
+
+    def answer(messages):
+        name = messages[-1].text.splitlines()[-1]
+        if name in asked:
+            asked[name].set()
+            may_answer[name].wait(30)
+        return f"re: {name}"
+
+    graph = create_memory_graph(
+        memory, ScriptedChatModel(replies=[answer]), checkpointer=saver, recall=False
+    )
+    waiting = {
+        name: threading.Thread(target=graph.invoke, args=(says(name), at())) for name in asked
+    }
+    for name, thread in waiting.items():
+        thread.start()
+        assert asked[name].wait(30)
+    graph.invoke(says("three"), at())
+    for name in ("two", "one"):
+        may_answer[name].set()
+        waiting[name].join(30)
+    entries = memory.history("t", user_id="ana").entries
+    assert [entry for entry in entries if entry.role == "control"] == []
+    assert sorted(text for text in spoken(memory) if text.startswith("re: ")) == [
+        "re: one",
+        "re: three",
+        "re: two",
+    ]
+
+
 class Several(TypedDict, total=False):
     questions: list[str]
     answers: Annotated[list[str], operator.add]
