@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
@@ -580,15 +581,12 @@ class StateSync:
         """
         if not drafts:
             return []
+        key = self.context.key
         if asked is None:
-            entries = self.log.append(self.context.key, drafts)
+            entries = self.log.append(key, drafts)
         else:
-            entries = self.log.append_planned(
-                self.context.key,
-                lambda there: drafts if there else [],
-                after=_BEYOND,
-                message_ids=[asked],
-            )
+            plan = partial(_keep_answer, drafts)
+            entries = self.log.append_planned(key, plan, after=_BEYOND, message_ids=[asked])
         if self.trace is not None and entries and any(draft.role != "user" for draft in drafts):
             self.trace.report_stored(drafts)
         return entries
@@ -606,6 +604,11 @@ class StateSync:
 
     def _read_generation(self) -> int:
         return self.log.changes(self.context.key.owner, 0, limit=1).generation
+
+
+def _keep_answer(drafts: Sequence[Draft], asked: Sequence[Entry]) -> Sequence[Draft]:
+    """Return what answers a message, if that is still in the log."""
+    return drafts if asked else []
 
 
 # -- Which messages were said, and belong together ------------------------------------------------

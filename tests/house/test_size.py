@@ -76,8 +76,7 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_485,
     "package": 42_091,
     "files of the package": 188,
-    "code above 400 lines a class": 1,
-    "lines of tests": 69_050,
+    "lines of tests": 69_049,
     "lines of benchmarks": 11_280,
 }
 """What is still above its ceiling, and what it may have until it is within."""
