@@ -76,7 +76,7 @@ NOT_YET: dict[str, int] = {
     "room: cli": 2_485,
     "package": 42_091,
     "files of the package": 188,
-    "lines of tests": 69_049,
+    "lines of tests": 69_061,
     "lines of benchmarks": 11_280,
 }
 """What is still above its ceiling, and what it may have until it is within."""

@@ -227,3 +227,15 @@ def test_what_is_forgotten_while_a_call_waits_is_not_shown_when_the_turn_goes_on
     memory.forget(user_id="ana", thread_id="old")
     agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), at())
     assert "has a well" not in str(model.seen[1])
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("saver", [InMemorySaver, lambda: None])
+def test_an_answer_to_what_was_forgotten_meanwhile_is_not_stored(memory, run, saver):
+    def answer(_):
+        memory.forget(user_id="ana")
+        return "Too late."
+
+    agent = agent_with(memory, ScriptedChatModel(replies=[answer]), checkpointer=saver())
+    RUNS[run](agent, says("Where?"), at())
+    assert entries(memory) == []
