@@ -207,7 +207,7 @@ def _fill_prompt(
             update = {"default": fill(runnable.default), "alternatives": known}
         case RunnableSequence():
             steps = _fill_steps(list(runnable.steps), asked, before)
-            update = {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
+            update = _name_steps(steps)
     is_same = [*update.values()] == [getattr(runnable, name) for name in update]
     return runnable if is_same else cast("Any", runnable).model_copy(update=update)
 
@@ -235,6 +235,11 @@ def _fill_steps(
     if maps and not any(_reads(one, before) for one in steps[: maps[-1]]):
         steps[maps[-1]] = _fill_map(steps[maps[-1]], before)
     return steps
+
+
+def _name_steps(steps: list[Runnable[Any, Any]]) -> dict[str, Any]:
+    """Return steps by the names that a sequence has for them."""
+    return {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
 
 
 def _holds_prompt(step: Runnable[Any, Any]) -> bool:
@@ -267,8 +272,7 @@ def _fill_map(step: Runnable[Any, Any], before: list[str]) -> Runnable[Any, Any]
             steps = list(step.steps)
             at = next((n for n, one in enumerate(steps) if isinstance(one, ChatPromptTemplate)), 0)
             steps[at] = fill(steps[at])
-            more = {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
-            return step.model_copy(update=more)
+            return step.model_copy(update=_name_steps(steps))
     return step
 
 

@@ -42,7 +42,8 @@ class ProfileBlock:
     Attributes:
         text: Fenced; empty for nothing.
         items: The items in it.
-        waiting: Positions in the thread of what else it would say if the model did not see them.
+        waiting: Where in the thread, before the turn, there is more that it would say if the model
+            did not see it.
     """
 
     text: str = ""
@@ -113,12 +114,13 @@ def read_block(
         chosen = select_items(followed.profile, max_tokens, count, hidden=hidden)
         ids = [item.id for item in chosen]
         frozen = {**made_for, "ids": ids, "left": sorted(unseen.difference(ids)), "at_ms": now_ms}
-        if stores and chosen:
+        if stores and (chosen or frozen["left"]):
             version = None if stored is None else stored.version
             with suppress(LogError):  # the next turn makes the block anew
                 memory.log.set_state(key, _DOCUMENT, frozen, expected=version)
     known = {item.id: item for item in items}
     told = tuple([known[name] for name in frozen["ids"] if name in known])
-    rest = known.keys() - {*frozen["ids"], *frozen.get("left", ())}
-    waiting = frozenset(known[name].position for name in rest if known[name].key == key)
+    settled, said_now = {*frozen["ids"], *frozen.get("left", ())}, {one.id for one in own}
+    here = [one for one in items if one.key == key and one.entry_id not in said_now]
+    waiting = frozenset(one.position for one in here if one.id not in settled)
     return ProfileBlock(format_items(told), told, waiting)

@@ -174,8 +174,7 @@ class TurnView:
         )
         block = read()
         seen = self._read_beside(block, locate, thread, turn)
-        own = {one.position for one in turn.own}
-        if not block.waiting <= seen.view.positions | own:  # it was said too far back
+        if not block.waiting <= seen.view.positions:  # it was said too far back
             block = read(shown=seen.view.positions)
             seen = self._read_beside(block, locate, thread, turn)
         return seen

@@ -63,7 +63,7 @@ CEILINGS = {
 
 NOT_YET: dict[str, int] = {
     "room: views": 4_125,
-    "room: turns": 5_661,
+    "room: turns": 5_662,
     "room: recall": 4_201,
     "room: words": 1_876,
     "room: summarizing": 2_251,
@@ -74,7 +74,7 @@ NOT_YET: dict[str, int] = {
     "room: integrations": 1_856,
     "room: transfer": 2_552,
     "room: cli": 2_485,
-    "package": 42_091,
+    "package": 42_092,
     "files of the package": 188,
     "lines of tests": 69_061,
     "lines of benchmarks": 11_280,
