@@ -8,8 +8,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from langchain_convmem.background import to_async
 from langchain_convmem.errors import LogClosedError, LogError, LogUnavailableError
@@ -405,8 +406,16 @@ class MessageLog(ABC):
 
     async def _run_off_loop(self, call: Callable[[], T]) -> T:
         """Make a call in a thread of this log: in the order of arrival, if it has but one."""
-        if self._executor is None or self._executor_pid != os.getpid():  # threads survive no fork
-            self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="convmem-log")
-            self._executor_pid = os.getpid()
-        run = partial(contextvars.copy_context().run, call)
-        return await asyncio.get_running_loop().run_in_executor(self._executor, run)
+        loop, run = asyncio.get_running_loop(), partial(contextvars.copy_context().run, call)
+        # Hundreds of calls at once cost their loop less as waiting coroutines than as submitted
+        # work. As many more as there are threads are submitted, so that no thread runs dry.
+        async with self._lines.setdefault(loop, asyncio.Semaphore(2 * self.workers)):
+            if self._executor is None or self._executor_pid != os.getpid():  # after a fork: none
+                self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="convmem-log")
+                self._executor_pid = os.getpid()
+            return await loop.run_in_executor(self._executor, run)
+
+    @cached_property
+    def _lines(self) -> WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]:
+        """Who waits for a thread, by event loop."""
+        return WeakKeyDictionary()
