@@ -145,6 +145,15 @@ def test_axe_core_finds_nothing_wrong(
         assert find_violations(opened) == []
 
 
+def test_axe_core_finds_nothing_wrong_on_any_page(browser: Browser, site: str, built: Path) -> None:
+    found = {}
+    for path in sorted(built.rglob("*.html")):
+        page = path.relative_to(built).as_posix()
+        with browser.open(f"{site}/{page}") as opened:
+            found[page] = find_violations(opened)
+    assert {page: wrong for page, wrong in found.items() if wrong} == {}
+
+
 @pytest.mark.parametrize("page", LOOKED_AT)
 def test_no_page_scrolls_sideways_on_a_phone(browser: Browser, site: str, page: str) -> None:
     with browser.open(f"{site}/{page}", width=PHONE) as opened:

@@ -1,0 +1,115 @@
+"""Each benchmark in miniature: its report is one JSON object, and its bars decide the exit code."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+CHAT = ["--turns", "40", "--facts", "2", "--sample", "10", "--style", "quoting"]
+SELF = [f"{ROOT}={sys.executable}"] * 2
+
+SMALL = {
+    "agent_storage": ["--turns", "8", "--tool-every", "2"],
+    "latency": ["--turns", "19", "--lines", "60"],
+    "log.__main__": ["--sizes", "4", "20", "40", "--rounds", "2"],
+    "long_chat.__main__": CHAT,
+    "recall_speed.__main__": ["--sizes", "40", "--rounds", "2", "--processes", "1"],
+    "summary_latency": ["--turns", "15", "--seconds", "0.05"],
+}
+PEERS = ("agents", "langgraph.checkpoint.sqlite", "chromadb", "qdrant_client", "langmem")
+"""What a benchmark compares with and does without where it is not installed."""
+
+
+def run(name, words, capsys):
+    """Return the exit code and the report of a benchmark."""
+    code = importlib.import_module(f"benchmarks.{name}").main([*words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", SMALL)
+def test_a_report_is_one_json_object_and_its_bars_are_the_exit_code(name, capsys, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    if name != "agent_storage":  # it measures nothing but a checkpointer
+        for module in PEERS:
+            monkeypatch.setitem(sys.modules, module, None)
+    code, report = run(name, SMALL[name], capsys)
+    failed = [bar for bar in report.get("bars", []) if bar.get("decides", True) and not bar["ok"]]
+    assert code == int(bool(failed))
+    assert len(report) > 1
+
+
+@pytest.mark.timeout(600)
+def test_versions_side_by_side_are_compared_with_the_first(capsys):
+    _, report = run("beside", [*SELF, "--quick", "--rounds", "1"], capsys)
+    for row in report["operations"].values():
+        first, second = row["ms"]
+        assert min(first, second) > 0
+        assert row["ratio"] == [1.0, pytest.approx(second / first, rel=0.1)]
+
+
+def test_facts_within_reach_are_counted_at_every_compaction(capsys):
+    words = ["--compactions", "10", "--style", "quoting"]
+    _, report = run("long_chat.__main__", words, capsys)
+    points = report["quoting"]["checkpoints"]
+    assert [one["compactions"] for one in points] == list(range(1, 11))
+    assert all(one["in_view"] <= one["other_words"] <= 1 for one in points)
+    assert points[0]["own_words"] >= 0.9
+
+
+@pytest.mark.filterwarnings("ignore:Importing Send:DeprecationWarning")  # langmem's
+def test_costs_and_facts_of_all_that_summarise_stand_side_by_side(capsys):
+    words = ["--turns", "60", "--facts", "6", "--sample", "5", "--style", "retelling"]
+    _, report = run("long_chat.__main__", words, capsys)
+    found = report["retelling"]
+    assert {"convmem", "middleware"} <= set(found["cost"]) <= {"convmem", "middleware", "langmem"}
+    assert all(cost["calls"] >= 1 for cost in found["cost"].values())
+    assert {one["asked"] for one in found["facts"].values()} == {6}
+
+
+def test_the_log_without_a_memory_around_it_stores_the_very_same_bytes(tmp_path):
+    import sqlite3
+    from contextlib import closing
+
+    from benchmarks.log.dialogue import exchange
+    from benchmarks.log.stores import ConvMemStore, FloorStore
+
+    stored = []
+    for make in (ConvMemStore, FloorStore):
+        path = tmp_path / f"{make.__name__}.db"
+        with closing(make(path)) as store:
+            store.fill("main", 5)
+            store.turn("main", exchange(5))()
+        with closing(sqlite3.connect(path)) as db:
+            columns = "role, body, metadata, length(id), length(turn), typeof(key_hash)"
+            stored.append(db.execute(f"SELECT {columns} FROM entries ORDER BY place").fetchall())
+    assert stored[0] == stored[1]
+
+
+FAULTY = 'def fits(count, name="x"):\n    return count == 2 and not name\n'
+
+
+def test_a_fault_is_put_into_a_function_of_a_child_alone(tmp_path):
+    import ast
+    import runpy
+
+    from benchmarks.mutation import find_mutants, replace_code, run_in_child
+
+    path = tmp_path / "mutated.py"
+    path.write_text(FAULTY)
+    fits, tree = runpy.run_path(str(path))["fits"], ast.parse(FAULTY)
+    mutants = {mutant.change: mutant for mutant in find_mutants(tree)}
+    assert sorted(mutants) == ["2 -> 3", "And -> Or", "Eq -> NotEq", "not left out", "return None"]
+
+    def run_faulty():
+        mutants["2 -> 3"].apply()
+        code = compile(tree, str(path), "exec")
+        return replace_code(mutants["2 -> 3"].function, code), fits(3, "")
+
+    assert run_in_child(run_faulty) == (True, True)
+    assert fits(3, "") is False
