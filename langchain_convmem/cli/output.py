@@ -52,7 +52,6 @@ class Terminal:
         self._is_mid_line = False
         self._editor: LineEditor | None = None
         self._said_before: list[str] = []
-        self._prefilled = ""
         self.is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
         self.as_json = as_json
 
@@ -84,7 +83,7 @@ class Terminal:
         """Print the whole result, as JSON where that is asked for, else as lines; return `code`.
 
         Args:
-            value: The result as plain data.
+            value: The result: plain data and records.
             lines: See `print_lines`; those of a generator are made only if they are printed.
             code: What the command ends with.
         """
@@ -114,12 +113,16 @@ class Terminal:
         return "\n".join(fold_line(line, self.width) for line in shown.split("\n"))
 
     def print_json(self, value: Any) -> None:
-        """Print the whole result as JSON."""
-        self._out.out(encode_json(value), highlight=False)
+        """Print the whole result as JSON; records as `make_data` shows them."""
+        from langchain_convmem.cli.rendering import make_data
+
+        self._out.out(encode_json(make_data(value)), highlight=False)
 
     def print_json_line(self, value: Any) -> None:
         """Print one of several results as JSON on a line of its own, at once."""
-        self._out.out(encode_json(value, indent=None), highlight=False)
+        from langchain_convmem.cli.rendering import make_data
+
+        self._out.out(encode_json(make_data(value), indent=None), highlight=False)
         self._out.file.flush()
 
     def print_rows(self, rows: Iterable[str]) -> int:
@@ -258,16 +261,11 @@ class Terminal:
         if self.can_edit and self._editor is not None:
             self._editor.remember(self._said_before)
 
-    def prefill(self, text: str) -> None:
-        """Put a text into the next line that is typed, to be changed."""
-        self._prefilled = text
-
     def _read_line(self, prompt: str) -> str:
         if not self.is_interactive:
             return sys.stdin.readline()
-        text, self._prefilled = self._prefilled, ""
         if self.can_edit and self._editor is not None:
-            return self._editor.read(prompt, text)
+            return self._editor.read(prompt)
         return input(prompt)
 
     def ask(self, question: str) -> bool:
@@ -318,9 +316,9 @@ class LineEditor:
         keys = self._session.key_bindings
         self._session = PromptSession(history=self._make_history(list(lines)), key_bindings=keys)
 
-    def read(self, prompt: str, text: str = "") -> str:
-        """Return what was typed; `text` stands in the line already."""
-        return self._session.prompt(prompt, default=text)
+    def read(self, prompt: str) -> str:
+        """Return what was typed."""
+        return self._session.prompt(prompt)
 
 
 class MarkdownBlocks:

@@ -223,7 +223,7 @@ def test_times_are_shown_in_utc_and_outside_the_calendar_as_numbers(at_ms, minut
 
 
 def test_words_of_a_command_that_is_refused_cannot_command_the_terminal(capsys):
-    assert main(["prompts", "show", "no\u202e\x9b31m\u2028such"]) != 0
+    assert main(["import", "no\u202e\x9b31m\u2028such"]) != 0
     err = capsys.readouterr().err
     assert "such" in err
     assert not any(map(is_unsafe, err))

@@ -47,19 +47,6 @@ def test_blank_rows_and_windows_line_ends_are_no_lines():
     assert [message.content for message in thread.messages] == ["a", "b"]
 
 
-def test_a_single_message_is_jsonl_and_its_thread_takes_another_name():
-    (single,) = threads_in({"role": "user", "content": "a"}, thread_id="mine")
-    assert (single.thread_id, single.messages[0].content) == ("mine", "a")
-
-
-def test_sessions_without_labels_are_parted_by_half_an_hour_of_silence():
-    stamps = ["2024-01-01T10:00:00Z", "2024-01-01T10:30:00Z", "2024-01-01T11:00:01Z"]
-    (thread,) = threads_in(
-        rows(*({"role": "user", "content": "x", "timestamp": stamp} for stamp in stamps))
-    )
-    assert thread.sessions == 2
-
-
 MESSAGES = st.fixed_dictionaries(
     {
         "role": st.sampled_from(["user", "assistant", "system"]),
@@ -74,10 +61,3 @@ def test_an_appended_file_repeats_the_ids_of_its_old_lines(old, new):
     (after,) = threads_in(rows(*old, *new))
     assert after.messages[: len(old)] == before.messages
     assert len({message.id for message in after.messages}) == len(old) + len(new)
-
-
-@given(st.lists(MESSAGES, min_size=1, max_size=8))
-def test_every_message_survives_a_jsonl_file(messages):
-    (thread,) = threads_in("\n".join(json.dumps(m, ensure_ascii=False) for m in messages))
-    kinds = {"human": "user", "ai": "assistant", "system": "system"}
-    assert [{"role": kinds[m.type], "content": m.content} for m in thread.messages] == messages

@@ -36,6 +36,7 @@ LOOP = [
 @pytest.mark.parametrize("form", [as_list, as_rows, lambda *m: read(json.dumps({"messages": m}))])
 def test_a_tool_loop_is_read_in_every_form(form):
     thread = form(*LOOP)
+    assert thread == as_list(*LOOP), "with the same ids"
     system, question, call, result, answer = thread.messages
     assert thread.thread_id == "trip"
     assert [type(m) for m in thread.messages] == [
@@ -54,11 +55,6 @@ def test_a_tool_loop_is_read_in_every_form(form):
     assert (result.tool_call_id, result.content, answer.id) == ("c1", "sun", "m5")
 
 
-def test_both_forms_give_the_same_messages_the_same_ids():
-    assert as_list(*LOOP) == as_rows(*LOOP)
-    assert len({message.id for message in as_list(*LOOP).messages}) == len(LOOP)
-
-
 def test_arguments_that_are_no_object_are_kept_as_they_are():
     broken = [
         {**CALL, "function": {"name": "weather", "arguments": text}} for text in ('{"n": ', "[1]")
@@ -67,16 +63,6 @@ def test_arguments_that_are_no_object_are_kept_as_they_are():
     (message,) = thread.messages
     assert [call["args"] for call in message.invalid_tool_calls] == ['{"n": ', "[1]"]
     assert [call["args"] for call in message.tool_calls] == [{"n": 1}]
-
-
-def test_functions_of_the_old_api_become_calls_and_results():
-    thread = as_list(
-        {"role": "assistant", "content": "", "function_call": {"name": "f", "arguments": "{}"}},
-        {"role": "function", "name": "f", "content": "done"},
-    )
-    call, result = thread.messages
-    assert result.tool_call_id == call.tool_calls[0]["id"]
-    assert (result.name, result.content) == ("f", "done")
 
 
 def test_parts_are_blocks_and_a_single_text_is_plain():
