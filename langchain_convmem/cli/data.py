@@ -26,7 +26,7 @@ from langchain_convmem.cli.options import (
     refuse_usage,
     thread_options,
 )
-from langchain_convmem.cli.output import Styled, Terminal, format_count
+from langchain_convmem.cli.output import Styled, Terminal, format_count, make_data
 from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _print_lines(
     terminal: Terminal, log: MessageLog, lines: Sequence[DialogLine], limit: int
 ) -> int:
     """Print the first ones of the lines that hold all words."""
-    from langchain_convmem.cli.rendering import format_found_lines, make_data
+    from langchain_convmem.cli.rendering import format_found_lines
     from langchain_convmem.titles import list_titles
 
     shown = lines[:limit]

@@ -13,7 +13,8 @@ import re
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -114,14 +115,10 @@ class Terminal:
 
     def print_json(self, value: Any) -> None:
         """Print the whole result as JSON; records as `make_data` shows them."""
-        from langchain_convmem.cli.rendering import make_data
-
         self._out.out(encode_json(make_data(value)), highlight=False)
 
     def print_json_line(self, value: Any) -> None:
         """Print one of several results as JSON on a line of its own, at once."""
-        from langchain_convmem.cli.rendering import make_data
-
         self._out.out(encode_json(make_data(value), indent=None), highlight=False)
         self._out.file.flush()
 
@@ -417,6 +414,38 @@ def _escape_character(match: re.Match[str]) -> str:
 
 
 _FIRST_LONG = 0x100
+
+
+def make_data(value: Any) -> Any:
+    """Return a value as plain data: records by the names of their fields.
+
+    A thread's key stands as `user_id` and `thread_id` in what has it, and times are ISO 8601.
+    """
+    from langchain_core.messages import BaseMessage, message_to_dict
+
+    from langchain_convmem.records import ThreadKey
+    from langchain_convmem.views.codec import make_plain
+    from langchain_convmem.views.lines import format_iso_time
+
+    if isinstance(value, BaseMessage):
+        return make_plain(message_to_dict(value))
+    if is_dataclass(value):
+        value = {one.name: getattr(value, one.name) for one in fields(value)}
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, list | tuple):
+        return [make_data(item) for item in value]
+    if not isinstance(value, Mapping):
+        return make_plain(value)
+    data: dict[str, Any] = {}
+    for name, item in value.items():
+        if isinstance(item, ThreadKey):
+            data |= make_data(item)
+        elif name.endswith("_ms"):
+            data[name.removesuffix("_ms")] = None if item is None else format_iso_time(item)
+        else:
+            data[name] = make_data(item)
+    return data
 
 
 def encode_json(value: Any, *, indent: int | None = 2) -> str:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, message_to_dict
-
-from langchain_convmem.cli.output import Styled, align, escape_line, format_count
+from langchain_convmem.cli.output import Styled, align, escape_line, format_count, make_data
 from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadInfo, ThreadKey
 from langchain_convmem.titles import list_titles as list_thread_titles
-from langchain_convmem.views.codec import get_line_time_ms, make_plain
-from langchain_convmem.views.lines import clean_name, get_moment, name_speaker
+from langchain_convmem.views.codec import get_line_time_ms
+from langchain_convmem.views.lines import clean_name, format_iso_time, get_moment, name_speaker
 from langchain_convmem.views.live import find_retracted_ids
 from langchain_convmem.views.markup import describe_entry
 from langchain_convmem.views.pins import is_pin
@@ -151,7 +148,7 @@ def describe_log(entries: Sequence[Entry]) -> list[dict[str, Any]]:
         {
             **make_data(entry),
             "speaker": name_speaker(entry),
-            "time": format_millisecond(_get_time(entry)),
+            "time": format_iso_time(_get_time(entry)),
             "is_retracted": entry.id in dead,
         }
         for entry in entries
@@ -209,35 +206,6 @@ def format_receipt(receipt: ForgetReceipt) -> str:
     )
 
 
-# -- records as data ------------------------------------------------------------------------------
-
-
-def make_data(value: Any) -> Any:
-    """Return a value as plain data: records by the names of their fields.
-
-    A thread's key stands as `user_id` and `thread_id` in what has it, and times are ISO 8601.
-    """
-    if isinstance(value, BaseMessage):
-        return make_plain(message_to_dict(value))
-    if isinstance(value, list | tuple) and not hasattr(value, "_asdict"):
-        return [make_data(item) for item in value]
-    if is_dataclass(value):
-        value = {one.name: getattr(value, one.name) for one in fields(value)}
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    if not isinstance(value, Mapping):
-        return make_plain(value)
-    data: dict[str, Any] = {}
-    for name, item in value.items():
-        if isinstance(item, ThreadKey):
-            data |= make_data(item)
-        elif name.endswith("_ms"):
-            data[name.removesuffix("_ms")] = None if item is None else format_millisecond(item)
-        else:
-            data[name] = make_data(item)
-    return data
-
-
 # -- times and margins ----------------------------------------------------------------------------
 
 
@@ -245,12 +213,6 @@ def format_minute(at_ms: int) -> str:
     """Return the minute in UTC for a person; `at_ms` is milliseconds since the epoch."""
     moment = get_moment(at_ms)
     return f"{at_ms} ms" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
-
-
-def format_millisecond(at_ms: int) -> str | None:
-    """Return the millisecond as ISO 8601 text, or None outside the calendar."""
-    moment = get_moment(at_ms)
-    return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 
 def indent_rest(text: str, margin: str) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_convmem.cli.output import escape_controls
+from langchain_convmem.cli.output import escape_controls, make_data
 from langchain_convmem.cli.rendering import (
     add_stats,
     describe_log,
@@ -16,7 +16,6 @@ from langchain_convmem.cli.rendering import (
     format_receipt,
     format_stats,
     format_threads,
-    make_data,
 )
 from langchain_convmem.records import (
     Control,
@@ -108,8 +107,8 @@ def test_numbers_of_threads_are_added():
         *format_stats(total)
     }
     assert (total["first"], total["last"]) == (
-        "2023-05-08T13:55:00.000+00:00",
-        "2023-05-08T13:56:00.000+00:00",
+        "2023-05-08T13:55:00+00:00",
+        "2023-05-08T13:56:00+00:00",
     )
     assert list(format_stats(add_stats([]))) == ["threads: 0"]
 
@@ -143,7 +142,7 @@ def test_a_recall_as_data_holds_lines_scores_and_reasons():
             "line_id": "D1:1",
             "user_id": "me",
             "thread_id": "garden",
-            "time": "2023-05-08T13:56:00.001+00:00",
+            "time": "2023-05-08T13:56:00.001000+00:00",
             "trust": "user",
         }.items()
     )
@@ -178,7 +177,7 @@ def test_the_log_as_data_keeps_ids_order_and_retractions():
     assert [item["is_retracted"] for item in data] == [False, False, True, True, False]
     assert data[1]["message"]["data"]["id"] == "m1"
     assert data[1]["contents"] == ["Hi\nthere"]
-    assert data[2]["time"] == "2023-05-08T14:56:00.000+00:00"
+    assert data[2]["time"] == "2023-05-08T14:56:00+00:00"
     assert data[4]["control"] == {"retracts": ["e3", "e4"], "reason": "undo", "replacement": None}
 
 
@@ -199,8 +198,8 @@ def test_threads_are_listed_in_the_given_order_by_title_and_cut_to_the_width():
         "user_id": "me",
         "thread_id": "garden",
         "entries": 12,
-        "first": "2023-05-08T13:56:00.000+00:00",
-        "last": "2023-05-09T13:56:00.000+00:00",
+        "first": "2023-05-08T13:56:00+00:00",
+        "last": "2023-05-09T13:56:00+00:00",
         "title": "",
         "archived": False,
     }

@@ -67,12 +67,6 @@ def test_the_second_message_of_an_id_gets_another():
     assert [message.id for message in thread.messages] == ["x", "x~2"]
 
 
-def test_one_thread_id_cannot_name_several_dialogues():
-    said = [{"type": "human", "data": {"content": "a"}}]
-    rows = [{"SessionId": name, "History": said} for name in "ab"]
-    assert "2 dialogues" in str(refusal(json.dumps(rows), thread_id="t"))
-
-
 def test_bytes_that_are_not_utf8_are_refused_with_line_and_offset(tmp_path):
     path = tmp_path / "latin.jsonl"
     path.write_bytes(f"{GOOD}\n".encode() + '{"role": "user", "content": "é"}'.encode("latin-1"))
@@ -87,13 +81,6 @@ def test_a_file_over_the_limit_is_refused_and_one_at_the_limit_is_read(tmp_path)
     assert read_source(path, max_bytes=len(GOOD)).text == GOOD
     with pytest.raises(ImportFormatError, match="limit for one file"):
         read_source(path, max_bytes=len(GOOD) - 1)
-
-
-def test_what_cannot_be_opened_is_refused_with_its_path(tmp_path):
-    path = tmp_path / "missing.jsonl"
-    with pytest.raises(ImportFormatError, match="cannot be read") as caught:
-        read_source(path)
-    assert caught.value.path == str(path)
 
 
 def _write_files(folder, *names):

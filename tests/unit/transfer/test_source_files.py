@@ -35,12 +35,6 @@ def test_a_pipe_is_refused_before_anybody_waits_for_it(fifo):
     assert "is a pipe, a socket or a device" in refusal(fifo)
 
 
-def test_a_link_to_a_pipe_is_refused_by_its_own_name(fifo):
-    link = fifo.with_name("link.jsonl")
-    link.symlink_to(fifo)
-    assert refusal(link).startswith(f"{link}: is a pipe")
-
-
 def test_a_pipe_that_came_in_the_place_of_the_file_is_refused(fifo, tmp_path, monkeypatch):
     file = tmp_path / "file.jsonl"
     file.write_text(LINE)
@@ -63,18 +57,6 @@ def test_a_socket_is_refused(tmp_path, monkeypatch):
 
 def test_a_folder_without_an_export_is_refused_and_its_pipes_are_left_alone(fifo):
     assert "holds nothing; expected conversations.json" in refusal(fifo.parent)
-
-
-def test_links_that_lead_in_a_circle_are_refused(tmp_path):
-    one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
-    one.symlink_to(other)
-    other.symlink_to(one)
-    assert "cannot be read: Too many levels of symbolic links" in refusal(one)
-
-
-def test_a_name_that_no_file_can_have_is_refused():
-    with pytest.raises(ImportFormatError, match=r"'a\\x00b': is not the name of a file"):
-        read_threads("a\0b")
 
 
 def test_a_regular_file_is_read_through_a_link(tmp_path):

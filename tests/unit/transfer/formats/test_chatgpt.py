@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -91,24 +92,12 @@ def test_what_was_left_for_another_branch_makes_threads_of_its_own():
         current="d",
     )
     main, first, second = threads_in([edited])
+    named = threads_in([edited], thread_id="mine")
+    assert [one.thread_id for one in named] == ["mine", "mine~branch-1", "mine~branch-2"]
     assert [m.id for m in main.messages] == ["a2", "d"]
     assert (first.thread_id, first.branch_of) == ("c-1~branch-1", "c-1")
     assert [m.id for m in first.messages] == ["a", "b", "c"]
     assert (second.thread_id, [m.id for m in second.messages]) == ("c-1~branch-2", ["b2"])
-
-
-def test_a_given_name_names_the_branches_too():
-    edited = conversation(
-        said("a", None, "user", "x"),
-        said("b", "a", "assistant", "y"),
-        said("c", "a", "assistant", "z"),
-        current="b",
-    )
-    threads = threads_in(edited, thread_id="mine")
-    assert [(t.thread_id, t.branch_of) for t in threads] == [
-        ("mine", None),
-        ("mine~branch-1", "mine"),
-    ]
 
 
 def test_what_a_model_sends_to_a_tool_is_a_call_and_the_answer_its_result():
@@ -182,36 +171,20 @@ def test_conversations_without_a_word_make_no_thread():
     assert "'c-1' is there already" in refusal([PLAIN, PLAIN])
 
 
+CIRCLES = [said("a", "b", "user", "x"), said("b", "a", "user", "y")]
+AT = "$[0].mapping.a.message"
+
+
 @pytest.mark.parametrize(
     ("nodes", "location", "says"),
     [
-        ([said("a", "b", "user", "x"), said("b", "a", "user", "y")], "$[0]", "circle"),
-        (
-            [
-                said("a", None, "user", "x"),
-                said("b", "c", "user", "y"),
-                said("c", "b", "user", "z"),
-            ],
-            "$[0]",
-            "circle",
-        ),
-        ([said("a", None, "robot", "x")], "$[0].mapping.a.message.author.role", "robot"),
-        (
-            [said("a", None, "user", "\ud800")],
-            "$[0].mapping.a.message",
-            "surrogate",
-        ),
-        (
-            [said("a", None, "user", "x", time="soon")],
-            "$[0].mapping.a.message.create_time",
-            "seconds",
-        ),
-        (
-            [said("a", None, "user", "x", time=1e300)],
-            "$[0].mapping.a.message.create_time",
-            "seconds",
-        ),
-        ([said("a", None, "user", "x", content=None)], "$[0].mapping.a.message", "content"),
+        (CIRCLES, "$[0]", "circle"),
+        ([said("c", None, "user", "z"), *CIRCLES], "$[0]", "circle"),
+        ([said("a", None, "robot", "x")], f"{AT}.author.role", "robot"),
+        ([said("a", None, "user", "\ud800")], AT, "surrogate"),
+        ([said("a", None, "user", "x", time="soon")], f"{AT}.create_time", "seconds"),
+        ([said("a", None, "user", "x", time=1e300)], f"{AT}.create_time", "seconds"),
+        ([said("a", None, "user", "x", content=None)], AT, "content"),
         ([{"a": 7}], "$[0].mapping.a", "a valid dictionary"),
     ],
 )
@@ -243,6 +216,6 @@ def test_every_message_of_a_tree_is_in_one_thread_and_follows_what_it_followed(t
     assert threads[0].messages[-1].id == f"n{current}"
     for thread in threads:
         ids = [message.id for message in thread.messages]
-        for before, after in zip(ids, ids[1:], strict=False):
+        for before, after in pairwise(ids):
             parent = above[int(after[1:])]
             assert before == (None if parent is None else f"n{parent}")

@@ -102,3 +102,23 @@ def test_a_bad_message_is_refused_with_its_place(message, location, says):
         as_list({"role": "user", "content": "x"}, message)
     assert caught.value.location == location
     assert says in str(caught.value)
+
+
+def test_lines_keep_order_text_times_and_sessions():
+    texts = [" padded ", "a\u2028b\x85c\x0b", "\x00NUL", "é\r\n", '{"role": "user"}']
+    stamps = [("2023-05-08", 5_000), ("2023-05-08T13:56:00.250+02:00", "x"), (-1, None)]
+    expected = ["2023-05-08T00:00:00.000+00:00", "2023-05-08T11:56:00.250+00:00"]
+    rows = [{"role": "User", "content": text, "mood": "good"} for text in texts]
+    rows += [{"role": "BOT", "content": "x", "timestamp": at, "session": s} for at, s in stamps]
+    text = "\r\n\r\n".join(map(json.dumps, rows))
+    messages = read(text).messages
+    assert [message.content for message in messages[: len(texts)]] == texts
+    found = [message.additional_kwargs for message in messages[len(texts) :]]
+    assert found == [
+        {"timestamp": expected[0], "session": "5000"},
+        {"timestamp": expected[1], "session": "x"},
+        {"timestamp": "1969-12-31T23:59:59.999+00:00"},
+    ]
+    again = read(text + "\n" + json.dumps(rows[0])).messages
+    assert again[: len(rows)] == messages, "what is appended changes no id"
+    assert len({message.id for message in again}) == len(rows) + 1
