@@ -297,7 +297,7 @@ def _judge_compact(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
 def _copy(folder: Path, start: int) -> Callable[..., object]:
     del start
     logs = _open_log(folder), SQLiteLog(folder / "copy.db")
-    return partial(copy_log, *logs, source_name="source")
+    return partial(copy_log, *logs)
 
 
 def _judge_copy(folder: Path, acknowledged: Sequence[Any]) -> list[str]:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib import metadata
 from shutil import get_terminal_size
 
 import click
-from click.shell_completion import get_completion_class, shell_complete
+from click.shell_completion import shell_complete
 
 from langchain_convmem.cli import data, models
 from langchain_convmem.cli.chat import chat
 from langchain_convmem.cli.export import export
-from langchain_convmem.cli.options import CommandGroup, command
-from langchain_convmem.cli.output import Styled, Terminal, escape_controls, fold_line
+from langchain_convmem.cli.options import CommandGroup
+from langchain_convmem.cli.output import escape_controls, fold_line
 from langchain_convmem.cli.prompts import prompts
 from langchain_convmem.cli.servers import serve_mcp, serve_web
 from langchain_convmem.errors import ConvMemError
@@ -26,7 +25,7 @@ from langchain_convmem.errors import ConvMemError
 _PROGRAM = "convmem"
 _DISTRIBUTION = "langchain-convmem"
 _COMPLETION = "_CONVMEM_COMPLETE"
-"""Set by the completion scripts when they ask what could come next."""
+"""Set to `bash_source` and so on by who wants a script of completions, and by these scripts."""
 _INTERRUPTED = 130
 """What shells report for a program that Ctrl-C ended."""
 
@@ -103,7 +102,6 @@ def _print_any_character() -> None:
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         click.echo(f"{_PROGRAM} {metadata.version(_DISTRIBUTION)}")
-        click.echo(f"extras: {', '.join(find_extras()) or 'none'}")
         context.exit()
 
 
@@ -123,24 +121,10 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Print the version and the extras that are installed.",
+    help="Print the version.",
 )
 def convmem() -> None:
     """Talk with an assistant that remembers what was said, word for word."""
-
-
-@command(
-    "completion",
-    """eval "$(convmem completion bash)"            # in ~/.bashrc""",
-    """eval "$(convmem completion zsh)"             # in ~/.zshrc""",
-    """convmem completion fish > ~/.config/fish/completions/convmem.fish""",
-)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def print_completion(terminal: Terminal, *, shell: str) -> int:
-    """Print the completion script for a shell."""
-    completion = get_completion_class(shell)
-    script = "" if completion is None else completion(convmem, {}, _PROGRAM, _COMPLETION).source()
-    return terminal.print_result({"shell": shell, "script": script}, [Styled(script)])
 
 
 for _command in (
@@ -159,27 +143,5 @@ for _command in (
     models.reindex,
     prompts,
     serve_mcp,
-    print_completion,
 ):
     convmem.add_command(_command)
-
-
-# -- extras ---------------------------------------------------------------------------------------
-
-_REQUIREMENT = re.compile(r"""([\w.-]+).*;.*\bextra\s*==\s*["']([\w-]+)["']""")
-
-
-def find_extras() -> list[str]:
-    """Return the extras of which every package is installed, but `all`, in alphabetical order."""
-    found = map(_REQUIREMENT.match, metadata.requires(_DISTRIBUTION) or ())
-    needed = [(match[2], match[1]) for match in found if match and match[1] != _DISTRIBUTION]
-    lacking = {extra for extra, name in needed if not _is_installed(name)}
-    return sorted({extra for extra, _ in needed} - lacking - {"all"})
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,7 +26,7 @@ from langchain_convmem.cli.options import (
     refuse_usage,
     thread_options,
 )
-from langchain_convmem.cli.output import Styled, Terminal, format_count
+from langchain_convmem.cli.output import Styled, Terminal, format_count, make_data
 from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,9 +34,8 @@ if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.message_log import MessageLog
     from langchain_convmem.profile import TimelineEvent
-    from langchain_convmem.records import DialogLine, Owner, ThreadKey
+    from langchain_convmem.records import DialogLine, Owner
     from langchain_convmem.transfer import CopyReport, ImportReport
-    from langchain_convmem.transfer.imports import ImportedFile
 
 
 # -- import ---------------------------------------------------------------------------------------
@@ -75,11 +73,12 @@ def import_files(
     All files are checked before anything is written, and importing a file twice adds
     nothing twice. What cannot be read of a zip or folder is left out and named.
     """
-    from langchain_convmem.transfer.formats import READERS
-    from langchain_convmem.transfer.imports import read_files
+    from langchain_convmem.transfer.formats import EXPORTS, READERS
+    from langchain_convmem.transfer.imports import read_files, store_file
+    from langchain_convmem.turns.memory import get_turn_memory
 
     if formats:
-        forms = {reader.name: reader.form for reader in READERS}
+        forms = {reader.name: reader.form for reader in (*EXPORTS, *READERS)}
         terminal.print_result(forms, (f"{name}: {form}" for name, form in forms.items()))
         return 0
     if not files:
@@ -87,52 +86,35 @@ def import_files(
     if thread is not None and len(files) > 1:
         raise ConfigError(f"--thread names one conversation, but there are {len(files)} files")
     with terminal.show_progress() as add_stage:
-        paths = [Path(name) for name in files]
-        read = read_files(paths, thread_id=thread, progress=add_stage("reading"))
+        read = read_files(map(Path, files), thread_id=thread, progress=add_stage("reading"))
     with open_memory(db, create=True) as memory:
-        with terminal.show_progress() as add_stage:
-            reports = list(_store(memory, read, user, add_stage("writing")))
-        if not terminal.as_json:
-            for report in reports:
+        drafting = get_turn_memory(memory).drafting
+        reports = []
+        for file in read:
+            with terminal.show_progress() as add_stage:
+                writing = add_stage("writing")
+                report = store_file(
+                    memory.log, file, user_id=user, drafting=drafting, progress=writing
+                )
+            reports.append(report)
+            if not terminal.as_json:
                 terminal.print_lines(_format_import(memory, user, report))
         # Everything is stored and found by its words by now; meaning may take minutes.
-        problems = _embed(memory, user, terminal)
-    if terminal.as_json:
-        encoded = [_encode_import(report) for report in reports]
-        terminal.print_json({"files": encoded, "problems": list(problems)})
-    return 0
-
-
-def _store(
-    memory: ConversationMemory,
-    files: Sequence[ImportedFile],
-    user_id: str,
-    progress: Callable[[int, int], None],
-) -> Iterator[ImportReport]:
-    from langchain_convmem.transfer.imports import store_file
-    from langchain_convmem.turns.memory import get_turn_memory
-
-    total, before = sum(file.entries for file in files), 0
-    drafting = get_turn_memory(memory).drafting
-    for file in files:
-        report = partial(lambda start, done, _: progress(start + done, total), before)
-        yield store_file(memory.log, file, user_id=user_id, drafting=drafting, progress=report)
-        before += file.entries
-
-
-def _embed(memory: ConversationMemory, user_id: str, terminal: Terminal) -> tuple[str, ...]:
-    try:
-        with terminal.show_progress() as add_stage:
-            problems = memory.refresh(user_id=user_id, progress=add_stage("embedding"))
-    except KeyboardInterrupt:
-        terminal.note(
-            "embedding was interrupted: all lines are stored and found by their words; a later "
-            "recall, or the same import again, continues from there"
-        )
-        raise
+        try:
+            with terminal.show_progress() as add_stage:
+                problems = memory.refresh(user_id=user, progress=add_stage("embedding"))
+        except KeyboardInterrupt:
+            terminal.note(
+                "embedding was interrupted: all lines are stored and found by their words; a later "
+                "recall, or the same import again, continues from there"
+            )
+            raise
     for problem in problems:
         terminal.note(problem)
-    return problems
+    if terminal.as_json:
+        encoded = [{**asdict(report), "lines": len(report)} for report in reports]
+        terminal.print_json({"files": encoded, "problems": problems})
+    return 0
 
 
 def _format_import(memory: ConversationMemory, user: str, report: ImportReport) -> Iterator[str]:
@@ -142,35 +124,12 @@ def _format_import(memory: ConversationMemory, user: str, report: ImportReport) 
         where = f"thread {memory.get_title(threads[0], user_id=user) or threads[0]}"
     if report.branches:
         where += f", {report.branches} of them {'a branch' if report.branches == 1 else 'branches'}"
-    lines, sessions = format_count(len(report), "line"), format_count(report.sessions, "session")
-    years = _format_years(report) if len(threads) > 1 else ""
+    lines = format_count(len(report), "line")
     failed = f"; {len(unread)} could not be read:" if unread else ""
-    yield f"{report.path}: {lines}, {report.added} new, {sessions}, {where}{years}{failed}"
+    yield f"{report.path}: {lines}, {report.added} new, {where}{failed}"
     yield from (f"  not read: {sentence}" for sentence in unread[:_SHOWN_UNREAD])
     if len(unread) > _SHOWN_UNREAD:
         yield f"  and {len(unread) - _SHOWN_UNREAD} more; --json names all"
-
-
-def _format_years(report: ImportReport) -> str:
-    """Return from when the lines of a report are, such as `, said from 2019 to 2026`."""
-    from langchain_convmem.views.lines import get_moment
-
-    times = [at for at in (report.first_ms, report.last_ms) if at is not None]
-    years = [moment.year for moment in map(get_moment, times) if moment is not None]
-    if not years:
-        return ""
-    first, last = years[0], years[-1]
-    return f", said in {first}" if first == last else f", said from {first} to {last}"
-
-
-def _encode_import(report: ImportReport) -> dict[str, Any]:
-    from langchain_convmem.cli.rendering import format_millisecond
-
-    data: dict[str, Any] = {"path": report.path, "lines": len(report), **asdict(report)}
-    for name in ("first", "last"):
-        at_ms = data.pop(f"{name}_ms")
-        data[name] = None if at_ms is None else format_millisecond(at_ms)
-    return data
 
 
 # -- recall ---------------------------------------------------------------------------------------
@@ -224,10 +183,9 @@ def recall(
     Prints blocks of lines, best first, with speaker, time, thread and the reasons for each match.
     With --words, letters are compared without case, and it exits with 1 if nothing is found.
     """
-    from langchain_convmem.cli.rendering import encode_recall, format_recall
+    from langchain_convmem.cli.rendering import describe_recall, format_recall, list_titles
     from langchain_convmem.logs.as_of import LogBound
     from langchain_convmem.records import Owner
-    from langchain_convmem.titles import list_titles
     from langchain_convmem.turns.memory import get_turn_memory
 
     if max_tokens is not None and (words or count is not None):
@@ -236,11 +194,9 @@ def recall(
         past = memory if as_of is None else memory.as_of(as_of)
         within = None if thread is None else find_thread(past.log, user, thread).key
         if words:
-            lines = [
-                one for one in past.search(question, user_id=user) if within in (None, one.key)
-            ]
-            titles = list_titles(past.log, {one.key for one in lines})
-            return _print_lines(terminal, lines, titles, count or _SHOWN_LINES)
+            found_lines = past.search(question, user_id=user)
+            lines = [one for one in found_lines if within in (None, one.key)]
+            return _print_lines(terminal, past.log, lines, count or _SHOWN_LINES)
         # Not `memory.recall`: a thread named there is the current one, whose lines are left out.
         found = get_turn_memory(past).line_recall.recall(
             Owner(user_id=user),
@@ -250,20 +206,23 @@ def recall(
             k=count,
             now_ms=None if as_of is None else LogBound(as_of).time_ms,
         )
-        titles = list_titles(past.log, {block.lines[0].key for block in found.blocks})
+        titles = list_titles(past.log, found)
     for problem in found.problems:
         terminal.note(problem)
-    return terminal.print_result(encode_recall(question, found), format_recall(found, titles))
+    return terminal.print_result(describe_recall(question, found), format_recall(found, titles))
 
 
 def _print_lines(
-    terminal: Terminal, lines: Sequence[DialogLine], titles: Mapping[ThreadKey, str], limit: int
+    terminal: Terminal, log: MessageLog, lines: Sequence[DialogLine], limit: int
 ) -> int:
     """Print the first ones of the lines that hold all words."""
-    from langchain_convmem.cli.rendering import encode_found_lines, format_found_lines
+    from langchain_convmem.cli.rendering import format_found_lines
+    from langchain_convmem.titles import list_titles
 
     shown = lines[:limit]
-    terminal.print_result(encode_found_lines(shown, titles), format_found_lines(shown, titles))
+    titles = list_titles(log, {one.key for one in shown})
+    rows = [{**make_data(one), "title": titles.get(one.key, "")} for one in shown]
+    terminal.print_result(rows, format_found_lines(shown, titles))
     if len(lines) > limit:
         terminal.note(f"and {len(lines) - limit} more; -k shows more")
     return 0 if lines else 1
@@ -325,21 +284,10 @@ def show_profile(
 
 
 def _print_events(terminal: Terminal, events: Sequence[TimelineEvent]) -> int:
-    from langchain_convmem.views.lines import format_day, format_iso_time
+    from langchain_convmem.views.lines import format_day
 
-    rows = [
-        {
-            "first": format_iso_time(event.first_ms),
-            "end": format_iso_time(event.end_ms),
-            "named": event.is_named,
-            "item": event.item.id,
-            "text": event.item.text,
-            "state": event.item.state,
-        }
-        for event in events
-    ]
     lines = (f"{format_day(one.first_ms)}  {one.item.text}" for one in events)
-    return terminal.print_result({"events": rows}, lines)
+    return terminal.print_result({"events": events}, lines)
 
 
 # -- log and threads ------------------------------------------------------------------------------
@@ -350,13 +298,12 @@ def _print_events(terminal: Terminal, events: Sequence[TimelineEvent]) -> int:
 @thread_options("The thread, by its id or title.  [default: the latest]")
 def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> int:
     """Print a thread word for word, including edits."""
-    from langchain_convmem.cli.rendering import encode_log, format_log
+    from langchain_convmem.cli.rendering import describe_log, format_log
 
     with closing(open_existing_log(db)) as log:
         entries = log.entries(find_thread(log, user, thread).key)
-    return terminal.print_result(
-        encode_log(entries) if terminal.as_json else None, format_log(entries)
-    )
+    rows = describe_log(entries) if terminal.as_json else None
+    return terminal.print_result(rows, format_log(entries))
 
 
 @command("threads", "convmem threads --user ana", "convmem threads --db memory.db --json")
@@ -364,12 +311,12 @@ def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> 
 @click.option("--anonymous", is_flag=True, help="Those that belong to no user, instead.")
 def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> int:
     """List a user's threads, latest first."""
-    from langchain_convmem.cli.rendering import encode_threads, format_threads
+    from langchain_convmem.cli.rendering import format_threads
     from langchain_convmem.titles import list_threads as list_with_titles
 
     with closing(open_existing_log(db)) as log:
         threads = list_with_titles(log, None if anonymous else user)
-    return terminal.print_result(encode_threads(threads), format_threads(threads, terminal.width))
+    return terminal.print_result(threads, format_threads(threads, terminal.width))
 
 
 @command("stats", "convmem stats", "convmem stats garden --json")
@@ -380,13 +327,13 @@ def print_stats(terminal: Terminal, *, db: str, user: str, thread: str | None) -
 
     Tokens are those that replies report, also of replies that were replaced later.
     """
-    from langchain_convmem.cli.rendering import encode_stats, format_stats
+    from langchain_convmem.cli.rendering import add_stats, format_stats
     from langchain_convmem.titles import list_threads as list_with_titles
     from langchain_convmem.turns.stats import compute_stats
 
     with closing(open_existing_log(db)) as log:
         infos = [find_thread(log, user, thread)] if thread else list_with_titles(log, user)
-        total = encode_stats([compute_stats(log.entries(info.key)) for info in infos])
+        total = add_stats([compute_stats(log.entries(info.key)) for info in infos])
     return terminal.print_result({"user_id": user, **total}, format_stats(total))
 
 
@@ -431,13 +378,12 @@ def copy(terminal: Terminal, *, source: str, target: str, users: tuple[str, ...]
         report = copy_log(
             source_log,
             target_log,
-            source_name=source_name,
             owners=_find_owners(source_log, users),
             progress=add_stage("copying"),
         )
-    encoded = {"source": source_name, "target": target_name, **_encode_copy(report)}
     code = int(bool(report.short or report.damaged))
-    return terminal.print_result(encoded, _format_copy(report, target_name), code=code)
+    result = {"source": source_name, "target": target_name, "report": report}
+    return terminal.print_result(result, _format_copy(report, target_name), code=code)
 
 
 def _find_owners(source: MessageLog, users: tuple[str, ...]) -> list[Owner] | None:
@@ -456,30 +402,12 @@ def _format_copy(report: CopyReport, target_name: str) -> Iterator[str]:
     threads, users = format_count(report.threads, "thread"), format_count(report.owners, "user")
     counts = f"{_count_entries(report.entries)}, {threads}, {users}"
     yield f"{counts}: {report.written} new in {target_name}"
-    for short in report.short:
-        where = f"thread {short.key.thread_id!r} of user {short.key.user_id!r}"
-        found = f"{_count_entries(short.expected)}, but {short.found} in {target_name}"
-        yield f"{where}: {found}"
+    for key, expected, found in report.short:
+        where = f"thread {key.thread_id!r} of user {key.user_id!r}"
+        yield f"{where}: {_count_entries(expected)}, but {found} in {target_name}"
     for one in report.damaged:
         where = f"position {one.position} of thread {one.key.thread_id!r}"
         yield f"{where} of user {one.key.user_id!r}: {one.damage}; not copied"
-
-
-def _encode_copy(report: CopyReport) -> dict[str, Any]:
-    return {
-        "users": report.owners,
-        "threads": report.threads,
-        "entries": report.entries,
-        "written": report.written,
-        "short": [
-            {**asdict(one.key), "expected": one.expected, "found": one.found}
-            for one in report.short
-        ],
-        "damaged": [
-            {**asdict(one.key), "position": one.position, "entry_id": one.id, "what": one.damage}
-            for one in report.damaged
-        ],
-    }
 
 
 # -- forget ---------------------------------------------------------------------------------------
@@ -529,8 +457,8 @@ def forget(
             return 1
         thread_id = None if info is None else info.key.thread_id
         receipt = memory.forget(user_id=user, thread_id=thread_id, before=end)
-    counts = {name: count for name, count in asdict(receipt).items() if name != "at_ms"}
-    encoded = {"user_id": user, "thread_id": thread_id, **counts}
+    encoded = {"user_id": user, "thread_id": thread_id, **asdict(receipt)}
+    del encoded["at_ms"]
     return terminal.print_result(encoded, [format_receipt(receipt)])
 
 
@@ -575,13 +503,10 @@ def _format_checks(report: VerifyReport, name: str) -> Iterator[str]:
     yield from report.problems
     if report.more:
         yield f"and {format_count(report.more, 'more problem')}"
-    counts = (
-        _count_entries(report.entries),
-        format_count(report.threads, "thread"),
-        format_count(report.owners, "owner"),
-    )
+    threads, owners = format_count(report.threads, "thread"), format_count(report.owners, "owner")
     problems = format_count(len(report.problems) + report.more, "problem")
-    yield f"{name}: {', '.join(counts)}: {'no problems' if report.ok else problems}"
+    counts = f"{_count_entries(report.entries)}, {threads}, {owners}"
+    yield f"{name}: {counts}: {'no problems' if report.ok else problems}"
 
 
 @command("backup", "convmem db backup copy.db", "convmem db backup monday.db --db memory.db")

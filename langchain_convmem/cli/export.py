@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from langchain_convmem.cli.options import (
     command,
     find_thread,
     memory_options,
-    open_existing_log,
     open_memory,
     refuse_usage,
     require_web,
@@ -66,51 +64,35 @@ def export(
     each reply and why, and the summaries; it needs no server, no script and no network. The file is
     written whole or not at all, and only you may read it.
     """
-    if redact and not html:
-        refuse_usage("--redact goes with --html")
-    if html:
-        return _export_page(terminal, db, user, thread, redact=redact, out=out)
-    return _export_lines(terminal, db, user, thread, out=out)
-
-
-def _export_lines(terminal: Terminal, db: str, user: str, thread: str | None, *, out: str) -> int:
     from langchain_convmem.logs.addresses import log_name
     from langchain_convmem.records import Owner
     from langchain_convmem.transfer import export_rows
 
-    with closing(open_existing_log(db)) as log:
-        if thread is None and not log.threads(user):
+    if redact and not html:
+        refuse_usage("--redact goes with --html")
+    if html:
+        require_web("convmem export --html")
+    with open_memory(db) as memory:
+        if thread is None and not memory.log.threads(user):
             raise ConfigError(f"there is nothing of user {user!r} in {log_name(db)}")
-        name = None if thread is None else find_thread(log, user, thread).key.thread_id
-        rows = export_rows(log, Owner(user_id=user), thread_id=name)
+        name = None if thread is None else find_thread(memory.log, user, thread).key.thread_id
+        rows = export_rows(memory.log, Owner(user_id=user), thread_id=name)
+        if html:
+            rows = _read_report(memory, user, name, redact=redact)
         if out == _PRINTED:
-            terminal.print_rows(rows)  # lines of JSON, with --json and without
+            terminal.print_rows(rows)  # as they are, with --json and without
             return 0
         count = write_rows(Path(out), rows)
-    counted = format_count(count, "entry", "entries")
-    return terminal.print_result({"path": out, "entries": count}, [f"{out}: {counted}"])
-
-
-def _export_page(
-    terminal: Terminal, db: str, user: str, thread: str | None, *, redact: bool, out: str
-) -> int:
-    require_web("convmem export --html")
-    with open_memory(db) as memory:
-        name = None if thread is None else find_thread(memory.log, user, thread).key.thread_id
-        pieces = _read_report(memory, user, name, redact=redact)
-        if out == _PRINTED:
-            terminal.print_rows(line for piece in pieces for line in piece.splitlines())
-            return 0
-        write_rows(Path(out), pieces)
     size = Path(out).stat().st_size
-    encoded = {"path": out, "bytes": size, "redacted": redact}
-    return terminal.print_result(encoded, [f"{out}: {size / 1000:,.0f} kB"])
+    counts = {"bytes": size, "redacted": redact} if html else {"entries": count}
+    said = f"{size / 1000:,.0f} kB" if html else format_count(count, "entry", "entries")
+    return terminal.print_result({"path": out, **counts}, [f"{out}: {said}"])
 
 
 def _read_report(
     memory: ConversationMemory, user: str, thread: str | None, *, redact: bool
 ) -> Iterator[str]:
-    """Yield the report piece by piece, so that no more than a thread of it is held."""
+    """Yield the lines of the report, of which no more than a thread is held."""
     from langchain_convmem.web.report import stream_report
 
     pieces = stream_report(memory, user, thread_id=thread, redact=redact)
@@ -120,4 +102,4 @@ def _read_report(
 
     with asyncio.Runner() as runner:
         while (piece := runner.run(read_next())) is not None:
-            yield piece
+            yield from piece.splitlines()

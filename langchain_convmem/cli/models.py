@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
-import operator
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
@@ -22,10 +19,9 @@ from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraErro
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+    from langchain_core.messages import AIMessage
     from langchain_core.prompt_values import PromptValue
     from langchain_core.runnables import Runnable
-    from langchain_core.tools import BaseTool
 
 
 T = TypeVar("T")
@@ -97,83 +93,7 @@ def _make(what: str, make: Callable[[], T]) -> T:
         raise ConfigError(f"{what} cannot be used: {_format_reason(error)}") from error
 
 
-_TOOL_ROUNDS = 8
-
-
-def load_tools(names: Sequence[str]) -> list[BaseTool]:
-    """Return the tools that `MODULE:NAME` names: functions with a docstring, or LangChain tools.
-
-    A module is imported as Python imports it, the current folder first.
-
-    Raises:
-        ConfigError: If a name is of another form, or there is no such function.
-    """
-    if names and "" not in sys.path:
-        sys.path.insert(0, "")
-    return [_make(f"the tool {name!r}", functools.partial(_load_tool, name)) for name in names]
-
-
-def _load_tool(name: str) -> BaseTool:
-    from langchain_core.tools import BaseTool, tool
-
-    module, _, attribute = name.partition(":")
-    if not (module and attribute):
-        raise ConfigError(f"--tool takes MODULE:NAME, such as lessons:find_lesson; got {name!r}")
-    found = getattr(importlib.import_module(module), attribute)
-    return found if isinstance(found, BaseTool) else tool(found)
-
-
-def run_with_tools(model: BaseChatModel, tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
-    """Return `model` as a step that streams, and calls tools until the model asks for none.
-
-    A tool that fails tells the model so. After eight rounds the model's reply stands as it is.
-    """
-    from langchain_core.messages import BaseMessage
-    from langchain_core.runnables import RunnableGenerator
-
-    by_name = {one.name: one for one in tools}
-    try:
-        bound = model.bind_tools(tools)
-    except NotImplementedError as error:
-        raise ConfigError(f"{type(model).__name__} calls no tools; leave out --tool") from error
-
-    def answer(prompts: Iterator[PromptValue]) -> Iterator[BaseMessage]:
-        for prompt in prompts:
-            messages = prompt.to_messages()
-            for _ in range(_TOOL_ROUNDS):
-                pieces = []
-                for piece in bound.stream(messages):
-                    pieces.append(piece)
-                    yield piece
-                reply = functools.reduce(operator.add, pieces)
-                calls = getattr(reply, "tool_calls", [])
-                results = [_call_tool(by_name, call) for call in calls]
-                if not results:
-                    break
-                yield from results
-                messages = [*messages, reply, *results]
-
-    return RunnableGenerator(answer, name=type(model).__name__)
-
-
-def _call_tool(tools: Mapping[str, BaseTool], call: ToolCall) -> ToolMessage:
-    from langchain_core.messages import ToolMessage
-
-    name, own_id = call["name"], call["id"] or ""
-    if name not in tools:
-        text = f"there is no tool {name!r}; there are {', '.join(tools)}"
-        return ToolMessage(text, tool_call_id=own_id, name=name, status="error")
-    try:
-        said = str(tools[name].invoke(call["args"]))
-    except Exception as error:  # noqa: BLE001 - a tool's failure is told to the model
-        text = f"failed: {_format_reason(error)}"
-        return ToolMessage(text, tool_call_id=own_id, name=name, status="error")
-    return ToolMessage(said, tool_call_id=own_id, name=name)
-
-
-def translate_errors(
-    model: BaseChatModel | Runnable[Any, Any],
-) -> Runnable[PromptValue, AIMessage]:
+def translate_errors(model: BaseChatModel) -> Runnable[PromptValue, AIMessage]:
     """Return `model` as a step that streams, whose every failure is a `ModelCallError`.
 
     Providers share no base class of errors, so here, at the border to their code and around

@@ -13,7 +13,8 @@ import re
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -52,7 +53,6 @@ class Terminal:
         self._is_mid_line = False
         self._editor: LineEditor | None = None
         self._said_before: list[str] = []
-        self._prefilled = ""
         self.is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
         self.as_json = as_json
 
@@ -84,7 +84,7 @@ class Terminal:
         """Print the whole result, as JSON where that is asked for, else as lines; return `code`.
 
         Args:
-            value: The result as plain data.
+            value: The result: plain data and records.
             lines: See `print_lines`; those of a generator are made only if they are printed.
             code: What the command ends with.
         """
@@ -114,12 +114,12 @@ class Terminal:
         return "\n".join(fold_line(line, self.width) for line in shown.split("\n"))
 
     def print_json(self, value: Any) -> None:
-        """Print the whole result as JSON."""
-        self._out.out(encode_json(value), highlight=False)
+        """Print the whole result as JSON; records as `make_data` shows them."""
+        self._out.out(encode_json(make_data(value)), highlight=False)
 
     def print_json_line(self, value: Any) -> None:
         """Print one of several results as JSON on a line of its own, at once."""
-        self._out.out(encode_json(value, indent=None), highlight=False)
+        self._out.out(encode_json(make_data(value), indent=None), highlight=False)
         self._out.file.flush()
 
     def print_rows(self, rows: Iterable[str]) -> int:
@@ -258,16 +258,11 @@ class Terminal:
         if self.can_edit and self._editor is not None:
             self._editor.remember(self._said_before)
 
-    def prefill(self, text: str) -> None:
-        """Put a text into the next line that is typed, to be changed."""
-        self._prefilled = text
-
     def _read_line(self, prompt: str) -> str:
         if not self.is_interactive:
             return sys.stdin.readline()
-        text, self._prefilled = self._prefilled, ""
         if self.can_edit and self._editor is not None:
-            return self._editor.read(prompt, text)
+            return self._editor.read(prompt)
         return input(prompt)
 
     def ask(self, question: str) -> bool:
@@ -318,9 +313,9 @@ class LineEditor:
         keys = self._session.key_bindings
         self._session = PromptSession(history=self._make_history(list(lines)), key_bindings=keys)
 
-    def read(self, prompt: str, text: str = "") -> str:
-        """Return what was typed; `text` stands in the line already."""
-        return self._session.prompt(prompt, default=text)
+    def read(self, prompt: str) -> str:
+        """Return what was typed."""
+        return self._session.prompt(prompt)
 
 
 class MarkdownBlocks:
@@ -419,6 +414,38 @@ def _escape_character(match: re.Match[str]) -> str:
 
 
 _FIRST_LONG = 0x100
+
+
+def make_data(value: Any) -> Any:
+    """Return a value as plain data: records by the names of their fields.
+
+    A thread's key stands as `user_id` and `thread_id` in what has it, and times are ISO 8601.
+    """
+    from langchain_core.messages import BaseMessage, message_to_dict
+
+    from langchain_convmem.records import ThreadKey
+    from langchain_convmem.views.codec import make_plain
+    from langchain_convmem.views.lines import format_iso_time
+
+    if isinstance(value, BaseMessage):
+        return make_plain(message_to_dict(value))
+    if is_dataclass(value):
+        value = {one.name: getattr(value, one.name) for one in fields(value)}
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, list | tuple):
+        return [make_data(item) for item in value]
+    if not isinstance(value, Mapping):
+        return make_plain(value)
+    data: dict[str, Any] = {}
+    for name, item in value.items():
+        if isinstance(item, ThreadKey):
+            data |= make_data(item)
+        elif name.endswith("_ms"):
+            data[name.removesuffix("_ms")] = None if item is None else format_iso_time(item)
+        else:
+            data[name] = make_data(item)
+    return data
 
 
 def encode_json(value: Any, *, indent: int | None = 2) -> str:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import message_to_dict
-
-from langchain_convmem.cli.output import Styled, align, escape_line, format_count
+from langchain_convmem.cli.output import Styled, align, escape_line, format_count, make_data
 from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadInfo, ThreadKey
-from langchain_convmem.views.codec import get_line_time_ms, make_plain
-from langchain_convmem.views.lines import clean_name, get_moment, name_speaker
+from langchain_convmem.titles import list_titles as list_thread_titles
+from langchain_convmem.views.codec import get_line_time_ms
+from langchain_convmem.views.lines import clean_name, format_iso_time, get_moment, name_speaker
 from langchain_convmem.views.live import find_retracted_ids
 from langchain_convmem.views.markup import describe_entry
 from langchain_convmem.views.pins import is_pin
 from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock
 
 if TYPE_CHECKING:
+    from langchain_convmem.message_log import MessageLog
     from langchain_convmem.turns.stats import ThreadStats
 
 _SHOWN_MATCHES = 3
@@ -76,45 +75,20 @@ def _format_scores(scored: RecalledBlock | LineMatch) -> str:
     return f"relevance {scored.relevance:.2f}, similarity {scored.similarity:.2f}"
 
 
-def encode_recall(query: str, found: Recall) -> dict[str, Any]:
-    """Return a recall as plain data."""
+def describe_recall(query: str, found: Recall) -> dict[str, Any]:
+    """Return a recall as JSON shows it."""
     return {
         "query": query,
         "verdict": found.verdict,
-        "blocks": [_encode_block(block) for block in found.blocks],
+        "blocks": found.blocks,
         "best_rejected": found.best_rejected,
-        "problems": list(found.problems),
+        "problems": found.problems,
     }
 
 
-def _encode_block(block: RecalledBlock) -> dict[str, Any]:
-    first = block.lines[0]
-    why = {match.line.line_id: match for match in block.matches}
-    return {
-        **asdict(first.key),
-        "session": first.session,
-        "time": format_millisecond(first.time_ms),
-        "relevance": block.relevance,
-        "similarity": block.similarity,
-        "text": block.text,
-        "lines": [_encode_line(line, why.get(line.line_id)) for line in block.lines],
-    }
-
-
-def _encode_line(line: DialogLine, match: LineMatch | None) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "line_id": line.line_id,
-        "position": line.position,
-        "speaker": line.speaker,
-        "trust": line.trust,
-        "time": format_millisecond(line.time_ms),
-        "text": line.text,
-        "is_match": match is not None,
-    }
-    if match is not None:
-        scores = {"relevance": match.relevance, "similarity": match.similarity}
-        data |= {"why": list(match.why), **scores}
-    return data
+def list_titles(log: MessageLog, found: Recall) -> dict[ThreadKey, str]:
+    """Return the titles of the threads that a recall found something in."""
+    return list_thread_titles(log, {block.lines[0].key for block in found.blocks})
 
 
 def format_found_lines(
@@ -128,24 +102,6 @@ def format_found_lines(
         where = f"{format_minute(line.time_ms)}  {escape_line(thread)}"
         yield Styled(where, "dim")
         yield Styled(f"  {escape_line(line.speaker)}: {indent_rest(line.text, '    ')}")
-
-
-def encode_found_lines(
-    lines: Sequence[DialogLine], titles: Mapping[ThreadKey, str]
-) -> list[dict[str, Any]]:
-    """Return lines as plain data."""
-    return [
-        {
-            **asdict(line.key),
-            "title": titles.get(line.key, ""),
-            "line_id": line.line_id,
-            "position": line.position,
-            "speaker": line.speaker,
-            "time": format_millisecond(line.time_ms),
-            "text": line.text,
-        }
-        for line in lines
-    ]
 
 
 # -- the log ------------------------------------------------------------------------------------
@@ -185,33 +141,18 @@ def _get_text(entry: Entry) -> str:
     return "\n".join(describe_entry(entry)) or "[no text]"
 
 
-def encode_log(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return a thread's entries as plain data, in order of position."""
+def describe_log(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Return a thread's entries as JSON shows them, in order of position."""
     dead = find_retracted_ids(entries)
-    return [_encode_entry(entry, is_retracted=entry.id in dead) for entry in entries]
-
-
-def _encode_entry(entry: Entry, *, is_retracted: bool) -> dict[str, Any]:
-    message, control, known = entry.message, entry.control, entry.metadata
-    session = None if message is None else message.additional_kwargs.get("session")
-    return {
-        "id": entry.id,
-        "message_id": entry.message_id,
-        "position": entry.position,
-        "turn_id": entry.turn_id,
-        "role": entry.role,
-        "speaker": name_speaker(entry),
-        "time": format_millisecond(_get_time(entry)),
-        "session": None if session is None else str(session),
-        "contents": list(entry.contents),
-        "message": None if message is None else make_plain(message_to_dict(message)),
-        "attributes": list(known.attributes),
-        "timing": dict(known.timing),
-        "retracts": [] if control is None else list(control.retracts),
-        "reason": None if control is None else control.reason,
-        "is_retracted": is_retracted,
-        "damage": entry.damage or None,
-    }
+    return [
+        {
+            **make_data(entry),
+            "speaker": name_speaker(entry),
+            "time": format_iso_time(_get_time(entry)),
+            "is_retracted": entry.id in dead,
+        }
+        for entry in entries
+    ]
 
 
 # -- threads ------------------------------------------------------------------------------------
@@ -231,17 +172,16 @@ def format_threads(threads: Sequence[ThreadInfo], width: int = 120) -> Iterator[
         yield Styled(f"{name}  {info.entries:>6} {noun} {span}{about}")
 
 
-def encode_stats(found: Sequence[ThreadStats]) -> dict[str, Any]:
-    """Return the numbers of threads together as plain data; none where there is no thread."""
-    rows = [asdict(one) for one in found]
+def add_stats(found: Sequence[ThreadStats]) -> dict[str, Any]:
+    """Return the numbers of threads together; none where there is no thread."""
+    rows = [make_data(one) for one in found]
     total: dict[str, Any] = {"threads": len(rows)}
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows if row[name] is not None]
         if name == "messages":
             total[name] = dict(sum(map(Counter, values), Counter()))
-        elif name.endswith("_ms"):
-            at_ms = (min if name == "first_ms" else max)(values, default=None)
-            total[name[:-3]] = None if at_ms is None else format_millisecond(at_ms)
+        elif name in ("first", "last"):
+            total[name] = (min if name == "first" else max)(values, default=None)
         else:
             total[name] = sum(values)
     return total
@@ -254,21 +194,6 @@ def format_stats(total: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(value, dict):
             shown = ", ".join(f"{count:,} {role}" for role, count in value.items())
         yield f"{name.replace('_', ' ')}: {shown}"
-
-
-def encode_threads(threads: Sequence[ThreadInfo]) -> list[dict[str, Any]]:
-    """Return threads as plain data, in the given order."""
-    return [
-        {
-            **asdict(info.key),
-            "entries": info.entries,
-            "first": format_millisecond(info.first_ms),
-            "last": format_millisecond(info.last_ms),
-            "title": info.title,
-            "archived": info.archived,
-        }
-        for info in threads
-    ]
 
 
 def format_receipt(receipt: ForgetReceipt) -> str:
@@ -288,12 +213,6 @@ def format_minute(at_ms: int) -> str:
     """Return the minute in UTC for a person; `at_ms` is milliseconds since the epoch."""
     moment = get_moment(at_ms)
     return f"{at_ms} ms" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
-
-
-def format_millisecond(at_ms: int) -> str | None:
-    """Return the millisecond as ISO 8601 text, or None outside the calendar."""
-    moment = get_moment(at_ms)
-    return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 
 def indent_rest(text: str, margin: str) -> str:

@@ -16,8 +16,7 @@ from langchain_convmem.background import ask, to_async
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.transfer.imports import ImportReport, list_threads, store_file
-from langchain_convmem.transfer.messages import repair_timestamp
-from langchain_convmem.transfer.threads import build_thread
+from langchain_convmem.transfer.threads import build_thread, repair_timestamp
 from langchain_convmem.turns.memory import get_turn_memory
 
 if TYPE_CHECKING:
@@ -110,6 +109,6 @@ def _store(
         repair_timestamp(message.model_copy(deep=True), f"message {number}")
         for number, message in enumerate(convert_to_messages(held), 1)
     ]
-    file = list_threads(path, [build_thread(thread_id, found, path, number_repeats=True)])
+    file = list_threads(path, [build_thread(thread_id, found, path)])
     drafting = get_turn_memory(memory).drafting
     return store_file(memory.log, file, user_id=user_id, drafting=drafting)

@@ -42,45 +42,48 @@ _VARIABLE_PREFIX = "variable_"
 
 
 def build_chat_prompt(
-    system: SectionsMessagePromptTemplate,
-    asked: InputPlaceholder,
+    early: Mapping[str, Sequence[str]],
+    late: Mapping[str, Sequence[str]],
     variables: Iterable[RunTimeVariable],
     *,
+    has_headings: bool,
+    summary_heading: str | None,
     history: bool,
     metadata: dict[str, str],
 ) -> ChatPromptTemplate:
     """Return a chat prompt: system message, summary, `history`, `input`.
 
     Args:
-        system: What stands first.
-        asked: The user's message, with what changes from call to call.
+        early: What stands in the system message: pieces of sections by their titles; pieces at odd
+            places name variable functions.
+        late: What stands in front of the user's message.
         variables: What is called whenever it is formatted.
+        has_headings: Whether titles stand over sections.
+        summary_heading: What stands over the summary; None has no place for one.
         history: Whether there is a place for earlier messages.
         metadata: Of its traces.
     """
-    optional = {
-        "history": history,
-        "recalled": True,
-        "summary": system.summary_heading is not None,
-    }
-    past = [MessagesPlaceholder("history", optional=True)] if history else []
-    values = {_VARIABLE_PREFIX + one.function_name: one for one in variables}
-    return ChatPromptTemplate(
-        [system, *past, asked],
-        partial_variables={**values, **({"history": []} if history else {})},
-        optional_variables=[name for name, is_there in optional.items() if is_there],
-        metadata=metadata or None,
+    head, tail = (
+        SectionText(
+            headings=[format_heading(title) if has_headings else "" for title in sections],
+            bodies=[
+                [_VARIABLE_PREFIX + piece if at % 2 else piece for at, piece in enumerate(pieces)]
+                for pieces in sections.values()
+            ],
+        )
+        for sections in (early, late)
     )
-
-
-def build_text(sections: Mapping[str, Sequence[str]], *, has_headings: bool) -> SectionText:
-    """Return sections as a part of a message; pieces at odd places name variable functions."""
-    return SectionText(
-        headings=[format_heading(title) if has_headings else "" for title in sections],
-        bodies=[
-            [_VARIABLE_PREFIX + piece if at % 2 else piece for at, piece in enumerate(pieces)]
-            for pieces in sections.values()
+    past = {"history": MessagesPlaceholder("history", optional=True)} if history else {}
+    values: dict[str, Any] = {_VARIABLE_PREFIX + one.function_name: one for one in variables}
+    return ChatPromptTemplate(
+        [
+            SectionsMessagePromptTemplate(sections=head, summary_heading=summary_heading),
+            *past.values(),
+            InputPlaceholder(variable_name="input", sections=tail),
         ],
+        partial_variables={**values, **({"history": []} if history else {})},
+        optional_variables=[*past, "recalled", *([] if summary_heading is None else ["summary"])],
+        metadata=metadata or None,
     )
 
 
@@ -113,15 +116,8 @@ class SectionText(Serializable):
 
     def evaluate(self, given: Mapping[str, Any]) -> dict[str, str]:
         """Return the values of the variables in one format, by name."""
-        values: dict[str, str] = {}
-        for name in self.variables:
-            # What the file says is left as it is; only a value could open or end a part by itself.
-            values[name] = escape_headings(escape_fences(str(given[name])))
-        return values
-
-    def show_outline(self) -> list[tuple[str, str]]:
-        """Return pairs of heading and text with `{name}` for what is filled in later."""
-        return self.fill_blocks({name: f"{{{name}}}" for name in self.variables})
+        # What the file says is left as it is; only a value could open or end a part by itself.
+        return {one: escape_headings(escape_fences(str(given[one]))) for one in self.variables}
 
 
 class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
@@ -154,7 +150,9 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
         Raises:
             ConfigError: If `summary` is not a string, or a variable's function is asynchronous.
         """
-        summary = _read_summary(kwargs)
+        summary = kwargs.get("summary") or ""
+        if not isinstance(summary, str):
+            raise ConfigError(f"summary must be a string, got {type(summary).__name__}")
         text = join_blocks(self.sections.fill_blocks(self.sections.evaluate(kwargs)))
         shown: list[BaseMessage] = [SystemMessage(text)] if text else []
         if self.summary_heading is None or not summary.strip():
@@ -168,7 +166,7 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
 
     def pretty_repr(self, html: bool = False) -> str:  # noqa: ARG002 - LangChain's signature
         """Return the text with `{name}` for what is filled in later."""
-        blocks = self.sections.show_outline()
+        blocks = self.sections.fill_blocks({n: f"{{{n}}}" for n in self.sections.variables})
         if self.summary_heading is not None:
             blocks.append((self.summary_heading, "{summary}"))
         return join_blocks(blocks)
@@ -204,27 +202,14 @@ class InputPlaceholder(MessagesPlaceholder):
         Raises:
             ConfigError: If a variable's function is asynchronous.
         """
-        values = self.sections.evaluate(kwargs)
-        texts = [_fence(join_blocks(self.sections.fill_blocks(values))), _read_recalled(kwargs)]
+        text = join_blocks(self.sections.fill_blocks(self.sections.evaluate(kwargs)))
+        texts = [f"<context>\n{text}\n</context>" if text else "", _read_recalled(kwargs)]
         said = _read_messages(kwargs[self.variable_name])
         return _fold_in(said, [text for text in texts if text])
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return the messages; see `format_messages`."""
         return await hop(partial(self.format_messages, **kwargs))
-
-    def pretty_repr(self, html: bool = False) -> str:
-        """Return the sections with `{name}` for what is filled in later, and the placeholder."""
-        text = _fence(join_blocks(self.sections.show_outline()))
-        return "\n\n".join(part for part in (text, super().pretty_repr(html)) if part)
-
-
-def _read_summary(given: Mapping[str, Any]) -> str:
-    summary = given.get("summary")
-    if summary is not None and not isinstance(summary, str):
-        msg = f"summary must be a string, got {type(summary).__name__}"
-        raise ConfigError(msg)
-    return summary or ""
 
 
 def _read_recalled(given: Mapping[str, Any]) -> str:
@@ -237,10 +222,6 @@ def _read_recalled(given: Mapping[str, Any]) -> str:
 
 def _read_messages(value: Any) -> list[BaseMessage]:
     return convert_to_messages([value] if isinstance(value, str | BaseMessage) else value)
-
-
-def _fence(text: str) -> str:
-    return f"<context>\n{text}\n</context>" if text else ""
 
 
 def _fold_in(messages: list[BaseMessage], texts: Iterable[str]) -> list[BaseMessage]:

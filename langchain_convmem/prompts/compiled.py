@@ -1,18 +1,18 @@
 """Parsed prompt files as bytes: JSON that people can read, and the same compressed.
 
 Both hold a format version, and the name and SHA-256 of the source. The binary form is a magic
-number, a version and zlib over compact JSON: its checksum finds damage, and reading it runs no
-code.
+number and zlib over compact JSON: its checksum finds damage, and reading it runs no code.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 import zlib
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
 from langchain_convmem.errors import PromptSyntaxError
 from langchain_convmem.prompts.parser import ParsedPrompt
@@ -22,15 +22,8 @@ CompiledForm: TypeAlias = Literal["json", "binary"]
 COMPILED_FORMS: Mapping[str, CompiledForm] = {".json": "json", ".bytes": "binary"}
 """The forms by the ends of their files' names."""
 
-_FORMAT = "langchain-convmem prompt"
-_VERSION = 1
-_OCCURRENCE_KEYS = ("functionName", "indexStart", "indexEnd")
-
 # Its first byte is never the first of UTF-8 text.
 _MAGIC = b"\x89convmem"
-
-_HEADER = struct.Struct("<8sH")
-_AGAIN = "compile its source again"
 
 
 class PromptSource(NamedTuple):
@@ -45,59 +38,41 @@ class PromptSource(NamedTuple):
     sha256: str = ""
 
 
-class CompiledPrompt(NamedTuple):
-    """What a compiled file holds."""
-
-    prompt: ParsedPrompt
-    source: PromptSource
-
-
-class _Damage(Exception):  # noqa: N818 - never leaves this file
-    """Why the content cannot be read."""
+def _check_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("not a string")  # noqa: TRY004 - pydantic takes no other
+    return value
 
 
-def compile_prompt(compiled: CompiledPrompt, form: CompiledForm) -> bytes:
+_Texts = dict[str, Annotated[str, PlainValidator(_check_text)]]
+
+
+class _Place(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    function_name: str = Field(alias="functionName")
+    start: int = Field(alias="indexStart")
+    end: int = Field(alias="indexEnd")
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    format: Literal["langchain-convmem prompt"]
+    version: Literal[1]
+    source: _Texts = Field({})
+    metadata: _Texts = Field({})
+    constants: _Texts = Field({})
+    variable_definitions: _Texts = Field({}, alias="variableDefinitions")
+    variables: dict[str, list[_Place]] = Field({})
+    prompts: _Texts = Field({})
+
+
+def compile_prompt(prompt: ParsedPrompt, source: PromptSource, form: CompiledForm) -> bytes:
     """Return the bytes of a compiled file."""
-    content = _dump_plain(compiled)
-    if form == "json":
-        return _encode(json.dumps(content, ensure_ascii=False, indent=4) + "\n")
-    compact = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return _HEADER.pack(_MAGIC, _VERSION) + zlib.compress(_encode(compact))
-
-
-def read_compiled(data: bytes, path: str, *, max_bytes: int) -> CompiledPrompt | None:
-    """Return what a compiled file holds; None if the file is a source.
-
-    Binary content is known by its first bytes or the file's name, JSON by the name.
-
-    Args:
-        data: What the file holds.
-        path: What errors call it.
-        max_bytes: Most bytes that the content may have when it is unpacked.
-
-    Raises:
-        PromptSyntaxError: If it is damaged, too large or of a newer version.
-    """
-    suffix = PurePath(path).suffix.lower()
-    is_binary = data.startswith(_MAGIC) or suffix == ".bytes"
-    if not is_binary and suffix != ".json":
-        return None
-    try:
-        content = _parse_json(_unpack(data, max_bytes) if is_binary else data)
-        return _load_plain(content)
-    except _Damage as damage:
-        msg = f"{path}: this is not a readable compiled prompt: {damage}"
-        raise PromptSyntaxError(msg, path=path) from damage
-
-
-# -- Writing --------------------------------------------------------------------------------------
-
-
-def _dump_plain(compiled: CompiledPrompt) -> dict[str, Any]:
-    prompt, source = compiled
-    return {
-        "format": _FORMAT,
-        "version": _VERSION,
+    content = {
+        "format": "langchain-convmem prompt",
+        "version": 1,
         "source": source._asdict(),
         "metadata": dict(prompt.metadata),
         "constants": dict(prompt.constants),
@@ -111,107 +86,76 @@ def _dump_plain(compiled: CompiledPrompt) -> dict[str, Any]:
         },
         "prompts": dict(prompt.sections),
     }
+    if form == "json":
+        text = json.dumps(content, ensure_ascii=False, indent=4) + "\n"
+        return text.encode("utf-8", "surrogatepass")
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return _MAGIC + zlib.compress(text.encode("utf-8", "surrogatepass"))
 
 
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+def read_compiled(
+    data: bytes, path: str, *, max_bytes: int
+) -> tuple[ParsedPrompt, PromptSource] | None:
+    """Return what a compiled file holds; None if the file is a source.
 
+    Binary content is known by its first bytes or the file's name, JSON by the name.
 
-# -- Reading --------------------------------------------------------------------------------------
+    Args:
+        data: What the file holds.
+        path: What errors call it.
+        max_bytes: Most bytes that the content may have when it is unpacked.
+
+    Raises:
+        PromptSyntaxError: If it is damaged, too large or of another version.
+    """
+    suffix = PurePath(path).suffix.lower()
+    is_binary = data.startswith(_MAGIC) or suffix == ".bytes"
+    if not is_binary and suffix != ".json":
+        return None
+    try:
+        text = _unpack(data, max_bytes) if is_binary else data
+        return _load(json.loads(text.decode("utf-8", "surrogatepass").removeprefix("\ufeff")))
+    except ValidationError as error:
+        found = error.errors(include_url=False)[0]
+        reason = f"{'.'.join(map(str, found['loc']))}: {found['msg']}"
+    except (ValueError, RecursionError) as error:
+        reason = str(error)
+    msg = f"{path}: this is not a readable compiled prompt; compile its source again: {reason}"
+    raise PromptSyntaxError(msg, path=path)
 
 
 def _unpack(data: bytes, max_bytes: int) -> bytes:
-    if not data.startswith(_MAGIC[: len(data)]):
-        raise _Damage(f"it was written by another program; {_AGAIN}")
-    if len(data) < _HEADER.size:
-        raise _Damage(f"it is cut off; {_AGAIN}")
-    _, version = _HEADER.unpack_from(data)
-    _check_version(version)
+    if not data.startswith(_MAGIC):
+        raise ValueError("it was written by another program, or is cut off")
     unpacking = zlib.decompressobj()
     try:
-        content = unpacking.decompress(data[_HEADER.size :], max_bytes + 1)
+        content = unpacking.decompress(data[len(_MAGIC) :], max_bytes + 1)
     except zlib.error as error:
-        raise _Damage(f"its content is damaged ({error}); {_AGAIN}") from error
+        raise ValueError(f"its content is damaged ({error})") from error
     if len(content) > max_bytes:
-        raise _Damage(f"it unpacks to more than {max_bytes} bytes; pass max_bytes= to allow more")
+        raise ValueError(f"it unpacks to more than {max_bytes} bytes; pass a larger max_bytes=")
     if not unpacking.eof or unpacking.unused_data:
-        raise _Damage(f"it does not end where it should; {_AGAIN}")
+        raise ValueError("it does not end where it should")
     return content
 
 
-def _check_version(version: object) -> None:
-    if version != _VERSION:
-        reads = f"this release reads version {_VERSION}"
-        raise _Damage(f"it has format version {version!r:.20}, and {reads}; {_AGAIN}")
-
-
-def _parse_json(data: bytes) -> Any:
-    try:
-        return json.loads(data.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
-    except (ValueError, RecursionError) as error:
-        raise _Damage(f"it is not JSON ({error}); {_AGAIN}") from error
-
-
-def _load_plain(content: Any) -> CompiledPrompt:
-    if not isinstance(content, dict):
-        raise _Damage(f"it is not a JSON object; {_AGAIN}")
-    _check_format(content)
-    sections = _read_texts(content, "prompts")
-    source = _read_texts(content, "source")
+def _load(value: Any) -> tuple[ParsedPrompt, PromptSource]:
+    content = _Content.model_validate(value)
+    found = {}
+    for title, listed in content.variables.items():
+        text, behind = content.prompts.get(title, ""), 0
+        for one in listed:
+            is_placeholder = text.startswith("{{", one.start) and text.endswith("}}", 0, one.end)
+            if not behind <= one.start <= one.end - 4 or not is_placeholder:
+                raise ValueError(f"there is no variable at {one.start} to {one.end} of {title!r}")
+            behind = one.end
+        found[title] = tuple(Occurrence(one.function_name, one.start, one.end) for one in listed)
     prompt = ParsedPrompt(
-        metadata=_read_texts(content, "metadata"),
-        constants=_read_texts(content, "constants"),
-        variable_definitions=_read_texts(content, "variableDefinitions"),
-        sections=sections,
-        occurrences=_read_occurrences(content, sections),
+        metadata=content.metadata,
+        constants=content.constants,
+        variable_definitions=content.variable_definitions,
+        sections=content.prompts,
+        occurrences={title: places for title, places in found.items() if places},
         diagnostics=(),
     )
-    return CompiledPrompt(prompt, PromptSource(source.get("name", ""), source.get("sha256", "")))
-
-
-def _check_format(content: Mapping[str, Any]) -> None:
-    if content.get("format") != _FORMAT:
-        raise _Damage(f"its format is not {_FORMAT!r}; {_AGAIN}")
-    _check_version(content.get("version"))
-
-
-def _read_texts(content: Mapping[str, Any], key: str) -> dict[str, str]:
-    value = content.get(key, {})
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise _Damage(f"'{key}' is not an object of strings; {_AGAIN}")
-    return value
-
-
-def _read_occurrences(
-    content: Mapping[str, Any], sections: Mapping[str, str]
-) -> dict[str, tuple[Occurrence, ...]]:
-    variables = content.get("variables", {})
-    if not isinstance(variables, dict) or not variables.keys() <= sections.keys():
-        raise _Damage(f"'variables' is not an object of the titles of 'prompts'; {_AGAIN}")
-    found = {}
-    for title, listed in variables.items():
-        if not isinstance(listed, list):
-            raise _Damage(f"'variables' of '{title}' is not a list; {_AGAIN}")
-        places = [_read_occurrence(one) for one in listed]
-        _check_places(title, places, sections[title])
-        if places:
-            found[title] = tuple(places)
-    return found
-
-
-def _read_occurrence(found: Any) -> Occurrence:
-    # No `match`: there may be thousands of them, and it takes five times as long.
-    if isinstance(found, dict):
-        name, start, end = map(found.get, _OCCURRENCE_KEYS)
-        if isinstance(name, str) and type(start) is int and type(end) is int:
-            return Occurrence(name, start, end)
-    raise _Damage(f"{found!r:.80} is not an occurrence of a variable; {_AGAIN}")
-
-
-def _check_places(title: str, places: list[Occurrence], text: str) -> None:
-    behind = 0
-    for _, start, end in places:
-        is_placeholder = text.startswith("{{", start) and text.endswith("}}", start, end)
-        if not (behind <= start <= end - 4 and is_placeholder):
-            raise _Damage(f"there is no variable at {start} to {end} of '{title}'; {_AGAIN}")
-        behind = end
+    return prompt, PromptSource(content.source.get("name", ""), content.source.get("sha256", ""))

@@ -7,12 +7,12 @@ the start of the text is not a column.
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
+from unicodedata import east_asian_width
 
 from langchain_convmem.errors import PromptSyntaxError
 
@@ -84,24 +84,12 @@ class Findings:
         """Return the line of the character at `position`, from 1."""
         return bisect_right(self._starts, position)
 
-    def find_place(self, position: int) -> tuple[int, int]:
-        """Return line and column of the character at `position`, both from 1."""
-        line = self.find_line(position)
-        return line, position - self._starts[line - 1] + 1
-
     def add(self, level: Level, message: str, position: int) -> None:
         """Add a finding at a position of the text, in code points."""
-        line, column = self.find_place(position)
+        line = self.find_line(position)
+        column = position - self._starts[line - 1] + 1
         source_line = self._lines[line - 1]
         self._found.append(Diagnostic(level, message, line, column, source_line, self._name))
-
-    def add_error(self, message: str, position: int) -> None:
-        """Add an error: something that was written has no effect."""
-        self.add("error", message, position)
-
-    def add_warning(self, message: str, position: int) -> None:
-        """Add a warning: something is hardly meant the way it was taken."""
-        self.add("warning", message, position)
 
     def sort(self) -> tuple[Diagnostic, ...]:
         """Return all findings by place in the source; those of one place as they were added."""
@@ -120,16 +108,10 @@ def _cut_excerpt(source_line: str, column: int) -> tuple[str, str]:
     lead = _CUT if start else ""
     tail = _CUT if end < len(source_line) else ""
     shown = _make_printable(source_line[start:end])
-    return f"{lead}{shown}{tail}", "".join(map(_measure, lead + shown[: column - 1 - start])) + "^"
-
-
-def _measure(char: str) -> str:
-    """Return white space as wide as a character is in a terminal."""
-    if char == "\t":
-        return char
-    if unicodedata.combining(char):
-        return ""
-    return "  " if unicodedata.east_asian_width(char) in "WF" else " "
+    before = lead + shown[: column - 1 - start]
+    wide = {char: " " * (1 + (east_asian_width(char) in "WF")) for char in before if char != "\t"}
+    margin = "".join(wide.get(char, char) for char in before)
+    return f"{lead}{shown}{tail}", f"{margin}^"
 
 
 OnProblem: TypeAlias = Callable[[Diagnostic], object]

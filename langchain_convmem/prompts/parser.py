@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from langchain_convmem.causes import suggest_name
-from langchain_convmem.prompts.diagnostics import Diagnostic, Findings
+from langchain_convmem.prompts.diagnostics import Diagnostic, Findings, Level
 from langchain_convmem.prompts.scanner import (
     Line,
     find_comments,
     read_lines,
 )
 from langchain_convmem.prompts.variables import (
-    MAX_FILLED,
     QUOTED,
     Filler,
     Occurrence,
     clean_lines,
     clean_name,
-    find_open_placeholder,
     find_placeholders,
     unquote,
 )
@@ -63,21 +61,22 @@ def parse_prompt(text: str, *, name: str, functions: Collection[str]) -> ParsedP
         _report_title(block, findings)
         if block.title and block.kind in special:
             _read_fields(block.lines, special[block.kind], findings)
-    prompts = [block for block in blocks if block.is_prompt and block.has_effect]
-    _report_merges(prompts, findings)
-    if not prompts:
-        _report_no_prompt(blocks, findings)
+    prompts = [block for block in blocks if block.kind == _PROMPT and block.has_effect]
+    if not blocks:
+        how = "a section starts with its title alone on a line: __ Role __"
+        findings.add("error", f"there is no section; {how}", 0)
+    elif not prompts:
+        findings.add("warning", "there is no prompt section with text in it", 0)
     variables = _check_variables(special[_VAR], special[_CONST], functions, findings)
     _check_fillings(special[_META], (), findings)
     _check_fillings(special[_CONST], variables, findings)
-    names = {*special[_CONST], *special[_VAR]}
     for block in prompts:
-        _report_body(block, names, findings)
+        _report_body(block, {*special[_CONST], *special[_VAR]}, findings)
     written = {key: field.written for key, field in special[_CONST].items()}
     sections, occurrences = _merge(prompts, Filler(written, variables), findings)
     return ParsedPrompt(
-        metadata=_list_values(special[_META]),
-        constants=_list_values(special[_CONST]),
+        metadata={key: one.value for key, one in special[_META].items()},
+        constants={key: one.value for key, one in special[_CONST].items()},
         variable_definitions=variables,
         sections=sections,
         occurrences=occurrences,
@@ -101,19 +100,9 @@ class _TitledBlock(NamedTuple):
     lines: list[Line]
 
     @property
-    def position(self) -> int:
-        """Where its title stands."""
-        return self.line.position
-
-    @property
-    def is_prompt(self) -> bool:
-        """Whether it is a prompt section, not a special one."""
-        return self.kind == _PROMPT
-
-    @property
     def has_effect(self) -> bool:
         """Whether anything of it is kept."""
-        has_content = not self.is_prompt or any(line.text.strip() for line in self.lines)
+        has_content = self.kind != _PROMPT or any(line.text.strip() for line in self.lines)
         return bool(self.title and self.kind) and has_content
 
 
@@ -133,11 +122,10 @@ def _split_blocks(lines: Iterable[Line]) -> tuple[list[Line], list[_TitledBlock]
 
 
 def _classify_title(title: str) -> str:
-    if not _is_starred(title):
+    if "*" not in (title[:1], title[-1:]):
         return _PROMPT
-    is_paired = len(title) > 1 and title.startswith("*") and title.endswith("*")
-    kind = clean_name(title[1:-1]).casefold() if is_paired else ""
-    return kind if kind in _SPECIAL else ""
+    kind = clean_name(title[1:-1]).casefold()
+    return kind if title[:1] == title[-1:] == "*" and kind in _SPECIAL else ""
 
 
 def _merge(
@@ -147,28 +135,25 @@ def _merge(
 
     Blocks of one title become one section, with a blank line between them.
     """
+    first: dict[str, int] = {}
     bodies: dict[str, list[str]] = {}
     found: dict[str, list[Occurrence]] = {}
     lengths: Counter[str] = Counter()
     for block in prompts:
-        was_full = filler.is_full
         body, occurrences = filler.fill(clean_lines(line.text for line in block.lines))
-        if filler.is_full and not was_full:
-            message = f"constants fill in more than {MAX_FILLED} characters; the rest of them stay"
-            findings.add_error(message, block.position)
         title = block.title
+        before = findings.find_line(first.setdefault(title, block.line.position))
+        if title in bodies:
+            message = f"'{title}' continues the section of line {before}"
+            findings.add("warning", message, block.line.position)
         bodies.setdefault(title, []).append(body)
         for function_name, start, end in occurrences:
-            before = lengths[title]
-            at = Occurrence(function_name, start + before, end + before)
+            by = lengths[title]
+            at = Occurrence(function_name, start + by, end + by)
             found.setdefault(title, []).append(at)
         lengths[title] += len(body) + len(_BETWEEN)
     sections = {title: _BETWEEN.join(parts) for title, parts in bodies.items()}
     return sections, {title: tuple(found[title]) for title in sections if title in found}
-
-
-def _list_values(fields: Mapping[str, _Field]) -> dict[str, str]:
-    return {key: field.value for key, field in fields.items()}
 
 
 # -- What is said about blocks and their text -----------------------------------------------------
@@ -177,71 +162,47 @@ def _list_values(fields: Mapping[str, _Field]) -> dict[str, str]:
 def _report_preamble(lines: Iterable[Line], findings: Findings) -> None:
     ignored = [line for line in lines if line.text.strip()]
     if ignored:
-        message = "text in front of the first title is ignored"
-        findings.add_warning(message, ignored[0].position)
+        findings.add("warning", "text in front of the first title is ignored", ignored[0].position)
     for line in ignored:
         _report_title_lookalike(line, findings)
 
 
 def _report_title(block: _TitledBlock, findings: Findings) -> None:
-    title = block.title
+    level: Level = "warning"
+    title, message = block.title, ""
     if not title:
         message = "this title is empty; the text below it is dropped"
-        findings.add_warning(message, block.position)
     elif not block.kind:
+        level = "error"
         near = suggest_name(f"*{title.strip('* ')}*", [f"*{k.capitalize()}*" for k in _SPECIAL])
         message = (
             f"there is no special section '{title}'{f'{near} It' if near else '; it'} is dropped "
             "with all below it. "
             "There are '*Meta*', '*Const*' and '*Var*'; a prompt section's title has no stars"
         )
-        findings.add_error(message, block.position)
     elif not block.has_effect:
         message = f"'{title}' has no text below it; it is dropped"
-        findings.add_warning(message, block.position)
-    elif block.is_prompt and title.casefold() in _SPECIAL:
+    elif block.kind == _PROMPT and title.casefold() in _SPECIAL:
         message = f"'{title}' is a prompt section; the special one is written '__ *{title}* __'"
-        findings.add_warning(message, block.position)
-    elif block.is_prompt and "*" in title:
+    elif block.kind == _PROMPT and "*" in title:
         message = "only stars around the whole title make a section special"
-        findings.add_warning(message, block.position)
-
-
-def _report_merges(prompts: Iterable[_TitledBlock], findings: Findings) -> None:
-    first: dict[str, int] = {}
-    for block in prompts:
-        title, position = block.title, block.position
-        if title in first:
-            before = findings.find_line(first[title])
-            findings.add_warning(f"'{title}' continues the section of line {before}", position)
-        first.setdefault(title, position)
-
-
-def _report_no_prompt(blocks: list[_TitledBlock], findings: Findings) -> None:
-    if blocks:
-        findings.add_warning("there is no prompt section with text in it", 0)
-    else:
-        message = "there is no section; a section starts with its title alone on a line: __ Role __"
-        findings.add_error(message, 0)
+    if message:
+        findings.add(level, message, block.line.position)
 
 
 def _report_body(block: _TitledBlock, names: set[str], findings: Findings) -> None:
     for line in block.lines:
         _report_title_lookalike(line, findings)
-        if "{{" in line.text:
-            _report_placeholders(line, names, findings)
-
-
-def _report_placeholders(line: Line, names: set[str], findings: Findings) -> None:
-    for name, start, _, quoted in find_placeholders(line.text):
-        if not quoted and name not in names:
-            hint = suggest_name(name, names)
-            message = f"'{name}' is neither a constant nor a variable; it stays{hint}"
-            findings.add_error(message, line.locate(start))
-    opened = find_open_placeholder(line.text)
-    if opened >= 0:
-        message = "this placeholder is not closed by '}}' on its line; it stays"
-        findings.add_warning(message, line.locate(opened))
+        found = list(find_placeholders(line.text))
+        for name, start, _, quoted in found:
+            if not quoted and name not in names:
+                hint = suggest_name(name, names)
+                message = f"'{name}' is neither a constant nor a variable; it stays{hint}"
+                findings.add("error", message, line.locate(start))
+        opened = line.text.find("{{", found[-1].end if found else 0)
+        if opened >= 0:
+            message = "this placeholder is not closed by '}}' on its line; it stays"
+            findings.add("warning", message, line.locate(opened))
 
 
 # -- Titles, and lines that only look like one ----------------------------------------------------
@@ -268,11 +229,6 @@ def _read_title(line: str) -> str | None:
     return clean_name(inner)
 
 
-def _is_starred(title: str) -> bool:
-    """Tell whether stars make this a special section's title, known or not."""
-    return title.startswith("*") or title.endswith("*")
-
-
 def _report_title_lookalike(line: Line, findings: Findings) -> None:
     """Report a line that may be meant as a title but is none; it stays what it is."""
     if _MARK not in line.text or not line.text.strip(" \t_"):
@@ -282,10 +238,10 @@ def _report_title_lookalike(line: Line, findings: Findings) -> None:
     lead = text.strip()
     if opener is not None and _CLOSER.search(text, opener.end()) is not None:
         message = "a title stands alone on its line; this one is taken as text"
-        findings.add_error(message, line.locate(opener.start()))
+        findings.add("error", message, line.locate(opener.start()))
     elif lead.startswith(_MARK) and (lead.endswith(_MARK) or opener is not None):
         message = "this line is taken as text: a title is written '__ Role __'"
-        findings.add_warning(message, line.position)
+        findings.add("warning", message, line.position)
 
 
 def _mask_quotes(text: str) -> str:
@@ -294,8 +250,6 @@ def _mask_quotes(text: str) -> str:
 
 
 # -- The fields of the special sections Meta, Const and Var ---------------------------------------
-
-_COMMENT_MARKS = ("/*", "*/")
 
 
 class _Field(NamedTuple):
@@ -319,61 +273,44 @@ def _read_fields(lines: Iterable[Line], into: dict[str, _Field], findings: Findi
             continue
         parts = _split_field(line.text)
         if parts is None:
-            _report_no_field(line, findings)
+            message = "this line is ignored: a field is written '- key = value'"
+            findings.add("warning", message, line.position)
+            _report_title_lookalike(line, findings)
             continue
         key, written = parts
-        if not _check(key, written, line, findings):
+        problem = _find_problem(key, written)
+        if problem:
+            findings.add("error", f"{problem}; it is dropped", line.position)
             continue
+        if written.startswith("="):
+            message = f"the value of '{key}' starts with '='; one '=' is enough"
+            findings.add("warning", message, line.position)
         if key in into:
             before = findings.find_line(into[key].position)
             message = f"'{key}' is set again: it replaces the value of line {before}"
-            findings.add_warning(message, line.position)
+            findings.add("warning", message, line.position)
         into[key] = _Field(unquote(written), line.position, written)
 
 
 def _split_field(line: str) -> tuple[str, str] | None:
     """Return the key, and the value as it was written; either may be empty. None for no field."""
     text = line.strip()
-    plain = text[len(_find_bullets(text)) :]
+    plain = _BULLETS.sub("", text, count=1)
     key, equals, value = plain.partition("=")
     if not equals and plain != text:
         key, equals, value = f"{clean_name(plain)} ".partition(": ")
     return (unquote(clean_name(key)), clean_name(value)) if equals else None
 
 
-_BULLETS = re.compile(r"(?:[-\u2010-\u2015\u2022\u2023\u25aa\u25e6\u00b7\u2212]\s*|[*+]\s+)*")
-
-
-def _find_bullets(text: str) -> str:
-    """Return the dashes and bullets in front of a field, such as `- ` or `*  `.
-
-    A star that touches the key belongs to it, as in `*HumanExamples*`.
-    """
-    match = _BULLETS.match(text)
-    return "" if match is None else match.group()
-
-
-def _report_no_field(line: Line, findings: Findings) -> None:
-    message = "this line is ignored: a field is written '- key = value'"
-    findings.add_warning(message, line.position)
-    _report_title_lookalike(line, findings)
-
-
-def _check(key: str, written: str, line: Line, findings: Findings) -> bool:
-    problem = _find_problem(key, written)
-    if problem:
-        findings.add_error(f"{problem}; it is dropped", line.position)
-    elif written.startswith("="):
-        message = f"the value of '{key}' starts with '='; one '=' is enough"
-        findings.add_warning(message, line.position)
-    return not problem
+# A star that touches the key belongs to it, as in `*HumanExamples*`.
+_BULLETS = re.compile(r"\A(?:[-\u2010-\u2015\u2022\u2023\u25aa\u25e6\u00b7\u2212]\s*|[*+]\s+)*")
 
 
 def _find_problem(key: str, written: str) -> str:
     """Return why such a field is dropped, or nothing."""
     if not key:
         return "this field has no key in front of '='"
-    if any(mark in key for mark in _COMMENT_MARKS):
+    if any(mark in key for mark in ("/*", "*/")):
         return f"the key '{key}' holds the mark of a comment"
     return "" if written else f"'{key}' has no value after '=' on its line"
 
@@ -390,18 +327,15 @@ def _check_variables(
     for name, (function, position, _) in variables.items():
         if name in constants:
             message = f"'{name}' is a constant too, and the constant is filled in"
-            findings.add_warning(message, position)
+            findings.add("warning", message, position)
         if function in known:
             usable[name] = function
-        elif function.isidentifier():
+            continue
+        message = f"'{function}' is not a function name: letters, digits and '_', as in 'getDate'"
+        if function.isidentifier():
             hint = suggest_name(function, known)
             message = f"there is no function '{function}' for the variable '{name}'{hint}"
-            findings.add_error(message, position)
-        else:
-            message = (
-                f"'{function}' is not a function name: letters, digits and '_', as in 'getDate'"
-            )
-            findings.add_error(message, position)
+        findings.add("error", message, position)
     return usable
 
 
@@ -412,4 +346,4 @@ def _check_fillings(fields: dict[str, _Field], filled: Collection[str], findings
             if not placeholder.quoted and placeholder.name not in filled:
                 text = written[placeholder.start : placeholder.end]
                 message = f"{text} in the value of '{name}' stays: only sections are filled in"
-                findings.add_warning(message, position)
+                findings.add("warning", message, position)

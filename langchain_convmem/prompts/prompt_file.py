@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,6 @@ from langchain_convmem.errors import ConfigError, PromptSyntaxError
 from langchain_convmem.prompts.compiled import (
     COMPILED_FORMS,
     CompiledForm,
-    CompiledPrompt,
     PromptSource,
     compile_prompt,
     read_compiled,
@@ -37,14 +36,13 @@ from langchain_convmem.prompts.scanner import (
     join_blocks,
 )
 from langchain_convmem.prompts.variables import (
+    REGISTRY,
     Failed,
     Occurrence,
     VariableFunction,
-    check_functions,
     combine_functions,
     evaluate,
     fill_pieces,
-    list_variable_functions,
     split_pieces,
 )
 from langchain_convmem.views.markup import render_facts
@@ -100,7 +98,7 @@ class PromptFile:
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what copies and pickles it; read-only maps cannot be."""
         plain = {one.name: getattr(self, one.name) for one in fields(self)}
-        return _restore, ({**plain, **{name: dict(plain[name]) for name in _MAPS}},)
+        return partial(PromptFile, **{**plain, **{name: dict(plain[name]) for name in _MAPS}}), ()
 
     @classmethod
     def load(
@@ -129,9 +127,9 @@ class PromptFile:
                 see also `parse`.
             ConfigError: See `parse`.
         """
-        own = _copy_functions(functions)
+        own = combine_functions({}, functions)
         parsed, source = _load_file(Path(path), own, max_bytes, strict=strict)
-        return cls._create(parsed, str(path), own, source, strict=strict)
+        return cls._make(parsed, name=str(path), functions=own, source=source, strict=strict)
 
     @classmethod
     def parse(
@@ -156,24 +154,17 @@ class PromptFile:
                 message shows the line and a caret.
             ConfigError: If `functions` holds something that is not a function without arguments.
         """
-        own = _copy_functions(functions)
+        own = combine_functions({}, functions)
         source = PromptSource(sha256=sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
-        return cls._create(_parse_source(text, name, own), name, own, source, strict=strict)
+        parsed = parse_prompt(text, name=name, functions={*own, *REGISTRY})
+        return cls._make(parsed, name=name, functions=own, source=source, strict=strict)
 
     @classmethod
-    def _create(
-        cls,
-        parsed: ParsedPrompt,
-        name: str,
-        own: dict[str, VariableFunction],
-        source: PromptSource,
-        *,
-        strict: bool,
-    ) -> PromptFile:
+    def _make(cls, parsed: ParsedPrompt, *, strict: bool, **known: Any) -> PromptFile:
         errors = (found for found in parsed.diagnostics if found.level == "error")
         if strict and (first := next(errors, None)) is not None:
             raise first.to_error()
-        return cls(name=name, functions=own, source=source, strict=strict, **parsed._asdict())
+        return cls(strict=strict, **known, **parsed._asdict())
 
     def compile(self, form: CompiledForm = "binary") -> bytes:
         """Return what `save` writes: all but the functions, and the hash of the source.
@@ -181,7 +172,8 @@ class PromptFile:
         Args:
             form: `"json"` to be read by people, `"binary"` for the smaller one.
         """
-        return compile_prompt(CompiledPrompt(self._get_parsed(), self.source), form)
+        parsed = ParsedPrompt(*(getattr(self, name) for name in ParsedPrompt._fields))
+        return compile_prompt(parsed, self.source, form)
 
     def save(self, path: str | Path) -> None:
         """Write the compiled form, for `load`: others see the whole file or what was there before.
@@ -195,17 +187,17 @@ class PromptFile:
             OSError: If it cannot be written.
         """
         place = Path(path)
-        _write_whole(place, self.compile(_find_form(place)))
-
-    def _get_parsed(self) -> ParsedPrompt:
-        return ParsedPrompt(
-            metadata=dict(self.metadata),
-            constants=dict(self.constants),
-            variable_definitions=dict(self.variable_definitions),
-            sections=dict(self.sections),
-            occurrences=dict(self.occurrences),
-            diagnostics=self.diagnostics,
-        )
+        form = COMPILED_FORMS.get(place.suffix.lower())
+        if form is None:  # so that a source is never overwritten by mistake
+            suffixes = " or ".join(f"{suffix} ({form})" for suffix, form in COMPILED_FORMS.items())
+            raise ConfigError(f"{place}: the name of a compiled prompt ends in {suffixes}")
+        # Not by `tempfile`: its files are closed to all others, whatever the umask says.
+        beside = place.with_name(f".{place.name}-{secrets.token_hex(8)}")
+        try:
+            beside.write_bytes(self.compile(form))
+            beside.replace(place)
+        finally:
+            beside.unlink(missing_ok=True)
 
     def __repr__(self) -> str:
         errors = sum(found.level == "error" for found in self.diagnostics)
@@ -221,17 +213,13 @@ class PromptFile:
         return self.metadata.get(SUMMARY_TITLE_KEY)
 
     @property
-    def rendered(self) -> dict[str, str]:
-        """The sections with the variables' values of this moment: the same as `render()`."""
-        return self.render()
-
-    @property
     def trace_metadata(self) -> dict[str, str]:
         """The fields of the Meta section for traces: all but those with a star around their key."""
         return {key: text for key, text in self.metadata.items() if not key.startswith("*")}
 
     def render(
         self,
+        titles: Iterable[str] | None = None,
         *,
         strict: bool = False,
         functions: Mapping[str, VariableFunction] | None = None,
@@ -243,6 +231,7 @@ class PromptFile:
         them that begin with two stars, as headings do, are indented.
 
         Args:
+            titles: Which sections, in this order; None is all.
             strict: Let a function's exception through; otherwise its value is an empty string.
             functions: Functions of this call alone, by name; they go before all others.
             on_problem: Called with a diagnostic for each function that failed, such as `append`
@@ -250,9 +239,15 @@ class PromptFile:
 
         Raises:
             ConfigError: If a function that is needed is asynchronous, or one of `functions` is
-                none; nothing was called then.
+                none, or the file does not have one of the sections, and was not read with
+                `strict=False`; nothing was called then.
         """
-        return self._render(self.sections, strict, functions, on_problem)
+        own = combine_functions(self.functions, functions)
+        pieces = self._split(titles)
+        failed = self._build_reporter(on_problem)
+        values = evaluate(_list_functions(pieces), own, strict=strict, failed=failed)
+        shown = {name: escape_headings(value) for name, value in values.items()}
+        return {title: fill_pieces(parts, shown) for title, parts in pieces.items()}
 
     arender = to_async(render)
 
@@ -280,19 +275,11 @@ class PromptFile:
             on_problem: See `render`.
 
         Raises:
-            ConfigError: If the file does not have one of the sections, and was not read with
-                `strict=False`; see also `render`.
+            ConfigError: See `render`.
         """
-        wanted = _as_titles(titles)
-        known = [title for title in wanted if title in self.sections]
-        for title in wanted:
-            if title not in self.sections:
-                near = suggest_name(title, self.sections)
-                if self.strict:
-                    raise ConfigError(f"{self.name} has no section {title!r}{near}")
-                _LOG.warning("%s has no section %r; it is skipped%s", self.name, title, near)
-        texts = self._render(known, strict, functions, on_problem)
-        blocks = [(format_heading(title), texts[title]) for title in known]
+        wanted = [titles] if isinstance(titles, str) else list(titles)
+        texts = self.render(wanted, strict=strict, functions=functions, on_problem=on_problem)
+        blocks = [(format_heading(title), texts[title]) for title in wanted if title in texts]
         told = escape_headings(summary) if include_summary else ""
         blocks.append((format_heading(self.summary_title), told))
         return join_blocks(blocks if include_titles else [("", text) for _, text in blocks])
@@ -333,105 +320,70 @@ class PromptFile:
             on_problem: See `render`; not kept when the template is dumped.
 
         Raises:
-            ConfigError: If `sections` names a section that the file does not have, or a function
-                is none.
+            ConfigError: See `render`.
         """
-        from langchain_convmem.prompts.chat_prompt import (
-            InputPlaceholder,
-            RunTimeVariable,
-            SectionsMessagePromptTemplate,
-            build_chat_prompt,
-            build_text,
-        )
+        from langchain_convmem.prompts.chat_prompt import RunTimeVariable, build_chat_prompt
 
         if volatile not in ("tail", "head"):
             raise ConfigError(f"volatile must be 'tail' or 'head', got {volatile!r}")
-        order = list(self.sections) if sections is None else _as_titles(sections)
-        pieces = {title: self._split(title) for title in order}
-        late = [one for one in order if volatile == "tail" and one in self.occurrences]
-        early = {title: pieces[title] for title in order if title not in late}
-        heading = format_heading(self.summary_title) if include_titles else ""
+        pieces = self._split(sections)
+        is_late = {title: volatile == "tail" and len(pieces[title]) > 1 for title in pieces}
         own = combine_functions(self.functions, functions)
         failed = self._build_reporter(on_problem)
+        heading = format_heading(self.summary_title) if include_titles else ""
         return build_chat_prompt(
-            SectionsMessagePromptTemplate(
-                sections=build_text(early, has_headings=include_titles),
-                summary_heading=heading if include_summary else None,
-            ),
-            InputPlaceholder(
-                variable_name="input",
-                sections=build_text(
-                    {title: pieces[title] for title in late}, has_headings=include_titles
-                ),
-            ),
+            {title: parts for title, parts in pieces.items() if not is_late[title]},
+            {title: parts for title, parts in pieces.items() if is_late[title]},
             [
                 RunTimeVariable(
                     function_name=name, function=own.get(name), strict=strict, failed=failed
                 )
                 for name in _list_functions(pieces)
             ],
+            has_headings=include_titles,
+            summary_heading=heading if include_summary else None,
             history=history,
             metadata=self.trace_metadata,
         )
 
-    def _split(self, title: str) -> list[str]:
-        """Return a section's pieces: its text, and functions at odd places."""
-        if title not in self.sections:
-            msg = f"{self.name} has no section {title!r}; it has {list(self.sections)}"
-            raise ConfigError(msg)
-        return split_pieces(self.sections[title], self.occurrences.get(title, ()))
+    def _split(self, titles: Iterable[str] | None) -> dict[str, list[str]]:
+        """Return the pieces of sections: their text, and functions at odd places.
 
-    def _render(
-        self,
-        titles: Iterable[str],
-        strict: bool,
-        functions: Mapping[str, VariableFunction] | None,
-        on_problem: OnProblem | None,
-    ) -> dict[str, str]:
-        own = combine_functions(self.functions, functions)
-        pieces = {title: self._split(title) for title in titles}
-        failed = self._build_reporter(on_problem)
-        values = evaluate(_list_functions(pieces), own, strict=strict, failed=failed)
-        shown = {name: escape_headings(value) for name, value in values.items()}
-        return {title: fill_pieces(parts, shown) for title, parts in pieces.items()}
+        Titles that the file does not have are skipped if it is not strict.
+        """
+        # A lone string is a sequence of titles of one letter each, which nobody means.
+        wanted = [titles] if isinstance(titles, str) else titles
+        pieces = {}
+        for title in self.sections if wanted is None else wanted:
+            if title in self.sections:
+                places = self.occurrences.get(title, ())
+                pieces[title] = split_pieces(self.sections[title], places)
+                continue
+            problem = f"{self.name} has no section {title!r}; it has {list(self.sections)}"
+            problem += suggest_name(title, self.sections)
+            if self.strict:
+                raise ConfigError(problem)
+            _LOG.warning("%s", problem)
+        return pieces
 
     def _build_reporter(self, on_problem: OnProblem | None) -> Failed | None:
         return None if on_problem is None else partial(self._report_failure, on_problem)
 
     def _report_failure(self, on_problem: OnProblem, function: str, error: Exception) -> None:
         """Report where in a section's text a value is missing; compiled files have that, too."""
-        title, start = next(
-            (title, found.start)
-            for title, places in self.occurrences.items()
-            for found in places
-            if found.function_name == function
-        )
-        findings = Findings(f"{self.name}#{title}", self.sections[title])
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         message = f"the function '{function}' failed, so its value is empty: {reason}"
-        findings.add_error(message, start)
-        on_problem(findings.sort()[0])
+        for title, places in self.occurrences.items():
+            starts = [found.start for found in places if found.function_name == function]
+            if starts:
+                findings = Findings(f"{self.name}#{title}", self.sections[title])
+                findings.add("error", message, starts[0])
+                on_problem(findings.sort()[0])
+                return
 
 
 def _list_functions(pieces: Mapping[str, Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(name for parts in pieces.values() for name in parts[1::2]))
-
-
-def _restore(values: dict[str, Any]) -> PromptFile:
-    return PromptFile(**values)
-
-
-def _copy_functions(
-    functions: Mapping[str, VariableFunction] | None,
-) -> dict[str, VariableFunction]:
-    own = dict(functions or {})
-    check_functions(own)
-    return own
-
-
-def _as_titles(titles: Iterable[str]) -> list[str]:
-    # A lone string is a sequence of titles of one letter each, which nobody means.
-    return [titles] if isinstance(titles, str) else list(titles)
 
 
 # -- Reading files, and writing compiled ones -----------------------------------------------------
@@ -445,26 +397,7 @@ def _load_file(
 ) -> tuple[ParsedPrompt, PromptSource]:
     """Read a file, source or compiled; arguments and errors as in `PromptFile.load`."""
     name = str(path)
-    data = _read_bytes(path, max_bytes)
-    compiled = read_compiled(data, name, max_bytes=_COMPILED_GROWTH * max_bytes)
-    if compiled is None:
-        return _parse_source(_decode(data, name), name, own), PromptSource(
-            path.name, sha256(data).hexdigest()
-        )
-    prompt, source = compiled
-    stale = _find_stale(source, path, "error" if strict else "warning")
-    missing = _find_missing(prompt, {*own, *list_variable_functions()}, name)
-    return prompt._replace(diagnostics=(*stale, *missing, *prompt.diagnostics)), source
-
-
-def _parse_source(text: str, name: str, own: Collection[str]) -> ParsedPrompt:
-    """Parse a source; `own` are the functions of it alone."""
-    return parse_prompt(text, name=name, functions={*own, *list_variable_functions()})
-
-
-def _read_bytes(path: Path, max_bytes: int) -> bytes:
-    is_compiled = path.suffix.lower() in COMPILED_FORMS
-    most = max_bytes * _COMPILED_GROWTH if is_compiled else max_bytes
+    most = max_bytes * (_COMPILED_GROWTH if path.suffix.lower() in COMPILED_FORMS else 1)
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -472,8 +405,18 @@ def _read_bytes(path: Path, max_bytes: int) -> bytes:
             f"{path}: this file is larger than the {most} bytes a prompt file may have; "
             "pass max_bytes= to read a larger one"
         )
-        raise PromptSyntaxError(msg, path=str(path))
-    return data
+        raise PromptSyntaxError(msg, path=name)
+    known = {*own, *REGISTRY}
+    compiled = read_compiled(data, name, max_bytes=_COMPILED_GROWTH * max_bytes)
+    if compiled is None:
+        source = PromptSource(path.name, sha256(data).hexdigest())
+        return parse_prompt(_decode(data, name), name=name, functions=known), source
+    prompt, source = compiled
+    problems = _find_stale(source, path, "error" if strict else "warning")
+    used = {place.function_name for places in prompt.occurrences.values() for place in places}
+    for function in sorted(used - known):
+        problems.append(Diagnostic("error", f"there is no function '{function}'", 1, 1, name=name))
+    return prompt._replace(diagnostics=(*problems, *prompt.diagnostics)), source
 
 
 def _decode(data: bytes, path: str) -> str:
@@ -482,61 +425,18 @@ def _decode(data: bytes, path: str) -> str:
     except UnicodeDecodeError as error:
         findings = Findings(path, data.decode("utf-8", "replace").removeprefix("\ufeff"))
         position = len(data[: error.start].decode("utf-8").removeprefix("\ufeff"))
-        findings.add_error(
-            f"a prompt file is UTF-8 text, and this is not: {error.reason}", position
-        )
+        message = f"a prompt file is UTF-8 text, and this is not: {error.reason}"
+        findings.add("error", message, position)
         raise findings.sort()[0].to_error() from error
 
 
 def _find_stale(source: PromptSource, place: Path, level: Level) -> list[Diagnostic]:
     beside = place.parent / source.name
     # The name comes from the file, which may come from anywhere: it must not lead elsewhere.
-    if not source.sha256 or beside.name != source.name or beside.parent != place.parent:
+    is_beside = beside.name == source.name and beside.parent == place.parent
+    if not is_beside or not source.sha256 or beside.is_symlink() or not beside.is_file():
         return []
-    if beside.is_symlink() or not beside.is_file():
+    if sha256(beside.read_bytes()).hexdigest() == source.sha256:
         return []
-    with beside.open("rb") as file:
-        if file_digest(file, "sha256").hexdigest() == source.sha256:
-            return []
     message = f"'{source.name}' beside it has changed since this was compiled; compile it again"
     return [Diagnostic(level, message, 1, 1, name=str(place))]
-
-
-def _find_missing(prompt: ParsedPrompt, known: Collection[str], name: str) -> list[Diagnostic]:
-    """Return an error for each function that a compiled prompt needs and nobody has."""
-    places = (place for found in prompt.occurrences.values() for place in found)
-    return [
-        Diagnostic("error", f"there is no function '{function}' here", 1, 1, name=name)
-        for function in sorted({place.function_name for place in places} - set(known))
-    ]
-
-
-def _find_form(path: Path) -> CompiledForm:
-    """Return the compiled form that goes by the path's suffix.
-
-    Raises:
-        ConfigError: If it is another suffix; so a source is never overwritten by mistake.
-    """
-    form = COMPILED_FORMS.get(path.suffix.lower())
-    if form is None:
-        suffixes = " or ".join(f"{suffix} ({form})" for suffix, form in COMPILED_FORMS.items())
-        msg = f"{path}: the name of a compiled prompt ends in {suffixes}"
-        raise ConfigError(msg)
-    return form
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that others see all of it or what was there before.
-
-    Raises:
-        OSError: If it cannot be written; nothing is left behind.
-    """
-    # Not by `tempfile`: its files are closed to all others, whatever the umask says.
-    beside = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
-    try:
-        with beside.open("xb") as file:
-            file.write(data)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise

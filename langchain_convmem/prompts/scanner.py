@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
@@ -70,23 +70,19 @@ def find_comments(text: str, findings: Findings) -> list[Range]:
         if kind == "//":
             comments.append((start, position))
         elif kind == "/*" and position <= last_close:
-            position = _find_block_end(text, start, findings)
+            close = text.index("*/", position)
+            nested = text.find("/*", position, close)
+            if nested >= 0:
+                message = "comments cannot be nested: the first '*/' ends the comment"
+                findings.add("error", message, nested)
+            position = close + 2
             comments.append((start, position))
         elif kind == "/*" and not is_open:
             is_open = True
-            findings.add_error("this comment is not closed by '*/'; it stays in the text", start)
+            findings.add("error", "this comment is not closed by '*/'; it stays in the text", start)
         elif kind == "*/":
-            findings.add_warning("'*/' closes no comment; it stays in the text", start)
+            findings.add("warning", "'*/' closes no comment; it stays in the text", start)
     return comments
-
-
-def _find_block_end(text: str, start: int, findings: Findings) -> int:
-    body = start + 2
-    close = text.index("*/", body)
-    nested = text.find("/*", body, close)
-    if nested >= 0:
-        findings.add_error("comments cannot be nested: the first '*/' ends the comment", nested)
-    return close + 2
 
 
 def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
@@ -94,7 +90,8 @@ def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
     ahead = deque(comments)
     pieces: list[Range] = []
     begin = 0
-    for end, behind in _find_line_ends(text):
+    line_ends = (newline.span() for newline in _LINE_END.finditer(text))
+    for end, behind in chain(line_ends, [(len(text), len(text))]):
         while ahead and ahead[0][0] < end:
             opened, closed = ahead.popleft()
             pieces.append((begin, opened))
@@ -110,12 +107,6 @@ def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
                 yield _join_line(text, kept)
             pieces = []
         begin = behind
-
-
-def _find_line_ends(text: str) -> Iterator[Range]:
-    for newline in _LINE_END.finditer(text):
-        yield newline.span()
-    yield len(text), len(text)
 
 
 def _join_line(text: str, pieces: list[Range]) -> Line:

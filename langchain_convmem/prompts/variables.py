@@ -62,11 +62,6 @@ def variable_function(function: F | None = None, /, *, name: str = "") -> F | Ca
     return register if function is None else register(function)
 
 
-def list_variable_functions() -> dict[str, VariableFunction]:
-    """Return a copy of the registry: the functions by their names in prompt files."""
-    return dict(REGISTRY)
-
-
 def check_functions(functions: Mapping[str, VariableFunction]) -> None:
     """Refuse what cannot serve as variable functions.
 
@@ -94,16 +89,14 @@ def _is_asynchronous(function: VariableFunction) -> bool:
 
 def combine_functions(
     functions: Mapping[str, VariableFunction], own: Mapping[str, VariableFunction] | None
-) -> Mapping[str, VariableFunction]:
+) -> dict[str, VariableFunction]:
     """Return the functions with those of one call in front.
 
     Raises:
         ConfigError: See `check_functions`.
     """
-    if own is None:
-        return functions
-    check_functions(own)
-    return {**functions, **own}
+    check_functions(own or {})
+    return {**functions, **(own or {})}
 
 
 def _needs_nothing(function: VariableFunction) -> bool:
@@ -153,8 +146,10 @@ def evaluate(
     values: dict[str, str] = {}
     for name, function in found.items():
         try:
-            values[name] = _require_text(name, _call(name, function))
+            values[name] = _call(name, function)
         except Exception as error:
+            if strict and isinstance(error, StopIteration):  # which no future can carry
+                raise RuntimeError(f"variable function {name!r} raised StopIteration") from error
             if strict:
                 raise
             if failed is None:
@@ -165,18 +160,11 @@ def evaluate(
     return values
 
 
-def _call(name: str, function: VariableFunction | None) -> Any:
+def _call(name: str, function: VariableFunction | None) -> str:
     if function is None:
-        msg = f"no variable function is registered as {name!r}"
-        raise LookupError(msg)
-    try:
-        value: Any = function()
-    except StopIteration as error:  # the end of nothing but the function
-        raise RuntimeError(f"variable function {name!r} raised StopIteration") from error
-    return ask(lambda: value, lambda: value) if _is_asynchronous(function) else value
-
-
-def _require_text(name: str, value: object) -> str:
+        raise LookupError(f"no variable function is registered as {name!r}")
+    value: Any = function()
+    value = ask(lambda: value, lambda: value) if _is_asynchronous(function) else value
     if not isinstance(value, str):
         msg = f"variable function {name!r} must return a string, got {type(value).__name__}"
         raise TypeError(msg)
@@ -195,10 +183,13 @@ def get_time() -> str:
     return time.strftime("%H:%M:%S")
 
 
-# -- `{{ name }}` in a text, and the cleaning of white space --------------------------------------
+@variable_function(name="getIsoDate")
+def get_iso_date() -> str:
+    """Return the local date as yyyy-MM-dd, which reads the same everywhere."""
+    return time.strftime("%Y-%m-%d")
 
-MAX_FILLED = 1 << 24
-"""Code points that constants may fill into one file: a small file cannot grow without limit."""
+
+# -- `{{ name }}` in a text, and the cleaning of white space --------------------------------------
 
 QUOTED = re.compile(r'\{\{[ \t]*"[^"\s](?:[^"\r\n]*[^"\s])?"[ \t]*\}\}')
 """Quoted text; it starts and ends with a visible character, so it cannot undo cleaning."""
@@ -249,18 +240,14 @@ def clean_lines(lines: Iterable[str]) -> str:
     """
     cleaned: list[str] = []
     for line in lines:
-        text = _clean_line(line)
+        visible = line.lstrip()
+        indent = line[: len(line) - len(visible)]
+        text = indent + _clean_runs(visible.rstrip()) if visible else ""
         if text or (cleaned and cleaned[-1]):
             cleaned.append(text)
     if cleaned and not cleaned[-1]:
         cleaned.pop()
     return "\n".join(cleaned)
-
-
-def _clean_line(line: str) -> str:
-    visible = line.lstrip()
-    indent = line[: len(line) - len(visible)]
-    return indent + _clean_runs(visible.rstrip()) if visible else ""
 
 
 def _clean_runs(text: str) -> str:
@@ -286,24 +273,13 @@ def find_placeholders(text: str) -> Iterator[Placeholder]:
         start = text.find("{{", close + 2)
 
 
-def find_open_placeholder(line: str) -> int:
-    """Return the offset of a `{{` that is not closed on its line, or -1."""
-    behind = 0
-    for placeholder in find_placeholders(line):
-        behind = placeholder.end
-    return line.find("{{", behind)
-
-
 def unquote(text: str) -> str:
     """Return `text` with what stands in quoted placeholders; all else stays."""
     return Filler({}, {}).fill(text)[0] if "{{" in text else text
 
 
 class Filler:
-    """Fills constants and quoted text into sections, and finds where variables stand there.
-
-    Not thread-safe: it counts what it fills in.
-    """
+    """Fills constants and quoted text into sections, and finds where variables stand there."""
 
     def __init__(self, constants: Mapping[str, str], variables: Mapping[str, str]) -> None:
         """Create it for one file.
@@ -312,10 +288,7 @@ class Filler:
             constants: Name -> value as it was written; variables in it count as the section's.
             variables: Name -> function name. A constant of the same name goes before it.
         """
-        self.is_full = False
-        """Whether something stayed because constants would have filled in too much."""
         self._variables = {name: at for name, at in variables.items() if name not in constants}
-        self._room = MAX_FILLED
         self._values: dict[str, tuple[str, list[Occurrence]]] = {}
         # Values are filled once, while no constant is known: constants never name each other.
         self._values = {name: self.fill(value) for name, value in constants.items()}
@@ -329,7 +302,9 @@ class Filler:
             value, inner = self._look_up(placeholder, text)
             lead = text[behind : placeholder.start]
             length += len(lead)
-            occurrences += [_shift(occurrence, length) for occurrence in inner]
+            occurrences += [
+                Occurrence(name, start + length, end + length) for name, start, end in inner
+            ]
             parts += [lead, value]
             length += len(value)
             behind = placeholder.end
@@ -340,20 +315,10 @@ class Filler:
         name, start, end, quoted = placeholder
         if quoted:
             return quoted, []
-        value = self._values.get(name)
-        if value is not None and len(value[0]) <= self._room:
-            self._room -= len(value[0])
-            return value
-        self.is_full = self.is_full or value is not None
-        written = text[start:end]
-        if name in self._variables:
-            return written, [Occurrence(self._variables[name], 0, end - start)]
-        return written, []
-
-
-def _shift(occurrence: Occurrence, by: int) -> Occurrence:
-    function_name, start, end = occurrence
-    return Occurrence(function_name, start + by, end + by)
+        if name in self._values:
+            return self._values[name]
+        function = self._variables.get(name)
+        return text[start:end], [Occurrence(function, 0, end - start)] if function else []
 
 
 def split_pieces(text: str, occurrences: Iterable[Occurrence]) -> list[str]:

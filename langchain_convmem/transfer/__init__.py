@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from langchain_convmem.transfer.copy import (
     CopyReport,
-    ShortThread,
     acopy_log,
     copy_log,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "CopyReport",
     "ImportReport",
     "ImportedThread",
-    "ShortThread",
     "acopy_log",
     "astore_thread",
     "copy_log",

@@ -1,56 +1,26 @@
-"""Copying a log into another, owner by owner and thread by thread.
+"""Copying a log into another, thread by thread.
 
-A state document in the other log keeps, per owner, how far the copy has come, so that a later copy
-looks at the threads that changed alone. What is there already is recognised by its keys.
+What is there already is recognised by its keys, so a copy that was cut short goes on, and a later
+one adds what is new.
 """
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
 from langchain_convmem.background import to_async
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import (
-    Control,
-    Cover,
-    Draft,
-    Entry,
-    Owner,
-    ThreadInfo,
-    ThreadKey,
-)
+from langchain_convmem.records import Control, Draft, Entry, Owner, ThreadInfo, ThreadKey
 from langchain_convmem.titles import DOCUMENT
 from langchain_convmem.views.codec import redraft
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.pins import find_pins
 from langchain_convmem.views.summaries import translate_record
-
-_PAGE = 500
-"""Entries per read."""
-_STATE_THREAD = "convmem copies"
-"""Beside which thread of a user the document stands; no entry is ever written there."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShortThread:
-    """A thread of which the other log holds less.
-
-    Attributes:
-        key: The thread.
-        expected: Entries in the log it was copied from.
-        found: Entries in the log it was copied to.
-    """
-
-    key: ThreadKey
-    expected: int
-    found: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +32,17 @@ class CopyReport:
         threads: Their threads.
         entries: Their entries.
         written: Entries that were not in the other log before.
-        short: Threads of which the other log holds fewer entries, counted at the end: something
-            was forgotten there, or has gone wrong.
+        short: Threads of which the other log holds fewer entries, counted at the end, each with
+            the entries here and there: something has gone wrong.
         damaged: What could not be copied: entries that are damaged, and what stands for missing
-            ones; see `Entry.damage`. The next copy looks for them again, so that they follow
-            once they were repaired.
+            ones; see `Entry.damage`. They follow with the next copy once they were repaired.
     """
 
     owners: int
     threads: int
     entries: int
     written: int
-    short: tuple[ShortThread, ...]
+    short: tuple[tuple[ThreadKey, int, int], ...]
     damaged: tuple[Entry, ...] = ()
 
 
@@ -81,7 +50,6 @@ def copy_log(
     source: MessageLog,
     target: MessageLog,
     *,
-    source_name: str,
     owners: Iterable[Owner] | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> CopyReport:
@@ -98,135 +66,55 @@ def copy_log(
     Args:
         source: Stays open, and may be written to meanwhile.
         target: Stays open.
-        source_name: Names `source` in the document that keeps how far the copy has come.
         owners: Whose entries; None is all.
         progress: Called with the entries looked at, and all.
 
     Raises:
-        ConfigError: If `target` keeps no state documents, or `source` cannot list its owners.
-        LogError: If two copies of the same log run at once; start one of them again.
+        ConfigError: If `source` cannot list its owners.
     """
-    return _LogCopy(source, target, source_name, progress).copy(owners)
+    wanted = list(source.owners() if owners is None else owners)
+    listed = {key: info for key, info in _list_threads(source, wanted) if key.owner in set(wanted)}
+    total = sum(info.entries for info in listed.values())
+    done = written = 0
+    damaged: list[Entry] = []
+    for key in listed:
+
+        def report(at: int, before: int = done) -> None:
+            progress(min(before + at, total), total)
+
+        entries = source.entries(key)
+        damaged += [entry for entry in entries if entry.damage]
+        sound = [entry for entry in entries if not entry.damage]
+        written += replay(target, key, sound, report=report)
+        _copy_title(source, key, target, key)
+        done += len(entries)
+        progress(min(done, total), total)
+    found = dict(_list_threads(target, wanted))
+    left_out = Counter(entry.key for entry in damaged)
+    short = []
+    for key, info in listed.items():
+        expected, there = info.entries - left_out[key], found[key].entries if key in found else 0
+        if there < expected:
+            short.append((key, expected, there))
+    return CopyReport(len(wanted), len(listed), total, written, tuple(short), tuple(damaged))
 
 
 acopy_log = to_async(copy_log)
 
 
-@dataclass(slots=True)
-class _LogCopy:
-    """One run of a copy."""
-
-    source: MessageLog
-    target: MessageLog
-    source_name: str
-    progress: Callable[[int, int], None]
-    done: int = 0
-    total: int = 0
-    written: int = 0
-    damaged: list[Entry] = field(default_factory=list)
-
-    def copy(self, owners: Iterable[Owner] | None) -> CopyReport:
-        wanted = list(self.source.owners() if owners is None else owners)
-        listed = {
-            info.key: info
-            for user_id in dict.fromkeys(owner.user_id for owner in wanted)
-            for info in self.source.threads(user_id)
-            if info.key.owner in set(wanted)
-        }
-        self.total = sum(info.entries for info in listed.values())
-        for owner in wanted:
-            before = self.done
-            self._copy_owner(owner)
-            self.done = before + sum(
-                info.entries for key, info in listed.items() if key.owner == owner
-            )
-            self._report(0)
-        self._copy_titles(listed)
-        short = self._find_short(listed)
-        damaged = tuple(self.damaged)
-        return CopyReport(len(wanted), len(listed), self.total, self.written, short, damaged)
-
-    def _report(self, more: int) -> None:
-        self.progress(min(self.done + more, self.total), self.total)
-
-    def _copy_owner(self, owner: Owner) -> None:
-        document = _StateDocument(self.target, owner, self.source_name)
-        cursor, generation = document.read()
-        changed: dict[ThreadKey, None] = {}
-        while True:
-            page = self.source.changes(owner, cursor, limit=_PAGE)
-            if page.generation != generation and cursor:
-                # Something was forgotten: what is before the cursor may no longer be what it was.
-                cursor, generation = 0, page.generation
-                continue
-            generation = page.generation
-            if not page.entries:
-                break
-            changed |= dict.fromkeys(entry.key for entry in page.entries)
-            cursor = page.cursor
-        damaged = len(self.damaged)
-        for key in changed:
-            entries = self.source.entries(key)
-            self.damaged += [entry for entry in entries if entry.damage]
-            sound = [entry for entry in entries if not entry.damage]
-            self.written += replay(self.target, key, sound, report=self._report)
-            self.done += len(entries)
-        # What is damaged may have been repaired when the next copy comes.
-        document.write(cursor if len(self.damaged) == damaged else 0, generation)
-
-    def _copy_titles(self, listed: Iterable[ThreadKey]) -> None:
-        """Copy titles, and what is archived; a title of the source takes the place of another."""
-        for _, keys in groupby(listed, key=lambda key: key.user_id):
-            wanted = list(keys)
-            here = self.source.get_states(wanted, DOCUMENT)
-            there = self.target.get_states(wanted, DOCUMENT) if here else {}
-            for key, new in here.items():
-                old = there.get(key)
-                if old is None or new.value != old.value:
-                    version = None if old is None else old.version
-                    self.target.set_state(key, DOCUMENT, new.value, expected=version)
-
-    def _find_short(self, listed: Mapping[ThreadKey, ThreadInfo]) -> tuple[ShortThread, ...]:
-        found = {
-            info.key: info.entries
-            for user_id in dict.fromkeys(key.user_id for key in listed)
-            for info in self.target.threads(user_id)
-        }
-        left_out = Counter(entry.key for entry in self.damaged)
-        expected = {key: info.entries - left_out[key] for key, info in listed.items()}
-        return tuple(
-            ShortThread(key, count, found.get(key, 0))
-            for key, count in expected.items()
-            if found.get(key, 0) < count
-        )
+def _list_threads(
+    log: MessageLog, owners: Iterable[Owner]
+) -> Iterator[tuple[ThreadKey, ThreadInfo]]:
+    for user_id in dict.fromkeys(owner.user_id for owner in owners):
+        yield from ((info.key, info) for info in log.threads(user_id))
 
 
-class _StateDocument:
-    """Keeps how far the copy of one owner's entries has come."""
-
-    def __init__(self, log: MessageLog, owner: Owner, source_name: str) -> None:
-        anonymous = owner.thread_id
-        self._log = log
-        self._key = ThreadKey(owner.user_id, _STATE_THREAD if anonymous is None else anonymous)
-        digest = hashlib.blake2b(source_name.encode("utf-8", "surrogatepass"), digest_size=12)
-        self._name = f"copy of {digest.hexdigest()}"
-        self._version: int | None = None
-        self._value = {"cursor": 0, "generation": 0}
-
-    def read(self) -> tuple[int, int]:
-        """Return the cursor to go on from, and the generation it was read in."""
-        found = self._log.get_state(self._key, self._name)
-        if found is not None:
-            self._value, self._version = found.value, found.version
-        return self._value["cursor"], self._value["generation"]
-
-    def write(self, cursor: int, generation: int) -> None:
-        """Keep the cursor, unless another copy kept one meanwhile."""
-        value = {"cursor": cursor, "generation": generation}
-        if value == self._value:
-            return
-        if self._log.set_state(self._key, self._name, value, expected=self._version) is None:
-            raise LogError("another copy of the same log is running; start again when it is done")
+def _copy_title(source: MessageLog, origin: ThreadKey, target: MessageLog, key: ThreadKey) -> None:
+    """Copy a thread's title, and whether it is archived, in the place of another title."""
+    new = source.get_state(origin, DOCUMENT)
+    old = None if new is None else target.get_state(key, DOCUMENT)
+    if new is not None and (old is None or new.value != old.value):
+        target.set_state(key, DOCUMENT, new.value, expected=None if old is None else old.version)
 
 
 # -- one thread: its entries in order, each once --------------------------------------------------
@@ -276,61 +164,55 @@ class _Replay:
 
     def run(self, report: Callable[[int], None]) -> int:
         """Write what is missing; return how many entries that were."""
-        missing = [entry for entry in self._source if entry.id not in self._ids]
+        missing: list[Entry] = []
+        for entry in self._source:
+            if entry.id not in self._ids:
+                # A mark that names a new text comes right before it, and is written after it.
+                replaced = missing and missing[-1].control
+                is_new = replaced and replaced.replacement == entry.id
+                missing.insert(len(missing) - bool(is_new), entry)
         done = len(self._source) - len(missing)
-        batch: list[Entry] = []
-        at = 0
-        while at < len(missing):
-            entry = missing[at]
-            if _refers(entry) or len(batch) >= _BATCH:
-                batch = self._write(batch)
+        for refers, group in groupby(missing, key=_refers):
+            entries = list(group)
+            size = 1 if refers else _BATCH
+            for at in range(0, len(entries), size):
+                self._write(entries[at : at + size])
                 report(done + at)
-            following = missing[at + 1] if at + 1 < len(missing) else None
-            new_id = None if entry.control is None else entry.control.replacement
-            if following is not None and new_id == following.id:
-                # The mark names the id of the new text, which follows right after it.
-                self._write_replacement(entry, following)
-                at += 2
-                continue
-            batch = self._write([entry]) if _refers(entry) else [*batch, entry]
-            at += 1
-        self._write(batch)
+            done += len(entries)
         return self._written
 
-    def _write(self, entries: list[Entry]) -> list[Entry]:
-        """Write entries; return an empty list, for the next ones."""
-        if entries:
-            drafts = [self._translate(entry) for entry in entries]
-            before = self._last
-            copies = self._log.append(self._key, drafts, durable=False)
-            for entry, copy in zip(entries, copies, strict=True):
-                self._written += copy.position > before
-                self._settle(entry, copy)
-        return []
+    def _write(self, entries: Sequence[Entry]) -> None:
+        """Write entries; one that others refer to, or that refers to others, by itself."""
+        control, before = entries[0].control, self._last
+        new_id = self._ids.get(control.replacement or "") if control else None
+        if new_id is not None and self._find_mark(entries[0], new_id):
+            return
+        drafts = [self._translate(entry) for entry in entries]
+        copies = self._log.append(self._key, drafts, durable=False)
+        for entry, copy in zip(entries, copies, strict=True):
+            self._written += copy.position > before
+            self._settle(entry, copy)
 
-    def _write_replacement(self, mark: Entry, entry: Entry) -> None:
-        """Write a new text, then the mark that puts it in the old one's place.
+    def _find_mark(self, mark: Entry, new_id: str) -> bool:
+        """Return whether the log has put a new text, which came last, in the old one's place.
 
-        The log makes the mark by itself where the old text is still there under the same key.
+        It does so by itself where the old text is still there under the same key.
         """
-        before = self._last
-        self._write([entry])
-        new_id = self._ids[entry.id]
-        retracted = () if mark.control is None else mark.control.retracts
+        retracted = mark.control.retracts if mark.control else ()
         expected = [self._translate_id(other) for other in retracted]
         if expected == [new_id]:
-            return  # a write hook made both texts the same, so nothing was replaced
-        later = self._log.entries(self._key, after=before)
-        made = [item for item in later if item.control and item.control.replacement == new_id]
+            return True  # a write hook made both texts the same, so nothing was replaced
+        later = self._log.entries(self._key, after=self._last - 2)
+        made = [one for one in later if one.control and one.control.replacement == new_id]
         if made and made[0].control and list(made[0].control.retracts) == expected:
             self._written += 1
             self._adopt(mark, made[0])
-            return
+            return True
         if made:
             # Another version counts under the key, which the original left as it was.
             undo = Draft(role="control", control=Control((made[0].id,), "rewind"))
             self._log.append(self._key, [undo], durable=False)
-        self._write([mark])
+        return False
 
     def _adopt(self, entry: Entry, copy: Entry) -> None:
         """Take what is there for the entry's copy; a mark that the log made is completed."""
@@ -354,32 +236,24 @@ class _Replay:
     # -- in the other log's words ---------------------------------------------------------------
 
     def _translate(self, entry: Entry) -> Draft:
-        draft = redraft(entry)
-        message = entry.message
+        message, control, cover, known = entry.message, entry.control, entry.cover, entry.metadata
         if message is not None and not message.id:
             message = message.model_copy(update={"id": entry.id})
-        known = entry.metadata
+        if control is not None:
+            retracts = tuple(self._translate_id(other) for other in control.retracts)
+            new_id = self._ids.get(control.replacement or "")
+            control = replace(control, retracts=retracts, replacement=new_id)
+        if cover is not None:
+            cover = replace(
+                cover, ranges=tuple(self._translate_range(*pair) for pair in cover.ranges)
+            )
+        aux = known.aux
+        if entry.role == "summary":
+            aux = translate_record(entry, self._ids, dict(self._positions))
         summary_ids = tuple(self._ids.get(other, other) for other in known.summary_ids)
+        metadata = replace(known, summary_ids=summary_ids, aux=aux)
         return replace(
-            draft,
-            message=message,
-            metadata=replace(known, summary_ids=summary_ids, aux=self._translate_aux(entry)),
-            control=None if entry.control is None else self._translate_control(entry.control),
-            cover=None if entry.cover is None else self._translate_cover(entry.cover),
-        )
-
-    def _translate_aux(self, entry: Entry) -> Mapping[str, Any]:
-        """Return what stands with an entry; a summary's names ids and places of others."""
-        if entry.role != "summary":
-            return entry.metadata.aux
-        return translate_record(entry, self._ids, dict(self._positions))
-
-    def _translate_control(self, control: Control) -> Control:
-        new = control.replacement
-        return replace(
-            control,
-            retracts=tuple(self._translate_id(other) for other in control.retracts),
-            replacement=None if new is None else self._ids.get(new),
+            redraft(entry), message=message, metadata=metadata, control=control, cover=cover
         )
 
     def _translate_id(self, entry_id: str) -> str:
@@ -392,9 +266,6 @@ class _Replay:
             return self._ids[entry_id]
         before = [copy for original, copy in self._ids.items() if original < entry_id]
         return f"{max(before, default='')} {entry_id}"
-
-    def _translate_cover(self, cover: Cover) -> Cover:
-        return replace(cover, ranges=tuple(self._translate_range(*pair) for pair in cover.ranges))
 
     def _translate_range(self, first: int, last: int) -> tuple[int, int]:
         """Return the positions of the copies of what lies within.
@@ -439,9 +310,7 @@ def copy_thread(log: MessageLog, origin: ThreadKey, target: ThreadKey) -> list[s
         msg = f"user {target.user_id!r} has a thread {target.thread_id!r} already; fork one of both"
         raise ConfigError(msg)
     replay(log, target, here)
-    title = log.get_state(origin, DOCUMENT)
-    if title is not None:
-        log.set_state(target, DOCUMENT, title.value, expected=None)
+    _copy_title(log, origin, log, target)
     return [entry.id for entry in here]
 
 

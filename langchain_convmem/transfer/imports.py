@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from langchain_core.messages import BaseMessage
@@ -12,28 +13,25 @@ from langchain_core.messages import BaseMessage
 from langchain_convmem.background import to_async
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import Draft, Entry, ThreadKey
+from langchain_convmem.records import Draft, ThreadKey
 from langchain_convmem.titles import add_titles
-from langchain_convmem.transfer.archives import Archive, is_archive
+from langchain_convmem.transfer.archives import Archive, holds_conversations
 from langchain_convmem.transfer.copy import replay
-from langchain_convmem.transfer.formats import READERS, Reader
-from langchain_convmem.transfer.source import MAX_FILE_BYTES as MAX_WHOLE_BYTES
+from langchain_convmem.transfer.formats import EXPORTS, READERS
 from langchain_convmem.transfer.source import (
     READS,
     Database,
     Source,
     describe_json,
-    is_database,
+    find_kind,
     read_source,
     refuse,
 )
 from langchain_convmem.transfer.threads import ImportedThread
-from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import IMPORTED, OWN
 from langchain_convmem.views.messages import DraftBuilder, is_remembered
 
 _OWN_TABLES = {"owners", "threads", "entries", "documents"}
-_TITLES_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +73,10 @@ def read_threads(
         ImportFormatError: If the file is empty, of no known format, or not what its format says.
         MissingExtraError: If its format needs a package that is not installed.
     """
-    place = Path(path)
-    if not is_archive(place):
-        return parse_threads(open_source(place), thread_id=thread_id, format=format)
-    archive = Archive(place, _select_readers(format), thread_id=thread_id)
-    if archive.unread:
-        refuse(archive.path, "", archive.unread[0])
-    return list(archive)
+    file = read_file(path, thread_id=thread_id, format=format)
+    if file.unread:
+        refuse(file.path, "", file.unread[0])
+    return list(file.threads)
 
 
 def read_file(
@@ -93,10 +88,9 @@ def read_file(
 ) -> ImportedFile:
     """Return a file that was checked to its end, with its threads; nothing is written.
 
-    A zip or folder that ChatGPT or Claude delivered is read one conversation at a time, now and
-    once more when its threads are asked for, so it takes little memory however large it is. What
-    in it cannot be read is left out and named. The same holds for the JSON in it where that is too
-    large to be read at once.
+    What ChatGPT or Claude delivered, as the zip, the folder or the JSON, is read one conversation
+    at a time, now and once more when its threads are asked for, so it takes little memory however
+    large it is. What in it cannot be read is left out and named.
 
     Args:
         path: A file, a zip or a folder.
@@ -112,46 +106,24 @@ def read_file(
         MissingExtraError: If its format needs a package that is not installed.
     """
     place = Path(path)
-    if is_archive(place) or _is_large_export(place):
-        readers = _select_readers(format)
-        archive = Archive(place, readers, thread_id=thread_id, report=progress)
-        ids = archive.thread_ids
-        return ImportedFile(archive.path, archive, ids, archive.entries, archive.unread)
-    threads = parse_threads(open_source(place), thread_id=thread_id, format=format)
-    return list_threads(str(place), threads)
+    kind = find_kind(place)
+    readers = EXPORTS if kind == "archive" else (*EXPORTS, *READERS)
+    names = [one.name for one in readers]
+    if format is not None and format not in names:
+        raise ConfigError(f"format must be one of {', '.join(names)} here; got {format!r}")
+    exports = [one for one in EXPORTS if format in (None, one.name)]
+    if kind == "archive" or (kind == "text" and holds_conversations(place, exports)):
+        archive = Archive(place, exports, thread_id=thread_id, report=progress)
+        ids, unread = archive.thread_ids, tuple(archive.unread)
+        return ImportedFile(archive.path, archive, ids, archive.entries, unread)
+    source = Database(str(place)) if kind == "database" else read_source(place)
+    return list_threads(str(place), parse_threads(source, thread_id=thread_id, format=format))
 
 
 def list_threads(path: str, threads: Sequence[ImportedThread]) -> ImportedFile:
     """Return threads that were read at once as what a file holds."""
-    ids = tuple(thread.thread_id for thread in threads)
-    return ImportedFile(path, tuple(threads), ids, sum(map(len, threads)))
-
-
-def _is_large_export(path: Path) -> bool:
-    """Return whether a file is too large to be read at once, and may be a list of conversations."""
-    return path.stat().st_size > MAX_WHOLE_BYTES and not is_database(path)
-
-
-def _select_readers(name: str | None) -> list[Reader]:
-    """Return the formats that an archive may hold.
-
-    Raises:
-        ConfigError: If no format has that name, or archives are not of it.
-    """
-    found = [one for one in READERS if one.read_tree is not None and name in (None, one.name)]
-    if not found:
-        known = ", ".join(one.name for one in READERS if one.read_tree is not None)
-        raise ConfigError(f"a zip or folder must be of the format {known}; got format={name!r}")
-    return found
-
-
-def open_source(path: Path) -> Source | Database:
-    """Return the file as what it is: text, or a database.
-
-    Raises:
-        ImportFormatError: If it cannot be opened, is too large or is not UTF-8 text.
-    """
-    return Database(str(path)) if is_database(path) else read_source(path)
+    ids = (thread.thread_id for thread in threads)
+    return ImportedFile(path, tuple(threads), tuple(ids), sum(map(len, threads)))
 
 
 def parse_threads(
@@ -161,21 +133,19 @@ def parse_threads(
     format: str | None = None,  # noqa: A002 - as above
 ) -> list[ImportedThread]:
     """Return the threads of an opened file; see `read_threads`."""
-    readers = [one for one in READERS if format in (None, one.name)]
-    if not readers:
-        known = ", ".join(one.name for one in READERS)
-        raise ConfigError(f"format must be one of {known}; got {format!r}")
     if isinstance(source, Source):
         number, first = next(source.rows(), (0, ""))
         if not first:
             refuse(source.path, "", f"is empty; {READS}")
         if first[0] not in "{[":
             refuse(source.path, f"line {number}", f"found text that is no JSON; {READS}")
-    for reader in readers:
-        if isinstance(source, reader.opens) and reader.fits(source):
+    for reader in READERS:
+        wanted = format in (None, reader.name) and isinstance(source, reader.opens)
+        if wanted and reader.fits(source):
             return reader.read(source, thread_id)
     if format is not None:
-        refuse(source.path, "", f"is not of the format {format!r}; expected {readers[0].form}")
+        form = next(one.form for one in (*EXPORTS, *READERS) if one.name == format)
+        refuse(source.path, "", f"is not of the format {format!r}; expected {form}")
     if isinstance(source, Source):
         refuse(source.path, "$", f"found {describe_json(source.document)}; {READS}")
     tables = source.tables()
@@ -186,7 +156,7 @@ def parse_threads(
 
 
 def read_files(
-    paths: Sequence[Path],
+    paths: Iterable[Path],
     *,
     thread_id: str | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
@@ -196,45 +166,22 @@ def read_files(
     Args:
         paths: The files.
         thread_id: Name of the thread, for a single file.
-        progress: Called with the bytes read and the bytes of all files, packed as they are.
+        progress: See `read_file`; each archive counts from none to all.
 
     Raises:
         ImportFormatError: If a file is bad, or two dialogues would become the same thread.
     """
-    files = []
-    sizes = [_measure_path(path) for path in paths]
-    for number, path in enumerate(paths):
-        before = sum(sizes[:number])
-        files.append(
-            read_file(
-                path,
-                thread_id=thread_id,
-                progress=lambda done, total, number=number, before=before: progress(  # type: ignore[misc]
-                    before + sizes[number] * done // max(total, 1), sum(sizes)
-                ),
-            )
-        )
-        progress(before + sizes[number], sum(sizes))
-    _refuse_shared_threads(files)
-    return files
-
-
-def _measure_path(path: Path) -> int:
-    """Return about how many bytes there are to read; at least one, for what cannot be read."""
-    try:
-        return path.stat().st_size or 1
-    except (OSError, ValueError):
-        return 1
-
-
-def _refuse_shared_threads(files: Iterable[ImportedFile]) -> None:
+    files: list[ImportedFile] = []
     homes: dict[str, str] = {}
-    for file in files:
+    for path in paths:
+        file = read_file(path, thread_id=thread_id, progress=progress)
         for name in file.thread_ids:
             if name in homes:
                 other = f"is the thread {name!r}, and so is {homes[name]}"
                 refuse(file.path, "", f"{other}; import them one by one with --thread")
             homes[name] = file.path
+        files.append(file)
+    return files
 
 
 # -- writing to a log -----------------------------------------------------------------------------
@@ -248,26 +195,19 @@ class ImportReport:
         path: The file.
         thread_ids: The threads it made or added to, in the file's order.
         branches: How many of them are branches that a dialogue left.
-        sessions: How many sessions they have.
         added: Entries that were not there before; an entry is a message, or an edit of an export.
         known: Entries that were there already.
         skipped: One sentence for each that was left out, saying why.
         unread: One sentence for each part of the file that cannot be kept, saying why.
-        first_ms: When the first of them was said, milliseconds since the epoch; None where the file
-            tells no time.
-        last_ms: When the last of them was said.
     """
 
     path: str
     thread_ids: tuple[str, ...]
     branches: int
-    sessions: int
     added: int
     known: int
     skipped: tuple[str, ...]
     unread: tuple[str, ...] = ()
-    first_ms: int | None = None
-    last_ms: int | None = None
 
     def __len__(self) -> int:
         """Return how many entries the file holds."""
@@ -295,10 +235,7 @@ def store_thread(
     Returns:
         How many of its entries are new.
     """
-    stored = _store(log, thread, user_id, drafting or DraftBuilder())
-    if stored.holds_any:
-        add_titles(log, {ThreadKey(user_id, thread.thread_id): thread.title})
-    return stored.added
+    return _store(log, thread, user_id, drafting or DraftBuilder(), (IMPORTED,))[0]
 
 
 astore_thread = to_async(store_thread)
@@ -325,74 +262,27 @@ def store_file(
         progress: Called with the entries done and the entries in all, after each thread.
         is_own: Whether its messages count as if they had been said here.
     """
-    tally = _Tally(file)
+    counts: Counter[str] = Counter()
+    skipped: list[str] = []
+    unread = list(file.unread)
     marks = (IMPORTED, OWN) if is_own else (IMPORTED,)
     for thread in file.threads:
         user = user_id if find_user is None else find_user(thread)
-        stored = _store(log, thread, user, drafting or DraftBuilder(), marks)
-        tally.add(thread, stored, user)
-        if len(tally.titles) >= _TITLES_AT_ONCE:
-            add_titles(log, tally.titles)
-            tally.titles.clear()
+        added, left_out = _store(log, thread, user, drafting or DraftBuilder(), marks)
+        skipped += left_out
+        unread += thread.unread
+        counts.update(done=len(thread), added=added, branches=int(bool(thread.branch_of)))
         if progress is not None:
-            progress(tally.done, file.entries)
-    add_titles(log, tally.titles)
-    return tally.make_report()
-
-
-@dataclass(slots=True)
-class _Tally:
-    """Counts what becomes of a file, thread by thread."""
-
-    file: ImportedFile
-    done: int = 0
-    added: int = 0
-    branches: int = 0
-    sessions: int = 0
-    skipped: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    span: tuple[int, int] | None = None
-    titles: dict[ThreadKey, str] = field(default_factory=dict)
-
-    def add(self, thread: ImportedThread, stored: _Stored, user_id: str | None) -> None:
-        """Count a thread."""
-        self.done += len(thread)
-        self.added += stored.added
-        self.skipped += stored.skipped
-        self.unread += thread.unread
-        self.branches += thread.branch_of is not None
-        self.sessions += thread.sessions
-        if thread.title and stored.holds_any:
-            self.titles[ThreadKey(user_id, thread.thread_id)] = thread.title
-        times = [at for at in map(get_line_time_ms, thread.messages) if at is not None]
-        if times:
-            first, last = self.span or (times[0], times[0])
-            self.span = min(first, *times), max(last, *times)
-
-    def make_report(self) -> ImportReport:
-        """Return what became of the file."""
-        first_ms, last_ms = self.span or (None, None)
-        return ImportReport(
-            path=self.file.path,
-            thread_ids=self.file.thread_ids,
-            branches=self.branches,
-            sessions=self.sessions,
-            added=self.added,
-            known=self.done - self.added - len(self.skipped),
-            skipped=tuple(self.skipped),
-            unread=(*self.file.unread, *self.unread),
-            first_ms=first_ms,
-            last_ms=last_ms,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """How many entries of a thread are new, why others are not there, and whether any is."""
-
-    added: int
-    skipped: list[str]
-    holds_any: bool
+            progress(counts["done"], file.entries)
+    return ImportReport(
+        path=file.path,
+        thread_ids=file.thread_ids,
+        branches=counts["branches"],
+        added=counts["added"],
+        known=counts["done"] - counts["added"] - len(skipped),
+        skipped=tuple(skipped),
+        unread=tuple(unread),
+    )
 
 
 def _store(
@@ -400,26 +290,38 @@ def _store(
     thread: ImportedThread,
     user_id: str | None,
     drafting: DraftBuilder,
-    marks: tuple[str, ...] = (IMPORTED,),
-) -> _Stored:
+    marks: tuple[str, ...],
+) -> tuple[int, list[str]]:
+    """Write a thread; return how many of its entries are new, and why others are not there."""
     key = ThreadKey(user_id, thread.thread_id)
-    if thread.entries:
-        return _replay(log, key, thread, drafting)
-    latest = log.entries(key, last=1)
-    before = latest[-1].position if latest else 0
-    drafts: list[Draft] = []
     skipped: list[str] = []
-    for message in thread.messages:
-        draft = drafting.build(message)
-        if draft is not None:
-            # Says where its text came from; an export of ours says so itself.
-            metadata = replace(draft.metadata, attributes=(*draft.metadata.attributes, *marks))
-            drafts.append(replace(draft, metadata=metadata))
-        else:
-            skipped.append(_explain(message, message.id, key))
-    entries = log.append(key, drafts, durable=False)
-    added = sum(entry.position > before for entry in entries)
-    return _Stored(added, skipped, holds_any=bool(entries))
+    if thread.entries:
+        kept = []
+        for entry in thread.entries:
+            stored = drafting.filter_entry(entry)
+            if stored is not None:
+                kept.append(stored)
+            else:
+                skipped.append(_explain(entry.message, entry.message_id, key))
+        holds_any, added = bool(kept), replay(log, key, kept)
+    else:
+        latest = log.entries(key, last=1)
+        before = latest[-1].position if latest else 0
+        drafts: list[Draft] = []
+        for message in thread.messages:
+            draft = drafting.build(message)
+            if draft is not None:
+                # Says where its text came from; an export of ours says so itself.
+                known = draft.metadata
+                metadata = replace(known, attributes=(*known.attributes, *marks))
+                drafts.append(replace(draft, metadata=metadata))
+            else:
+                skipped.append(_explain(message, message.id, key))
+        entries = log.append(key, drafts, durable=False)
+        holds_any, added = bool(entries), sum(entry.position > before for entry in entries)
+    if holds_any:
+        add_titles(log, {key: thread.title})
+    return added, skipped
 
 
 def _explain(message: BaseMessage | None, name: str | None, key: ThreadKey) -> str:
@@ -427,17 +329,3 @@ def _explain(message: BaseMessage | None, name: str | None, key: ThreadKey) -> s
     if not is_remembered(message):
         why = "it is marked as not to be remembered"
     return f"message {name!r} of thread {key.thread_id!r}: {why}"
-
-
-def _replay(
-    log: MessageLog, key: ThreadKey, thread: ImportedThread, drafting: DraftBuilder
-) -> _Stored:
-    kept: list[Entry] = []
-    skipped: list[str] = []
-    for entry in thread.entries:
-        stored = drafting.filter_entry(entry)
-        if stored is not None:
-            kept.append(stored)
-        else:
-            skipped.append(_explain(entry.message, entry.message_id, key))
-    return _Stored(replay(log, key, kept), skipped, holds_any=bool(kept))

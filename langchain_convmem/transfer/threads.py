@@ -1,22 +1,53 @@
-"""What files become: threads of messages, whose ids are the same at every import."""
+"""What files become: messages, and threads of them, whose ids are the same at every import."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from datetime import datetime
+from itertools import chain, count
+from typing import Any, NamedTuple, TypeAlias
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    InvalidToolCall,
+    ToolCall,
+    ToolMessage,
+    messages_from_dict,
+)
+from langchain_core.messages.tool import invalid_tool_call, tool_call
 
+from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Entry
 from langchain_convmem.titles import shorten_title
-from langchain_convmem.transfer.messages import FoundMessage
-from langchain_convmem.transfer.source import HALF_CHARACTER, MAX_LINE_BYTES, Node, Source, refuse
+from langchain_convmem.transfer.source import (
+    HALF_CHARACTER,
+    Database,
+    Node,
+    Source,
+    format_time,
+    refuse,
+)
 from langchain_convmem.views.codec import encode_body, get_line_time_ms, get_role, make_draft
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessage:
+    """A message of a file, under the id that the file gives it, if any.
+
+    Attributes:
+        message: Verbatim.
+        location: Where it stands in the file.
+    """
+
+    message: BaseMessage
+    location: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +57,8 @@ class ImportedThread:
     Attributes:
         thread_id: Its thread.
         messages: In order; each has an id, unique in the thread and the same at every import.
-        sessions: How many sessions the dialogue has.
         branch_of: For a branch that the dialogue left: the thread of the dialogue. The branch
-            holds what is not in that thread; the first of its messages names the one it followed
-            (`additional_kwargs["branched_from"]`).
+            holds what is not in that thread.
         entries: For an exported thread: its entries, edits and summaries included.
         title: What the file calls it; empty where it says nothing.
         unread: One sentence for each thing in the file that cannot be kept.
@@ -37,7 +66,6 @@ class ImportedThread:
 
     thread_id: str
     messages: tuple[BaseMessage, ...]
-    sessions: int
     branch_of: str | None = None
     entries: tuple[Entry, ...] = ()
     title: str = ""
@@ -56,38 +84,32 @@ def build_thread(
     found: Sequence[FoundMessage],
     path: str,
     *,
-    number_repeats: bool = False,
     branch_of: str | None = None,
     is_checked: bool = False,
 ) -> ImportedThread:
-    """Return the thread that the messages of the file `path` make; they get ids where they lack.
+    """Return the thread that the messages of the file `path` make.
+
+    They get ids where they lack, and the second message of an id gets `id~2`.
 
     Args:
         thread_id: The thread.
         found: In order.
         path: The file.
-        number_repeats: Give the second message of an id the id `id~2`, instead of refusing it.
         branch_of: The thread it is a branch of.
         is_checked: Whether it is known that every message can be stored.
 
     Raises:
-        ImportFormatError: If two messages have the same id, or one cannot be stored.
+        ImportFormatError: If one of them cannot be stored.
     """
-    places: dict[str, str] = {}
+    taken: set[str] = set()
     for number, item in enumerate(found, start=1):
         own_id = item.message.id or _derive_id(number, item.message)
-        if number_repeats:
-            own_id = _number_repeat(own_id, places)
-        if own_id in places:
-            first = places[own_id]
-            refuse(path, item.location, f"the id {own_id!r} is taken already, by {first}")
-        places[own_id] = item.location
-        item.message.id = own_id
-        if is_checked:
-            continue
-        _check_storable(item, path)
-    messages = tuple(item.message for item in found)
-    return ImportedThread(thread_id, messages, count_sessions(messages), branch_of)
+        repeats = (f"{own_id}~{repeat}" for repeat in count(2))
+        item.message.id = next(one for one in chain([own_id], repeats) if one not in taken)
+        taken.add(item.message.id)
+        if not is_checked:
+            _check_storable(item, path)
+    return ImportedThread(thread_id, tuple(item.message for item in found), branch_of)
 
 
 def build_entry_thread(
@@ -99,70 +121,29 @@ def build_entry_thread(
         for entry in entries
         if entry.message is not None
     )
-    sessions = count_sessions(messages)
-    return ImportedThread(thread_id, messages, sessions, None, tuple(entries), title, tuple(unread))
-
-
-def _number_repeat(own_id: str, taken: dict[str, str]) -> str:
-    repeat = own_id
-    number = 1
-    while repeat in taken:
-        number += 1
-        repeat = f"{own_id}~{number}"
-    return repeat
+    return ImportedThread(thread_id, messages, None, tuple(entries), title, tuple(unread))
 
 
 def _derive_id(number: int, message: BaseMessage) -> str:
     """Return the same id for the same message at the same place, so that nothing doubles."""
-    body = f"{number}\x00{get_role(message)}\x00{_read_payload(message)}"
-    digest = hashlib.blake2b(body.encode("utf-8", "surrogatepass"), digest_size=12)
-    return f"line-{digest.hexdigest()}"
-
-
-def _read_payload(message: BaseMessage) -> str:
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     answered = message.tool_call_id if isinstance(message, ToolMessage) else None
-    if isinstance(message.content, str) and not calls and answered is None:
-        return message.content
-    return json.dumps([message.content, calls, answered], sort_keys=True, default=repr)
+    said = [number, get_role(message), message.content, calls, answered]
+    body = json.dumps(said, sort_keys=True, default=repr)
+    digest = hashlib.blake2b(body.encode(), digest_size=12)
+    return f"line-{digest.hexdigest()}"
 
 
 def _check_storable(item: FoundMessage, path: str) -> None:
     content = item.message.content
     blocks = [content] if isinstance(content, str) else content
     texts = [block if isinstance(block, str) else block.get("text") for block in blocks]
-    for text in texts:
-        if isinstance(text, str) and HALF_CHARACTER.search(text):
-            refuse(path, item.location, "found half of a surrogate pair, expected text")
-        size = len(text.encode()) if isinstance(text, str) else 0
-        if size > MAX_LINE_BYTES:
-            limit = f"the limit for one line is {MAX_LINE_BYTES:,}"
-            refuse(path, item.location, f"found {size:,} bytes of text; {limit}")
+    if any(isinstance(text, str) and HALF_CHARACTER.search(text) for text in texts):
+        refuse(path, item.location, "found half of a surrogate pair, expected text")
     try:
         encode_body(make_draft(item.message))
     except InvalidMessageError as error:
         refuse(path, item.location, f"this message cannot be stored: {error}")
-
-
-# -- sessions -------------------------------------------------------------------------------------
-
-_SESSION_GAP_MS = 30 * 60 * 1000
-
-
-def count_sessions(messages: Sequence[BaseMessage]) -> int:
-    """Return how many sessions the messages of a thread make."""
-    return sum(
-        before is None or _starts_session(before, message)
-        for before, message in zip((None, *messages), messages, strict=False)
-    )
-
-
-def _starts_session(before: BaseMessage, message: BaseMessage) -> bool:
-    labels = [item.additional_kwargs.get("session") for item in (before, message)]
-    if labels != [None, None]:
-        return bool(labels[0] != labels[1])
-    earlier, later = get_line_time_ms(before), get_line_time_ms(message)
-    return earlier is not None and later is not None and later - earlier > _SESSION_GAP_MS
 
 
 # -- naming ---------------------------------------------------------------------------------------
@@ -185,9 +166,9 @@ def rename_threads(
     dialogues = [thread for thread in found if thread.branch_of is None]
     if not dialogues:
         refuse(path, "", "holds no message; expected at least one")
-    [(name, count)] = Counter(thread.thread_id for thread in found).most_common(1)
-    if count > 1:
-        refuse(path, "", f"holds {count} dialogues named {name!r}; their names must differ")
+    [(name, times)] = Counter(thread.thread_id for thread in found).most_common(1)
+    if times > 1:
+        refuse(path, "", f"holds {times} dialogues named {name!r}; their names must differ")
     if thread_id is None:
         return found
     if len(dialogues) > 1:
@@ -205,10 +186,6 @@ def _rename(thread: ImportedThread, old: str, new: str) -> ImportedThread:
 
 FindAttachment: TypeAlias = Callable[[str, str], str | None]
 """Gets id and name of an attached file, and returns its text; None where it has none."""
-
-
-def find_no_attachment(_own_id: str, _name: str) -> None:
-    """Return None: what a file that stands alone knows of attached files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,28 +214,6 @@ def read_title(value: Any) -> str:
     return shorten_title(value) if isinstance(value, str) else ""
 
 
-def build_all_threads(
-    read_tree: Callable[[Node, FindAttachment], Tree], source: Source, thread_id: str | None
-) -> list[ImportedThread]:
-    """Return the threads of a file that holds one conversation, or a list of them.
-
-    Args:
-        read_tree: Reads a conversation.
-        source: The file.
-        thread_id: See `rename_threads`.
-
-    Raises:
-        ImportFormatError: If a part of it is not as the form says, or `thread_id` should name
-            several.
-    """
-    threads = [
-        thread
-        for node in source.nodes()
-        for thread in build_tree_threads(read_tree(node, find_no_attachment))
-    ]
-    return rename_threads(threads, thread_id, source.path)
-
-
 def build_tree_threads(tree: Tree, *, is_checked: bool = False) -> list[ImportedThread]:
     """Return the dialogue's thread, then a thread per branch: `<id>~branch-1`, `-2`, ...
 
@@ -278,7 +233,7 @@ def build_tree_threads(tree: Tree, *, is_checked: bool = False) -> list[Imported
     except ValueError as error:
         refuse(tree.root.path, tree.root.location, str(error))
     threads: list[ImportedThread] = []
-    for nodes, before in branches:
+    for nodes in branches:
         messages = [found for node in nodes for found in tree.messages(node)]
         if not messages:
             continue
@@ -286,7 +241,6 @@ def build_tree_threads(tree: Tree, *, is_checked: bool = False) -> list[Imported
         if threads:
             name, origin = f"{name}~branch-{len(threads)}", name
             title = f"{title} (branch {len(threads)})" if title else ""
-            _mark_origin(messages[0], tree, before)
         thread = build_thread(
             name, messages, tree.root.path, branch_of=origin, is_checked=is_checked
         )
@@ -294,19 +248,7 @@ def build_tree_threads(tree: Tree, *, is_checked: bool = False) -> list[Imported
     return threads
 
 
-def _mark_origin(first: FoundMessage, tree: Tree, node: str | None) -> None:
-    """Let a branch say which message it followed: the nearest one that says something."""
-    while node is not None:
-        before = tree.messages(node)
-        if before:
-            first.message.additional_kwargs["branched_from"] = before[-1].message.id
-            return
-        node = tree.parents.get(node)
-
-
-def split_branches(
-    parents: Mapping[str, str | None], current: str | None
-) -> list[tuple[list[str], str | None]]:
+def split_branches(parents: Mapping[str, str | None], current: str | None) -> list[list[str]]:
     """Return the path that counts, then every branch; each node stands in one of them.
 
     The path ends at the current node, else at the last leaf of the file.
@@ -317,8 +259,7 @@ def split_branches(
         current: The node that the file calls the current one, if it does.
 
     Returns:
-        The nodes of each in order, away from the root, and the node that the first of them
-        follows; None for a root.
+        The nodes of each in order, away from the root.
 
     Raises:
         ValueError: If nodes follow each other in a circle.
@@ -340,9 +281,142 @@ def split_branches(
             taken.discard(str(node))
             break
         if nodes:
-            found.append((nodes[::-1], node if node in parents else None))
+            found.append(nodes[::-1])
     if len(taken) < len(parents):
         lost = next(node for node in parents if node not in taken)
         msg = f"{lost!r} follows itself in a circle"
         raise ValueError(msg)
     return found
+
+
+# -- messages: when they were said ----------------------------------------------------------------
+
+
+def build_stamp(time: datetime | None, session: str | None = None) -> dict[str, str]:
+    """Return the `additional_kwargs` of a message said at `time` in the session `session`."""
+    extra = {}
+    if time is not None:
+        extra["timestamp"] = format_time(time)
+    if session is not None:
+        extra["session"] = session
+    return extra
+
+
+# -- contents -------------------------------------------------------------------------------------
+
+Block = dict[str, Any]
+
+
+def make_part(said: Any, value: Any) -> Block:
+    """Return the block of what is said; where that is no text, the block that keeps `value`."""
+    if isinstance(said, str):
+        return {"type": "text", "text": said}
+    return {"type": "non_standard", "value": value}
+
+
+def make_attachment(text: str, name: str, value: Any) -> Block:
+    """Return the block of an attached file: its text if that is known, else what names it."""
+    if not text.strip():
+        return make_part(None, value)
+    title = {"title": name} if name.strip() else {}
+    return {"type": "text-plain", "text": text, "mime_type": "text/plain", **title}
+
+
+def build_content(blocks: Sequence[Block]) -> str | list[str | Block]:
+    """Return a message's content: plain text where there is nothing else."""
+    spoken = [block for block in blocks if block["type"] != "text" or block["text"].strip()]
+    if not spoken:
+        return ""
+    if len(spoken) == 1 and spoken[0]["type"] == "text":
+        return str(spoken[0]["text"])
+    return list(spoken)
+
+
+# -- tool calls -----------------------------------------------------------------------------------
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def clean_tool_name(name: str) -> str:
+    """Return the name in the characters that every provider takes for a tool's name."""
+    return _NOT_IN_NAMES.sub("_", name) or "tool"
+
+
+def read_call(name: str, arguments: str, call_id: str) -> ToolCall | InvalidToolCall:
+    """Return the call whose arguments are JSON text; an invalid one where they are no object."""
+    cleaned = clean_tool_name(name)
+    with ErrorTrap(ValueError, RecursionError):
+        values = json.loads(arguments or "{}", strict=False)
+        if isinstance(values, dict):
+            return tool_call(name=cleaned, args=values, id=call_id)
+    problem = "the arguments are not a JSON object"
+    return invalid_tool_call(name=cleaned, args=arguments, id=call_id, error=problem)
+
+
+# -- messages as LangChain's own histories store them ---------------------------------------------
+
+_STORED_FORM = 'a stored message {"type": "human", "data": {"content": ...}}'
+
+
+def read_stored_message(node: Node) -> FoundMessage:
+    """Return the message that LangChain stored.
+
+    Raises:
+        ImportFormatError: If it is not one.
+    """
+    stored = node.value if isinstance(node.value, dict) else {}
+    kind, data = stored.get("type"), stored.get("data")
+    if not isinstance(kind, str) or not isinstance(data, dict) or "content" not in data:
+        node.fail(_STORED_FORM)
+    with ErrorTrap(ValueError, TypeError, LookupError, AttributeError) as trap:
+        # Chooses from a fixed table of types; nothing is imported by name.
+        [message] = messages_from_dict([{"type": kind, "data": dict(data)}])
+        return repair_timestamp(message, node.location)
+    return node.fail(f"{_STORED_FORM}: {trap.reason}")
+
+
+def repair_timestamp(message: BaseMessage, location: str) -> FoundMessage:
+    """Return a message of another store; a time that cannot be read is kept under another key."""
+    try:
+        get_line_time_ms(message)
+    except InvalidMessageError:
+        extra: dict[str, Any] = message.additional_kwargs
+        extra["original_timestamp"] = extra.pop("timestamp")
+    return FoundMessage(message, location)
+
+
+# -- formats -------------------------------------------------------------------------------------
+
+
+class Reader(NamedTuple):
+    """A format of files that are read whole.
+
+    Attributes:
+        name: What a caller calls it, who knows what the file must be.
+        form: What such a file looks like, in one phrase.
+        fits: Whether a file is meant to be of this format; it may still be a bad one.
+        read: The file's threads; the second argument renames the only one.
+        opens: What the file is read as: its text, or a SQLite database.
+    """
+
+    name: str
+    form: str
+    fits: Callable[[Any], bool]
+    read: Callable[[Any, str | None], list[ImportedThread]]
+    opens: type[Source | Database] = Source
+
+
+class Export(NamedTuple):
+    """A service's format of conversations, which are read one at a time.
+
+    Attributes:
+        name: See `Reader`.
+        form: See `Reader`.
+        key: What an object has that is a conversation.
+        read_tree: The tree of a conversation's messages.
+    """
+
+    name: str
+    form: str
+    key: str
+    read_tree: Callable[[Node, FindAttachment], Tree]

@@ -341,102 +341,11 @@ def test_forgetting_is_confirmed_by_a_person_only(person, chat, db, model):
     assert texts(db) == []
 
 
-def test_the_latest_thread_goes_on_with_the_model_it_had(chat, db, model, monkeypatch):
-    asked_for = []
-    scripted = model(["One"], ["Two"], ["Three"])
-
-    def choose(name, base_url):
-        asked_for.append(name)
-        return scripted
-
-    monkeypatch.setattr(chat_module, "choose_model", choose)
-    chat("Hi", thread="older")
-    chat("Ho", thread="t1", options=("--model", "some:model"))
-    code, _, err = chat("Again", thread=None, options=("-c",))
-    assert code == 0
-    assert asked_for == [None, "some:model", "some:model"]
-    assert "model some:model, as before" in err
-    assert texts(db) == ["Ho", "Two", "Again", "Three"]
-
-
 def test_there_must_be_a_thread_to_go_on_with(chat, db, model):
     model()
     code, _, err = chat("Hi", thread=None, options=("-c",))
     assert (code, db.exists()) == (1, False)
     assert "there is no database" in err
-
-
-def test_variables_of_a_prompt_get_their_values(chat, model, tmp_path, monkeypatch):
-    prompt = tmp_path / "tutor.prompt"
-    prompt.write_text("__ Role __\nYou teach {subject}.\n", encoding="utf-8")
-    scripted = model(["Yes."])
-    options = ("--prompt", str(prompt))
-    code, _, err = chat("Hi", options=options)
-    if code == 0:  # braces are text in prompt files: nothing is lacking
-        assert "You teach {subject}." in scripted.seen[0][0]
-    code, _, err = chat("Hi", options=(*options, "--var", "subjekt=maths"))
-    assert code == 1
-    assert "the prompt has no variable 'subjekt'" in err
-
-
-TOOLS = '''
-def find_lesson(topic: str) -> str:
-    """Return the lesson on a topic."""
-    if topic == "none":
-        raise LookupError("no such lesson")
-    return f"lesson 3 ({topic})"
-'''
-
-
-class CallingModel(ScriptedModel):
-    """Calls the tool once, then says what it returned."""
-
-    def bind_tools(self, tools, **kwargs):
-        self.__dict__["tools"] = [tool.name for tool in tools]
-        return self
-
-    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
-        from langchain_core.messages import AIMessageChunk
-        from langchain_core.outputs import ChatGenerationChunk
-
-        if messages[-1].type == "tool":
-            yield ChatGenerationChunk(message=AIMessageChunk(content=f"See {messages[-1].text}."))
-            return
-        call = {
-            "name": "find_lesson",
-            "args": json.dumps({"topic": messages[-1].text}),
-            "id": "c1",
-            "index": 0,
-            "type": "tool_call_chunk",
-        }
-        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call]))
-
-
-@pytest.mark.parametrize(
-    "case", [("roots", "lesson 3 (roots)"), ("none", "LookupError: no such lesson")]
-)
-def test_a_tool_is_called_and_stored(chat, db, monkeypatch, tmp_path, case):
-    topic, reply = case
-    (tmp_path / "lessons_of_ours.py").write_text(TOOLS, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    calling = CallingModel(replies=[])
-    monkeypatch.setattr(chat_module, "choose_model", lambda name, base_url: calling)
-    code, out, err = chat(topic, options=("--tool", "lessons_of_ours:find_lesson"))
-    assert code == 0
-    assert reply in out
-    assert "(called find_lesson)" in err
-    assert [role for role, _, _ in said(db)] == ["user", "assistant", "tool", "assistant"]
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [("lessons", "MODULE:NAME"), ("no_such_module:x", "cannot be used"), ("json:nope", "nope")],
-)
-def test_a_tool_that_is_not_there_is_one_sentence(chat, db, model, name, problem):
-    model()
-    code, _, err = chat("Hi", options=("--tool", name))
-    assert (code, db.exists()) == (1, False)
-    assert problem in err
 
 
 # -- search and log -----------------------------------------------------------------------------

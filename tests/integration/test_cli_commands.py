@@ -72,7 +72,7 @@ def entries_of(db, thread_id="weeks", user_id="me"):
 def test_an_imported_dialogue_is_in_the_log_word_for_word(convmem, db, weeks):
     code, out, err = convmem("import", weeks)
     assert (code, err) == (0, "")
-    assert out == f"{weeks}: 7 lines, 7 new, 3 sessions, thread weeks\n"
+    assert out == f"{weeks}: 7 lines, 7 new, thread weeks\n"
     stored = [(entry.message.id, entry.message.content) for entry in entries_of(db)]
     assert stored == [(line["id"], line["content"]) for line in WEEKS]
 
@@ -145,12 +145,10 @@ def test_recall_as_json_marks_the_matching_line(convmem, weeks):
     assert code == 0
     assert data["query"] == "Who mends the boiler?"
     (block,) = data["blocks"]
-    assert block["thread_id"] == "weeks"
+    assert {line["thread_id"] for line in block["lines"]} == {"weeks"}
     assert "The plumber comes on Thursday" in block["text"]
-    best = max(
-        (line for line in block["lines"] if line["is_match"]), key=lambda line: line["relevance"]
-    )
-    assert best["line_id"] == "D2:1"
+    best = max(block["matches"], key=lambda match: match["relevance"])
+    assert best["line"]["line_id"] == "D2:1"
     assert best["why"]
 
 
@@ -166,10 +164,10 @@ def test_recall_in_one_thread_leaves_the_others_out(convmem, weeks, tmp_path):
     other.write_text(json.dumps({"role": "user", "content": "Another bicycle stands in Rome."}))
     convmem("import", weeks, other)
     everywhere = json.loads(convmem("recall", "bicycle", "--json")[1])["blocks"]
-    assert {block["thread_id"] for block in everywhere} == {"weeks", "other"}
+    assert {block["lines"][0]["thread_id"] for block in everywhere} == {"weeks", "other"}
     for thread_id in ("weeks", "other"):
         found = json.loads(convmem("recall", "bicycle", "--json", "--thread", thread_id)[1])
-        assert {block["thread_id"] for block in found["blocks"]} == {thread_id}
+        assert {block["lines"][0]["thread_id"] for block in found["blocks"]} == {thread_id}
 
 
 def test_recall_never_crosses_users(convmem, weeks):
@@ -189,7 +187,7 @@ def test_the_log_prints_the_thread_as_it_was_said(convmem, weeks):
         "2024-03-03 19:11  Assistant: Behind the bakery, noted.  (imported)",
     ]
     data = json.loads(convmem("log", "--thread", "weeks", "--json")[1])
-    assert [item["message_id"] for item in data] == [line["id"] for line in WEEKS]
+    assert [item["message"]["data"]["id"] for item in data] == [line["id"] for line in WEEKS]
 
 
 def test_threads_are_those_of_the_user(convmem, weeks):

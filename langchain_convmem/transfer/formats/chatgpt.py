@@ -15,25 +15,25 @@ from functools import cache
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.tool import tool_call
 from pydantic import Field
 
-from langchain_convmem.transfer.messages import (
+from langchain_convmem.transfer.source import Form, Label, Node, Seconds, Words
+from langchain_convmem.transfer.threads import (
     Block,
+    Export,
+    FindAttachment,
     FoundMessage,
+    Tree,
     build_content,
     build_stamp,
     clean_tool_name,
     make_attachment,
-    make_foreign_block,
-    make_reasoning_block,
-    make_text_block,
-    make_text_call,
-    parse_tool_call,
+    make_part,
+    read_call,
+    read_title,
 )
-from langchain_convmem.transfer.source import Form, Label, Node, Seconds, Words
-from langchain_convmem.transfer.threads import FindAttachment, Tree, read_title
 
-FORM = 'a ChatGPT export [{"conversation_id", "current_node", "mapping": {...}}]'
 _TO_ALL = "all"
 _TEXT_FIELDS = ("text", "result", "user_profile", "user_instructions", "content")
 _THOUGHTS = ("thoughts", "reasoning_recap")
@@ -76,11 +76,6 @@ class _Conversation(Form):
     title: Any = None
     current_node: Label | None = None
     mapping: dict[str, _Node]
-
-
-def is_conversation(value: Any) -> bool:
-    """Return whether a value is meant to be one of the conversations."""
-    return isinstance(value, dict) and "mapping" in value
 
 
 def read_tree(node: Node, find_attachment: FindAttachment) -> Tree:
@@ -157,8 +152,9 @@ def _read_reply(read: _Message, blocks: list[Block], names: dict[str, Any]) -> A
     if read.calls:
         said = "\n".join(block["text"] for block in blocks if block["type"] == "text")
         call_id = f"call-{message.id}"
-        call = parse_tool_call(read.recipient, said, call_id)
-        message.tool_calls = [call or make_text_call(read.recipient, said, call_id)]
+        call = read_call(read.recipient, said, call_id)
+        args = call["args"] if isinstance(call["args"], dict) else {"input": said}
+        message.tool_calls = [tool_call(name=call["name"] or "", args=args, id=call_id)]
         message.content = build_content([block for block in blocks if block["type"] != "text"])
         message.additional_kwargs["recipient"] = read.recipient
     return message
@@ -169,27 +165,21 @@ def _read_blocks(content: dict[str, Any]) -> list[Block]:
         return _read_thoughts(content)
     parts = content.get("parts")
     if isinstance(parts, list):
-        return [_read_part(part) for part in parts if part is not None]
-    said = [content.get(name) for name in _TEXT_FIELDS]
-    texts = [make_text_block(words) for words in said if isinstance(words, str)]
-    return texts or [make_foreign_block(content)]
-
-
-def _read_part(part: Any) -> Block:
-    # A voice's transcription has its text within.
-    said = part.get("text") if isinstance(part, dict) else part
-    return make_text_block(said) if isinstance(said, str) else make_foreign_block(part)
+        # A voice's transcription has its text within.
+        said = (part.get("text") if isinstance(part, dict) else part for part in parts)
+        return [make_part(*pair) for pair in zip(said, parts, strict=True) if pair[1] is not None]
+    texts = [one for one in map(content.get, _TEXT_FIELDS) if isinstance(one, str)]
+    return [make_part(one, content) for one in texts] or [make_part(None, content)]
 
 
 def _read_thoughts(content: dict[str, Any]) -> list[Block]:
     thoughts = content.get("thoughts")
-    if not isinstance(thoughts, list):
-        thoughts = [content]
     found = []
-    for thought in thoughts:
-        parts = [thought.get(name) for name in ("summary", "content")] if thought else []
+    for thought in thoughts if isinstance(thoughts, list) else [content]:
+        known = thought if isinstance(thought, dict) else {}
+        parts = [known.get(name) for name in ("summary", "content")]
         said = "\n".join(words for words in parts if isinstance(words, str) and words)
-        found += [make_reasoning_block(said)] if said else []
+        found += [{"type": "reasoning", "reasoning": said}] if said else []
     return found
 
 
@@ -209,3 +199,7 @@ def _read_attachments(attachments: Any, find: FindAttachment) -> list[Block]:
         if text.strip() or not (kind or other).startswith("image/"):
             blocks.append(make_attachment(text, name, item))
     return blocks
+
+
+FORM = 'a ChatGPT export [{"conversation_id", "current_node", "mapping": {...}}]'
+EXPORT = Export("chatgpt", FORM, "mapping", read_tree)

@@ -19,21 +19,20 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from pydantic import Field
 
-from langchain_convmem.transfer.messages import (
+from langchain_convmem.transfer.source import Form, Label, Node, Time, Words
+from langchain_convmem.transfer.threads import (
     Block,
+    Export,
+    FindAttachment,
     FoundMessage,
+    Tree,
     build_content,
     build_stamp,
     clean_tool_name,
     make_attachment,
-    make_foreign_block,
-    make_reasoning_block,
-    make_text_block,
+    make_part,
+    read_title,
 )
-from langchain_convmem.transfer.source import Form, Label, Node, Time, Words
-from langchain_convmem.transfer.threads import FindAttachment, Tree, read_title
-
-FORM = 'a Claude export [{"uuid", "chat_messages": [{"sender", "content", ...}]}]'
 
 
 class _Piece(Form):
@@ -71,11 +70,6 @@ class _Conversation(Form):
     chat_messages: list[_Message]
 
 
-def is_conversation(value: Any) -> bool:
-    """Return whether a value is meant to be one of the conversations."""
-    return isinstance(value, dict) and "chat_messages" in value
-
-
 def read_tree(node: Node, _find: FindAttachment) -> Tree:
     """Return the tree of a conversation; the texts of its attached files stand in it.
 
@@ -110,13 +104,13 @@ def _read_messages(read: _Message, place: Node) -> list[FoundMessage]:
     nodes = list(place.at(listed, "content").items())
     pieces = [(node, node.parse(_Piece)) for node in nodes]
     attached = [_read_attachment(one) for one in place.at(read.attachments, "attachments").items()]
-    attached += map(make_foreign_block, read.files)
+    attached += [make_part(None, one) for one in read.files]
     if read.sender == "human":
         blocks = [block for node, piece in pieces for block in _read_block(node, piece)]
         content = build_content([*blocks, *attached])
         messages: list[BaseMessage] = [HumanMessage(content)] if content else []
     else:
-        messages = _Reply(read.uuid).read(pieces, attached)
+        messages = _part_reply(read.uuid, pieces, attached)
     for number, message in enumerate(messages, start=1):
         message.id = read.uuid if number == 1 else f"{read.uuid}~{number}"
         message.additional_kwargs = dict(build_stamp(read.created_at))
@@ -130,83 +124,68 @@ def _read_attachment(node: Node) -> Block:
 
 def _read_block(node: Node, piece: _Piece) -> list[Block]:
     """Return what a piece of content says, if anything."""
-    if piece.type == "text":
-        return [make_text_block(piece.text)]
-    if piece.type == "thinking":
-        return [make_reasoning_block(piece.thinking)] if piece.thinking.strip() else []
-    if piece.type == "token_budget":  # the service's own bookkeeping
+    if piece.type == "thinking" and piece.thinking.strip():
+        return [{"type": "reasoning", "reasoning": piece.thinking}]
+    if piece.type in ("thinking", "token_budget"):  # the service's own bookkeeping
         return []
-    return [make_foreign_block(node.value)]
+    return [make_part(piece.text if piece.type == "text" else None, node.value)]
 
 
-class _Reply:
-    """Parts one reply at its tool results."""
-
-    def __init__(self, own_id: str) -> None:
-        self._own_id = own_id
-        self._messages: list[BaseMessage] = []
-        self._blocks: list[Block] = []
-        self._calls: list[ToolCall] = []
-        self._called: list[str] = []
-        self._open: list[str] = []
-
-    def read(self, pieces: list[tuple[Node, _Piece]], attached: list[Block]) -> list[BaseMessage]:
-        """Return the messages of the reply, without ids."""
-        for node, piece in pieces:
-            if piece.type == "tool_use":
-                self._read_call(node, piece)
-            elif piece.type == "tool_result":
-                self._read_result(piece)
-            else:
-                self._blocks += _read_block(node, piece)
-        self._blocks += attached
-        self._flush()
-        return self._messages
-
-    def _read_call(self, node: Node, piece: _Piece) -> None:
-        if piece.name is None:
-            node.fail('an object with the key "name"')
-        call_id = piece.id or f"call-{self._own_id}-{len(self._called) + 1}"
-        values = {} if piece.input is None else piece.input
-        args = values if isinstance(values, dict) else {"input": values}
-        name = clean_tool_name(piece.name)
-        self._calls.append(ToolCall(name=name, args=args, id=call_id, type="tool_call"))
-        self._called.append(call_id)
-        self._open.append(call_id)
-
-    def _read_result(self, piece: _Piece) -> None:
-        waiting = self._open[0] if self._open else f"call-{self._own_id}-lost"
-        call_id = piece.tool_use_id or waiting
-        if call_id in self._open:
-            self._open.remove(call_id)
-        self._flush()
-        self._messages.append(
-            ToolMessage(
-                build_content(_read_result_blocks(piece.content)),
-                tool_call_id=call_id,
-                name=piece.name and clean_tool_name(piece.name),
-                status="error" if piece.is_error is True else "success",
-            )
-        )
-
-    def _flush(self) -> None:
-        """Close the message under construction."""
-        content = build_content(self._blocks)
-        if content or self._calls:
-            self._messages.append(AIMessage(content, tool_calls=self._calls))
-        self._blocks, self._calls = [], []
+def _part_reply(
+    own_id: str, pieces: list[tuple[Node, _Piece]], attached: list[Block]
+) -> list[BaseMessage]:
+    """Return the messages of a reply, without ids: it is parted at its tool results."""
+    messages: list[BaseMessage] = []
+    blocks: list[Block] = []
+    calls: list[ToolCall] = []
+    called = 0
+    waiting: list[str] = []
+    for node, piece in pieces:
+        if piece.type == "tool_use":
+            called += 1
+            call = _read_call(node, piece, f"call-{own_id}-{called}")
+            calls.append(call)
+            waiting.append(str(call["id"]))
+        elif piece.type == "tool_result":
+            messages += _close(blocks, calls)
+            blocks, calls = [], []
+            call_id = piece.tool_use_id or (waiting[0] if waiting else f"call-{own_id}-lost")
+            waiting = [one for one in waiting if one != call_id]
+            messages.append(_read_result(piece, call_id))
+        else:
+            blocks += _read_block(node, piece)
+    return messages + _close([*blocks, *attached], calls)
 
 
-def _read_result_blocks(content: Any) -> list[Block]:
-    if content is None:
-        return []
-    if not isinstance(content, str | list):
+def _close(blocks: list[Block], calls: list[ToolCall]) -> list[BaseMessage]:
+    content = build_content(blocks)
+    return [AIMessage(content, tool_calls=calls)] if content or calls else []
+
+
+def _read_call(node: Node, piece: _Piece, call_id: str) -> ToolCall:
+    if piece.name is None:
+        node.fail('an object with the key "name"')
+    values = {} if piece.input is None else piece.input
+    args = values if isinstance(values, dict) else {"input": values}
+    name = clean_tool_name(piece.name)
+    return ToolCall(name=name, args=args, id=piece.id or call_id, type="tool_call")
+
+
+def _read_result(piece: _Piece, call_id: str) -> ToolMessage:
+    content = piece.content
+    if content is not None and not isinstance(content, str | list):
         content = json.dumps(content, ensure_ascii=False)
-    return [
-        _read_result_block(item) for item in ([content] if isinstance(content, str) else content)
-    ]
+    blocks: list[Block] = []
+    for part in [content] if isinstance(content, str) else content or []:
+        known = part if isinstance(part, dict) else {"type": "text", "text": part}
+        blocks.append(make_part(known.get("text") if known.get("type") == "text" else None, part))
+    return ToolMessage(
+        build_content(blocks),
+        tool_call_id=call_id,
+        name=piece.name and clean_tool_name(piece.name),
+        status="error" if piece.is_error is True else "success",
+    )
 
 
-def _read_result_block(item: Any) -> Block:
-    said = item.get("text") if isinstance(item, dict) and item.get("type") == "text" else item
-    return make_text_block(said) if isinstance(said, str) else make_foreign_block(item)
+FORM = 'a Claude export [{"uuid", "chat_messages": [{"sender", "content", ...}]}]'
+EXPORT = Export("claude", FORM, "chat_messages", read_tree)

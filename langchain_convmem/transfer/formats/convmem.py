@@ -14,17 +14,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import Entry, Owner, RetractReason, Role, ThreadKey
+from langchain_convmem.records import Control, Cover, Entry, Metadata, Owner, Role, ThreadKey
 from langchain_convmem.titles import list_titles
 from langchain_convmem.transfer.source import Form, Node, Source, Words
 from langchain_convmem.transfer.threads import (
     ImportedThread,
+    Reader,
     build_entry_thread,
     read_title,
     rename_threads,
@@ -38,7 +40,6 @@ from langchain_convmem.views.codec import (
     redraft,
 )
 
-FORM = 'an export of convmem {"convmem": "entry", "thread_id", "message", ...} on each line'
 _MARK = "entry"
 _THREAD_MARK = "thread"
 _PAGE = 500
@@ -76,14 +77,7 @@ def export_rows(log: MessageLog, owner: Owner, *, thread_id: str | None = None) 
 
 
 def _encode_title(key: ThreadKey, title: str) -> str:
-    return _write_row(
-        {
-            "convmem": _THREAD_MARK,
-            "user_id": key.user_id,
-            "thread_id": key.thread_id,
-            "title": title,
-        }
-    )
+    return _write_row({"convmem": _THREAD_MARK, **asdict(key), "title": title})
 
 
 def encode_entry(entry: Entry) -> str:
@@ -92,8 +86,7 @@ def encode_entry(entry: Entry) -> str:
     metadata = json.loads(encode_metadata(entry.metadata) or "{}")
     row = {
         "convmem": _MARK,
-        "user_id": entry.key.user_id,
-        "thread_id": entry.key.thread_id,
+        **asdict(entry.key),
         "id": entry.id,
         "position": entry.position,
         "turn_id": entry.turn_id,
@@ -115,27 +108,10 @@ def _write_row(row: dict[str, Any]) -> str:
 # -- reading ------------------------------------------------------------------------------------
 
 
-class _Control(Form):
-    retracts: list[str]
-    reason: RetractReason
-    replacement: Words | None = None
-
-
-class _Cover(Form):
-    ranges: list[Annotated[list[int], Field(min_length=2, max_length=2)]]
-    digest: str
-    model: str
-    prompt_version: str
-
-
-class _Metadata(Form):
-    attributes: list[str] = Field([])
-    timing: dict[str, int] = Field({})
-    summary_ids: list[str] = Field([])
-    aux: dict[str, Any] = Field({})
-
-
 class _Entry(Form):
+    # The dataclasses in it take lists for tuples, which strict ones would not.
+    model_config = ConfigDict(strict=False, extra="ignore")
+
     user_id: Words | None = None
     thread_id: Words
     id: Words
@@ -144,18 +120,15 @@ class _Entry(Form):
     role: Role
     message: dict[str, Any] | None = None
     contents: list[str] = Field([])
-    control: _Control | None = None
-    cover: _Cover | None = None
-    metadata: _Metadata
-
-
-class _Title(Form):
-    thread_id: Words
-    title: Any = None
+    control: Control | None = None
+    cover: Cover | None = None
+    metadata: Metadata
 
 
 class _Mark(Form):
     convmem: Literal["entry", "thread"]
+    thread_id: Words
+    title: Any = None
     damage: Any = None
 
 
@@ -180,8 +153,7 @@ def read_export(source: Source, thread_id: str | None) -> list[ImportedThread]:
         if mark.damage is not None:
             continue
         if mark.convmem == _THREAD_MARK:
-            named = node.parse(_Title)
-            titles[named.thread_id] = read_title(named.title)
+            titles[mark.thread_id] = read_title(mark.title)
             continue
         entry = _read_entry(node)
         users.setdefault(entry.key.user_id, node.location)
@@ -208,7 +180,7 @@ def _read_entry(node: Node) -> Entry:
     if row.message is None and row.role not in ("control", "summary"):
         node.fail('an object with the key "message"')
     try:
-        message, contents, control, cover = decode_body(_encode_members(node.value, _BODY))
+        message, contents, *_ = decode_body(_encode_members(node.value, _BODY))
         stored = _encode_members(node.value["metadata"], _METADATA)
         entry = Entry(
             id=row.id,
@@ -219,8 +191,8 @@ def _read_entry(node: Node) -> Entry:
             message=message,
             contents=contents,
             metadata=decode_metadata(stored, created_ms=0),
-            control=control,
-            cover=cover,
+            control=row.control,
+            cover=row.cover,
         )
         check_storable(entry)
     except (ValueError, TypeError, RecursionError) as error:
@@ -240,3 +212,7 @@ def check_storable(entry: Entry) -> None:
         make_draft(entry.message)
     encode_body(redraft(entry))
     encode_metadata(entry.metadata)
+
+
+FORM = 'an export of convmem {"convmem": "entry", "thread_id", "message", ...} on each line'
+READER = Reader("convmem", FORM, fits_export, read_export)

@@ -16,6 +16,7 @@ because a file names it.
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,10 +25,7 @@ from pydantic import Field
 
 from langchain_convmem.causes import ErrorTrap, describe_value
 from langchain_convmem.errors import MissingExtraError
-from langchain_convmem.transfer.messages import FoundMessage, read_stored_message, repair_timestamp
 from langchain_convmem.transfer.source import (
-    MAX_FILE_BYTES,
-    MAX_LINE_BYTES,
     Database,
     Form,
     Label,
@@ -36,12 +34,15 @@ from langchain_convmem.transfer.source import (
     parse_json,
     refuse,
 )
-from langchain_convmem.transfer.threads import ImportedThread, build_thread, rename_threads
-
-DYNAMODB_FORM = 'items of DynamoDBChatMessageHistory {"SessionId", "History": [{"type", "data"}]}'
-SQL_FORM = "a SQLite file with a table of SQLChatMessageHistory (id, session_id, message)"
-CHECKPOINTS_FORM = "a SQLite file with LangGraph checkpoints (thread_id, checkpoint_id, checkpoint)"
-
+from langchain_convmem.transfer.threads import (
+    FoundMessage,
+    ImportedThread,
+    Reader,
+    build_thread,
+    read_stored_message,
+    rename_threads,
+    repair_timestamp,
+)
 
 # -- items of DynamoDB ----------------------------------------------------------------------------
 
@@ -71,7 +72,7 @@ def read_dynamodb(source: Source, thread_id: str | None) -> list[ImportedThread]
 def _read_item(node: Node) -> ImportedThread:
     item = node.parse(_Item)
     found = [read_stored_message(one) for one in node.at(item.History, "History").items()]
-    return build_thread(item.SessionId, found, node.path, number_repeats=True)
+    return build_thread(item.SessionId, found, node.path)
 
 
 def unwrap_item(value: Any) -> Any:
@@ -105,23 +106,16 @@ def _untag(item: Node) -> Node:
     return item.fail("an item with DynamoDB's type tags throughout")
 
 
-def _parse_number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
-
-
 _TAGS: dict[str, Callable[[Any], Any]] = {
     "S": str,
-    "N": _parse_number,
+    "N": json.loads,
     "BOOL": bool,
     "NULL": lambda _: None,
     "B": base64.b64decode,
     "L": lambda items: [_strip_tags(item) for item in items],
     "M": lambda members: {name: _strip_tags(value) for name, value in members.items()},
     "SS": list,
-    "NS": lambda items: [_parse_number(item) for item in items],
+    "NS": lambda items: [json.loads(item) for item in items],
     "BS": lambda items: [base64.b64decode(item) for item in items],
 }
 
@@ -154,7 +148,7 @@ def read_sql_history(database: Database, thread_id: str | None) -> list[Imported
         ImportFormatError: If a row is not as LangChain writes it.
     """
     threads = [
-        build_thread(name, found, database.path, number_repeats=True)
+        build_thread(name, found, database.path)
         for table in _find_tables(database)
         for name, found in _read_sessions(database, table).items()
     ]
@@ -167,26 +161,20 @@ def _read_sessions(database: Database, table: str) -> dict[str, list[FoundMessag
     sessions: dict[str, list[FoundMessage]] = {}
     for row_id, session_id, stored in database.rows(query):
         place = f"table {table}, row {row_id}"
-        row = Node({"session_id": session_id}, database.path, place)
-        if not isinstance(stored, str) or len(stored.encode()) > MAX_LINE_BYTES:
-            refuse(row.path, place, f"expected JSON text of at most {MAX_LINE_BYTES:,} bytes")
-        found = read_stored_message(
-            Node(parse_json(stored, row.path, place=place), row.path, place)
-        )
+        if not isinstance(stored, str) or not session_id:
+            refuse(database.path, place, "expected a session_id, and a message as JSON text")
+        value = parse_json(stored, database.path, place)
+        found = read_stored_message(Node(value, database.path, place))
         found.message.id = found.message.id or f"row-{row_id}"
-        sessions.setdefault(row.parse(_Session).session_id, []).append(found)
+        sessions.setdefault(str(session_id), []).append(found)
     return sessions
-
-
-class _Session(Form):
-    session_id: Label
 
 
 # -- checkpoints of LangGraph ---------------------------------------------------------------------
 
 _COLUMNS = {"thread_id", "checkpoint_ns", "checkpoint_id", "type", "checkpoint"}
 _LATEST = """
-SELECT thread_id, checkpoint_id, type, checkpoint, length(checkpoint) FROM checkpoints AS one
+SELECT thread_id, checkpoint_id, type, checkpoint FROM checkpoints AS one
 WHERE checkpoint_ns = '' AND checkpoint_id =
   (SELECT max(checkpoint_id) FROM checkpoints
    WHERE thread_id = one.thread_id AND checkpoint_ns = '')
@@ -213,10 +201,8 @@ def read_checkpoints(database: Database, thread_id: str | None) -> list[Imported
     """
     serializer = _make_serializer()
     threads = []
-    for name, checkpoint_id, kind, data, size in database.rows(_LATEST):
+    for name, checkpoint_id, kind, data in database.rows(_LATEST):
         place = f"checkpoint {checkpoint_id} of thread {name!r}"
-        if size is not None and size > MAX_FILE_BYTES:
-            refuse(database.path, place, f"is {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
         checkpoint = None
         with ErrorTrap(ValueError, TypeError, LookupError, NotImplementedError) as trap:
             checkpoint = serializer.loads_typed((kind, data))
@@ -225,8 +211,7 @@ def read_checkpoints(database: Database, thread_id: str | None) -> list[Imported
             refuse(database.path, place, problem)
         found = _read_channel(Node(checkpoint, database.path, place))
         if found:
-            named = Node({"session_id": name}, database.path, place).parse(_Session).session_id
-            threads.append(build_thread(named, found, database.path, number_repeats=True))
+            threads.append(build_thread(str(name), found, database.path))
     return rename_threads(threads, thread_id, database.path)
 
 
@@ -235,14 +220,7 @@ def _make_serializer() -> Any:
         from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
     except ImportError as error:
         raise MissingExtraError.build("reading LangGraph checkpoints", "langgraph") from error
-    try:
-        return JsonPlusSerializer(allowed_msgpack_modules=None)
-    except TypeError as error:
-        msg = (
-            "this release of langgraph-checkpoint imports whatever a file names; "
-            "upgrade it with: pip install 'langgraph-checkpoint>=4.0.1'"
-        )
-        raise MissingExtraError(msg, extra="langgraph") from error
+    return JsonPlusSerializer(allowed_msgpack_modules=None)
 
 
 def _read_channel(root: Node) -> list[FoundMessage]:
@@ -262,3 +240,13 @@ def _read_message(item: Node) -> FoundMessage:
     if isinstance(item.value, Mapping) and "type" in item.value and "data" not in item.value:
         item = item.at({"type": item.value["type"], "data": dict(item.value)})
     return read_stored_message(item)
+
+
+DYNAMODB_FORM = 'items of DynamoDBChatMessageHistory {"SessionId", "History": [{"type", "data"}]}'
+CHECKPOINTS_FORM = "a SQLite file with LangGraph checkpoints (thread_id, checkpoint_id, checkpoint)"
+SQL_FORM = "a SQLite file with a table of SQLChatMessageHistory (id, session_id, message)"
+READERS = (
+    Reader("dynamodb_history", DYNAMODB_FORM, fits_dynamodb, read_dynamodb),
+    Reader("checkpoints", CHECKPOINTS_FORM, fits_checkpoints, read_checkpoints, Database),
+    Reader("sql_history", SQL_FORM, fits_sql_history, read_sql_history, Database),
+)

@@ -21,14 +21,19 @@ from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.records import Cover, Entry, Metadata, ThreadKey
 from langchain_convmem.transfer.formats.convmem import check_storable
 from langchain_convmem.transfer.formats.langchain import list_items, unwrap_item
-from langchain_convmem.transfer.messages import build_content, make_text_block, read_stored_message
 from langchain_convmem.transfer.source import Form, Label, Node, Source
-from langchain_convmem.transfer.threads import ImportedThread, build_entry_thread, rename_threads
+from langchain_convmem.transfer.threads import (
+    ImportedThread,
+    Reader,
+    build_content,
+    build_entry_thread,
+    read_stored_message,
+    rename_threads,
+)
 from langchain_convmem.views.codec import get_text_pieces
 from langchain_convmem.views.live import LEVEL, PLACEHOLDER_TEXT, RECORD, read_record
 from langchain_convmem.views.summaries import CHILDREN, CITES
 
-FORM = 'turns of to_maps() [{"id", "message": {"role", "contents"}, "metadata"}]'
 _Role = Literal["user", "assistant", "system", "tool", "summary"]
 _MESSAGES: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage}
 _MERGED = "merged"
@@ -153,7 +158,9 @@ class _Reader:
         count = min(turn.metadata.attribute[::-1].count(_MERGED) + 1, len(texts))
         head = len(texts) - count + 1
         pieces = [texts[:head], *([text] for text in texts[head:])] if texts else []
-        contents = [build_content([make_text_block(text) for text in one]) for one in pieces]
+        contents = [
+            build_content([{"type": "text", "text": text} for text in one]) for one in pieces
+        ]
         if said.role == "tool":
             call_id = f"call-{turn.id}"
             return [ToolMessage(content, tool_call_id=call_id) for content in contents]
@@ -196,3 +203,7 @@ class _Reader:
             children = [self._turns[name][0] for name in names if name in self._turns]
             record[CHILDREN] = [[child.id, child.position] for child in children]
         return {**aux, RECORD: record} if record else aux
+
+
+FORM = 'turns of to_maps() [{"id", "message": {"role", "contents"}, "metadata"}]'
+READER = Reader("maps", FORM, fits_maps, read_maps)

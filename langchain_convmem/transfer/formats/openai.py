@@ -14,37 +14,31 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
-    InvalidToolCall,
     SystemMessage,
-    ToolCall,
     ToolMessage,
 )
 from pydantic import BeforeValidator, Field
 
-from langchain_convmem.transfer.messages import (
-    Block,
-    FoundMessage,
-    build_content,
-    build_stamp,
-    make_foreign_block,
-    make_invalid_call,
-    make_text_block,
-    parse_tool_call,
-)
 from langchain_convmem.transfer.source import (
-    MAX_LINE_BYTES,
     Form,
     Label,
     Node,
     Source,
     Time,
     Words,
-    refuse,
 )
-from langchain_convmem.transfer.threads import ImportedThread, build_thread
+from langchain_convmem.transfer.threads import (
+    Block,
+    FoundMessage,
+    ImportedThread,
+    Reader,
+    build_content,
+    build_stamp,
+    build_thread,
+    make_part,
+    read_call,
+)
 
-FORM = 'OpenAI messages [{"role", "content", "tool_calls"?, "tool_call_id"?, "name"?}]'
-ROWS_FORM = 'JSONL with {"role", "content", "id"?, "name"?, "timestamp"?, "session"?} on each line'
 _ROLES = {
     "user": "user",
     "human": "user",
@@ -55,11 +49,10 @@ _ROLES = {
     "system": "system",
     "developer": "system",
     "tool": "tool",
-    "function": "tool",
 }
 """Words that name a role, in lower case; files write them in any."""
 _TEXTS = ("text", "input_text", "output_text")
-_SAYS = ("content", "parts", "tool_calls", "function_call")
+_SAYS = ("content", "parts", "tool_calls")
 
 
 def _read_role(value: Any) -> str:
@@ -79,15 +72,13 @@ def _read_content(value: Any) -> Any:
 
 def _read_block(part: Any) -> Block:
     if isinstance(part, str):
-        return make_text_block(part)
+        return make_part(part, part)
     if not isinstance(part, dict):
         raise ValueError("a list of texts and objects")  # noqa: TRY004 - as above
-    kind = part.get("type")
-    if kind in _TEXTS or (kind is None and part.get("text") is not None):
-        if not isinstance(part.get("text"), str):
-            raise ValueError("a list of parts whose texts are text")
-        return make_text_block(part["text"])
-    return dict(part) if isinstance(kind, str) else make_foreign_block(part)
+    kind, said = part.get("type"), part.get("text")
+    if kind in _TEXTS and not isinstance(said, str):
+        raise ValueError("a list of parts whose texts are text")
+    return dict(part) if isinstance(kind, str) and kind not in _TEXTS else make_part(said, part)
 
 
 Content = Annotated[Any, BeforeValidator(_read_content)]
@@ -108,7 +99,6 @@ class _Message(Form):
     content: Content = None
     parts: Content = None
     tool_calls: list[_Call] = Field([])
-    function_call: _Function | None = None
     tool_call_id: Label | None = None
     id: Label | None = None
     name: Words | None = None
@@ -117,87 +107,61 @@ class _Message(Form):
 
 
 def fits_openai(source: Source) -> bool:
-    """Return whether the file is a list that starts with a message, or an object holding one."""
-    document = source.document
-    if isinstance(document, dict):
-        document = document.get("messages")
-    if not isinstance(document, list) or not document or not isinstance(document[0], dict):
-        return False
-    return "role" in document[0] and any(name in document[0] for name in _SAYS)
+    """Return whether the file has lines of objects, or is a message or starts with one."""
+    if source.has_rows:
+        return True
+    first = source.document
+    if isinstance(first, dict):
+        first = first.get("messages", first)
+    if isinstance(first, list):
+        first = first[0] if first else None
+    return isinstance(first, dict) and bool({"role", *_SAYS} & first.keys())
 
 
 def read_openai(source: Source, thread_id: str | None) -> list[ImportedThread]:
     """Return the file's one thread.
 
     Raises:
-        ImportFormatError: If an item is not such a message.
+        ImportFormatError: If a line or an item is not such a message.
     """
-    root = Node(source.document, source.path, "$")
-    if isinstance(root.value, dict):
-        root = root.at(root.value["messages"], "messages")
-    return _build(source, list(root.items()), thread_id)
-
-
-def fits_jsonl(source: Source) -> bool:
-    """Return whether the file has several lines of objects, or one that is a message."""
-    if source.has_rows:
-        return True
-    sample = source.document
-    return isinstance(sample, dict) and bool({"role", "content"} & sample.keys())
-
-
-def read_jsonl(source: Source, thread_id: str | None) -> list[ImportedThread]:
-    """Return the file's one thread.
-
-    Raises:
-        ImportFormatError: If a line is not such a message.
-    """
-    for number, row in source.rows():
-        size = len(row.encode(errors="surrogatepass"))
-        if size > MAX_LINE_BYTES:
-            problem = f"is {size:,} bytes long; the limit is {MAX_LINE_BYTES:,}"
-            refuse(source.path, f"line {number}", problem)
-    return _build(source, list(source.row_nodes()), thread_id)
-
-
-def _build(source: Source, nodes: list[Node], thread_id: str | None) -> list[ImportedThread]:
+    nodes = source.nodes()
+    if not source.has_rows and isinstance(source.document, dict) and "messages" in source.document:
+        root = Node(source.document, source.path, "$")
+        nodes = root.at(source.document["messages"], "messages").items()
     found: list[FoundMessage] = []
-    last_call = ""  # a result may name its call by place alone
     for number, node in enumerate(nodes, 1):
         read = node.parse(_Message)
-        message, last_call = _read_message(node, read, number, last_call)
+        message = _read_message(node, read, number)
         message.id, message.name = read.id, read.name
         message.additional_kwargs.update(build_stamp(read.timestamp, read.session))
         found.append(FoundMessage(message, node.location))
     return [build_thread(thread_id or Path(source.path).stem, found, source.path)]
 
 
-def _read_message(
-    node: Node, read: _Message, number: int, last_call: str
-) -> tuple[BaseMessage, str]:
-    """Return a message, and the last call so far."""
+def _read_message(node: Node, read: _Message, number: int) -> BaseMessage:
     content = read.content if read.parts is None else read.parts
-    asked = [(call.id, call.function) for call in read.tool_calls]
-    asked += [] if read.function_call is None else [(None, read.function_call)]
     if read.role == "tool":
-        call_id = read.tool_call_id or last_call
-        if not call_id:
+        if read.tool_call_id is None:
             node.fail('an object with the key "tool_call_id"')
-        return ToolMessage(content or "", tool_call_id=call_id), last_call
-    if read.role != "assistant" or not asked:
+        return ToolMessage(content or "", tool_call_id=read.tool_call_id)
+    if read.role != "assistant" or not read.tool_calls:
         if content is None:
             node.fail('an object with the key "content"')
         if not content or (isinstance(content, str) and not content.strip()):
             node.at(content, "content").fail("text that is not blank")
     if read.role != "assistant":
-        return (SystemMessage if read.role == "system" else HumanMessage)(content), last_call
-    calls: list[ToolCall] = []
-    broken: list[InvalidToolCall] = []
-    for place, (own_id, function) in enumerate(asked, start=1):
-        last_call = str(own_id or "").strip() or f"call-{number}-{place}"
-        call = parse_tool_call(function.name, function.arguments, last_call)
-        if call is None:
-            broken.append(make_invalid_call(function.name, function.arguments, last_call))
-        else:
-            calls.append(call)
-    return AIMessage(content or "", tool_calls=calls, invalid_tool_calls=broken), last_call
+        return (SystemMessage if read.role == "system" else HumanMessage)(content)
+    calls: list[Any] = []
+    for place, call in enumerate(read.tool_calls, start=1):
+        call_id = str(call.id or "").strip() or f"call-{number}-{place}"
+        calls.append(read_call(call.function.name, call.function.arguments, call_id))
+    sound = [call for call in calls if call["type"] == "tool_call"]
+    broken = [call for call in calls if call["type"] != "tool_call"]
+    return AIMessage(content or "", tool_calls=sound, invalid_tool_calls=broken)
+
+
+FORM = (
+    'messages {"role", "content", "tool_calls"?, "tool_call_id"?, "id"?, "name"?, "timestamp"?, '
+    '"session"?} as a list, as {"messages": [...]} or one on each line'
+)
+READER = Reader("openai", FORM, fits_openai, read_openai)

@@ -20,7 +20,7 @@ from langchain_convmem.cli.output import (
     escape_controls,
     escape_line,
 )
-from langchain_convmem.cli.rendering import format_millisecond, format_minute
+from langchain_convmem.cli.rendering import format_minute
 from langchain_convmem.errors import ConfigError
 
 
@@ -209,21 +209,13 @@ def test_json_text_reads_back_exactly_and_holds_no_controls(value):
     assert escape_controls(text) == text
 
 
-@pytest.mark.parametrize(
-    ("at_ms", "minute", "millisecond"),
-    [
-        (0, "1970-01-01 00:00", "1970-01-01T00:00:00.000+00:00"),
-        (1_683_554_160_004, "2023-05-08 13:56", "2023-05-08T13:56:00.004+00:00"),
-        (10**18, "1000000000000000000 ms", None),
-    ],
-)
-def test_times_are_shown_in_utc_and_outside_the_calendar_as_numbers(at_ms, minute, millisecond):
-    assert format_minute(at_ms) == minute
-    assert format_millisecond(at_ms) == millisecond
+def test_a_time_outside_the_calendar_is_shown_as_a_number():
+    assert format_minute(1_683_554_160_004) == "2023-05-08 13:56"
+    assert format_minute(10**18) == "1000000000000000000 ms"
 
 
 def test_words_of_a_command_that_is_refused_cannot_command_the_terminal(capsys):
-    assert main(["prompts", "show", "no\u202e\x9b31m\u2028such"]) != 0
+    assert main(["import", "no\u202e\x9b31m\u2028such"]) != 0
     err = capsys.readouterr().err
     assert "such" in err
     assert not any(map(is_unsafe, err))

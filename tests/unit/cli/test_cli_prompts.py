@@ -1,8 +1,10 @@
-"""Prompt files on the command line: check, show, compile, new."""
+"""Prompt files on the command line: checked, compiled, gone through with somebody."""
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 
 import pytest
 
@@ -19,238 +21,153 @@ Be kind.
 __ Now __
 It is a {{mood}} day, {{mood}}.
 """
-
 WARNED = "__ Role __\nBe */ kind.\n"
 BROKEN = "__ Role __\nBe kind.\n__ Rules __ none\n"
 MOOD = "--function=deskMood=calm"
 
 
 @pytest.fixture
-def prompts(capsys, tmp_path, monkeypatch):
-    """Run `convmem prompts` in an empty folder; the answer is code, stdout and stderr."""
+def check(capsys, tmp_path, monkeypatch):
+    """Run `convmem prompts check` in a folder of three files; the answer is code and output."""
     monkeypatch.chdir(tmp_path)
+    for name, text in (("good", GOOD), ("warned", WARNED), ("broken", BROKEN)):
+        (tmp_path / f"{name}.prompt").write_text(text, encoding="utf-8")
 
-    def run(*words):
-        code = main(["prompts", *words])
+    def run(*words, answers=()):
+        typed = "".join(f"{answer}\n" for answer in answers).encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8"))
+        code = main(["prompts", "check", *words])
         captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        return code, captured.out + captured.err
 
     return run
 
 
-@pytest.fixture
-def file(tmp_path):
-    def write(text, name="a.prompt"):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return name
+def compiled(folder):
+    return {path.name for path in folder.iterdir() if path.suffix in {".json", ".bytes"}}
 
-    return write
+
+def test_findings_look_like_those_of_a_compiler_and_errors_fail(check):
+    assert check("good.prompt", MOOD) == (0, "good.prompt: no problems\n")
+    code, out = check("broken.prompt")
+    assert code == 1
+    assert out.splitlines() == [
+        "broken.prompt:3:1: error: a title stands alone on its line; this one is taken as text",
+        "    __ Rules __ none",
+        "    ^",
+        "broken.prompt: 1 error",
+    ]
+
+
+def test_warnings_fail_in_strict_mode_only(check):
+    assert check("warned.prompt")[0] == 0
+    code, out = check("warned.prompt", "--strict")
+    assert (code, out.splitlines()[-1]) == (1, "warned.prompt: 1 warning")
+
+
+def test_all_files_are_looked_at_and_counted_together(check, tmp_path):
+    (tmp_path / "latin.prompt").write_bytes(b"__ A __\nd\xc3\xa9j\xe0 vu\n")
+    (tmp_path / "codes.prompt").write_text("__ A __\n{{\x1b]0;mine}}\n")
+    names = ("good", "warned", "latin", "codes", "nosuch")
+    code, out = check(*(f"{name}.prompt" for name in names))
+    assert code == 1
+    assert "good.prompt:4:1: error: there is no function 'deskMood'" in out
+    assert "warned.prompt:2:4: warning: '*/' closes no comment" in out
+    assert "latin.prompt:2:4: error: a prompt file is UTF-8 text, and this is not" in out
+    assert "nosuch.prompt:1:1: error: this file cannot be read" in out
+    assert out.endswith("5 files: 4 errors, 1 warning\n")
+    assert "\x1b" not in out, "a file commands no terminal"
+
+
+def test_json_holds_the_same(check):
+    code, out = check("warned.prompt", "broken.prompt", "--json")
+    first, second = json.loads(out)["findings"]
+    assert code == 1
+    assert {**first, "message": ""} == {
+        "path": "warned.prompt",
+        "level": "warning",
+        "message": "",
+        "line": 2,
+        "column": 4,
+        "source_line": "Be */ kind.",
+    }
+    assert (second["path"], second["level"]) == ("broken.prompt", "error")
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "code", "says"),
     [
-        [],
-        ["sing"],
-        ["show"],
-        ["compile"],
-        ["compile", "a", "--form", "xml"],
-        ["new"],
-        ["watch", "a"],
-        ["check", "a", "--json", "--interactive"],
+        (["good.prompt", "--function", "get mood"], 1, "is not a name for a variable function"),
+        ([], 1, "name a prompt file"),
+        (["good.prompt", "--json", "--interactive"], 2, "no --json"),
+        (["good.prompt", "warned.prompt", "--interactive"], 2, "one file at a time"),
+        (["good.prompt", "--compile", "xml"], 2, "'xml' is not one of"),
     ],
 )
-def test_unusable_arguments_end_with_code_2(words, capsys):
-    assert main(["prompts", *words]) == 2
-    assert "Usage: convmem prompts" in capsys.readouterr().err
+def test_unusable_words_are_refused(check, words, code, says):
+    found, out = check(*words)
+    assert found == code
+    assert says in out
 
 
-class TestCheck:
-    def test_a_good_file_passes(self, prompts, file):
-        assert prompts("check", file(GOOD), "--function", "deskMood") == (
-            0,
-            "a.prompt: no problems\n",
-            "",
-        )
-
-    def test_findings_look_like_those_of_a_compiler_and_errors_fail(self, prompts, file):
-        code, out, err = prompts("check", file(BROKEN))
-        assert (code, err) == (1, "")
-        assert out.splitlines() == [
-            "a.prompt:3:1: error: a title stands alone on its line; this one is taken as text",
-            "    __ Rules __ none",
-            "    ^",
-            "a.prompt: 1 error",
-        ]
-
-    def test_warnings_fail_in_strict_mode_only(self, prompts, file):
-        name = file(WARNED)
-        assert prompts("check", name)[0] == 0
-        code, out, _ = prompts("check", name, "--strict")
-        assert code == 1
-        assert out.endswith("a.prompt: 1 warning\n")
-
-    def test_several_files_are_counted_together_and_all_are_looked_at(self, prompts, file):
-        names = [file(BROKEN), file(WARNED, "b.prompt"), "nosuch.prompt"]
-        code, out, _ = prompts("check", *names)
-        assert code == 1
-        assert "b.prompt:2:4: warning: '*/' closes no comment" in out
-        assert "nosuch.prompt:1:1: error: this file cannot be read" in out
-        assert out.endswith("3 files: 2 errors, 1 warning\n")
-
-    def test_what_is_no_text_is_an_error_at_its_place(self, prompts, tmp_path):
-        (tmp_path / "a.prompt").write_bytes(b"__ A __\nd\xc3\xa9j\xe0 vu\n")
-        code, out, _ = prompts("check", "a.prompt")
-        assert code == 1
-        assert out.startswith("a.prompt:2:4: error: a prompt file is UTF-8 text, and this is not")
-
-    def test_json_holds_the_same(self, prompts, file):
-        code, out, _ = prompts("check", file(WARNED), file(BROKEN, "b.prompt"), "--json")
-        assert code == 1
-        first, second = json.loads(out)
-        assert first["path"] == "a.prompt"
-        assert (first["level"], first["line"], first["column"]) == ("warning", 2, 4)
-        assert first["source_line"] == "Be */ kind."
-        assert (second["path"], second["level"]) == ("b.prompt", "error")
-        assert second["message"].startswith("a title stands alone")
-
-    def test_a_good_file_is_an_empty_list(self, prompts, file):
-        assert prompts("check", file(GOOD), MOOD, "--json") == (0, "[]\n", "")
-
-    def test_functions_that_nobody_declares_are_errors(self, prompts, file):
-        code, out, _ = prompts("check", file(GOOD))
-        assert code == 1
-        assert "a.prompt:4:1: error: there is no function 'deskMood'" in out
-
-    def test_a_declared_name_must_be_one(self, prompts, file):
-        code, out, err = prompts("check", file(GOOD), "--function", "get mood")
-        assert (code, out) == (1, "")
-        assert "'get mood' is not a name for a variable function" in err
-
-    def test_a_check_of_nothing_is_refused(self, prompts):
-        code, _, err = prompts("check")
-        assert code == 1
-        assert "name a prompt file" in err
-
-    def test_terminal_codes_in_a_file_command_no_terminal(self, prompts, file):
-        _, out, _ = prompts("check", file("__ A __\n{{\x1b]0;mine}}\n"))
-        assert "\x1b" not in out
+@pytest.mark.parametrize(
+    ("form", "endings"),
+    [("binary", ["bytes"]), ("json", ["json"]), ("both", ["bytes", "json"])],
+)
+def test_compiled_files_stand_beside_the_source_and_say_the_same(check, tmp_path, form, endings):
+    code, out = check("good.prompt", MOOD, "--compile", form)
+    assert code == 0
+    assert out.splitlines()[1:] == [f"good.{one}: compiled from good.prompt" for one in endings]
+    assert compiled(tmp_path) == {f"good.{ending}" for ending in endings}
+    for ending in endings:
+        loaded = PromptFile.load(tmp_path / f"good.{ending}", functions={"deskMood": lambda: "x"})
+        assert loaded.render()["Now"] == "It is a x day, x."
+        assert loaded.metadata == {"version": "2"}
 
 
-class TestShow:
-    def test_sections_come_rendered_with_their_size(self, prompts, file):
-        assert prompts("show", file(GOOD), MOOD) == (
-            0,
-            (
-                "**Role:**  (3 tokens)\nBe kind.\n\n"
-                "**Now:**  (7 tokens, calls deskMood)\nIt is a calm day, calm.\n\n"
-                "2 sections, about 10 tokens\n"
-            ),
-            "",
-        )
-
-    def test_one_section_as_it_stands_in_the_file(self, prompts, file):
-        _, out, _ = prompts("show", file(GOOD), MOOD, "--section", "Now", "--raw")
-        assert "It is a {{mood}} day" in out
-        assert out.endswith("1 section, about 14 tokens\n")
-
-    def test_json_holds_the_same(self, prompts, file):
-        code, out, _ = prompts("show", file(GOOD), MOOD, "--json")
-        assert code == 0
-        shown = json.loads(out)
-        assert shown["metadata"] == {"version": "2"}
-        assert shown["tokens"] == 10
-        assert shown["sections"][1] == {
-            "title": "Now",
-            "text": "It is a calm day, calm.",
-            "tokens": 7,
-            "functions": ["deskMood"],
-        }
-
-    def test_an_unknown_section_is_named(self, prompts, file):
-        code, _, err = prompts("show", file(GOOD), "--section", "Rule")
-        assert code == 1
-        assert "has no section 'Rule'; it has ['Role', 'Now']" in err
-
-    def test_a_file_that_cannot_be_read_is_named(self, prompts):
-        code, out, err = prompts("show", "nosuch.prompt")
-        assert (code, out) == (1, "")
-        assert err.startswith("convmem: nosuch.prompt: this file cannot be read")
-
-    def test_a_compiled_file_whose_function_is_not_declared_shows_the_gap(self, prompts, file):
-        name = file(GOOD)
-        assert prompts("compile", name, MOOD)[0] == 0
-        code, out, err = prompts("show", "a.bytes", "--section", "Now")
-        assert code == 1
-        assert "It is a  day, ." in out
-        assert "a.bytes#Now:1:9: error: the function 'deskMood' failed" in err
+def test_a_stale_compiled_file_is_told_and_compiled_again(check, tmp_path):
+    check("warned.prompt", "--compile", "binary")
+    (tmp_path / "warned.prompt").write_text(WARNED.replace("kind", "brief"))
+    code, out = check("warned.bytes", "--strict")
+    assert code == 1
+    assert "'warned.prompt' beside it has changed" in out
+    assert check("warned.prompt", "--compile", "binary")[0] == 0
+    assert check("warned.bytes", "--strict")[0] == 0
 
 
-class TestCompile:
-    @pytest.mark.parametrize(
-        ("form", "endings"),
-        [("binary", [".bytes"]), ("json", [".json"]), ("both", [".bytes", ".json"])],
-    )
-    def test_compiled_files_stand_beside_the_source_and_say_the_same(
-        self, prompts, file, tmp_path, form, endings
+def test_what_must_not_be_compiled_or_written_over_is_left_alone(check, tmp_path):
+    assert check("broken.prompt", "warned.prompt", "--compile", "both")[0] == 1
+    assert check("warned.prompt", "--strict", "--compile", "both")[0] == 1
+    (tmp_path / "good.json").write_text('{"my": "data"}')
+    code, out = check("good.prompt", MOOD, "--compile", "both")
+    assert code == 1
+    assert "good.json exists and is not a compiled prompt" in out
+    assert compiled(tmp_path) == {"good.json"}
+    check("warned.prompt", "--compile", "binary")
+    assert "name its source" in check("warned.bytes", "--compile", "binary")[1]
+
+
+# -- with somebody in front -----------------------------------------------------------------------
+
+
+def test_a_file_is_asked_for_shown_and_compiled(check, tmp_path):
+    code, out = check("--interactive", MOOD, answers=["good.prompt", "y", "YES"])
+    assert code == 0
+    assert out.splitlines() == [
+        *("**Role:**", "Be kind.", "", "**Now:**", "It is a calm day, calm.", ""),
+        *("good.prompt: no problems", "compiled"),
+    ]
+    assert compiled(tmp_path) == {"good.bytes", "good.json"}
+
+
+def test_nothing_is_compiled_without_a_yes(check, tmp_path):
+    for name, answers, code, written in (
+        ("broken", ["y", "y"], 1, set()),
+        ("good", [], 1, set()),
+        ("good", ["n"], 1, set()),
+        ("good", ["y"], 0, set()),
+        ("good", ["y", "n", ""], 0, set()),
+        ("good", ["y", "n", "other"], 0, {"other.bytes", "other.json"}),
     ):
-        code, out, _ = prompts("compile", file(GOOD), MOOD, "--form", form)
-        assert code == 0
-        assert out.splitlines() == [f"a{ending}: compiled from a.prompt" for ending in endings]
-        assert sorted(path.suffix for path in tmp_path.iterdir()) == sorted([".prompt", *endings])
-        for ending in endings:
-            loaded = PromptFile.load(tmp_path / f"a{ending}", functions={"deskMood": lambda: "x"})
-            assert loaded.render()["Now"] == "It is a x day, x."
-            assert loaded.metadata == {"version": "2"}
-
-    def test_it_can_be_done_again_and_check_says_when_it_must_be(self, prompts, file):
-        prompts("compile", file(GOOD), MOOD)
-        file(GOOD.replace("kind", "brief"))
-        code, out, _ = prompts("check", "a.bytes", MOOD, "--strict")
-        assert code == 1
-        assert "'a.prompt' beside it has changed" in out
-        assert prompts("compile", "a.prompt", MOOD)[0] == 0
-        assert prompts("check", "a.bytes", MOOD, "--strict")[0] == 0
-
-    def test_errors_in_one_file_compile_none(self, prompts, file, tmp_path):
-        code, out, err = prompts("compile", file(BROKEN), file(WARNED, "b.prompt"))
-        assert (code, err) == (1, "nothing was compiled\n")
-        assert "a.prompt:3:1: error" in out
-        assert {path.suffix for path in tmp_path.iterdir()} == {".prompt"}
-
-    def test_warnings_stop_it_in_strict_mode_only(self, prompts, file):
-        assert prompts("compile", file(WARNED), "--strict")[0] == 1
-        assert prompts("compile", "a.prompt")[0] == 0
-
-    def test_what_is_no_compiled_prompt_is_not_written_over(self, prompts, file, tmp_path):
-        file('{"my": "data"}', "a.json")
-        code, out, err = prompts("compile", file(GOOD), MOOD, "--form", "both")
-        assert (code, out) == (1, "")
-        assert "a.json exists and is not a compiled prompt" in err
-        assert not (tmp_path / "a.bytes").exists()
-
-    def test_a_compiled_file_is_no_source(self, prompts, file):
-        prompts("compile", file(WARNED))
-        code, _, err = prompts("compile", "a.bytes")
-        assert code == 1
-        assert "a.bytes is a compiled prompt; name its source" in err
-
-
-class TestNew:
-    def test_the_new_file_has_nothing_wrong_with_it(self, prompts):
-        code, out, _ = prompts("new", "fresh.prompt")
-        assert code == 0
-        assert out.startswith("fresh.prompt: written")
-        assert prompts("check", "fresh.prompt", "--strict")[1] == "fresh.prompt: no problems\n"
-        assert list(PromptFile.load("fresh.prompt").sections) == ["Role", "Rules", "Now"]
-
-    def test_a_file_that_is_there_stays(self, prompts, file, tmp_path):
-        code, _, err = prompts("new", file(GOOD))
-        assert code == 1
-        assert "a.prompt is there already" in err
-        assert (tmp_path / "a.prompt").read_text() == GOOD
-
-    def test_a_folder_that_is_not_there_is_a_sentence(self, prompts):
-        code, _, err = prompts("new", "nosuch/a.prompt")
-        assert code == 1
-        assert "nosuch/a.prompt cannot be written" in err
+        assert check("--interactive", MOOD, f"{name}.prompt", answers=answers)[0] == code
+        assert compiled(tmp_path) == written

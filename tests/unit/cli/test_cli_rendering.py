@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_convmem.cli.output import encode_json, escape_controls
+from langchain_convmem.cli.output import escape_controls, make_data
 from langchain_convmem.cli.rendering import (
-    encode_log,
-    encode_recall,
-    encode_stats,
-    encode_threads,
+    add_stats,
+    describe_log,
+    describe_recall,
     format_found_lines,
     format_log,
     format_recall,
@@ -103,16 +101,16 @@ def test_a_title_stands_in_the_place_of_an_id():
 
 def test_numbers_of_threads_are_added():
     one = ThreadStats(entries=2, messages={"user": 1}, first_ms=AT, last_ms=AT, bytes=1500)
-    total = encode_stats([one, replace(one, first_ms=AT - 60_000, unreported=2), ThreadStats()])
+    total = add_stats([one, replace(one, first_ms=AT - 60_000, unreported=2), ThreadStats()])
     assert total["messages"] == {"user": 2}
     assert {"threads: 3", "entries: 4", "messages: 2 user", "unreported: 2", "bytes: 3,000"} <= {
         *format_stats(total)
     }
     assert (total["first"], total["last"]) == (
-        "2023-05-08T13:55:00.000+00:00",
-        "2023-05-08T13:56:00.000+00:00",
+        "2023-05-08T13:55:00+00:00",
+        "2023-05-08T13:56:00+00:00",
     )
-    assert list(format_stats(encode_stats([]))) == ["threads: 0"]
+    assert list(format_stats(add_stats([]))) == ["threads: 0"]
 
 
 def test_a_block_shows_where_when_what_and_why():
@@ -130,39 +128,24 @@ def test_finding_nothing_is_said():
 
 
 def test_a_recall_as_data_holds_lines_scores_and_reasons():
-    data = json.loads(encode_json(encode_recall("spade?", FOUND)))
-    (block,) = data.pop("blocks")
-    assert data == {
-        "query": "spade?",
-        "verdict": FOUND.verdict,
-        "best_rejected": 0.5,
-        "problems": ["slow"],
-    }
-    assert block["thread_id"] == "garden"
-    assert block["text"] == BLOCK.text
-    assert block["lines"] == [
-        {
+    data = make_data(describe_recall("spade?", FOUND))
+    assert (data["query"], data["best_rejected"], data["problems"]) == ("spade?", 0.5, ["slow"])
+    [block] = data["blocks"]
+    assert (block["text"], block["relevance"]) == (BLOCK.text, 2.5)
+    assert [one["speaker"] for one in block["lines"]] == ["Ana", "Ben"]
+    [match] = block["matches"]
+    assert (match["why"], match["similarity"]) == (["meaning", "words: spade"], 0.625)
+    assert match["line"] == block["lines"][0]
+    assert (
+        block["lines"][0].items()
+        >= {
             "line_id": "D1:1",
-            "position": 1,
-            "speaker": "Ana",
+            "user_id": "me",
+            "thread_id": "garden",
+            "time": "2023-05-08T13:56:00.001000+00:00",
             "trust": "user",
-            "time": "2023-05-08T13:56:00.001+00:00",
-            "text": "The spade is\nin the shed.",
-            "is_match": True,
-            "why": ["meaning", "words: spade"],
-            "relevance": 2.5,
-            "similarity": 0.625,
-        },
-        {
-            "line_id": "D1:2",
-            "position": 2,
-            "speaker": "Ben",
-            "trust": "user",
-            "time": "2023-05-08T13:56:00.002+00:00",
-            "text": "Noted.",
-            "is_match": False,
-        },
-    ]
+        }.items()
+    )
 
 
 def test_the_log_shows_pictures_and_calls():
@@ -189,13 +172,13 @@ def test_the_log_shows_every_entry_and_marks_what_was_undone():
 
 
 def test_the_log_as_data_keeps_ids_order_and_retractions():
-    data = json.loads(encode_json(encode_log(ENTRIES)))
+    data = make_data(describe_log(ENTRIES))
     assert [item["position"] for item in data] == [1, 2, 3, 4, 5]
     assert [item["is_retracted"] for item in data] == [False, False, True, True, False]
-    assert data[1]["message_id"] == "m1"
+    assert data[1]["message"]["data"]["id"] == "m1"
     assert data[1]["contents"] == ["Hi\nthere"]
-    assert (data[2]["session"], data[2]["time"]) == ("4", "2023-05-08T14:56:00.000+00:00")
-    assert (data[4]["retracts"], data[4]["reason"]) == (["e3", "e4"], "undo")
+    assert data[2]["time"] == "2023-05-08T14:56:00+00:00"
+    assert data[4]["control"] == {"retracts": ["e3", "e4"], "reason": "undo", "replacement": None}
 
 
 def test_threads_are_listed_in_the_given_order_by_title_and_cut_to_the_width():
@@ -211,12 +194,12 @@ def test_threads_are_listed_in_the_given_order_by_title_and_cut_to_the_width():
     wide = [styled.text for styled in format_threads(threads, 120)]
     assert wide[1].startswith("Tulips along the south wall, and what became of Miguel's...")
     assert max(map(len, wide)) <= 120
-    assert encode_threads(threads)[0] == {
+    assert make_data(threads)[0] == {
         "user_id": "me",
         "thread_id": "garden",
         "entries": 12,
-        "first": "2023-05-08T13:56:00.000+00:00",
-        "last": "2023-05-09T13:56:00.000+00:00",
+        "first": "2023-05-08T13:56:00+00:00",
+        "last": "2023-05-09T13:56:00+00:00",
         "title": "",
         "archived": False,
     }

@@ -136,7 +136,7 @@ def test_a_fork_cites_and_folds_its_own_entries(folded):
 
 def test_a_copy_in_another_log_cites_and_folds_its_own_entries(folded):
     with ConversationMemory(InMemoryLog()) as other:
-        copy_log(folded.log, other.log, source_name="folded")
+        copy_log(folded.log, other.log)
         places = [[one.position for one in log.entries(KEY)] for log in (folded.log, other.log)]
         assert places[0] != places[1]
         _check_copy(other, KEY)

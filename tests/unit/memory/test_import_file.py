@@ -50,7 +50,7 @@ def _export(path, log):
 def test_a_file_becomes_threads_that_are_recalled(memory, imported, chat):
     report = imported(chat, user_id="ana")
     assert report == ImportReport(
-        path=str(chat), thread_ids=("chat",), branches=0, sessions=1, added=2, known=0, skipped=()
+        path=str(chat), thread_ids=("chat",), branches=0, added=2, known=0, skipped=()
     )
     assert len(report) == 2
     assert _texts(memory) == ["My boat is red.", "I see."]

@@ -23,7 +23,6 @@ def test_a_diagnostic_without_a_source_line_is_one_line() -> None:
         ("\tab{{x}}", 4, "\t  "),
         ("你好{{x}}", 3, "    "),
         ("\uff21\uff22{{x}}", 3, "    "),
-        ("e\u0301e{{x}}", 4, "  "),
         ("\x1b[0m{{x}}", 5, "    "),
     ],
 )

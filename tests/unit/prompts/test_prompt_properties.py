@@ -119,16 +119,6 @@ def test_every_word_is_kept_or_a_finding_of_its_block_says_why_it_is_not(forms: 
             assert found & set(range(block, number + 1)), (word, prompt.diagnostics)
 
 
-@given(TEXTS)
-def test_line_ends_of_any_kind_mean_the_same(text: str) -> None:
-    unix = re.sub("\r\n|\r", "\n", text)
-    for end in ("\r\n", "\r"):
-        other = PromptFile.parse(unix.replace("\n", end), functions=FUNCTIONS, strict=False)
-        plain = PromptFile.parse(unix, functions=FUNCTIONS, strict=False)
-        assert other == plain
-        assert other.diagnostics == plain.diagnostics
-
-
 def is_plain(line: str) -> bool:
     """Tell whether the line holds nothing of the syntax but placeholders of unknown names."""
     return not re.search(r"__|//|/\*|\*/|[ \t]{2}|\t", line) and bool(line.strip())
@@ -150,23 +140,3 @@ def test_literal_text_reaches_the_system_message_unchanged(lines: list[str], tit
     system, _ = template.invoke({"input": [HumanMessage("hi")]}).to_messages()
     assert system.content == ("**Only:**\n" if titled else "") + body
     assert prompt.format(["Only"], include_titles=titled) == system.content
-
-
-@given(st.text(), st.text())
-def test_values_and_summaries_reach_a_formatted_prompt_unchanged(value: str, summary: str) -> None:
-    prompt = PromptFile.parse(
-        "__* Var *__\n- t = getX\n__ A __\n<{{t}}|{{t}}>", functions={"getX": lambda: value}
-    )
-    tail = f"\n\n{summary}" if summary.strip() else ""
-    text = prompt.format(["A"], include_titles=False, summary=summary)
-    assert text == f"<{value}|{value}>{tail}"
-
-
-@given(TEXTS)
-def test_cleaning_a_cleaned_section_changes_nothing(text: str) -> None:
-    sections = PromptFile.parse(text, strict=False).sections
-    plain = {title: body for title, body in sections.items() if not re.search(r"__|//|\*", body)}
-    again = PromptFile.parse(
-        "".join(f"__ {title} __\n{body}\n" for title, body in plain.items()), strict=False
-    )
-    assert {t: b for t, b in again.sections.items() if t in plain} == plain

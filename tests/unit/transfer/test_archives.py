@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import stat
@@ -67,19 +66,13 @@ def refusal(path, **options):
 # -- what arrives -------------------------------------------------------------------------------
 
 
-def test_a_zip_brings_threads_titles_and_years(memory, export):
+def test_a_zip_brings_threads_and_titles(memory, export):
     report = memory.import_file(export, user_id="ana")
     assert report.thread_ids == ("c1", "c2")
     assert (report.added, report.known, report.unread) == (3, 0, ())
     assert titles(memory) == {"c1": "A title", "c2": "A title"}
-    assert (report.first_ms, report.last_ms) == (1_546_300_800_000, 1_577_836_800_000)
     again = memory.import_file(export, user_id="ana")
     assert (again.added, again.known) == (0, 3)
-
-
-def test_a_task_imports_a_zip_too(memory, export):
-    report = asyncio.run(memory.aimport_file(export, user_id="ana"))
-    assert (report.thread_ids, report.added) == (("c1", "c2"), 3)
 
 
 def test_the_folder_and_the_json_inside_bring_the_same(tmp_path, export):
@@ -145,15 +138,8 @@ def test_a_conversation_that_cannot_be_read_is_named_and_the_others_arrive(tmp_p
     assert "$[2]" in report.unread[2]
     assert "$[3]" in report.unread[3]
     assert "the conversation 'c1' is there already" in report.unread[4]
-    with pytest.raises(ImportFormatError, match=r"inner\.zip"):
+    with pytest.raises(ImportFormatError, match=r"inner\.zip is an archive"):
         read_threads(path)
-
-
-def test_a_thread_id_names_the_only_conversation(tmp_path, memory, export):
-    one = write_zip(tmp_path / "one.zip", conversations__json=json.dumps(CHATS[:1]))
-    assert memory.import_file(one, user_id="ana", thread_id="keys").thread_ids == ("keys",)
-    assert len(memory.history("keys", user_id="ana").entries) == 2
-    assert "holds 2 dialogues" in refusal(export, thread_id="keys")
 
 
 def test_a_format_is_asked_of_archives_too(export):
@@ -161,14 +147,6 @@ def test_a_format_is_asked_of_archives_too(export):
     assert "ChatGPT" in refusal(export, format="chatgpt")
     with pytest.raises(ConfigError, match="chatgpt, claude"):
         read_file(export, format="openai")
-
-
-def test_progress_counts_bytes_up_to_all(export):
-    seen = []
-    read_file(export, progress=lambda done, total: seen.append((done, total)))
-    size = len(json.dumps(CHATS))
-    assert seen[-1] == (size, size)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 
 
 def test_an_export_that_changed_before_it_was_stored_is_refused(export):
@@ -185,16 +163,12 @@ def test_an_export_that_changed_before_it_was_stored_is_refused(export):
 def test_conversations_are_found_wherever_pieces_of_the_file_end(tmp_path, monkeypatch, size):
     monkeypatch.setattr(archives, "CHUNK_BYTES", size)
     chats = [make_chat(f"c{n}", 'Grüße "\\" 🦊 ] } ,', "é" * n) for n in range(1, 6)]
-    text = json.dumps(chats, ensure_ascii=n_is_odd(size), indent=size % 2 or None)
+    text = json.dumps(chats, ensure_ascii=bool(size % 2), indent=size % 2 or None)
     path = tmp_path / "export.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("conversations.json", "\ufeff " + text + " \n")
     assert read_file(path).thread_ids == ("c1", "c2", "c3", "c4", "c5")
     assert [t.messages[0].text for t in read_file(path).threads] == ['Grüße "\\" 🦊 ] } ,'] * 5
-
-
-def n_is_odd(size):
-    return size % 2 == 1
 
 
 @pytest.mark.parametrize(
@@ -204,9 +178,11 @@ def n_is_odd(size):
         (json.dumps(CHATS)[:-1], "ends before the list does"),
         ('[{"uuid": nope}]', "conversation 1: not valid JSON"),
         ('[{"uuid": 1} {"uuid": 2}]', "conversation 2: ',' expected"),
-        ("[" + "[" * 100_000, "nested too deeply"),
+        ("[" + "[" * 100_000, "not usable as JSON"),
         ('[{"a": ' + "9" * 5000 + "}]", "not usable as JSON"),
         ("[]", "holds no conversation"),
+        (json.dumps(CHATS) + "[]", "goes on after its end"),
+        (json.dumps(CHATS[0]) * 2, "goes on after its end"),
         ("", "holds no conversation"),
         (b"[\xff]", "is not UTF-8"),
     ],
@@ -230,28 +206,12 @@ def test_a_name_that_leads_out_of_the_zip_is_refused(tmp_path, name):
     assert "leads out of the archive" in refusal(path)
 
 
-def test_a_zip_bomb_is_refused_by_name(tmp_path):
-    path = write_zip(tmp_path / "export.zip", conversations__json=" " * (8 * 2**20))
-    found = refusal(path)
-    assert "'conversations.json': unpacks from" in found
-
-
 def test_a_zip_that_would_unpack_to_too_much_is_refused(tmp_path, export, monkeypatch):
-    monkeypatch.setattr(archives, "MAX_ARCHIVE_BYTES", 100)
-    assert "would unpack to" in refusal(export)
-    monkeypatch.setattr(archives, "MAX_MEMBERS", 1)
-    assert "holds 2 files; the limit is 1" in refusal(export)
-
-
-def test_files_that_share_bytes_are_refused(tmp_path):
-    path = write_zip(
-        tmp_path / "export.zip", conversations__json=json.dumps(CHATS), a__txt="x" * 99
-    )
-    data = bytearray(path.read_bytes())
-    second = data.rindex(b"PK\x01\x02")
-    struct.pack_into("<I", data, second + 42, 4)  # its offset: within the first file
-    path.write_bytes(data)
-    assert "shares bytes with another file" in refusal(path)
+    bomb = write_zip(tmp_path / "bomb.zip", conversations__json=" " * (8 * 2**20))
+    assert "would unpack to 8,388,608 bytes" in refusal(bomb)
+    names = {f"{number}__txt": "x" * 2**20 for number in range(5)}
+    path = write_zip(tmp_path / "shared.zip", conversations__json=json.dumps(CHATS), **names)
+    assert "would unpack to" in refusal(path)
 
 
 def test_an_encrypted_zip_is_refused(tmp_path, export):
@@ -287,24 +247,11 @@ def test_links_in_a_folder_are_not_followed(tmp_path):
     assert "conversations.json is a link; links are not followed" in refusal(folder)
 
 
-@pytest.mark.parametrize("cut", [30, 200])
-def test_an_incomplete_download_is_refused(export, cut):
-    export.write_bytes(export.read_bytes()[:-cut])
-    assert "damaged or incomplete zip; download it again" in refusal(export)
-
-
-def test_damaged_bytes_in_a_zip_are_refused(export):
-    data = bytearray(export.read_bytes())
-    data[60:70] = b"\xff" * 10
-    export.write_bytes(data)
-    assert "damaged or incomplete zip" in refusal(export)
-
-
-def test_nothing_is_written_when_an_archive_is_refused(memory, tmp_path):
-    path = write_zip(tmp_path / "export.zip", conversations__json=json.dumps(CHATS)[:-1])
-    with pytest.raises(ImportFormatError):
-        memory.import_file(path, user_id="ana")
-    assert memory.threads("ana") == []
+def test_an_incomplete_or_damaged_download_is_refused(export):
+    data = export.read_bytes()
+    for bad in (data[:-30], data[:-200], data[:60] + b"\xff" * 10 + data[70:]):
+        export.write_bytes(bad)
+        assert "damaged or incomplete zip; download it again" in refusal(export)
 
 
 def _swap_for_a_pipe(place):

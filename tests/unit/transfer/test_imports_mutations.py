@@ -14,10 +14,9 @@ from langchain_convmem.errors import ImportFormatError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata, ThreadKey
 from langchain_convmem.transfer import export_rows, store_thread
-from langchain_convmem.transfer.imports import parse_threads
-from langchain_convmem.transfer.source import Source
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.live import find_live_entries
+from tests.support.transfer import threads_in_file
 
 
 def _exported_rows():
@@ -135,7 +134,7 @@ def changed(document, path, value, *, remove):
 def check(document):
     threads = []
     with contextlib.suppress(ImportFormatError):
-        threads = parse_threads(Source("f", json.dumps(document)))
+        threads = threads_in_file(json.dumps(document))
     log = InMemoryLog()
     for thread in threads:
         new = store_thread(log, thread, user_id="ana")
@@ -146,7 +145,7 @@ def check(document):
 
 def test_the_files_are_good_before_they_are_changed():
     for document in GOOD:
-        (first, *_) = parse_threads(Source("f", json.dumps(document)))
+        (first, *_) = threads_in_file(json.dumps(document))
         assert len(first) > 0
 
 

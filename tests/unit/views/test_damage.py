@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_convmem.cli.rendering import encode_log, format_log
+from langchain_convmem.cli.rendering import describe_log, format_log
 from langchain_convmem.logs.base import (
     build_changes,
     build_line_changes,
@@ -95,7 +95,7 @@ def test_every_other_view_goes_on_and_names_it(damaged):
     assert ("checksum" in format_text_table(entries, None)) is is_altered
     assert ("checksum" in format_html_table(entries, None)) is is_altered
     assert ("checksum" in "".join(one.text for one in format_log(entries))) is is_altered
-    assert [one["damage"] is not None for one in encode_log(entries)].count(True) == is_altered
+    assert [bool(one["damage"]) for one in describe_log(entries)].count(True) == is_altered
     assert sum('"damage"' in encode_entry(one) for one in entries) == is_altered
     assert sum(len(turn.contents) for turn in build_turns(entries)) == 5 - is_altered
 

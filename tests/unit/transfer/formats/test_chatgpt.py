@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -8,18 +9,17 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import ImportFormatError
-from langchain_convmem.transfer.imports import parse_threads
-from langchain_convmem.transfer.source import Source
+from tests.support.transfer import threads_in_file
 
 
 def threads_in(content, **options):
-    return parse_threads(Source("conversations.json", json.dumps(content)), **options)
+    return threads_in_file(json.dumps(content), **options)
 
 
 def refusal(content):
     with pytest.raises(ImportFormatError) as caught:
         threads_in(content)
-    return caught.value
+    return str(caught.value)
 
 
 def said(name, parent, role, *parts, time=None, author=None, **rest):
@@ -71,16 +71,13 @@ PLAIN = conversation(
 def test_a_conversation_is_the_path_to_its_current_node():
     (thread,) = threads_in([PLAIN])
     question, answer = thread.messages
-    assert (thread.thread_id, thread.branch_of, thread.sessions) == ("c-1", None, 1)
+    assert (thread.thread_id, thread.branch_of) == ("c-1", None)
+    assert threads_in(PLAIN) == [thread], "one alone is read like a list of one"
     assert [type(message) for message in thread.messages] == [HumanMessage, AIMessage]
     assert (question.id, question.content) == ("a", "Where do I lock it?")
     assert question.additional_kwargs == {"timestamp": "2023-11-14T22:13:20.250+00:00"}
     assert (answer.id, answer.content) == ("b", "Behind the bakery.")
     assert answer.response_metadata == {"model_name": "gpt-4o"}
-
-
-def test_one_conversation_alone_is_read_like_a_list_of_one():
-    assert threads_in(PLAIN) == threads_in([PLAIN])
 
 
 def test_what_was_left_for_another_branch_makes_threads_of_its_own():
@@ -95,26 +92,12 @@ def test_what_was_left_for_another_branch_makes_threads_of_its_own():
         current="d",
     )
     main, first, second = threads_in([edited])
+    named = threads_in([edited], thread_id="mine")
+    assert [one.thread_id for one in named] == ["mine", "mine~branch-1", "mine~branch-2"]
     assert [m.id for m in main.messages] == ["a2", "d"]
     assert (first.thread_id, first.branch_of) == ("c-1~branch-1", "c-1")
     assert [m.id for m in first.messages] == ["a", "b", "c"]
-    assert "branched_from" not in first.messages[0].additional_kwargs, "it follows no message"
     assert (second.thread_id, [m.id for m in second.messages]) == ("c-1~branch-2", ["b2"])
-    assert second.messages[0].additional_kwargs["branched_from"] == "a"
-
-
-def test_a_given_name_names_the_branches_too():
-    edited = conversation(
-        said("a", None, "user", "x"),
-        said("b", "a", "assistant", "y"),
-        said("c", "a", "assistant", "z"),
-        current="b",
-    )
-    threads = threads_in(edited, thread_id="mine")
-    assert [(t.thread_id, t.branch_of) for t in threads] == [
-        ("mine", None),
-        ("mine~branch-1", "mine"),
-    ]
 
 
 def test_what_a_model_sends_to_a_tool_is_a_call_and_the_answer_its_result():
@@ -184,50 +167,31 @@ def test_conversations_without_a_word_make_no_thread():
     )
     unused = conversation(current=None, name="u")
     assert [thread.thread_id for thread in threads_in([empty, PLAIN, unused])] == ["c-1"]
-    assert "no message" in str(refusal([empty]))
+    assert "no conversation with a message" in refusal([empty])
+    assert "'c-1' is there already" in refusal([PLAIN, PLAIN])
+
+
+CIRCLES = [said("a", "b", "user", "x"), said("b", "a", "user", "y")]
+AT = "$[0].mapping.a.message"
 
 
 @pytest.mark.parametrize(
     ("nodes", "location", "says"),
     [
-        ([said("a", "b", "user", "x"), said("b", "a", "user", "y")], "$[0]", "circle"),
-        (
-            [
-                said("a", None, "user", "x"),
-                said("b", "c", "user", "y"),
-                said("c", "b", "user", "z"),
-            ],
-            "$[0]",
-            "circle",
-        ),
-        ([said("a", None, "robot", "x")], "$[0].mapping.a.message.author.role", "robot"),
-        (
-            [said("a", None, "user", "\ud800")],
-            "$[0].mapping.a.message",
-            "surrogate",
-        ),
-        (
-            [said("a", None, "user", "x", time="soon")],
-            "$[0].mapping.a.message.create_time",
-            "seconds",
-        ),
-        (
-            [said("a", None, "user", "x", time=1e300)],
-            "$[0].mapping.a.message.create_time",
-            "seconds",
-        ),
-        ([said("a", None, "user", "x", content=None)], "$[0].mapping.a.message", "content"),
-        ([{"a": 7}], "$[0].mapping.a", "an object"),
+        (CIRCLES, "$[0]", "circle"),
+        ([said("c", None, "user", "z"), *CIRCLES], "$[0]", "circle"),
+        ([said("a", None, "robot", "x")], f"{AT}.author.role", "robot"),
+        ([said("a", None, "user", "\ud800")], AT, "surrogate"),
+        ([said("a", None, "user", "x", time="soon")], f"{AT}.create_time", "seconds"),
+        ([said("a", None, "user", "x", time=1e300)], f"{AT}.create_time", "seconds"),
+        ([said("a", None, "user", "x", content=None)], AT, "content"),
+        ([{"a": 7}], "$[0].mapping.a", "a valid dictionary"),
     ],
 )
 def test_a_bad_conversation_is_refused_with_its_place(nodes, location, says):
     error = refusal([conversation(*nodes, current="a")])
-    assert error.location == location
-    assert says in str(error)
-
-
-def test_two_conversations_of_one_name_are_refused():
-    assert "'c-1'" in str(refusal([PLAIN, PLAIN]))
+    assert f": {location}: " in error
+    assert says in error
 
 
 @st.composite
@@ -252,7 +216,6 @@ def test_every_message_of_a_tree_is_in_one_thread_and_follows_what_it_followed(t
     assert threads[0].messages[-1].id == f"n{current}"
     for thread in threads:
         ids = [message.id for message in thread.messages]
-        first = thread.messages[0].additional_kwargs.get("branched_from")
-        for before, after in zip([first, *ids], ids, strict=False):
+        for before, after in pairwise(ids):
             parent = above[int(after[1:])]
             assert before == (None if parent is None else f"n{parent}")

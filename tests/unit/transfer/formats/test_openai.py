@@ -36,6 +36,7 @@ LOOP = [
 @pytest.mark.parametrize("form", [as_list, as_rows, lambda *m: read(json.dumps({"messages": m}))])
 def test_a_tool_loop_is_read_in_every_form(form):
     thread = form(*LOOP)
+    assert thread == as_list(*LOOP), "with the same ids"
     system, question, call, result, answer = thread.messages
     assert thread.thread_id == "trip"
     assert [type(m) for m in thread.messages] == [
@@ -54,11 +55,6 @@ def test_a_tool_loop_is_read_in_every_form(form):
     assert (result.tool_call_id, result.content, answer.id) == ("c1", "sun", "m5")
 
 
-def test_both_forms_give_the_same_messages_the_same_ids():
-    assert as_list(*LOOP) == as_rows(*LOOP)
-    assert len({message.id for message in as_list(*LOOP).messages}) == len(LOOP)
-
-
 def test_arguments_that_are_no_object_are_kept_as_they_are():
     broken = [
         {**CALL, "function": {"name": "weather", "arguments": text}} for text in ('{"n": ', "[1]")
@@ -67,16 +63,6 @@ def test_arguments_that_are_no_object_are_kept_as_they_are():
     (message,) = thread.messages
     assert [call["args"] for call in message.invalid_tool_calls] == ['{"n": ', "[1]"]
     assert [call["args"] for call in message.tool_calls] == [{"n": 1}]
-
-
-def test_functions_of_the_old_api_become_calls_and_results():
-    thread = as_list(
-        {"role": "assistant", "content": "", "function_call": {"name": "f", "arguments": "{}"}},
-        {"role": "function", "name": "f", "content": "done"},
-    )
-    call, result = thread.messages
-    assert result.tool_call_id == call.tool_calls[0]["id"]
-    assert (result.name, result.content) == ("f", "done")
 
 
 def test_parts_are_blocks_and_a_single_text_is_plain():
@@ -116,3 +102,23 @@ def test_a_bad_message_is_refused_with_its_place(message, location, says):
         as_list({"role": "user", "content": "x"}, message)
     assert caught.value.location == location
     assert says in str(caught.value)
+
+
+def test_lines_keep_order_text_times_and_sessions():
+    texts = [" padded ", "a\u2028b\x85c\x0b", "\x00NUL", "é\r\n", '{"role": "user"}']
+    stamps = [("2023-05-08", 5_000), ("2023-05-08T13:56:00.250+02:00", "x"), (-1, None)]
+    expected = ["2023-05-08T00:00:00.000+00:00", "2023-05-08T11:56:00.250+00:00"]
+    rows = [{"role": "User", "content": text, "mood": "good"} for text in texts]
+    rows += [{"role": "BOT", "content": "x", "timestamp": at, "session": s} for at, s in stamps]
+    text = "\r\n\r\n".join(map(json.dumps, rows))
+    messages = read(text).messages
+    assert [message.content for message in messages[: len(texts)]] == texts
+    found = [message.additional_kwargs for message in messages[len(texts) :]]
+    assert found == [
+        {"timestamp": expected[0], "session": "5000"},
+        {"timestamp": expected[1], "session": "x"},
+        {"timestamp": "1969-12-31T23:59:59.999+00:00"},
+    ]
+    again = read(text + "\n" + json.dumps(rows[0])).messages
+    assert again[: len(rows)] == messages, "what is appended changes no id"
+    assert len({message.id for message in again}) == len(rows) + 1

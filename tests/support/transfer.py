@@ -1,0 +1,17 @@
+"""Files to import, written and read in one go."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from langchain_convmem.transfer import ImportedThread, read_threads
+
+
+def threads_in_file(text: str, **options: Any) -> list[ImportedThread]:
+    """Return the threads of a file with this text."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "conversations.json")
+        path.write_text(text)
+        return read_threads(path, **options)
