@@ -24,6 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--embedder", choices=reach.EMBEDDERS, default="default", help="with --compactions"
     )
+    parser.add_argument(
+        "--sayings", choices=("sayings", "unseen"), default="sayings", help="with --compactions"
+    )
     options = parser.parse_args(arguments)
     if options.facts < 1 or options.turns < 5 * options.facts:
         parser.error("--turns must be at least five times --facts, and --facts at least 1")
@@ -34,7 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.compactions is None:
             report[style] = running.measure(options.turns, options.facts, options.sample, style)
         else:
-            report[style] = reach.measure(options.compactions, style, options.embedder)
+            report[style] = reach.measure(
+                options.compactions, style, options.embedder, options.sayings
+            )
     make_table = running.make_table if options.compactions is None else reach.make_table
     report["bars"] = [
         {**bar, "what": f"{style}: {bar['what']}"}

@@ -109,10 +109,13 @@ class _Chat:
 
 
 def measure(
-    compactions: int, style: Style = "retelling", embedder: str = "default"
+    compactions: int,
+    style: Style = "retelling",
+    embedder: str = "default",
+    sayings: str = "sayings",
 ) -> dict[str, Any]:
     """Take a chat until it was compacted so often, and ask on the way; return the report."""
-    facts = list_sayings()
+    facts = list_sayings(name=sayings)
     summarizer, meter = make_summarizer(style, SETTINGS.max_summary_tokens)
     checkpoints: list[dict[str, Any]] = []
     asked: list[_Asked] = []

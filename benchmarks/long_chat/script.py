@@ -153,13 +153,13 @@ def _capitalise(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def list_sayings(count: int | None = None) -> list[Fact]:
-    """Return facts of six kinds by turns, each asked for in words that share none of weight."""
+def list_sayings(count: int | None = None, name: str = "sayings") -> list[Fact]:
+    """Return facts of some kinds by turns, each asked for in words that share none of weight."""
     chance = random.Random("sayings 3")
     values = _Values(chance)
     by_kind = [
         [_make_saying(kind, one, line, values, chance) for line in one["lines"]]
-        for kind, one in read_data("sayings").items()
+        for kind, one in read_data(name).items()
     ]
     for of_kind in by_kind:
         chance.shuffle(of_kind)

@@ -7,9 +7,10 @@ What people decide themselves, pins and retractions, are control entries that na
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.background import to_async
 from langchain_convmem.causes import describe_value
@@ -124,16 +125,8 @@ class TimelineEvent(NamedTuple):
     is_named: bool
 
 
-class Editing(Protocol):
-    """Writes what people decide of items; see `profile.reader.ProfileEditor`."""
-
-    def decide(self, verdict: Verdict, item: ProfileItem) -> UserProfile:
-        """Store a decision, and return the profile after it."""
-        ...
-
-    def undo(self, item: ProfileItem) -> UserProfile:
-        """Take back all that was decided of an item, and return the profile after it."""
-        ...
+Decide: TypeAlias = "Callable[[Verdict | None, ProfileItem], UserProfile]"
+"""Writes what somebody decides of an item, None for nothing any more; returns the profile then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +136,12 @@ class UserProfile:
     Attributes:
         items: Every item, past ones among them, in the order in which they were said.
         now_ms: The moment that decides which plans are past, milliseconds since the epoch.
-        editor: Writes decisions into the log; None for a profile of no log.
+        decide: Writes decisions into the log; None for a profile of no log.
     """
 
     items: tuple[ProfileItem, ...] = ()
     now_ms: int = 0
-    editor: Editing | None = field(default=None, compare=False, repr=False)
+    decide: Decide | None = field(default=None, compare=False, repr=False)
 
     @property
     def current(self) -> tuple[ProfileItem, ...]:
@@ -277,17 +270,14 @@ class UserProfile:
         Raises:
             ConfigError: If the profile has no such item, or is one of no log.
         """
-        return self._get_editor().undo(self.find(item))
+        return self._decide(None, item)
 
     arestore = to_async(restore)
 
-    def _decide(self, verdict: Verdict, item: ProfileItem | str) -> UserProfile:
-        return self._get_editor().decide(verdict, self.find(item))
-
-    def _get_editor(self) -> Editing:
-        if self.editor is None:
+    def _decide(self, verdict: Verdict | None, item: ProfileItem | str) -> UserProfile:
+        if self.decide is None:
             raise ConfigError("this profile was read from no log; take that of memory.profile()")
-        return self.editor
+        return self.decide(verdict, self.find(item))
 
     # -- export -----------------------------------------------------------------------------------
 
@@ -306,16 +296,17 @@ class UserProfile:
 
     def to_markdown(self) -> str:
         """Return the profile as Markdown: what holds by kind, then what is past."""
-        parts = []
-        for kind in KINDS:
-            items = self.list_kind(kind)
-            if items:
-                lines = (f"- {_escape_markdown(str(item))}" for item in items)
-                parts.append("\n".join([f"## {kind.capitalize()}", "", *lines]))
-        if self.past:
-            lines = (f"- {item.state}: {_escape_markdown(str(item))}" for item in self.past)
-            parts.append("\n".join(["## Past", "", *lines]))
-        return "\n\n".join(["# Profile", *(parts or ["Nothing is known yet."])]) + "\n"
+        past = [f"- {item.state}: {_escape_markdown(str(item))}" for item in self.past]
+        parts: dict[str, list[str]] = {
+            kind.capitalize(): [f"- {_escape_markdown(str(item))}" for item in self.list_kind(kind)]
+            for kind in KINDS
+        }
+        said = [
+            "\n".join([f"## {title}", "", *lines])
+            for title, lines in {**parts, "Past": past}.items()
+            if lines
+        ]
+        return "\n\n".join(["# Profile", *(said or ["Nothing is known yet."])]) + "\n"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -438,11 +429,6 @@ def read_decision(entry: Entry, order: int) -> Decision | None:
     return Decision(entry.id, verdict, item_id, order)
 
 
-def draft_decision(verdict: Verdict, item: ProfileItem) -> Draft:
-    """Return the control entry that decides something of an item; it retracts no entry."""
-    return draft_control({"verdict": verdict, "item": item.id})
-
-
 def draft_control(said: Mapping[str, Any]) -> Draft:
     """Return a control entry that says something of a profile, and retracts no entry."""
     # With a reason that every release knows.
@@ -458,23 +444,11 @@ def read_control(entry: Entry) -> Mapping[str, Any]:
 
 # -- the profile of what was said ---------------------------------------------------------------
 
-_SINGLE_SLOTS = frozenset(
-    [
-        *("name", "age", "birthday", "pronouns", "home", "diet"),
-        *("job", "employer", "study", "marital", "schedule"),
-    ]
+_SINGLE_SLOTS = re.compile(
+    r"(?:name|age|birthday|pronouns|home|diet|job|employer|study|marital|schedule)\Z"
+    r"|(?:thing|boss|favourite|place|contact|stack|project|instruction):"
 )
-_SINGLE_FAMILIES = (
-    "thing:",
-    "boss:",
-    "favourite:",
-    "place:",
-    "contact:",
-    "stack:",
-    "project:",
-    "instruction:",
-)
-"""Beginnings of slots that hold one value at a time."""
+"""Slots that hold one value at a time."""
 _SLOWLY_CHANGING = ("job", "plan:")
 """Slots of which a later statement takes an earlier one's place only where it says so."""
 _OVER, _AVOID = "over:", "avoid:"
@@ -493,32 +467,12 @@ def build_profile(
         decisions: The decisions that count, in any order.
         now_ms: When it is asked for, milliseconds since the epoch: plans before are past.
     """
-    verdicts = _find_verdicts(decisions)
-    builder = _ProfileBuilder(verdicts)
+    latest = sorted(decisions, key=lambda one: one.order)
+    builder = _ProfileBuilder({one.item_id: one.verdict for one in latest})
     for one in sorted(said, key=lambda one: (one.item.since_ms, one.item.id)):
         builder.add(one)
-    items = [_mark_expired(item, now_ms) for item in builder.list_items()]
+    items = [_mark_expired(item, now_ms) for item in builder.items.values()]
     return UserProfile(tuple(sorted(items, key=lambda one: (one.since_ms, one.id))), now_ms)
-
-
-@dataclass(slots=True)
-class _Verdicts:
-    """What was decided last of each item."""
-
-    retracted: set[str] = field(default_factory=set)
-    pinned: set[str] = field(default_factory=set)
-
-
-def _find_verdicts(decisions: Iterable[Decision]) -> _Verdicts:
-    verdicts = _Verdicts()
-    for one in sorted(decisions, key=lambda one: one.order):
-        if one.verdict == "retract":
-            verdicts.retracted.add(one.item_id)
-            verdicts.pinned.discard(one.item_id)
-        else:
-            verdicts.pinned.add(one.item_id)
-            verdicts.retracted.discard(one.item_id)
-    return verdicts
 
 
 def _mark_expired(item: ProfileItem, now_ms: int) -> ProfileItem:
@@ -530,19 +484,20 @@ def _mark_expired(item: ProfileItem, now_ms: int) -> ProfileItem:
 class _ProfileBuilder:
     """Puts statements in their places, one after the other."""
 
-    def __init__(self, verdicts: _Verdicts) -> None:
+    def __init__(self, verdicts: Mapping[str, Verdict]) -> None:
         self._verdicts = verdicts
-        self._items: dict[str, ProfileItem] = {}
+        self.items: dict[str, ProfileItem] = {}
         self._slots: dict[tuple[ItemKind, str], list[str]] = {}
         self._said: set[str] = set()  # where the sentences stand that are items
 
     def add(self, said: SaidStatement) -> None:
         """Add what was said after all that was added before."""
         item, statement = said.item, said.statement
-        if item.id in self._verdicts.retracted:
-            self._items[item.id] = replace(item, state="retracted")
+        verdict = self._verdicts.get(item.id)
+        if verdict == "retract":
+            self.items[item.id] = replace(item, state="retracted")
             return
-        item = replace(item, is_pinned=item.id in self._verdicts.pinned)
+        item = replace(item, is_pinned=verdict == "pin")
         place = item.id.rpartition(".")[0]
         if statement.ends:
             self._end(item)
@@ -556,30 +511,26 @@ class _ProfileBuilder:
             (item.kind, item.slot or f"={normalize_value(item.text)}"), []
         )
         for name in reversed(held):
-            if _is_same(self._items[name], item):
+            if _is_same(self.items[name], item):
                 self._repeat(name, item)
                 return
         if held and _is_replacing(statement):
             item = self._replace(held, item)
-        self._items[item.id] = item
+        self.items[item.id] = item
         held.append(item.id)
 
-    def list_items(self) -> list[ProfileItem]:
-        """Return all items."""
-        return list(self._items.values())
-
     def _repeat(self, name: str, item: ProfileItem) -> None:
-        known = self._items[name]
+        known = self.items[name]
         again = (*known.again, item.entry_id)[-_MOST_REPEATS:]
         days = item.days or known.days
         pinned = known.is_pinned or item.is_pinned
-        self._items[name] = replace(known, again=again, days=days, is_pinned=pinned)
+        self.items[name] = replace(known, again=again, days=days, is_pinned=pinned)
 
     def _replace(self, held: list[str], item: ProfileItem) -> ProfileItem:
         """Let an item take the place of what holds its slot; of several, the last is named."""
         for name in held:
-            old = self._items[name]
-            self._items[name] = replace(
+            old = self.items[name]
+            self.items[name] = replace(
                 old, state="replaced", until_ms=item.since_ms, replaced_by=item.id
             )
         last = held[-1]
@@ -603,13 +554,13 @@ class _ProfileBuilder:
         value = set(normalize_value(item.value).split())
         for (kind, slot), held in self._slots.items():
             for name in list(held):
-                old = self._items[name]
+                old = self.items[name]
                 if old.entry_id == item.entry_id:
                     continue
                 words = set(normalize_value(old.value).split())
                 is_meant = bool(value and words) and (value <= words or words <= value)
                 if is_meant or (not value and slot == item.slot and kind == item.kind):
-                    self._items[name] = replace(old, state="ended", until_ms=item.since_ms)
+                    self.items[name] = replace(old, state="ended", until_ms=item.since_ms)
                     held.remove(name)
 
 
@@ -619,7 +570,7 @@ def _is_replacing(statement: Statement) -> bool:
         return False
     if slot.startswith(_SLOWLY_CHANGING):
         return statement.changes
-    return slot in _SINGLE_SLOTS or slot.startswith(_SINGLE_FAMILIES)
+    return _SINGLE_SLOTS.match(slot) is not None
 
 
 def _is_same(old: ProfileItem, new: ProfileItem) -> bool:
@@ -660,20 +611,17 @@ def select_items(
         count: Counts the tokens of a text.
         hidden: Ids of items that are left out.
     """
-    unseen = set(hidden)
-    waiting = [item for item in profile.current if item.id not in unseen]
+    waiting = [item for item in profile.current if item.id not in set(hidden)]
     chosen: list[ProfileItem] = []
-    wishes = max_tokens * _SHARE_OF_WISHES
-    is_alone = all(item.kind == "instructions" for item in waiting)
+    has_facts = any(item.kind != "instructions" for item in waiting)
     for item in _take_turns(waiting):
         if any(item.text in one.text for one in chosen):
             continue  # one sentence may say several things: it is quoted once
-        more = [*chosen, item]
-        size = count(format_items(more))
         # One wish always goes first, however small the room.
-        is_wish = bool(chosen) and item.kind == "instructions" and not item.is_pinned
-        if size <= (wishes if is_wish and not is_alone else max_tokens):
-            chosen = more
+        yields = has_facts and chosen and item.kind == "instructions" and not item.is_pinned
+        room = max_tokens * _SHARE_OF_WISHES if yields else max_tokens
+        if count(format_items([*chosen, item])) <= room:
+            chosen.append(item)
     return chosen
 
 

@@ -179,7 +179,7 @@ class Profiler:
             if one.reason:
                 return report
             last = until if batch[-1] is lines[-1] else batch[-1].position
-            read = ThreadReading(batch[0].position - 1, last, tuple(proposals))
+            read = ThreadReading(after=batch[0].position - 1, until=last, items=proposals)
             self._log.append(key, [draft_proposals(read, own.to_aux())])
         self._keep_mark(key, until)
         return report

@@ -11,11 +11,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeGuard, get_args
+from dataclasses import replace
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    ValidationError,
+    field_validator,
+)
 
 from langchain_convmem.profile.profile import (
     SaidStatement,
@@ -63,8 +70,7 @@ LONGEST_SHOWN = 2_000
 """Characters of a line that a model gets."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedItem:
+class ProposedItem(BaseModel):
     """A value in a line, as a model found it.
 
     Attributes:
@@ -76,84 +82,57 @@ class ProposedItem:
         end: Where it ends.
     """
 
+    model_config = ConfigDict(frozen=True, strict=True)
+
     entry_id: str
-    part: int
+    part: NonNegativeInt
     kind: ItemKind
     slot: str
-    start: int
-    end: int
+    start: NonNegativeInt
+    end: NonNegativeInt
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
-        return {
-            "entry": self.entry_id,
-            "part": self.part,
-            "kind": self.kind,
-            "slot": self.slot,
-            "from": self.start,
-            "to": self.end,
-        }
-
+    @field_validator("slot")
     @classmethod
-    def read(cls, value: Any) -> ProposedItem | None:
-        """Return what `to_json` wrote; None for anything else."""
-        if not isinstance(value, Mapping):
-            return None
-        entry_id, slot, kind = value.get("entry"), value.get("slot"), value.get("kind")
-        numbers = [value.get(name) for name in ("part", "from", "to")]
-        if not isinstance(entry_id, str) or not _is_kind(kind) or not _is_slot(slot):
-            return None
-        if not all(isinstance(one, int) and one >= 0 for one in numbers):
-            return None
-        part, start, end = numbers
-        return cls(entry_id, part, kind, slot, start, end)  # type: ignore[arg-type]
-
-
-def _is_kind(value: Any) -> TypeGuard[ItemKind]:
-    return isinstance(value, str) and value in get_args(ItemKind)
-
-
-def _is_slot(value: Any) -> TypeGuard[str]:
-    return isinstance(value, str) and (not value or value in SLOTS)
+    def _check_slot(cls, slot: str) -> str:
+        if slot and slot not in SLOTS:
+            raise ValueError("no slot that a model may name")
+        return slot
 
 
 # -- in the log ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadReading:
+class ThreadReading(BaseModel):
     """What a control entry says of a thread that a model read.
 
     Attributes:
-        after: The position behind which it was read.
+        after: The position after which it was read.
         until: The position up to which.
-        proposals: What was found, in order.
+        items: What was found, in order.
     """
+
+    model_config = ConfigDict(frozen=True, strict=True)
 
     after: int
     until: int
-    proposals: tuple[ProposedItem, ...] = ()
+    items: list[ProposedItem] = []
 
 
 def draft_proposals(read: ThreadReading, aux: Mapping[str, Any]) -> Draft:
     """Return the control entry that holds proposals, and `aux` besides; it retracts no entry."""
-    items = [one.to_json() for one in read.proposals]
-    draft = draft_control(
-        {"verdict": PROPOSE, "after": read.after, "until": read.until, "items": items}
-    )
+    draft = draft_control({"verdict": PROPOSE, **read.model_dump()})
     return replace(draft, metadata=replace(draft.metadata, aux={**draft.metadata.aux, **aux}))
 
 
 def read_proposals(entry: Entry) -> ThreadReading | None:
-    """Return the proposals of a control entry; None for any other entry."""
+    """Return what a control entry says of a model's reading; None for any other entry."""
     made = read_control(entry)
     if made.get("verdict") != PROPOSE:
         return None
-    after, until, items = made.get("after"), made.get("until"), made.get("items")
-    if not isinstance(after, int) or not isinstance(until, int) or not isinstance(items, list):
+    try:
+        return ThreadReading.model_validate(made)
+    except ValidationError:
         return None
-    found = map(ProposedItem.read, items)
-    return ThreadReading(after, until, tuple(one for one in found if one is not None))
 
 
 # -- what stands --------------------------------------------------------------------------------
@@ -276,11 +255,13 @@ def check_proposals(
 def _check(one: FoundItem, line: DialogLine, told: list[SaidStatement]) -> ProposedItem | None:
     """Return what a found item proposes, if it holds, and have it told."""
     slot = one.slot if one.slot in SLOTS else ""
-    kind = SLOTS[slot] if slot else one.kind
-    if not _is_kind(kind) or len(one.value) > LONGEST_VALUE:
+    kind = SLOTS[slot] if slot else cast(ItemKind, one.kind)
+    if kind not in KINDS or len(one.value) > LONGEST_VALUE:
         return None
     for start, end in _find_words(line.text, one.value):
-        proposal = ProposedItem(line.entry_id, line.part, kind, slot, start, end)
+        proposal = ProposedItem(
+            entry_id=line.entry_id, part=line.part, kind=kind, slot=slot, start=start, end=end
+        )
         said = read_proposed(line, proposal)
         if said is None:
             continue

@@ -21,7 +21,7 @@ from langchain_convmem.profile.profile import (
     UserProfile,
     Verdict,
     build_profile,
-    draft_decision,
+    draft_control,
     read_decision,
     read_line,
 )
@@ -114,7 +114,7 @@ class _ReadUser:
         if read is None:
             return
         self.controls.setdefault(entry.id, ())
-        for proposal in read.proposals:
+        for proposal in read.items:
             line = quoted.get((proposal.entry_id, proposal.part))
             said = None if line is None else read_proposed(line, proposal)
             if said is None or said.item.key != entry.key:
@@ -188,8 +188,20 @@ class ProfileReader:
 
     def read_profile(self, owner: Owner) -> UserProfile:
         """Return an owner's profile as of now, which can be decided of."""
-        followed = self.read(owner)
-        return replace(followed.profile, editor=ProfileEditor(self, self._log, owner))
+        profile = self.read(owner).profile
+        return replace(profile, decide=lambda verdict, item: self._decide(owner, verdict, item))
+
+    def _decide(self, owner: Owner, verdict: Verdict | None, item: ProfileItem) -> UserProfile:
+        """Store a decision in the thread that says the item; None takes back all that was made."""
+        draft = draft_control({"verdict": verdict, "item": item.id})
+        if verdict is None:
+            made = self.read(owner).decisions
+            names = tuple(one.entry_id for one in made if one.item_id == item.id)
+            draft = Draft(role="control", control=Control(names, "undo"))
+            if not names:
+                return self.read_profile(owner)
+        self._log.append(item.key, [draft])
+        return self.read_profile(owner)
 
     def _take(
         self, owner: Owner, cursor: int, page: LineChanges, quoted: QuotedLines
@@ -231,7 +243,7 @@ def _read_quoted(log: MessageLog, page: LineChanges) -> QuotedLines:
         read = read_proposals(control)
         if read is None:
             continue
-        names = [(one.entry_id, one.part) for one in read.proposals]
+        names = [(one.entry_id, one.part) for one in read.items]
         found = lines
         if not all(name in lines for name in names):
             entries = log.entries(control.key, after=read.after, until=control.position)
@@ -240,31 +252,3 @@ def _read_quoted(log: MessageLog, page: LineChanges) -> QuotedLines:
             found = lines | {(line.entry_id, line.part): line for line in said}
         quoted.update((name, found[name]) for name in names if name in found)
     return quoted
-
-
-# -- what people decide -------------------------------------------------------------------------
-
-
-class ProfileEditor:
-    """Writes what people decide of a profile's items into the log, and reads it again."""
-
-    def __init__(self, reader: ProfileReader, log: MessageLog, owner: Owner) -> None:
-        """Take a profile's reader, its log and whose profile it is."""
-        self._reader = reader
-        self._log = log
-        self._owner = owner
-
-    def decide(self, verdict: Verdict, item: ProfileItem) -> UserProfile:
-        """Store a decision in the thread that says the item, and return the profile after it."""
-        draft = draft_decision(verdict, item)
-        self._log.append(item.key, [draft])
-        return self._reader.read_profile(self._owner)
-
-    def undo(self, item: ProfileItem) -> UserProfile:
-        """Take back all that was decided of an item, and return the profile after it."""
-        followed = self._reader.read(self._owner)
-        names = tuple(one.entry_id for one in followed.decisions if one.item_id == item.id)
-        if names:
-            draft = Draft(role="control", control=Control(names, "undo"))
-            self._log.append(item.key, [draft])
-        return self._reader.read_profile(self._owner)

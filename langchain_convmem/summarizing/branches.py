@@ -2,25 +2,18 @@
 
 The view of a long thread shows summaries that were made of other summaries. What these leave out
 stands one layer or more below, still in the log. A question opens them: their sentences are
-searched by its words and by the entries that recall found for it, and the best are shown.
+searched by its words, by what it means and by the entries that recall found for it, and the best
+are shown.
 """
 
-# ruff: noqa: E501, RUF001 - words in the letters they are written in
+# ruff: noqa: E501 - words in several languages
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import OrderedDict
-from collections.abc import (
-    Callable,
-    Collection,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -37,13 +30,12 @@ from langchain_convmem.views.summaries import get_children, get_days
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.analysis import analyze, extract_query_terms, select_telling_words
 from langchain_convmem.words.bm25 import LexicalIndex
-from langchain_convmem.words.facts import FactSource, Kind, list_points
+from langchain_convmem.words.facts import FactSource, list_points
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
+from langchain_convmem.words.speech import find_questions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    Meaning: TypeAlias = tuple[NDArray[np.float32], list[frozenset[Kind]]]
 
 Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
 """Returns a vector for each text, soon and without cost: it runs while a turn waits."""
@@ -52,36 +44,24 @@ ReadStretches: TypeAlias = Callable[[Sequence[Stretch]], Sequence[Entry]]
 """Reads entries of a thread from after a position up to another, by position."""
 
 _MOST_READ = 2048
-"""So many folded summaries of a thread are known at once, the latest ones."""
-_MOST_SENTENCES = 8
-_MOST_RANKED = 64
-_MOST_MEANT = 64
-"""So many sentences are opened at most by what they mean, or by what they hold."""
+"""So many folded summaries of a thread are read at once, the latest ones."""
+_MOST_SENTENCES, _MOST_MEANT = 8, 64
+"""So many sentences are opened at most by their words, and by what they mean."""
 _ANSWERING = 0.66
 """A sentence that holds this share of a question answers it."""
+_LEAST_NEAR = 0.05
+"""A sentence whose cosine is no larger has nothing to do with a question."""
+_LEAST_SHARE, _LEAST_PART = 0.34, 0.2
+"""Of what a question asks about, by rarity, a sentence holds at least the first share, or the
+second one where recall found what it comes from."""
 _HELD = 0.3
 """What it counts beside a cosine that a sentence holds what a question asks for."""
-_LEAST_NEAR = 0.05
-"""A sentence that is no nearer has nothing to do with a question."""
-_SURE_TO_FIT = 0.8
-"""What fills no more of the room, counted one by one, is not counted together."""
-_LEAST_TOGETHER = 0.8
-"""Of what a sentence takes alone, so much it takes beside others at least."""
-_MOST_MISSES = 12
-"""After so many sentences in a row that do not fit, the rest hardly will."""
-_LEAST_SHARE = 0.34
-"""Of what a question asks about, by rarity, a sentence holds at least this share."""
-_LEAST_PART = 0.2
-"""Or this share, where its summary holds most of the rest or recall found what it comes from."""
-_LEAST_WHOLE = 0.65
-"""That is, this share."""
 _NEAR_BEST = 0.5
 """And this share of what the best sentence holds."""
 _SHORTEST = 8
 """Fewer characters say nothing."""
 
 
-# -- what is folded -------------------------------------------------------------------------------
 def find_folding(live: Sequence[Entry]) -> list[Entry]:
     """Return the summaries that a view shows and that fold others."""
     return [one for one in find_frontier(live) if get_children(one)]
@@ -103,11 +83,11 @@ class FoldedSummary:
 
     summary_id: str
     position: int
-    first: int = 0
-    days: tuple[str, ...] = ()
-    sentences: tuple[str, ...] = ()
-    cites: tuple[frozenset[int], ...] = ()
-    children: tuple[tuple[str, int], ...] = ()
+    first: int
+    days: tuple[str, ...]
+    sentences: tuple[str, ...]
+    cites: tuple[frozenset[int], ...]
+    children: tuple[tuple[str, int], ...]
 
     @classmethod
     def read(cls, entry: Entry) -> FoldedSummary:
@@ -120,90 +100,92 @@ class FoldedSummary:
             ranges[0][0] if ranges else entry.position,
             get_days(entry),
             sentences,
-            tuple(map(frozenset, read_cites(entry, len(sentences)) or ())),
+            tuple(map(frozenset, read_cites(entry, len(sentences)) or [()] * len(sentences))),
             tuple(get_children(entry)),
         )
 
+    def write(self, numbers: Sequence[int], *, has_header: bool = True) -> OpenedSummary:
+        """Return some sentences as a model reads them, after the days that they tell of."""
+        days = " to ".join(dict.fromkeys(self.days))
+        header = f"[{days}, from a summary]" if days else "[from a summary]"
+        sentences = tuple(self.sentences[number] for number in numbers)
+        items = [f"- {sentence.removeprefix('- ')}" for sentence in sentences]
+        text = "\n".join([header, *items] if has_header else items)
+        return OpenedSummary(self.summary_id, self.position, sentences, text)
+
+
+_Sentence: TypeAlias = tuple[FoldedSummary, int]
+"""A sentence by its summary and its number."""
+
 
 class Branches:
-    """The folded summaries of a thread, searched by the words of a question. Thread-safe."""
+    """The folded summaries of a thread, searched by a question. Thread-safe."""
 
     def __init__(self) -> None:
         """Start without any."""
         self._lock = make_lock()
         self._known: dict[str, FoldedSummary | None] = {}
-        self._leaves: dict[str, tuple[FoldedSummary, int]] = {}
         self._index = LexicalIndex()
-        self._documents: list[tuple[str, int]] = []
-        self._meanings: dict[str, Meaning] = {}
+        self._sentences: list[_Sentence] = []
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+        self._kinds: dict[str, list[set[str]]] = {}
 
-    def find_missing(self, roots: Iterable[Entry]) -> list[tuple[str, int]]:
-        """Return ids and positions of what these fold and is not known yet, by position.
+    def read(self, roots: Iterable[Entry], read: ReadStretches) -> None:
+        """Read what these fold and is not known yet; drop what they no longer fold.
 
-        That is the next layer alone. What they no longer fold is dropped.
+        Args:
+            roots: The summaries that the view shows and that fold others.
+            read: Reads entries of the thread.
         """
+        known = self._known
+        reached: dict[str, FoldedSummary | None] = {}
+        layer = [child for root in roots for child in get_children(root)]
+        while layer:
+            missing = sorted(position for name, position in layer if name not in known)
+            stretches = [(position - 1, position) for position in missing[-_MOST_READ:]]
+            found = read(stretches) if stretches else ()
+            fresh = {one.id: FoldedSummary.read(one) for one in found if one.role == "summary"}
+            summaries = {name: known.get(name) or fresh.get(name) for name, _ in layer}
+            reached |= summaries
+            layer = [
+                child
+                for one in summaries.values()
+                for child in (one.children if one is not None else ())
+                if child[0] not in reached
+            ]
         with self._lock:
-            reached: dict[str, FoldedSummary | None] = {}
-            missing: dict[str, int] = {}
-            waiting = [child for root in roots for child in get_children(root)]
-            while waiting:
-                name, position = waiting.pop()
-                if name not in self._known:
-                    missing[name] = position
-                    continue
-                branch = reached[name] = self._known[name]
-                if branch is not None:
-                    waiting.extend(one for one in branch.children if one[0] not in reached)
             self._known = reached
-            latest = sorted(missing.items(), key=lambda one: -one[1])
-            return sorted(latest[: max(_MOST_READ - len(reached), 0)], key=lambda one: one[1])
+            self._settle()
 
-    def add(self, wanted: Iterable[tuple[str, int]], entries: Iterable[Entry]) -> None:
-        """Take in what was read; what is wanted and was not found is gone."""
-        read = {entry.id: FoldedSummary.read(entry) for entry in entries if entry.role == "summary"}
-        with self._lock:
-            self._known.update((name, read.get(name)) for name, _ in wanted)
-
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Bring the index up to what is known."""
-        with self._lock:
-            leaves = {
-                name: branch
-                for name, branch in self._known.items()
-                if branch is not None and not branch.children
-            }
-            for name in self._leaves.keys() - leaves.keys():
-                branch, start = self._leaves.pop(name)
-                self._meanings.pop(name, None)
-                self._index.remove(range(start, start + len(branch.sentences)))
-            for name in sorted(leaves.keys() - self._leaves.keys()):
-                branch = leaves[name]
-                self._leaves[name] = branch, len(self._index)
-                self._index.add(map(analyze, branch.sentences))
-                self._documents += [(name, number) for number in range(len(branch.sentences))]
+        leaves = [one for one in self._known.values() if one is not None and not one.children]
+        held = {one.summary_id for one, _ in self._sentences}
+        if not held.issubset(one.summary_id for one in leaves):
+            self._index, self._sentences, held = LexicalIndex(), [], set()
+            for name in self._vectors.keys() - self._known.keys():
+                del self._vectors[name], self._kinds[name]
+        for leaf in sorted(leaves, key=lambda one: one.position):
+            if leaf.summary_id not in held:
+                self._index.add(map(analyze, leaf.sentences))
+                self._sentences += [(leaf, number) for number in range(len(leaf.sentences))]
 
-    def prepare(self, embed: Embed) -> None:
-        """Bring everything up to what is known, so that the next question finds it there.
-
-        Nobody waits for this, and nobody who asks meanwhile waits longer for it.
-        """
-        self.settle()
+    def embed(self, embed: Embed) -> None:
+        """Embed what is known and has no vectors yet, so that no question waits for it."""
         with self._lock:
-            leaves = {name: leaf for name, (leaf, _) in self._leaves.items() if leaf.sentences}
-            missing = leaves.keys() - self._meanings.keys()
-        for name in sorted(missing):
-            meaning = _find_meaning(leaves[name], embed)
-            with self._lock:
-                if name in self._leaves:
-                    self._meanings.setdefault(name, meaning)
+            leaves = {leaf.summary_id: leaf for leaf, _ in self._sentences}
+        for name in leaves.keys() - self._vectors.keys():
+            sentences = leaves[name].sentences
+            self._kinds[name] = [_find_kinds(sentence) for sentence in sentences]
+            self._vectors[name] = np.array(embed([*sentences]), dtype=np.float32)
 
     def select(
         self,
         question: str,
         *,
-        hits: Collection[int],
-        whole: Collection[int],
-        shown: str,
+        hits: Collection[int] = (),
+        whole: Collection[int] = (),
+        shown: str = "",
         max_tokens: int,
         count: TextCounter = count_text_tokens,
         embed: Embed | None = None,
@@ -211,7 +193,7 @@ class Branches:
         """Return what the folded summaries say to a question, in the order of what they cover.
 
         First come sentences that answer it by its words; where `embed` is given and none answers
-        most of it, others follow by what they mean, those first that hold what is asked for.
+        most of it, those follow that are nearest to it in what they mean.
 
         Args:
             question: What is asked.
@@ -224,243 +206,104 @@ class Branches:
             embed: Embeds sentences and the question; None opens by words alone.
         """
         with self._lock:
-            ranked, share = self._rank(question, hits, whole)
-            ranked = ranked[:_MOST_SENTENCES]
-            if embed is not None and share < _ANSWERING:
-                ranked += self._rank_by_meaning(question, embed)
-            return self._pack(ranked, shown, max_tokens, count)
+            shares = self._measure_shares(question)
+            ranked = self._rank_by_words(shares, frozenset(hits), frozenset(whole))
+        most = max(shares, default=0.0)
+        if embed is not None and most < _ANSWERING and find_questions(question):
+            self.embed(embed)
+            asked = np.array(embed([question])[0], dtype=np.float32)
+            with self._lock:
+                ranked += self._rank_by_meaning(question, asked)
+        return _pack(ranked, shown, max_tokens, count)
 
-    def _pack(
-        self,
-        ranked: Iterable[tuple[str, int]],
-        shown: str,
-        max_tokens: int,
-        count: TextCounter,
-    ) -> tuple[OpenedSummary, ...]:
-        """Return the first of the ranked sentences that are new and fit."""
-        room = _Room(max_tokens, lambda chosen: count(_join_opened(self._write(chosen))))
-        told: set[str] = set()
-        misses = 0
-        for name, number in ranked:
-            leaf = self._leaves[name][0]
-            sentence = leaf.sentences[number]
-            folded = fold_text(sentence)
-            if _is_heading(folded) or folded in told or folded in shown:
-                continue
-            cost = count(f"\n- {sentence}")
-            if name not in room.chosen:
-                cost += count(f"\n\n{write_opened(leaf, ()).text}\n")
-            if room.add(name, number, cost):
-                told.add(folded)
-                misses = 0
-            else:
-                misses += 1
-                if misses == _MOST_MISSES:
-                    break
-        return self._write(room.settle())
-
-    def _rank_by_meaning(self, question: str, embed: Embed) -> list[tuple[str, int]]:
-        """Return the sentences nearest to a question in what they mean or hold, best first."""
-        asked = find_asked_kinds(question)
-        names = sorted(name for name, (leaf, _) in self._leaves.items() if leaf.sentences)
-        if not names or not (asked or is_question(question)):
-            return []
-        for name in names:
-            if name not in self._meanings:
-                self._meanings[name] = _find_meaning(self._leaves[name][0], embed)
-        known = [self._meanings[name] for name in names]
-        holds = [not asked.isdisjoint(one) for _, kinds in known for one in kinds]
-        cosines = _compare(embed([question])[0], [vectors for vectors, _ in known])
-        scores = cosines + _HELD * np.array(holds)
-        places = [
-            (name, number) for name in names for number in range(len(self._meanings[name][1]))
-        ]
-        best = (-scores).argsort(kind="stable")[:_MOST_MEANT].tolist()
-        return [places[place] for place in best if scores[place] >= _LEAST_NEAR]
-
-    def _rank(
-        self, question: str, hits: Collection[int], whole: Collection[int]
-    ) -> tuple[list[tuple[str, int]], float]:
-        """Return the sentences that share words with a question, best first, and how much.
-
-        A sentence is named by its summary and its number; how much of the question it holds is said
-        of the one that holds most.
-        """
-        if not self._leaves or not select_telling_words(question):
-            return [], 0.0
-        terms = _list_asked_terms(question, self._index)
-        scores = self._index.compute_scores(terms)
-        best = (-scores).argsort(kind="stable")[:_MOST_RANKED].tolist()
-        likely = [number for number in best if scores[number] > 0]
-        asked = _Asked(terms, self._index)
-        shared = self._index.find_shared(asked.terms, likely)
-        held = [asked.list_words(places) for places in shared]
-        most = max(map(asked.measure, held), default=0.0)
-        wholes: dict[str, frozenset[str]] = {}
-        for number, words in zip(likely, held, strict=True):
-            name = self._documents[number][0]
-            wholes[name] = wholes.get(name, frozenset()) | words
-        found: list[tuple[str, int]] = []
-        for document, words in zip(likely, held, strict=True):
-            name, number = self._documents[document]
-            cites = self._get_cites(name, number)
-            if cites and cites <= set(whole):
-                continue
-            is_near = not cites.isdisjoint(hits) or asked.measure(wholes[name]) >= _LEAST_WHOLE
-            least = _LEAST_PART if is_near else _LEAST_SHARE
-            if asked.measure(words) >= max(least, _NEAR_BEST * most):
-                found.append((name, number))
-        return found, most
-
-    def _get_cites(self, name: str, number: int) -> frozenset[int]:
-        cites = self._leaves[name][0].cites
-        return cites[number] if cites else frozenset()
-
-    def _write(self, chosen: Mapping[str, Sequence[int]]) -> tuple[OpenedSummary, ...]:
-        pairs = [(self._leaves[name][0], sorted(numbers)) for name, numbers in chosen.items()]
-        pairs.sort(key=lambda pair: (pair[0].first, pair[0].position))
-        written: list[OpenedSummary] = []
-        days: tuple[str, ...] | None = None
-        for branch, numbers in pairs:
-            if numbers:
-                written.append(write_opened(branch, numbers, has_header=branch.days != days))
-                days = branch.days
-        return tuple(written)
-
-
-def _find_meaning(leaf: FoldedSummary, embed: Embed) -> Meaning:
-    """Return the vectors of a summary's sentences, and the kinds of what each tells."""
-    sentences = list(leaf.sentences)
-    vectors = np.array(embed(sentences), dtype=np.float32)
-    return vectors, [_find_kinds(sentence) for sentence in sentences]
-
-
-_ASKED_AS: Mapping[Kind, Kind] = {"time": "date", "link": "id"}
-
-
-def _find_kinds(sentence: str) -> frozenset[Kind]:
-    points = list_points([FactSource(sentence)])
-    return frozenset(_ASKED_AS.get(point.kind, point.kind) for point in points)
-
-
-def _join_opened(opened: Iterable[OpenedSummary]) -> str:
-    return "\n\n".join(["", *(one.text for one in opened)])
-
-
-class _Room:
-    """Sentences that fit into a budget, by their summary.
-
-    One by one they take no less than together, and not much more: they are counted together only
-    where that does not decide, and once at the end, since not every counter keeps to it.
-    """
-
-    def __init__(self, most: int, count: Callable[[Mapping[str, Sequence[int]]], int]) -> None:
-        self.chosen: dict[str, list[int]] = {}
-        self._order: list[str] = []
-        self._most = most
-        self._count = count
-        self._counted = 0
-        # What was added since, one by one.
-        self._added = 0
-
-    def add(self, name: str, number: int, cost: int) -> bool:
-        """Add a sentence if there is room; `cost` is what it takes alone."""
-        if self._added and self._counted + self._added + cost > self._most:
-            self._counted, self._added = self._count(self.chosen), 0
-        if self._counted + _LEAST_TOGETHER * cost > self._most:
-            return False
-        self._put(name, number)
-        if self._counted + self._added + cost <= self._most:
-            self._added += cost
-            return True
-        together = self._count(self.chosen)
-        if together > self._most:
-            self._drop_last()
-            return False
-        self._counted = together
-        return True
-
-    def settle(self) -> Mapping[str, Sequence[int]]:
-        """Return what was added, without what proves not to fit after all."""
-        if self._counted + self._added > _SURE_TO_FIT * self._most:
-            while self.chosen and self._count(self.chosen) > self._most:
-                self._drop_last()
-        return self.chosen
-
-    def _put(self, name: str, number: int) -> None:
-        self.chosen.setdefault(name, []).append(number)
-        self._order.append(name)
-
-    def _drop_last(self) -> None:
-        name = self._order.pop()
-        self.chosen[name].pop()
-        if not self.chosen[name]:
-            del self.chosen[name]
-
-
-def _compare(
-    question: Sequence[float], vectors: Sequence[NDArray[np.float32]]
-) -> NDArray[np.float32]:
-    """Return the cosine of each row to a question; 0 where one has no direction."""
-    asked, rows = np.array(question, dtype=np.float32), np.concatenate(vectors)
-    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(asked)
-    return np.asarray((rows @ asked) / np.where(lengths > 0, lengths, 1), dtype=np.float32)
-
-
-def _is_heading(folded: str) -> bool:
-    return len(folded) < _SHORTEST or folded.endswith(":")
-
-
-def _list_asked_terms(question: str, index: LexicalIndex) -> dict[str, str]:
-    """Return the terms of a question, with their words."""
-    return {
-        term: word
-        for term, word in extract_query_terms(question, index).items()
-        if not set(term) <= FUNCTION_CHARACTERS
-    }
-
-
-class _Asked:
-    """The words of a question, each with what it is worth: how rare it is, where it is known."""
-
-    def __init__(self, terms: Mapping[str, str], index: LexicalIndex) -> None:
-        self.terms = list(terms)
-        self._word_of = list(terms.values())
-        rarities = index.compute_rarities(terms)
-        self._worth: dict[str, float] = {}
+    def _measure_shares(self, question: str) -> NDArray[np.float64]:
+        """Return which share of a question's words, by rarity, each sentence holds."""
+        terms = {
+            term: word
+            for term, word in extract_query_terms(question, self._index).items()
+            if not set(term) <= FUNCTION_CHARACTERS
+        }
+        shares = np.zeros(len(self._sentences))
+        if not terms or not select_telling_words(question):
+            return shares
+        rarities, worth = self._index.compute_rarities(terms), dict[str, float]()
+        holding = {word: np.zeros(len(shares), dtype=bool) for word in terms.values()}
         for term, word in terms.items():
-            known = self._worth.get(word, 0.0)
-            self._worth[word] = max(known, rarities.get(term, 0.0))
-        # What nobody says anywhere is asked about all the same.
-        self._worth = {word: worth or index.rarest for word, worth in self._worth.items()}
-        self._total = sum(self._worth.values())
+            worth[word] = max(worth.get(word, 0.0), rarities.get(term, 0.0))
+            for places in self._index.find_documents([term]).values():
+                holding[word][places] = True
+        for word, holds in holding.items():
+            # What nobody says anywhere is asked about all the same.
+            worth[word] = worth[word] or self._index.rarest
+            shares[holds] += worth[word]
+        return shares / (sum(worth.values()) or 1.0)
 
-    def list_words(self, places: Iterable[int]) -> frozenset[str]:
-        """Return the words of the terms at these places."""
-        return frozenset(self._word_of[place] for place in places)
+    def _rank_by_words(
+        self, shares: NDArray[np.float64], hits: frozenset[int], whole: frozenset[int]
+    ) -> list[_Sentence]:
+        """Return the sentences that answer a question by its words, best first."""
+        ranked: list[_Sentence] = []
+        for place in (-shares).argsort(kind="stable").tolist():
+            leaf, number = self._sentences[place]
+            cites = leaf.cites[number]
+            least = _LEAST_SHARE if cites.isdisjoint(hits) else _LEAST_PART
+            is_near = shares[place] >= max(least, _NEAR_BEST * shares.max())
+            if is_near and not (cites and cites <= whole):
+                ranked.append((leaf, number))
+        return ranked[:_MOST_SENTENCES]
 
-    def measure(self, words: Iterable[str]) -> float:
-        """Return which share of the question some of its words are."""
-        held = sum(self._worth[word] for word in sorted(words))
-        return held / self._total if self._total else 0.0
+    def _rank_by_meaning(self, question: str, asked: NDArray[np.float32]) -> list[_Sentence]:
+        """Return the sentences nearest to a question in what they mean or hold, best first."""
+        known = [one for one in self._sentences if one[0].summary_id in self._vectors]
+        if not known:
+            return []
+        rows = np.array([self._vectors[leaf.summary_id][number] for leaf, number in known])
+        lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(asked)
+        wanted = _find_asked_kinds(question)
+        holds = [not wanted.isdisjoint(self._kinds[leaf.summary_id][n]) for leaf, n in known]
+        scores = rows @ asked / np.where(lengths > 0, lengths, 1) + _HELD * np.array(holds)
+        best = (-scores).argsort(kind="stable")[:_MOST_MEANT].tolist()
+        return [known[place] for place in best if scores[place] >= _LEAST_NEAR]
 
 
-def write_opened(
-    summary: FoldedSummary, numbers: Sequence[int], *, has_header: bool = True
-) -> OpenedSummary:
-    """Return some sentences of a summary as a model reads them.
+def _pack(
+    ranked: Iterable[_Sentence], shown: str, max_tokens: int, count: TextCounter
+) -> tuple[OpenedSummary, ...]:
+    """Return the first of the ranked sentences that are new and fit."""
+    chosen: list[_Sentence] = []
+    told: set[str] = set()
+    room = max_tokens
+    for leaf, number in ranked:
+        folded = fold_text(leaf.sentences[number])
+        if len(folded) < _SHORTEST or folded.endswith(":") or folded in told or folded in shown:
+            continue
+        cost = count(f"\n- {leaf.sentences[number]}")
+        if all(one.days != leaf.days for one, _ in chosen):
+            cost += count(f"\n\n{leaf.write(()).text}\n")
+        if cost <= room:
+            room -= cost
+            told.add(folded)
+            chosen.append((leaf, number))
+    # Days that stand between others are written again.
+    while count("\n\n".join(["", *(one.text for one in _write(chosen))])) > max_tokens:
+        chosen.pop()
+    return _write(chosen)
 
-    Args:
-        summary: The summary.
-        numbers: Which of its sentences, from 0.
-        has_header: Whether the days stand in front; not where those before tell of the same.
-    """
-    days = " to ".join(dict.fromkeys(summary.days))
-    header = f"[{days}, from a summary]" if days else "[from a summary]"
-    sentences = tuple(summary.sentences[number] for number in numbers)
-    items = [f"- {sentence.removeprefix('- ')}" for sentence in sentences]
-    text = "\n".join([header, *items] if has_header else items)
-    return OpenedSummary(summary.summary_id, summary.position, sentences, text)
+
+def _write(chosen: Iterable[_Sentence]) -> tuple[OpenedSummary, ...]:
+    """Return sentences by their summaries, in the order of what these cover."""
+    numbers: dict[str, list[int]] = {}
+    leaves: dict[str, FoldedSummary] = {}
+    for leaf, number in chosen:
+        leaves[leaf.summary_id] = leaf
+        numbers.setdefault(leaf.summary_id, []).append(number)
+    written: list[OpenedSummary] = []
+    days: tuple[str, ...] | None = None
+    for leaf in sorted(leaves.values(), key=lambda one: (one.first, one.position)):
+        of_leaf = sorted(numbers[leaf.summary_id])
+        written.append(leaf.write(of_leaf, has_header=leaf.days != days))
+        days = leaf.days
+    return tuple(written)
 
 
 def fold_text(text: str) -> str:
@@ -469,75 +312,55 @@ def fold_text(text: str) -> str:
 
 
 # -- what a question asks for ---------------------------------------------------------------------
+_ASKED_AS = {"time": "date", "link": "id"}
 _ASKING_WORDS = {
-    "amount": """
+    "amount": r"""
 how much|prices?|costs?|worth|sums?|spend|spent|pays?|paid|expensive|cheap|fees?|afford
-wie ?viel|kosten|kostet|preis|teuer|bezahl\\w*|combien|prix|coûte?|cher|payer|cuánto|precio|cuesta|caro|pagar
-quanto|prezzo|costa|preço|hoeveel|prijs|kost|сколько|цена|стоит|ile|cena|kosztuje|ne kadar|fiyat\\w*|كم|سعر|कितना|कीमत
+wie ?viel|kosten|kostet|preis|teuer|bezahl\w*|combien|prix|coûte?|cher|payer|cuánto|precio|cuesta|caro|pagar|quanto|prezzo|costa
 """,
     "date": """
 what (?:day|date|time)|(?:which|what) (?:day|evening|morning|afternoon|night|week|weekend|month|year)|dates?|deadline|how soon
-wann|welche[nrms]? (?:tag|abend|woche|monat|jahr)|datum|um wie ?viel uhr|quand|quel jour|quelle date|cuándo|qué día|fecha
-quando|che giorno|que dia|wanneer|welke dag|когда|дата|kiedy|którego|ne zaman|tarih\\w*|متى|تاريخ|कब|तारीख
+wann|welche[nrms]? (?:tag|abend|woche|monat|jahr)|datum|quand|quel jour|quelle date|cuándo|qué día|fecha|quando|che giorno
 """,
     "id": """
 codes?|combination|secret|pin|pass(?:word|code)s?|numbers?|keys?|log ?in|serial|type|unlocks?|opens?|enter|connect|get in(?:to)?|lets? (?:me|us) in(?:to)?|reach|e-?mail|phone|address|url|iban
-(?:kenn|pass)wort|nummer|zugang|mot de passe|numéro|contraseña|código|número|codice|numero|senha|wachtwoord|пароль|номер\\w*|код
-hasło|numer\\w*|kod\\w*|şifre\\w*|numara\\w*|رقم|رمز|पासवर्ड|नंबर
+(?:kenn|pass)wort|nummer|zugang|mot de passe|numéro|contraseña|código|número|codice|numero
 """,
     "name": """
-whom|whose|names?|called|which (?:doctor|person|colleague|friend|man|woman|one of)|wer|wen|wem|heißt|name|qui|appelle|quién|llama|chi|chiama|quem|chama|wiens
-кто|кого|кому|зовут|kto|komu|kim|adı|من|اسم|कौन|नाम
+whom|whose|names?|called|which (?:doctor|person|colleague|friend|man|woman|one of)
+wer|wen|wem|heißt|qui|appelle|quién|llama|chi|chiama
 """,
-    "preference": """
-likes?|prefer\\w*|favou?rites?|enjoys?|loves?|hates?|rather|choice|taste|allerg\\w*|mag|liebling\\w*|bevorzug\\w*|am liebsten|aime\\w*|préfère\\w*|gusta\\w*|prefier\\w*
-piace|preferi\\w*|gost[ao]|prefir\\w*|hou|voorkeur|люб\\w*|нрав\\w*|предпоч\\w*|lubi\\w*|wolę|sev\\w+|أحب|أفضل|पसंद
+    "preference": r"""
+likes?|prefer\w*|favou?rites?|enjoys?|loves?|hates?|rather|choice|taste|allerg\w*
+mag|liebling\w*|bevorzug\w*|am liebsten|aime\w*|préfère\w*|gusta\w*|prefier\w*|piace|preferi\w*
 """,
-    "promise": """
-must|should|shall|promise[ds]?|pledge\\w*|dut(?:y|ies)|remind\\w*|ha(?:ve|s) to|needs? to|prepare\\w*|am i to|are we to|want(?:ed)? to do|to do|tasks?|left|plan\\w*|still|owe|agreed?|done
-muss|soll|versproch\\w*|erinner\\w*|dois|promis\\w*|rappel\\w*|debo|tengo que|promet\\w*|devo|promess\\w*|ricord\\w*|moet|beloof\\w*
-долж\\w*|обещ\\w*|напомн\\w*|muszę|obieca\\w*|przypom\\w*|yapmalı\\w*|hatırlat\\w*|يجب|وعد\\w*|चाहिए|वादा
+    "promise": r"""
+must|should|shall|promise[ds]?|pledge\w*|dut(?:y|ies)|remind\w*|ha(?:ve|s) to|needs? to|prepare\w*|am i to|are we to|want(?:ed)? to do|to do|tasks?|left|plan\w*|still|owe|agreed?|done
+muss|soll|versproch\w*|erinner\w*|dois|promis\w*|rappel\w*|debo|tengo que|promet\w*|devo|promess\w*|ricord\w*
 """,
 }
-_UNSPACED = {
-    "amount": "多少|价格|價格|钱|錢|いくら|値段|料金|얼마|가격",
-    "date": "什么时候|什麼時候|几号|几点|哪天|何时|いつ|何日|何時|언제|며칠",
-    "id": "密码|密碼|号码|號碼|编号|单号|パスワード|番号|비밀번호|번호",
-    "name": "谁|誰|哪位|叫什么|だれ|名前|名字|누구|이름",
-    "preference": "喜欢|喜歡|偏好|最爱|好き|好み|좋아",
-    "promise": "应该|答应|提醒|要做|约定|すべき|約束|しなければ|해야|약속",
-}
+"""How people ask for what `list_points` finds, in the languages that profiles are read in."""
 _OPENERS = {"who": "name", "when": "date"}
 """Words that ask where a clause begins with them; elsewhere they join clauses."""
 _BEGIN = r"(?:^|[,;:.!?]\s*|\b(?:and|or|so|by|to|from|of|for|since|until|know|remember|remind me|tell me)\s+)\W*"
-_QUESTION_MARKS = "?？؟;"
 
 
-def find_asked_kinds(question: str) -> frozenset[str]:
-    """Return what a question may ask for: amount, date, id, name, preference, promise.
-
-    Empty for a text that asks for nothing of the kind, or asks nothing.
-    """
-    folded = unicodedata.normalize("NFKC", question).casefold().replace("\u2019", "'")
-    return frozenset(kind for kind, pattern in _list_patterns() if pattern.search(folded.strip()))
+def _find_kinds(sentence: str) -> set[str]:
+    return {_ASKED_AS.get(one.kind, one.kind) for one in list_points([FactSource(sentence)])}
 
 
-def is_question(text: str) -> bool:
-    """Return whether a text asks something, as its marks say."""
-    return any(mark in text for mark in _QUESTION_MARKS)
+def _find_asked_kinds(question: str) -> set[str]:
+    folded = unicodedata.normalize("NFKC", question).casefold().replace("\u2019", "'").strip()
+    return {kind for kind, pattern in _list_patterns() if pattern.search(folded)}
 
 
 @cache
-def _list_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple(_compile_patterns())
-
-
-def _compile_patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
-    for kind, words in _ASKING_WORDS.items():
-        spaced = "|".join(words.strip().splitlines())
-        yield kind, re.compile(rf"(?<!\w)(?:{spaced})(?!\w)|{_UNSPACED[kind]}")
-    for word, kind in _OPENERS.items():
-        yield kind, re.compile(rf"{_BEGIN}{word}(?!\w)")
+def _list_patterns() -> list[tuple[str, re.Pattern[str]]]:
+    spaced = {kind: "|".join(words.split("\n")[1:-1]) for kind, words in _ASKING_WORDS.items()}
+    return [
+        *((kind, re.compile(rf"(?<!\w)(?:{words})(?!\w)")) for kind, words in spaced.items()),
+        *((kind, re.compile(rf"{_BEGIN}{word}(?!\w)")) for word, kind in _OPENERS.items()),
+    ]
 
 
 # -- over a log -----------------------------------------------------------------------------------
@@ -554,24 +377,10 @@ def open_summaries(
     count: TextCounter = count_text_tokens,
     embed: Embed | None = None,
 ) -> tuple[OpenedSummary, ...]:
-    """Return what the summaries that these fold say to a question; see `Branches.select`.
-
-    Args:
-        branches: Those of the thread as far as they are known: the others are read.
-        roots: The summaries that the view shows and that fold others.
-        question: What is asked.
-        read: Reads entries of the thread.
-        hits: Positions of the lines that recall found.
-        whole: Positions of those that are shown whole.
-        shown: All that is shown anyway, folded by `fold_text`.
-        max_tokens: How long the texts may be together.
-        count: Counts the tokens of a text.
-        embed: Embeds sentences and the question; None opens by words alone.
-    """
+    """Return what the summaries that these fold say to a question; see `Branches`."""
     if not roots or max_tokens <= 0:
         return ()
-    read_folded(branches, roots, read)
-    branches.settle()
+    branches.read(roots, read)
     return branches.select(
         question,
         hits=hits,
@@ -581,13 +390,6 @@ def open_summaries(
         count=count,
         embed=embed,
     )
-
-
-def read_folded(branches: Branches, roots: Sequence[Entry], read: ReadStretches) -> None:
-    """Read what the summaries that these fold are not known to say yet."""
-    while missing := branches.find_missing(roots):
-        entries = read([(position - 1, position) for _, position in missing])
-        branches.add(missing, entries)
 
 
 class BranchCache:
@@ -617,6 +419,7 @@ class BranchCache:
 
 
 BRANCHES = BranchCache()
+"""One per process."""
 
 
 def prepare_branches(
@@ -641,8 +444,5 @@ def prepare_branches(
 
     if roots := find_folding(live):
         branches = BRANCHES.get(place, key)
-        read_folded(branches, roots, read_stretches)
-        branches.prepare(embed)
-
-
-"""One per process."""
+        branches.read(roots, read_stretches)
+        branches.embed(embed)

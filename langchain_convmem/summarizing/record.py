@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.summarizing.checks import TITLE, list_said
@@ -13,10 +13,7 @@ from langchain_convmem.views.live import find_frontier, find_live_entries, find_
 from langchain_convmem.views.markup import render_table
 from langchain_convmem.views.pins import find_pins
 from langchain_convmem.views.summaries import DAYS_LINE
-from langchain_convmem.words.facts import Kind, check_told, find_facts
-
-if TYPE_CHECKING:
-    pass
+from langchain_convmem.words.facts import Kind, ToldFacts, find_facts
 
 FactState: TypeAlias = Literal["told", "listed", "left"]
 """Told by a summary's text, or a pin; by its list of details; left to the log, and to recall."""
@@ -98,15 +95,12 @@ def record(key: ThreadKey, entries: Sequence[Entry]) -> SummaryRecord:
     facts = find_facts(list_said(covered))
     texts, details = _split_pieces(shown)
     texts += [f"{pin.speaker}: {pin.text}" for pin in find_pins(entries)]
-    told, listed = (check_told(facts, "\n".join(pieces)) for pieces in (texts, details))
-    states: list[FactState] = [
-        "told" if is_told else "listed" if is_listed else "left"
-        for is_told, is_listed in zip(told, listed, strict=True)
-    ]
-    recorded = (
-        RecordedFact(fact.kind, state, fact.text, fact.said.position)
-        for fact, state in zip(facts, states, strict=True)
-    )
+    told, listed = (ToldFacts("\n".join(pieces)) for pieces in (texts, details))
+    recorded = []
+    for fact in facts:
+        state: FactState = "listed" if listed.has_fact(fact) else "left"
+        state = "told" if told.has_fact(fact) else state
+        recorded.append(RecordedFact(fact.kind, state, fact.text, fact.said.position))
     return SummaryRecord(key, tuple(recorded), len(shown), len(covered))
 
 

@@ -10,10 +10,10 @@ import json
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_convmem.records import DialogLine
 from langchain_convmem.words.languages import (
@@ -26,7 +26,10 @@ from langchain_convmem.words.languages import (
 )
 from langchain_convmem.words.speech import find_marks
 
-ANALYSIS_VERSION = 3
+if TYPE_CHECKING:
+    from langchain_convmem.words.bm25 import LexicalIndex
+
+ANALYSIS_VERSION = 4
 # A longer reply does not merely say that it knows nothing.
 _LONGEST_REFUSAL = 600
 # Han, kana, Hangul, and Thai/Lao/Khmer/Myanmar, all written without blanks between words (Hangul
@@ -50,18 +53,6 @@ _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 # What tells an index that it holds stems of a language; no word has such a sign.
 _LANGUAGE_OF = {f"={language}": language for language in LATIN if language != ENGLISH}
 _Words: TypeAlias = tuple[tuple[str, str], ...]
-
-
-class TermIndex(Protocol):
-    """An index that reports which terms it holds."""
-
-    def find_documents(self, terms: Iterable[str]) -> Mapping[str, Any]:
-        """Return the documents of those terms that have any."""
-        ...
-
-    def find_terms_with(self, character: str) -> list[str]:
-        """Return the terms that hold a character."""
-        ...
 
 
 def _split_runs(text: str) -> list[str]:
@@ -113,7 +104,7 @@ def extract_line_terms(line: DialogLine, text: str) -> list[str]:
 
 
 def extract_query_terms(
-    text: str, index: TermIndex | None = None, *, stop_words: bool = False
+    text: str, index: LexicalIndex | None = None, *, stop_words: bool = False
 ) -> dict[str, str]:
     """Return the distinct terms of a question in order, each with the word that stands for it.
 

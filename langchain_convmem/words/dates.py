@@ -11,7 +11,7 @@ headers of blocks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from functools import lru_cache, partial
 from typing import Literal, TypeAlias
@@ -48,10 +48,6 @@ NAMES_OF_TIMES = frozenset([*MONTH_OF, *_WEEKDAYS.split()])
 _MONTH = "|".join(sorted(map(re.escape, MONTH_OF), key=len, reverse=True))
 _YEAR = r"(?:,?\s*(?:(?:of|de|del|do)\s+)?(?P<year>(?:19|20)\d\d))"
 _OF = r"(?:\s*(?:of|de|del|do|di|d')\s*|\s+)"
-_COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-
-
-_COUNTS |= {"seven": 7, "eight": 8, "nine": 9, "ten": 10, "a couple of": 2, "a few": 3}
 _WORD = re.compile(r"[^\W\d_]+")
 _DAY_MS = 24 * 3_600_000
 _EPOCH = date(1970, 1, 1)
@@ -75,142 +71,41 @@ WEEKDAY_OF = {
     if not name.endswith(("tags", "days"))
 }
 """Weekdays in five languages, lowercase, from Monday as 0; those that recur name no day."""
-_DAYS_AWAY: Mapping[str, int] = {
-    "the day after tomorrow": 2,
-    "day after tomorrow": 2,
-    "tomorrow": 1,
-    "tomorrow night": 1,
-    "tmrw": 1,
-    "tmr": 1,
-    "today": 0,
-    "tonight": 0,
-    "yesterday": -1,
-    "last night": -1,
-    "the day before yesterday": -2,
-    "übermorgen": 2,
-    "morgen": 1,
-    "heute": 0,
-    "gestern": -1,
-    "vorgestern": -2,
-    "après-demain": 2,
-    "demain": 1,
-    "aujourd'hui": 0,
-    "hier": -1,
-    "avant-hier": -2,
-    "pasado mañana": 2,
-    "mañana": 1,
-    "hoy": 0,
-    "ayer": -1,
-    "anteayer": -2,
-    "dopodomani": 2,
-    "domani": 1,
-    "oggi": 0,
-    "ieri": -1,
-    "l'altro ieri": -2,
-}
-_UNITS = {
-    **dict.fromkeys(
-        [
-            "day",
-            "days",
-            "tag",
-            "tage",
-            "tagen",
-            "jour",
-            "jours",
-            "día",
-            "días",
-            "dia",
-            "dias",
-            "giorno",
-            "giorni",
-        ],
-        1,
-    ),
-    **dict.fromkeys(
-        [
-            "week",
-            "weeks",
-            "woche",
-            "wochen",
-            "semaine",
-            "semaines",
-            "semana",
-            "semanas",
-            "settimana",
-            "settimane",
-        ],
-        7,
-    ),
-    **dict.fromkeys(["fortnight", "fortnights"], 14),
-    **dict.fromkeys(
-        ["month", "months", "monat", "monate", "monaten", "mois", "mes", "meses", "mese", "mesi"],
-        30,
-    ),
-    **dict.fromkeys(
-        [
-            "year",
-            "years",
-            "jahr",
-            "jahre",
-            "jahren",
-            "an",
-            "ans",
-            "année",
-            "años",
-            "año",
-            "anni",
-            "anno",
-        ],
-        365,
-    ),
-}
-_NUMBER_WORDS = {
-    **_COUNTS,
-    "ein": 1,
-    "eine": 1,
-    "einem": 1,
-    "einer": 1,
-    "zwei": 2,
-    "drei": 3,
-    "vier": 4,
-    "fünf": 5,
-    "sechs": 6,
-    "sieben": 7,
-    "acht": 8,
-    "neun": 9,
-    "zehn": 10,
-    "un": 1,
-    "une": 1,
-    "deux": 2,
-    "trois": 3,
-    "quatre": 4,
-    "cinq": 5,
-    "sept": 7,
-    "huit": 8,
-    "quinze": 15,
-    "dix": 10,
-    "una": 1,
-    "dos": 2,
-    "tres": 3,
-    "cuatro": 4,
-    "cinco": 5,
-    "seis": 6,
-    "siete": 7,
-    "ocho": 8,
-    "diez": 10,
-    "quince": 15,
-    "due": 2,
-    "tre": 3,
-    "quattro": 4,
-    "cinque": 5,
-    "sei": 6,
-    "sette": 7,
-    "otto": 8,
-    "dieci": 10,
-    "couple of": 2,
-    "few": 3,
-}
+_RELATIVE_DAYS = """
+2: the day after tomorrow, day after tomorrow, übermorgen, après-demain, pasado mañana, dopodomani
+1: tomorrow, tomorrow night, tmrw, tmr, morgen, demain, mañana, domani
+0: today, tonight, heute, aujourd'hui, hoy, oggi
+-1: yesterday, last night, gestern, hier, ayer, ieri
+-2: the day before yesterday, vorgestern, avant-hier, anteayer, l'altro ieri
+"""
+_UNIT_NAMES = """
+1: day, days, tag, tage, tagen, jour, jours, día, días, dia, dias, giorno, giorni
+7: week, weeks, woche, wochen, semaine, semaines, semana, semanas, settimana, settimane
+14: fortnight, fortnights
+30: month, months, monat, monate, monaten, mois, mes, meses, mese, mesi
+365: year, years, jahr, jahre, jahren, an, ans, année, años, año, anni, anno
+"""
+_NUMBER_NAMES = """
+1: a, an, one, ein, eine, einem, einer, un, une, una
+2: two, a couple of, couple of, zwei, deux, dos, due
+3: three, a few, few, drei, trois, tres, tre
+4: four, vier, quatre, cuatro, quattro
+5: five, fünf, cinq, cinco, cinque
+6: six, sechs, seis, sei
+7: seven, sieben, sept, siete, sette
+8: eight, acht, huit, ocho, otto
+9: nine, neun
+10: ten, zehn, dix, diez, dieci
+15: quinze, quince
+"""
+
+
+def _read_table(table: str) -> dict[str, int]:
+    rows = (line.split(": ") for line in table.split("\n")[1:-1])
+    return {name: int(number) for number, names in rows for name in names.split(", ")}
+
+
+_DAYS_AWAY, _UNITS, _NUMBER_WORDS = map(_read_table, (_RELATIVE_DAYS, _UNIT_NAMES, _NUMBER_NAMES))
 _WEEK_WORDS = "week woche semaine semana settimana weekend wochenende"
 _NEXT = r"next|coming|nächste[nrs]?|kommende[nrs]?|próxim[oa]|prossim[oa]|que viene|prochain"
 _LAST = r"last|past|letzte[nrs]?|vorige[nrs]?|vergangene[nrs]?|pasad[oa]|scors[oa]|passat[oa]"
@@ -417,114 +312,71 @@ def _read_stretch(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days
 # -- the patterns ------------------------------------------------------------------------------
 
 
-def _compile_pattern(text: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){text}(?!\w)")
+def _rule(read: _Reader, pattern: str) -> tuple[re.Pattern[str], _Reader]:
+    return re.compile(rf"(?<!\w){pattern}(?!\w)"), read
 
 
+_AMOUNT = rf"(?P<count>\d\d?|{_MANY_NUMBERS})\s+(?P<unit>{_MANY_UNITS})"
 # What a question alone is read for.
-_ASKED: tuple[tuple[re.Pattern[str], _Reader], ...] = (
-    (_compile_pattern(r"(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4})"), _read_ambiguous_date),
-    (_compile_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)(?!-)"), _read_numeric_month),
-    (
-        _compile_pattern(
-            r"(?:in|during|since|of|im jahr|en|em|nel|i)\s+(?P<year>(?:19|20)\d\d)(?!-)"
-        ),
-        _read_year,
-    ),
+_ASKED = (
+    _rule(_read_ambiguous_date, r"(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4})"),
+    _rule(_read_numeric_month, r"(?P<year>\d{4})-(?P<month>\d\d?)(?!-)"),
+    _rule(_read_year, r"(?:in|during|since|of|im jahr|en|em|nel|i)\s+(?P<year>(?:19|20)\d\d)(?!-)"),
 )
-_NAMED: tuple[tuple[re.Pattern[str], _Reader], ...] = (
-    (_compile_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"), _read_full_date),
-    (
-        _compile_pattern(r"(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>\d{4})"),
-        _read_full_date,
-    ),
-    (
-        _compile_pattern(
-            rf"(?P<day>\d\d?)(?:st|nd|rd|th|\.|er|º|°)?{_OF}(?P<month>{_MONTH})\b{_YEAR}?"
-        ),
+_NAMED = (
+    _rule(_read_full_date, r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"),
+    _rule(_read_full_date, r"(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>\d{4})"),
+    _rule(
         _read_named_date,
+        rf"(?P<day>\d\d?)(?:st|nd|rd|th|\.|er|º|°)?{_OF}(?P<month>{_MONTH})\b{_YEAR}?",
     ),
-    (
-        _compile_pattern(
-            rf"(?P<month>{_MONTH})\.?\s+(?:the\s+)?(?P<day>\d\d?)(?:st|nd|rd|th)?(?!:){_YEAR}?"
-        ),
+    _rule(
         _read_named_date,
+        rf"(?P<month>{_MONTH})\.?\s+(?:the\s+)?(?P<day>\d\d?)(?:st|nd|rd|th)?(?!:){_YEAR}?",
     ),
-    (_compile_pattern(rf"(?P<month>{_MONTH})\.?{_YEAR}"), _read_named_month),
-    (
-        _compile_pattern(
-            r"(?!(?:a|i|this)\s(?:mar(?:ch)?|may)\b)"  # "this may be"
-            rf"(?:in|im|en|em|i|during|a|à|ad|until|by|before|from|since|this|next|last|of|bis|ab|seit"
-            rf"|desde|hasta|da|entro|fin|mid|late|early|anfang|mitte|ende|début|principios de"
-            rf"|finales de|inizio|fine)[ -](?:the )?(?P<month>{_MONTH})(?P<year>)"
-        ),
+    _rule(_read_named_month, rf"(?P<month>{_MONTH})\.?{_YEAR}"),
+    _rule(
         _read_named_month,
+        r"(?!(?:a|i|this)\s(?:mar(?:ch)?|may)\b)"  # "this may be"
+        rf"(?:in|im|en|em|i|during|a|à|ad|until|by|before|from|since|this|next|last|of|bis|ab|seit"
+        rf"|desde|hasta|da|entro|fin|mid|late|early|anfang|mitte|ende|début|principios de"
+        rf"|finales de|inizio|fine)[ -](?:the )?(?P<month>{_MONTH})(?P<year>)",
     ),
-    (_compile_pattern(rf"(?:{_MANY_DAYS})"), _read_day_away),
-    (
-        _compile_pattern(
-            rf"(?:in|within|dans|en|dentro de|fra|tra)\s+(?:a\s+)?"
-            rf"(?P<count>\d\d?|{_MANY_NUMBERS})\s+(?P<unit>{_MANY_UNITS})(?P<back>)"
-        ),
+    _rule(_read_day_away, rf"(?:{_MANY_DAYS})"),
+    _rule(
         _read_units_away,
+        rf"(?:(?P<back>vor|il y a|hace)|in|within|dans|en|dentro de|fra|tra)\s+(?:a\s+)?{_AMOUNT}"
+        r"(?!\s+(?:ago|fa)\b)",
     ),
-    (
-        _compile_pattern(
-            rf"(?P<count>\d\d?|{_MANY_NUMBERS})\s+(?P<unit>{_MANY_UNITS})"
-            r"(?:\s+from now|\s+from today)(?P<back>)"
-        ),
-        _read_units_away,
-    ),
-    (
-        _compile_pattern(
-            rf"(?P<count>\d\d?|{_MANY_NUMBERS})\s+(?P<unit>{_MANY_UNITS})\s+(?P<back>ago|fa)"
-        ),
-        _read_units_away,
-    ),
-    (
-        _compile_pattern(
-            rf"(?P<back>vor|il y a|hace)\s+(?P<count>\d\d?|{_MANY_NUMBERS})\s+"
-            rf"(?P<unit>{_MANY_UNITS})"
-        ),
-        _read_units_away,
-    ),
-    (
-        _compile_pattern(
-            r"(?<!every )(?<!each )(?<!jeden )(?<!cada )(?<!chaque )(?<!ogni )(?<!todos los )"
-            rf"(?P<set>(?:(?P<next>{_NEXT})|(?P<last>{_LAST})|this|on|am|le|el|il|by|until|bis|diese[nrs]?)\s+)?"
-            rf"(?P<weekday>{_MANY_WEEKDAYS})(?!s\b)"
-            rf"(?:\s+(?:(?P<after_next>{_NEXT}|prochaine)|(?P<after_last>{_LAST}|dernier|dernière)))?"
-        ),
+    _rule(_read_units_away, rf"{_AMOUNT}\s+(?:from now|from today|(?P<back>ago|fa))"),
+    _rule(
         _read_weekday,
+        r"(?<!every )(?<!each )(?<!jeden )(?<!cada )(?<!chaque )(?<!ogni )(?<!todos los )"
+        rf"(?P<set>(?:(?P<next>{_NEXT})|(?P<last>{_LAST})|this|on|am|le|el|il|by|until|bis|diese[nrs]?)\s+)?"
+        rf"(?P<weekday>{_MANY_WEEKDAYS})(?!s\b)"
+        rf"(?:\s+(?:(?P<after_next>{_NEXT}|prochaine)|(?P<after_last>{_LAST}|dernier|dernière)))?",
     ),
-    (
-        _compile_pattern(
-            rf"(?:(?P<last>{_LAST})|(?P<this>this|diese[nrs]?|dieses|am|cette|ce|est[ea]|quest[oa])"
-            rf"|{_NEXT}|la|le|el|il)\s+(?P<unit>weekend|wochenende|{_MANY_UNITS})"
-            r"(?:\s+(?:prochaine?|que viene|próxim[oa]|prossim[oa]|(?P<after_last>dernière|dernier"
-            r"|pasad[oa]|scors[oa]|passat[oa])))(?P<rest>)"
-        ),
+    _rule(
         _read_stretch,
+        rf"(?:(?P<last>{_LAST})|(?P<this>this|diese[nrs]?|dieses|am|cette|ce|est[ea]|quest[oa])"
+        rf"|{_NEXT}|la|le|el|il)\s+(?P<unit>weekend|wochenende|{_MANY_UNITS})"
+        r"\s+(?:prochaine?|que viene|próxim[oa]|prossim[oa]|(?P<after_last>dernière|dernier"
+        r"|pasad[oa]|scors[oa]|passat[oa]))",
     ),
-    (
-        _compile_pattern(
-            rf"(?:(?P<last>{_LAST})|(?P<this>this|diese[nrs]?|dieses)|{_NEXT})\s+"
-            rf"(?P<unit>weekend|wochenende|{_MANY_UNITS})(?P<after_last>(?!))?"
-        ),
+    _rule(
         _read_stretch,
+        rf"(?:(?P<last>{_LAST})|(?P<this>this|diese[nrs]?|dieses)|{_NEXT})\s+"
+        rf"(?P<unit>weekend|wochenende|{_MANY_UNITS})(?P<after_last>(?!))?",
     ),
-    (
-        _compile_pattern(
-            r"(?:on |by |until |till |is |for )?the (?P<day>[1-3]?\d)(?:st|nd|rd|th)"
-            r"(?! (?:century|floor|time|grade|edition|birthday|anniversary|place|one|of|year|chapter))"
-        ),
+    _rule(
         _read_day_of_month,
+        r"(?:(?:on |by |until |till |is |for )?the |on |by )(?P<day>[1-3]?\d)(?:st|nd|rd|th)"
+        r"(?! (?:century|floor|time|grade|edition|birthday|anniversary|place|one|of|year|chapter))",
     ),
-    (_compile_pattern(r"(?:on|by) (?P<day>[1-3]?\d)(?:st|nd|rd|th)"), _read_day_of_month),
-    (_compile_pattern(r"(?:am|bis zum|zum) (?P<day>[1-3]?\d)\.(?! ?\d)"), _read_day_of_month),
-    (
-        _compile_pattern(r"(?:le|el día|el dia|el|il giorno|il) (?P<day>[1-3]?\d)(?![\d%:.,h€])"),
+    _rule(_read_day_of_month, r"(?:am|bis zum|zum) (?P<day>[1-3]?\d)\.(?! ?\d)"),
+    _rule(
         _read_day_of_month,
+        r"(?:le|el día|el dia|el|il giorno|il) (?P<day>[1-3]?\d)(?![\d%:.,h€])",
     ),
 )
 # Most questions name no time, and looking for one costs more than a recall: it is looked for only

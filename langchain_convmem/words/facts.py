@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias
 
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS
 from langchain_convmem.words.dates import MONTH_OF, NAMES_OF_TIMES, WEEKDAY_OF
+from langchain_convmem.words.speech import lower_in_place, split_pieces
 
 Kind = Literal[
     "amount", "number", "time", "date", "id", "link", "speaker", "name", "promise", "preference"
@@ -92,17 +93,10 @@ def list_points(texts: Sequence[FactSource]) -> Iterator[Fact]:
                 yield Fact("preference", _fold(sentence), sentence, sentence, said)
 
 
-def check_told(facts: Sequence[Fact], text: str) -> list[bool]:
-    """Return for each fact whether a text tells it."""
-    told = ToldFacts(text)
-    return [told.has_fact(fact) for fact in facts]
-
-
 def find_untold(facts: Sequence[Fact], text: str) -> list[Fact]:
     """Return the facts that a text does not tell, in their order."""
-    return [
-        fact for fact, is_told in zip(facts, check_told(facts, text), strict=True) if not is_told
-    ]
+    told = ToldFacts(text)
+    return [fact for fact in facts if not told.has_fact(fact)]
 
 
 class ToldFacts:
@@ -286,27 +280,15 @@ def _list_other_keys(kind: Kind, key: str) -> Iterator[str]:
 
 
 # -- Sentences ------------------------------------------------------------------------------------
-# After a mark only before a blank, so that "3.5", "a.b" and "e.g." inside a word stay whole.
 _SHORTEST_DAY = 5
 """Letters of a weekday; shorter ones are other words in some language."""
-_SENTENCE = re.compile(r"(?<=[.!?\u2026])[\"'\u2019\u201d)\]]*\s+|(?<=[\u3002\uff01\uff1f])")
-# A day before its month, as many languages write it: "bis 31. Juli", "5. kes\u00e4kuuta".
-_DAY = re.compile(r"(?<!\w)\d\d?\.$")
 _MOST_CHARS = 240
 
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text; long ones cut at blanks."""
-    parts: list[str] = []
-    for line in text.split("\n"):
-        begins = len(parts)
-        for part in filter(None, map(str.strip, _SENTENCE.split(line))):
-            is_month = part[0].islower() or part.split()[0].strip(".,").casefold() in MONTH_OF
-            if len(parts) > begins and is_month and _DAY.search(parts[-1]):
-                parts[-1] += f" {part}"
-            else:
-                parts.append(part)
-    return [piece for part in parts for piece in _split_long(part) if piece]
+    places = split_pieces(lower_in_place(text))
+    return [part for start, end, _ in places for part in _split_long(text[start:end]) if part]
 
 
 def _split_long(sentence: str) -> Iterator[str]:
@@ -362,7 +344,7 @@ def _fold(text: str) -> str:
 _OFTEN = r"(?:really |absolutely |also |always |still |just |much |never |only |mostly |usually |simply |totally |quite |so |very |not |more |no longer )*"
 _SELF = r"(?:i(?:'m| am)|we(?:'re| are)|is|(?<!if )you(?:'re| are))"
 _TASTE = r"(?:like|love|hate|dislike|enjoy|adore|detest|loathe|prefer|fancy|favou?r)"
-_EN_PREFERENCES = rf"""
+_PREFERENCES = rf"""
 prefer\w*|favou?rites?|allerg(?:y|ic|ies)|intoleran(?:t|ce)|vegetarians?|vegans?|teetotal\w*|gluten-free
 (?:i|we|they|(?<!if )you) {_OFTEN}{_TASTE}|(?:likes|loves|hates|dislikes|enjoys|adores|detests|loathes)
 (?:can(?:no|')?t|cannot|couldn't|could not) (?:stand|bear|eat|drink|tolerate|abide)
@@ -373,19 +355,12 @@ prefer\w*|favou?rites?|allerg(?:y|ic|ies)|intoleran(?:t|ce)|vegetarians?|vegans?
 nothing beats|of choice|my go-to|(?:my|his|her) (?:thing|cup of tea)|best of all|suits? (?:me|him|her|us)
 over .{{1,40}} any day|could .{{1,60}} (?:every day|all day|forever)|makes? (?:me|him|her) (?:sick|gag|happy|ill)
 please (?:always|never)|keeps? (?:me|him|her) awake
-"""
-_PREFERENCES = rf"""{_EN_PREFERENCES}
 ich (?:\w+ )?(?:mag|liebe|hasse|bevorzuge|esse|trinke|vertrage|genieße|schwärme)|(?:mag|liebt|hasst|bevorzugt|verabscheut)
 allergisch|liebling\w*|lieber|am liebsten|nicht (?:ausstehen|leiden)|steh(?:e|t)? (?:\w+ )?auf|(?:schmeckt|gefällt|gefallen|schmecken) mir|vegetarier\w*|veganer\w*|geht nichts über
 préf[éè]r\w*|favori\w*|(?:j'|il |elle |n')(?:aime|adore)|(?:je |il |elle )?déteste|supporte (?:pas|plus)|raffole|plutôt \w+ que|allergique|végétarien\w*|végane?|horreur (?:de|des|du)
 prefier\w*|preferid\w*|(?:me|le|nos) (?:gusta\w*|encanta\w*|chifla\w*|apasiona\w*)|odi[oa]|detest[oa]|no (?:lo |la )?soport[oa]|alérgic[oa]|vegetarian[oa]|(?:soy|es) más de
 preferi\w*|(?:mi|gli|le) (?:piac\w+)|ador[oa]|non (?:lo |la )?sopport[oa]|allergic[oa]|(?:vado|va) matt[oa] per
-prefir\w*|(?:eu |não )?gost[oa] (?:de|do|da|mais|muito)|odei[oa]|não suport[oa]
-voorkeur|liever|(?:het )?liefst|lieveling\w*|favoriet\w*|houd?t? (?:\w+ )?van|dol op|ik haat|haat|lust (?:\w+ )?(?:geen|niet|graag)|hekel aan
-ulubion\w*|wolę|woli|lubi\w*|uwielbi\w*|nienawidz\w*|nie znosz\w*|uczulon\w*|предпоч\w*|люблю|любит|любим\w*|ненави\w*|обожа\w*|нравится|нравятся|аллерги\w*
-severim|sevmem|sevdi\w+|sever|sevmez|tercih ed\w+|nefret ed\w+|alerji\w*|föredr\w*|gillar|älskar|foretrekk\w*|foretrækk\w*
 """
-_UNSPACED_PREFERENCES = "喜欢|喜歡|讨厌|討厭|过敏|過敏|不吃|最爱|最愛|偏好|好き|嫌い|アレルギー|苦手|好物|좋아|싫어|알레르기|أفضل|أحب|أكره|حساسية|पसंद"
 
 _STILL = r"(?:still |also |really |only |first |just )*"
 _PROMISES = rf"""
@@ -398,35 +373,28 @@ ich (?:\w+ )?(?:werde|muss|soll|darf nicht|schulde)|erinner\w* (?:mich|uns|ihn|s
 je (?:vais|dois)|rappel\w*[- ](?:moi|nous)|n'oublie\w*|pas oublier|promis|promets|échéance|il (?:me |nous )?faut
 voy a|recuérd\w*|no (?:te |me |se )?olvid\w*|prometí|prometo|prometid\w*|tengo que|tenemos que|debo|plazo
 ricorda(?:mi|ci|ti|re)|non (?:ti |mi )?dimentic\w*|ho promesso|prometto|promesso|devo|dobbiamo|scadenza
-lembr\w*-(?:me|nos)|não (?:te |se )?esqueç\w*|prometi|tenho (?:de|que)|vou|prazo
-ik (?:\w+ )?(?:moet|zal)|herinner\w*|vergeet niet|niet vergeten|beloof\w*|beloofd
-muszę|obieca\w*|przypomnij|nie zapomnij|обеща\w*|напомн\w*|не забуд\w*|(?:мне|нам) (?:надо|нужно)|(?:я )?долж(?:ен|на)|söz ver\w+|hatırlat\w*|unutma\w*|påminn\w*|glöm inte|jag (?:måste|lovar|lovade)
 """
-_UNSPACED_PROMISES = "答应|答應|承诺|承諾|提醒我|别忘|別忘|約束し|忘れないで|なければなら|약속|잊지 마|ذكرني|لا تنس|وعدت|याद दिला|वादा"
 
 _PERSONS = r"""
 i|i'(?:m|ve|d|ll)|me|my|mine|we|us|our|ours|you|your|yours|the user(?:'s)?
 ich|mich|mir|mein\w*|wir|uns|unser\w*|du|dich|dir|dein\w*|ihr\w*|je|j'\w+|moi|m[aoe]n?|mes|nous|nos|notre|tu|toi|t[ao]n?|tes|vous|vos|votre
-yo|mí|mis?|nosotr[oa]s|nuestr[oa]s?|tus?|usted|io|mi[ao]|miei|mie|noi|nostr[aoie]|tu[ao]|tuoi|eu|meus?|minhas?|nós|noss[ao]s?|você|teus?|tuas?|seus?|suas?
-ik|mij|mijn|wij|ons|onze|jij|je|jouw|uw|ja|mnie|moj\w*|mój|nasz\w*|twoj\w*|twój|я|меня|мне|мой|моя|мо[её]|мои|мою|мы|нас|наш\w*|ты|тебя|тво\w+|вы|вас|ваш\w*
-ben|benim|bana|biz|bizim|senin|sizin|jag|mig|min|mitt|mina|vi|vår\w*|din|ditt|dina
+yo|mí|mis?|nosotr[oa]s|nuestr[oa]s?|tus?|usted|io|mi[ao]|miei|mie|noi|nostr[aoie]|tu[ao]|tuoi
 """
-_UNSPACED_PERSONS = "我|咱|你|您|私|僕|俺|あなた|저는|제가|나는|내가|우리|당신|أنا|मैं|मेर|हम|आप"
 
 
-def _compile(words: str, unspaced: str) -> re.Pattern[str]:
-    spaced = "|".join(filter(None, words.splitlines()))
-    return re.compile(rf"(?<!\w)(?:{spaced})(?!\w)|{unspaced}", re.IGNORECASE)
+def _compile(words: str) -> re.Pattern[str]:
+    lines = filter(None, words.splitlines())
+    return re.compile(rf"(?<!\w)(?:{'|'.join(lines)})(?!\w)", re.IGNORECASE)
 
 
-_PREFERENCE = _compile(_PREFERENCES, _UNSPACED_PREFERENCES)
-_PROMISE = _compile(_PROMISES, _UNSPACED_PROMISES)
+_PREFERENCE = _compile(_PREFERENCES)
+_PROMISE = _compile(_PROMISES)
 
 _ASIDE = re.compile(
     r"(?<=\w{3}), (?:which|so|but|and|because|although|though|while) .*", re.IGNORECASE
 )
 """What a sentence adds to what it tells."""
-_PERSON = _compile(_PERSONS, _UNSPACED_PERSONS)
+_PERSON = _compile(_PERSONS)
 
 
 def is_preference(sentence: str) -> bool:

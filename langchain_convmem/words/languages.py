@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import threading
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from itertools import chain
 
 import snowballstemmer
 
 ENGLISH = "english"
 _OTHER_SCRIPTS = {
-    "GREEK": "greek",
     "CYRILLIC": "russian",
     "ARABIC": "arabic",
     "DEVANAGARI": "hindi",
@@ -105,50 +106,12 @@ ingen inget inga ja nej också bara så mycket
 är var varit vara blir blev bli har hade ha kan kunde ska skulle vill ville måste får fick
 vad vem vems vilken vilket vilka hur varför vart
 """,
-    "danish": """
-den det de en et og eller men om at som end når der her i på af til fra med uden for hos under over
-mellem efter før ved mod gennem siden jeg du han hun vi mig dig ham hende os jer dem sig min mit
-mine din dit dine sin sit sine hans hendes vores deres denne dette disse ikke ingen intet ja nej
-også bare så meget
-er var været være bliver blev blive har havde have kan kunne skal skulle vil ville må måtte får fik
-hvad hvem hvis hvilken hvilket hvilke hvordan hvorfor hvor hvornår
-""",
-    "norwegian": """
-den det de en et ei og eller men om at som enn når der her i på av til fra med uten for hos under
-over mellom etter før ved mot gjennom siden jeg du han hun vi dere meg deg ham henne oss dem seg min
-mitt mine mi din ditt dine sin sitt sine hans hennes vår vårt våre deres denne dette disse ikke
-ingen intet ja nei også bare så mye
-er var vært være blir ble bli har hadde ha kan kunne skal skulle vil ville må måtte får fikk
-hva hvem hvilken hvilket hvilke hvordan hvorfor hvor
-""",
-    "finnish": """
-ja tai vai mutta vaan jos kun että koska kuin niin myös vain vielä jo ei en et emme ette eivät älä
-minä sinä hän me te he minun sinun hänen meidän teidän heidän minua sinua häntä meitä teitä heitä
-minulla sinulla hänellä meillä heillä minulle sinulle hänelle meille heille tämä tuo se nämä nuo ne
-tämän sen niiden tässä siinä täällä siellä kanssa ilman ennen jälkeen sitten hyvin
-olen olet on olemme olette ovat olin olit oli olimme olivat ollut olla ole voin voi voit
-mikä mitä minkä missä mistä mihin milloin koska kuka kenen ketä kuinka miten miksi montako paljonko
-""",
     "turkish": """
 ve veya ya ama fakat çünkü eğer ki ile için gibi kadar göre sonra önce daha çok az en da de mi mı mu
 mü bir bu şu o bunu şunu onu bunun onun bana sana ona bize size onlara beni seni bizi sizi onları
 ben sen biz siz onlar benim senin bizim sizin onların burada orada değil yok var evet hayır her hiç
 bile ise idi oldu olan olarak olur olduğu
 ne neyi neden niçin niye nasıl nerede nereye nereden nere kim kimi kimin kime hangi hangisi kaç
-""",
-    "hungarian": """
-a az egy és vagy de hogy ha mert mint is csak már még nem ne igen meg el ki be le fel én te ő mi ti
-ők engem téged őt minket titeket őket nekem neked neki nekünk nektek nekik enyém ez ezt ezek azt
-azok itt ott ide oda vagyok vagy van vagyunk vannak volt voltam voltak lesz lenni kell lehet nincs
-mit mire miért mikor hol hova honnan hogyan ki kit kinek kié melyik hány mennyi milyen
-""",
-    "romanian": """
-un o unei unui niște și sau dar că să dacă ca cât în din la de pe cu fără pentru despre între după
-până spre prin al ai ale eu tu el ea noi voi ei ele mă te îl îi ne vă le mi ți își meu mea mei mele
-tău ta tăi tale său sa săi sale nostru noastră acest această acestea aceste acel acea nu da mai și
-foarte aici acolo
-sunt ești este e suntem sunteți era erau eram fost fi am ai are avem aveți au avea pot poate vreau
-ce cine cui când unde cum câți câte
 """,
     "russian": """
 и а но или да не ни бы же ли то что чтобы как так если когда где куда откуда почему зачем сколько
@@ -157,12 +120,6 @@ ce cine cui când unde cum câți câte
 меня мне мной тебя тебе его ему им её ее ей нас нам вас вам их мой моя моё мое мои твой твоя твоё
 твои наш наша наши ваш ваша ваши свой своя свои себя себе это этот эта эти этого тот та те там тут
 здесь уже ещё еще только очень тоже есть был была было были быть будет нет
-""",
-    "greek": """
-ο η το οι τα του της των τον την τους τις ένας μια μία ένα και ή αλλά αν ότι πως που να θα δεν μη
-μην με σε από για προς χωρίς στο στη στην στον στα στους στις μου σου μας σας εγώ εσύ αυτός αυτή
-αυτό εμείς εσείς αυτοί αυτά είμαι είσαι είναι είμαστε ήταν ήμουν έχω έχεις έχει έχουμε έχουν είχα
-είχε τι ποιος ποια ποιο ποιοι πότε πού πώς γιατί πόσο πόσα πόσοι πολύ εδώ εκεί
 """,
     "arabic": """
 في من إلى الى على عن مع بعد قبل بين حتى منذ عند و أو او ثم لكن أن ان إن لا لم لن ما ماذا هل كيف متى
@@ -187,10 +144,7 @@ LATIN = tuple(name for name in STOP_WORDS if name not in _OTHER_SCRIPTS.values()
 """The languages that only their words distinguish, English first."""
 # "l'amico", "d'un ami": what follows the apostrophe is the word.
 _ELIDING = ("french", "italian")
-# Votes for all languages are summed as one number, a field of this many bits for each.
-_FIELD = 12
-_FIELD_MASK = (1 << _FIELD) - 1
-# More words than these say no more about a language, and might overflow a field.
+# More words than these say no more about a language.
 _MOST_VOTES = 200
 # Of running text function words are two in five; of anything else at most one in so many.
 _LEAST_SHARE = 10
@@ -204,15 +158,14 @@ def get_function_words(language: str) -> frozenset[str]:
 
 
 @cache
-def _count_votes() -> dict[str, int]:
-    votes: dict[str, int] = {}
-    for field, language in enumerate(LATIN):
+def _find_languages_of() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for language in LATIN:
         for word in get_function_words(language):
-            if len(word) == 1 and language != ENGLISH:
-                # A lone letter may be anything: an initial, a variable, half of "e-mail".
-                continue
-            votes[word] = votes.get(word, 0) + (1 << field * _FIELD)
-    return votes
+            # A lone letter may be anything: an initial, a variable, half of "e-mail".
+            if len(word) > 1 or language == ENGLISH:
+                found.setdefault(word, []).append(language)
+    return found
 
 
 def detect_language(words: Sequence[str]) -> str:
@@ -220,14 +173,11 @@ def detect_language(words: Sequence[str]) -> str:
 
     Ties go to the language that stands first in `LATIN`: English, so without a sign it is English.
     """
-    votes, asked = _count_votes(), words[:_MOST_VOTES]
-    total = sum([votes[word] for word in asked if word in votes])
-    if total == total & _FIELD_MASK:
-        return ENGLISH
-    counts = [total >> field * _FIELD & _FIELD_MASK for field in range(len(LATIN))]
-    most = max(counts)
+    known, asked = _find_languages_of(), words[:_MOST_VOTES]
+    votes = Counter(chain.from_iterable(known[word] for word in asked if word in known))
+    best = max(LATIN, key=votes.__getitem__)
     # A word or two in a page of code are no sign.
-    return LATIN[counts.index(most)] if most * _LEAST_SHARE >= len(asked) else ENGLISH
+    return best if votes[best] * _LEAST_SHARE >= len(asked) else ENGLISH
 
 
 @lru_cache(maxsize=10_000)

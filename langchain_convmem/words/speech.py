@@ -12,11 +12,10 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.words.languages import detect_language, get_function_words
 
@@ -159,7 +158,7 @@ def find_marks(text: str) -> frozenset[Mark]:
         if verdict == "own":
             return _STATES
         asks = asks or verdict == "asks"
-        stated = stated or verdict not in ("asks", "courtesy")
+        stated = stated or verdict not in ("asks", "")
     return _ASKS if asks and not stated else _NONE
 
 
@@ -192,8 +191,7 @@ def find_statements(text: str) -> list[tuple[int, int]]:
 
 
 def _is_statement(sentence: str, forms: Forms) -> bool:
-    verdict = _judge_sentence(sentence, forms, enough=_SAYING)
-    return verdict not in ("asks", "courtesy") and not is_courtesy(sentence)
+    return _judge_sentence(sentence, forms) not in ("asks", "") and not is_courtesy(sentence)
 
 
 def _is_ignorant(lowered: str, forms: Forms) -> bool:
@@ -224,18 +222,18 @@ def _has_no_answer(sentence: str, forms: Forms) -> bool:
 def _is_filler(sentence: str, forms: Forms) -> bool:
     if _has_no_answer(sentence, forms) or forms.offer.search(sentence):
         return True
-    return _judge_sentence(sentence, forms) in ("asks", "mixed", "courtesy")
+    return _judge_sentence(sentence, forms) in ("asks", "mixed", "")
 
 
 # -- clauses -----------------------------------------------------------------------------------
 
 Kind: TypeAlias = Literal["standing", "request", "question", "condition", "own", "says", "fragment"]
-_Clause: TypeAlias = tuple[Kind, str]
-_Verdict: TypeAlias = Literal["own", "states", "fragment", "mixed", "asks", "courtesy"]
-_CLAUSE_END = re.compile("[,;:\uff0c\uff1b\uff1a\u3001\u060c\u061b\u2014\u2013-]")
-# These hold things together too, unless a blank follows: "10,000", "17:00"; or two: "e-mail".
-_NEEDS_BLANK = frozenset(",;:-")
+_CLAUSE_END = re.compile(
+    # What holds things together, too, ends a clause before a blank: "10,000", "17:00", "e-mail".
+    r"[,;:](?=\s)|(?<=\s)-(?=\s)|[\uff0c\uff1b\uff1a\u3001\u060c\u061b\u2014\u2013]"
+)
 _ENDS_ASKING = re.compile(r"[?\uff1f\u061f][\s!?.\"'\u201d\u2019\u00bb)\u300d]*\Z")
+_NOUNS = frozenset({"name", "word"})
 # What looks like a question and belongs to a noun: "Elsie, who will be ten".
 _RELATIVE = re.compile(
     r"(?:who|whom|whose|which|where|qui|dont|que|quien|donde|che|cui|quem|onde|wie|waar|котор\w+)\b"
@@ -252,156 +250,79 @@ _SUBJECT = re.compile(
     r"(?:\b(?:i|i'm|i've|i'll|we|we're|we've|ich|wir|je|nous|yo|nosotros|io|noi|eu|nós|ik|wij|я|мы|أنا"
     r"|bevo|vado|vorrei|voglio|quiero|tengo|voy|vou|tenho|quero)\b|\bj')"
 )
-_SHORTEST_OWN_QUESTION = 8
-_SHORTEST_RUN_ON = 12
 _LONGEST_COURTESY = 25
-_OWN = frozenset({"own"})
-_SAYING = frozenset({"own", "states"})
+_SHORTEST_RUN_ON = 12
 
 
-def _judge_sentence(sentence: str, forms: Forms, *, enough: AbstractSet[str] = _OWN) -> _Verdict:
+def _judge_sentence(sentence: str, forms: Forms) -> Literal["own", "says", "mixed", "asks", ""]:
     """Return what a sentence does: "own" states in the first person, "mixed" asks after a name.
 
     Args:
         sentence: In lowercase.
         forms: The phrases of its language.
-        enough: What settles it, so that no later clause is read; with "states" among it, "states"
-            may stand for "own".
     """
     is_question = _ENDS_ASKING.search(sentence) is not None
-    # Only of a question it matters which clause is the last one: others are read one by one.
-    clauses = (
-        list(_classify_clauses(sentence, forms))
-        if is_question
-        else _classify_clauses(sentence, forms)
-    )
-    last = len(clauses) - 1 if isinstance(clauses, list) else None
+    clauses = list(_classify_clauses(sentence, forms))
     found: set[str] = set()
-    before: _Clause | None = None
-    for number, clause in enumerate(clauses):
-        is_asked = number == last
-        found |= _weigh(clause, before, forms, found, is_question=is_question, is_asked=is_asked)
-        if not found.isdisjoint(enough):
-            break
-        before = clause
-    if "own" in found:
-        return "own"
-    if "states" in found:
-        return "states"
+    before = ""
+    for number, (kind, clause) in enumerate(clauses):
+        asked = "asks" in found
+        if is_question and number == len(clauses) - 1:
+            found.add("asks")
+        elif kind in ("question", "request", "standing"):
+            found |= _judge_asking(kind, clause, before, found, forms, is_question=is_question)
+        elif kind == "condition" and not asked:
+            found.add(_judge_condition(clause))
+        elif kind == "own" and (not asked or forms.own_clause.match(clause)):
+            found.add("own")
+        elif kind == "says" and (not asked or forms.says_early.match(clause)):
+            found.add("says")
+        elif not asked:
+            found.add("name" if " " in clause else "word")
+        before = clause if kind == "condition" else ""
+    if "own" in found or "says" in found:
+        return "own" if "own" in found else "says"
     if "asks" in found:
         return "mixed" if "name" in found else "asks"
-    if "hypothesis" in found:
-        return "own"
-    return "courtesy" if before is None else "fragment"
+    return "own" if "hypothesis" in found else "says" if found else ""
 
 
-def _weigh(
-    said: _Clause,
-    before: _Clause | None,
-    forms: Forms,
-    found: AbstractSet[str],
-    *,
-    is_question: bool,
-    is_asked: bool,
+def _judge_asking(
+    kind: Kind, clause: str, before: str, found: set[str], forms: Forms, *, is_question: bool
 ) -> set[str]:
-    """Return what a clause adds to what was found in those before it.
-
-    Args:
-        said: The clause.
-        before: The one before it, None for the first.
-        forms: The phrases of their language.
-        found: What was found so far.
-        is_question: Whether the sentence ends like a question.
-        is_asked: Whether this is the end of such a one.
-    """
-    kind, clause = said
-    asked = "asks" in found
-    if kind == "own" and _is_own(clause, forms, is_asked=is_asked, asked=asked):
+    # "When I ask, answer in French" holds for good.
+    lasts = kind == "standing" or (kind == "request" and _WHENEVER.match(before))
+    if lasts and not is_question:
         return {"own"}
-    if kind in ("question", "request", "standing"):
-        return _weigh_asking(said, before, forms, found, is_question=is_question)
-    if is_asked:
+    if kind == "question" and not is_question and found & _NOUNS and _RELATIVE.match(clause):
+        return {"asks", "says"}
+    # What is dictated runs on without punctuation.
+    is_long = clause.count(" ") + 1 >= _SHORTEST_RUN_ON
+    run_on = forms.run_on.search(clause) if is_long else None
+    if run_on is None:
         return {"asks"}
-    if kind == "condition" and not asked:
-        return _weigh_condition(clause)
-    if kind == "says" and (not asked or forms.says_early.match(clause)):
-        return {"states"}
-    return {"name" if " " in clause else "word"} if kind == "fragment" and not asked else set()
+    return {"asks", "own" if forms.first_person.search(clause, run_on.start()) else "says"}
 
 
-def _weigh_condition(clause: str) -> set[str]:
+def _judge_condition(clause: str) -> str:
     is_hypothesis = _HYPOTHETICAL.match(clause) is not None
     if _SUBJECT.search(clause):
-        return {"hypothesis"} if is_hypothesis else {"own"}
-    return set() if is_hypothesis else {"word"}
+        return "hypothesis" if is_hypothesis else "own"
+    return "supposed" if is_hypothesis else "word"
 
 
-def _weigh_asking(
-    said: _Clause,
-    before: _Clause | None,
-    forms: Forms,
-    found: AbstractSet[str],
-    *,
-    is_question: bool,
-) -> set[str]:
-    kind, clause = said
-    weight = {"asks"}
-    if not is_question:
-        if kind == "standing" or (kind == "request" and _is_recurring(before)):
-            return {"own"}
-        if kind == "question" and found & {"name", "word"} and _RELATIVE.match(clause):
-            weight.add("states")
-    run_on = _find_run_on(clause, forms)
-    return weight if run_on is None else weight | {run_on}
+def _classify_clauses(sentence: str, forms: Forms) -> Iterator[tuple[Kind, str]]:
+    for clause in _CLAUSE_END.split(sentence):
+        yield from _classify_clause(clause, forms)
 
 
-def _is_own(clause: str, forms: Forms, *, is_asked: bool, asked: bool) -> bool:
-    if is_asked:
-        long = clause.count(" ") + 1 >= _SHORTEST_OWN_QUESTION
-        return long and forms.own_clause.match(clause) is not None
-    return not asked or forms.own_clause.match(clause) is not None
-
-
-def _is_recurring(before: _Clause | None) -> bool:
-    """Return whether a request is conditional or recurring, judged by the clause before."""
-    if before is None or before[0] != "condition":
-        return False
-    return _WHENEVER.match(before[1]) is not None
-
-
-def _find_run_on(clause: str, forms: Forms) -> Literal["own", "states"] | None:
-    """Return what a question or request goes on to state without any punctuation, as dictated."""
-    if clause.count(" ") + 1 < _SHORTEST_RUN_ON:
-        return None
-    found = forms.run_on.search(clause)
-    if found is None:
-        return None
-    return "own" if forms.first_person.search(clause, found.start()) else "states"
-
-
-def _classify_clauses(sentence: str, forms: Forms) -> Iterator[_Clause]:
-    """Yield the meaningful clauses of a sentence, each with its kind."""
-    start = 0
-    for end in _CLAUSE_END.finditer(sentence):
-        if end[0] in _NEEDS_BLANK and not _is_set_off(sentence, end.start(), end[0]):
-            continue
-        yield from _classify_clause(sentence[start : end.start()], forms)
-        start = end.end()
-    yield from _classify_clause(sentence[start:] if start else sentence, forms)
-
-
-def _is_set_off(sentence: str, at: int, sign: str) -> bool:
-    follows = sentence[at + 1 : at + 2].isspace()
-    return follows and (sign != "-" or sentence[at - 1 : at].isspace())
-
-
-def _classify_clause(clause: str, forms: Forms) -> Iterator[_Clause]:
+def _classify_clause(clause: str, forms: Forms) -> Iterator[tuple[Kind, str]]:
     begin = forms.opening.match(clause)
     clause = clause[begin.end() if begin else 0 :].rstrip(forms.endings)
     if not HAS_WORD.search(clause) or (len(clause) < _LONGEST_COURTESY and is_courtesy(clause)):
         return
-    for kind, pattern in forms.heads:
-        if pattern.match(clause):
+    for kind in _HEADS:
+        if forms.heads[kind].match(clause):
             yield kind, clause
             return
     if forms.first_person.search(clause):
@@ -413,122 +334,74 @@ def _classify_clause(clause: str, forms: Forms) -> Iterator[_Clause]:
 # -- the phrases of a language, compiled, and the language of a text ---------------------------
 
 
-class Phrases(NamedTuple):
-    """What the clauses of one language begin with or hold, as `phrases.json` has it.
-
-    A field is a list of alternatives, each a regular expression over text in lowercase.
-    """
-
-    first_person: Sequence[str]
-    """Anywhere: the person who speaks is meant."""
-    own_clause: Sequence[str]
-    """Head: a clause that states something about the person who speaks."""
-    finite: Sequence[str]
-    """Anywhere: a verb that makes a clause of a few words."""
-    question: Sequence[str]
-    """Head: a question."""
-    request: Sequence[str]
-    """Head: an imperative, or a question that asks to do something."""
-    condition: Sequence[str]
-    """Head: a subordinate clause that states nothing by itself."""
-    standing: Sequence[str]
-    """Head: an instruction for the future, which counts as a statement."""
-    opening: Sequence[str]
-    """Head: a word before the clause proper begins."""
-    ignorant: Sequence[str]
-    """Head: a reply that knows nothing or refuses."""
-    offer: Sequence[str]
-    """Anywhere: a sentence that a reply which knows nothing may add."""
-    listener: Sequence[str]
-    """Anywhere in a question: what the one who is asked said earlier."""
-    unmeant: Sequence[str] = ()
-    """Anywhere in a question: a first person that belongs to the form of the request alone."""
-    favour: Sequence[str] = ()
-    """Anywhere in a question: a request that concerns the asker's own life."""
-    follow_up: Sequence[str] = ()
-    """The whole of a message that cannot be understood alone."""
-    run_on: Sequence[str] = ()
-    """Anywhere in a long clause without punctuation: a statement after a question or request."""
-    drops_subject: bool = False
-    """Whether a sentence usually leaves out who does something."""
-    markers: Sequence[str] = ()
-    """Words that tell the language where a line has no function word of any but English."""
-
-
-@cache
-def load_phrases() -> Mapping[str, Phrases]:
-    """Return the phrases of every language that is recognised, by its name; read once."""
-    data = json.loads(files(__package__).joinpath("phrases.json").read_text("utf-8"))
-    return {language: Phrases(**fields) for language, fields in data.items()}
-
-
-class Forms(NamedTuple):
-    """The phrases of one language, compiled."""
-
-    language: str
-    opening: re.Pattern[str]
-    heads: tuple[tuple[Kind, re.Pattern[str]], ...]
-    own_clause: re.Pattern[str]
-    first_person: re.Pattern[str]
-    finite: re.Pattern[str]
-    says_early: re.Pattern[str]
-    run_on: re.Pattern[str]
-    ignorant: re.Pattern[str]
-    offer: re.Pattern[str]
-    listener: re.Pattern[str]
-    unmeant: re.Pattern[str]
-    favour: re.Pattern[str]
-    follow_up: re.Pattern[str]
-    drops_subject: bool
-    endings: str
-    """What may end a clause without adding information."""
-
-
-_NEVER = "(?!)"
+_HEADS: tuple[Kind, ...] = ("standing", "request", "question", "condition", "own")
 _ENDINGS = " \t\r\n.!\u2026\u3002\uff01\"'\u201d\u300d)"
 
 
-def _join_alternatives(lines: Sequence[str]) -> str:
-    return f"(?:{'|'.join(lines) if lines else _NEVER})"
+@cache
+def load_phrases() -> Mapping[str, Mapping[str, Any]]:
+    """Return the phrases of every language that is recognised, by its name; read once."""
+    data: Mapping[str, Any] = json.loads(
+        files(__package__).joinpath("phrases.json").read_text("utf-8")
+    )
+    return data
+
+
+class Forms:
+    """The phrases of one language, compiled.
+
+    `phrases.json` has lists of alternatives, each a regular expression over text in lowercase.
+
+    Attributes:
+        language: Its name.
+        heads: What a clause begins with, by its kind: "standing" is an instruction for the future,
+            which counts as a statement, "request" an imperative or a question that asks to do
+            something, "condition" a subordinate clause, "own" one about the person who speaks.
+        own_clause: What a clause about the person who speaks begins with.
+        opening: A word before the clause proper begins.
+        first_person: Anywhere: the person who speaks is meant.
+        finite: Anywhere: a verb that makes a clause of a few words.
+        says_early: The same among the first few words.
+        ignorant: The beginning of a reply that knows nothing or refuses.
+        offer: Anywhere: a sentence that such a reply may add.
+        run_on: Anywhere in a long clause without punctuation: a statement after a request.
+        listener: Anywhere in a question: what the one who is asked said earlier.
+        unmeant: Anywhere in a question: a first person that belongs to the request's form alone.
+        favour: Anywhere in a question: a request that concerns the asker's own life.
+        follow_up: The whole of a message that cannot be understood alone.
+        drops_subject: Whether a sentence usually leaves out who does something.
+        endings: What may end a clause without adding information.
+    """
+
+    def __init__(self, language: str, phrases: Mapping[str, Any]) -> None:
+        """Compile the phrases of a language; what it has none of is found nowhere."""
+
+        def join(name: str) -> str:
+            return f"(?:{'|'.join(phrases.get(name, ['(?!)']))})"
+
+        def compile_lines(name: str) -> re.Pattern[str]:
+            return re.compile(join(name))
+
+        self.language = language
+        self.own_clause = compile_lines("own_clause")
+        self.heads = {**{kind: compile_lines(kind) for kind in _HEADS[:-1]}, "own": self.own_clause}
+        # Possessive, since no opening begins with a sign: without one, nothing is tried again.
+        self.opening = re.compile(rf"(?:\W*+{join('opening')}(?![\w']))*+\W*+")
+        self.first_person, self.finite = compile_lines("first_person"), compile_lines("finite")
+        self.says_early = re.compile(rf"(?:[^\s]+ ){{0,4}}?{join('finite')}")
+        self.run_on = compile_lines("run_on")
+        self.ignorant, self.offer = compile_lines("ignorant"), compile_lines("offer")
+        self.listener, self.unmeant = compile_lines("listener"), compile_lines("unmeant")
+        self.favour, self.follow_up = compile_lines("favour"), compile_lines("follow_up")
+        self.drops_subject = bool(phrases.get("drops_subject"))
+        self.endings = _ENDINGS + "?\uff1f" if self.drops_subject else _ENDINGS
 
 
 @cache
 def get_forms(language: str) -> Forms | None:
     """Return the phrases of a language; None if it is not recognised."""
     phrases = load_phrases().get(language)
-    return None if phrases is None else _compile_forms(language, phrases)
-
-
-def _compile_forms(language: str, phrases: Phrases) -> Forms:
-    def compile_lines(lines: Sequence[str]) -> re.Pattern[str]:
-        return re.compile(_join_alternatives(lines))
-
-    finite = _join_alternatives(phrases.finite)
-    return Forms(
-        language=language,
-        # Possessive, since no opening begins with a sign: without one, nothing is tried again.
-        opening=re.compile(rf"(?:\W*+{_join_alternatives(phrases.opening)}(?![\w']))*+\W*+"),
-        heads=(
-            ("standing", compile_lines(phrases.standing)),
-            ("request", compile_lines(phrases.request)),
-            ("question", compile_lines(phrases.question)),
-            ("condition", compile_lines(phrases.condition)),
-            ("own", compile_lines(phrases.own_clause)),
-        ),
-        own_clause=compile_lines(phrases.own_clause),
-        first_person=compile_lines(phrases.first_person),
-        finite=compile_lines(phrases.finite),
-        says_early=re.compile(rf"(?:[^\s]+ ){{0,4}}?{finite}"),
-        run_on=compile_lines(phrases.run_on),
-        ignorant=compile_lines(phrases.ignorant),
-        offer=compile_lines(phrases.offer),
-        listener=compile_lines(phrases.listener),
-        unmeant=compile_lines(phrases.unmeant),
-        favour=compile_lines(phrases.favour),
-        follow_up=compile_lines(phrases.follow_up),
-        drops_subject=phrases.drops_subject,
-        endings=_ENDINGS + "?\uff1f" if phrases.drops_subject else _ENDINGS,
-    )
+    return None if phrases is None else Forms(language, phrases)
 
 
 _KANA = re.compile("[\u3041-\u30ff\uff66-\uff9f]")
@@ -574,9 +447,8 @@ def _detect_script_language(lowered: str) -> str | None:
 
 @cache
 def _load_markers() -> dict[str, str]:
-    return {
-        word: language for language, phrases in load_phrases().items() for word in phrases.markers
-    }
+    known = load_phrases().items()
+    return {word: name for name, phrases in known for word in phrases.get("markers", ())}
 
 
 def lower_in_place(text: str) -> str:
@@ -666,10 +538,7 @@ HAS_WORD = re.compile(r"\w")
 
 # More words than these are hardly thanks alone.
 _MOST_WORDS = 16
-# Phrases leave a word open ("have a nice trip"), laughter and letters drawn out are many words.
-_MOST_UNKNOWN = 2
-# Characters that are looked at before all others.
-_FIRST_LOOK = 40
+_LONGEST = 300
 _WORDS = """
 thanks thank thx ty tysm tnx cheers ok okay okey okie kk k hi hello hey hiya heya yo howdy bye byebye goodbye
 goodnight morning afternoon evening night great cool nice nicely perfect perfectly sure yes yeah yep yup yea ya no nope nah
@@ -758,30 +627,19 @@ def _load_allowed_words() -> frozenset[str]:
     return _load_courtesies().union(_BESIDE.split())
 
 
-@cache
-def _load_vocabulary() -> frozenset[str]:
-    """Return every word that may stand in a courtesy, and the parts of those with apostrophes."""
-    source = _PHRASES.pattern.replace("\\b", " ").replace("\\w", " ")
-    words = [*_load_allowed_words(), *_RUN.findall(source)]
-    return frozenset(part for word in words for part in word.split("'"))
-
-
 @lru_cache(maxsize=256)
 def is_courtesy(text: str) -> bool:
     """Return whether the text is a greeting, thanks, assent or goodbye, and nothing else."""
-    said = unicodedata.normalize("NFC", text).lower().replace("\u2019", "'")
-    is_spaced = said.isascii() or not _IS_UNSPACED.search(said)
-    # Of most lines the first few words tell that they are none; the last one may be cut.
-    if is_spaced and _holds_unknown(_RUN.findall(said, 0, _FIRST_LOOK)[:-1]):
+    if len(text) > _LONGEST:
         return False
+    said = unicodedata.normalize("NFC", text).lower().replace("\u2019", "'")
     words = _RUN.findall(said)
     if not words:
         return _FACE.search(said) is not None
-    is_short = len(words) <= _MOST_WORDS
-    if is_short and not is_spaced and _UNSPACED.fullmatch(said):
-        return True
-    if not is_short or _holds_unknown(words):
+    if len(words) > _MOST_WORDS:
         return False
+    if not said.isascii() and _IS_UNSPACED.search(said) and _UNSPACED.fullmatch(said):
+        return True
     said = _LAUGHTER.sub("haha", said)
     remaining = _PHRASES.sub(" ", said)
     left = [_reduce_letters(word) for word in _RUN.findall(_FACE.sub(" ", remaining))]
@@ -789,12 +647,6 @@ def is_courtesy(text: str) -> bool:
     if not _load_allowed_words().issuperset(left) or "?" in remaining or "\u061f" in remaining:
         return False
     return len(remaining) < len(said) or not _load_courtesies().isdisjoint(left)
-
-
-def _holds_unknown(words: Sequence[str]) -> bool:
-    """Return whether more of the words than a courtesy leaves open are in none."""
-    parts = "'".join(words).split("'") if words else ()
-    return len(set(parts) - _load_vocabulary()) > _MOST_UNKNOWN
 
 
 def _reduce_letters(word: str) -> str:

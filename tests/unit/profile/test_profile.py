@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.logs import InMemoryLog, SQLiteLog
+from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.profile.profile import build_profile, format_items, select_items
 
 DAY_MS = 24 * 3_600_000
@@ -168,15 +168,6 @@ def test_a_pinned_item_leads(memory):
     assert list_texts(pinned.restore(pinned.current[0]).current)[0].startswith("Always")
 
 
-async def test_the_async_twins_see_the_same(tmp_path):
-    async with ConversationMemory(SQLiteLog(tmp_path / "m.db")) as memory:
-        say(memory, "I'm vegan.", "I live in Leeds.")
-        profile = await memory.aprofile("ana")
-        assert profile.items == memory.profile("ana").items
-        left = await profile.aretract(profile.current[0])
-        assert len(left.current) == 1
-
-
 def test_explain_names_message_thread_and_what_was_replaced(memory):
     say(memory, "I live in Lisbon.", "We moved to Porto.")
     profile = memory.profile("ana")
@@ -250,15 +241,6 @@ def test_what_was_said_of_a_day_is_found_by_that_day(memory):
     assert len(profile.list_events("And next week?")) == 2
     assert profile.list_events("What is my name?") == []
     assert "(2025-03-12, of 2025-03-20)" in format_items(profile.items[:1])
-
-
-def test_a_slot_of_nothing_in_particular_reads_without_its_mark(memory):
-    say(memory, "My preference has always been short answers, by the way.")
-    profile = memory.profile("ana")
-    [item] = profile.items
-    assert (item.slot, item.label) == ("ideal:", "ideal")
-    assert profile.explain(item).startswith("tastes, ideal: My preference")
-    assert "ideal: short answers" in profile._repr_html_()
 
 
 @pytest.mark.parametrize(

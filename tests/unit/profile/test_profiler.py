@@ -81,12 +81,6 @@ MISSED = "Gluten and my stomach are old enemies. Can you find a bakery?"
 """What no rule reads, and a model does."""
 
 
-def test_the_rules_alone_miss_what_these_tests_propose():
-    with ConversationMemory(InMemoryLog()) as memory:
-        say(memory, MISSED)
-        assert list_items(memory) == []
-
-
 def test_a_proposal_becomes_the_sentence_that_says_it_with_its_citation():
     memory, _ = open_memory({MISSED: [("health", "old enemies", "")]})
     [entry] = say(memory, MISSED)
@@ -99,13 +93,6 @@ def test_a_proposal_becomes_the_sentence_that_says_it_with_its_citation():
     assert "found by a profiler" in memory.profile("ana").explain(item)
 
 
-async def test_the_async_twin_does_the_same():
-    memory, _ = open_memory({MISSED: [("health", "gluten", "")]})
-    say(memory, MISSED)
-    assert await memory.aupdate_profile("ana", thread_id="t1")
-    assert len((await memory.aprofile("ana")).items) == 1
-
-
 async def propose(_):
     return [{"line": 1, "kind": "health", "value": "gluten"}]
 
@@ -116,15 +103,6 @@ async def test_an_async_function_may_propose_where_something_awaits_it():
     with pytest.raises(ConfigError, match="aupdate_profile"):
         memory.update_profile("ana")
     assert await memory.aupdate_profile("ana")
-
-
-def test_an_async_function_may_propose_behind_turns():
-    memory = ConversationMemory(InMemoryLog(), profiler=propose)
-    chain = memory.wrap(RunnableLambda(lambda _: AIMessage("I see.")))
-    for _ in range(TURNS_AT_ONCE):
-        chain.invoke(MISSED, {"configurable": {"thread_id": "t1", "user_id": "ana"}})
-    assert memory.flush(20)
-    assert list_items(memory) == [(MISSED.partition(" Can")[0], "health", "", "Gluten")]
 
 
 @pytest.mark.parametrize(
@@ -171,12 +149,6 @@ def test_only_lines_of_the_user_are_shown():
     assert model.list_shown() == ["From an import.", "From me."]
 
 
-def test_what_a_file_brought_gives_no_instructions():
-    memory, _ = open_memory({MISSED: [("instructions", "old enemies", "")]})
-    say(memory, MISSED, trust="import")
-    assert memory.update_profile("ana").refused == 1
-
-
 def test_what_rules_found_is_not_proposed_again():
     said = "I'm vegetarian."
     memory, _ = open_memory({said: [("health", "vegetarian", "diet")]})
@@ -196,47 +168,15 @@ def test_a_later_value_of_a_slot_takes_an_earlier_ones_place():
     assert old.state == "replaced"
 
 
-def test_a_slot_of_the_models_own_is_none():
-    memory, _ = open_memory({MISSED: [("health", "gluten", "secret:gluten")]})
-    say(memory, MISSED)
-    memory.update_profile("ana")
-    [item] = memory.profile("ana").items
-    assert item.slot == ""
-
-
 @pytest.mark.parametrize(
     ("text", "value"),
-    [
-        (
-            "\u79c1\u306f\u5927\u962a\u306b\u4f4f\u3093\u3067\u3044\u307e\u3059\u3002",
-            "\u5927\u962a",
-        ),
-        (
-            "\u0623\u0639\u064a\u0634 \u0641\u064a \u0627\u0644\u0642\u0627\u0647\u0631\u0629.",
-            "\u0627\u0644\u0642\u0627\u0647\u0631\u0629",
-        ),
-        (
-            "\uc800\ub294 \uc11c\uc6b8\uc5d0 \uc0b4\uc544\uc694.",
-            "\uc11c\uc6b8",
-        ),
-        (
-            "\u041c\u0435\u0448\u043a\u0430\u044e \u0432 \u041e\u043c\u0441\u043a\u0435.",
-            "\u041e\u043c\u0441\u043a\u0435",
-        ),
-    ],
+    [("私は大阪に住んでいます。", "大阪"), ("Мешкаю в Омске.", "Омске")],
 )
 def test_languages_without_rules_are_read(text, value):
     memory, _ = open_memory({text: [("places", value, "home")]})
     say(memory, text)
     memory.update_profile("ana")
     assert list_items(memory) == [(text, "places", "home", value)]
-
-
-def test_a_question_in_a_language_without_rules_is_none():
-    text = "\u5927\u962a\u306b\u4f4f\u3080\u3079\u304d\u3067\u3059\u304b\uff1f"
-    memory, _ = open_memory({text: [("places", "\u5927\u962a", "home")]})
-    say(memory, text)
-    assert not memory.update_profile("ana")
 
 
 def test_a_plan_needs_a_day_and_expires_with_it():
@@ -366,15 +306,13 @@ def two(tmp_path):
     return here, there, entry
 
 
-def test_what_is_forgotten_leaves_every_profile(two):
+@pytest.mark.parametrize("way", ["forgotten", "undone"])
+def test_what_is_forgotten_or_undone_leaves_every_profile(two, way):
     here, there, entry = two
-    here.forget(user_id="ana", thread_id="t1", entry_ids=[entry.id])
-    assert here.profile("ana").items == there.profile("ana").items == ()
-
-
-def test_what_is_undone_leaves_every_profile(two):
-    here, there, _ = two
-    here.history("t1", user_id="ana").undo()
+    if way == "undone":
+        here.history("t1", user_id="ana").undo()
+    else:
+        here.forget(user_id="ana", thread_id="t1", entry_ids=[entry.id])
     assert here.profile("ana").items == there.profile("ana").items == ()
 
 
@@ -402,15 +340,6 @@ def test_a_line_that_was_retracted_while_the_model_read_is_no_item():
     assert entry.id  # it is still in the log
 
 
-def test_a_memory_as_it_was_knows_what_had_been_proposed_by_then():
-    memory, _ = open_memory({MISSED: [("health", "gluten", "")]})
-    [entry] = say(memory, MISSED)
-    memory.update_profile("ana")
-    last = memory.log.entries(KEY)[-1]
-    assert memory.as_of(entry.id).profile("ana").items == ()
-    assert memory.as_of(last.id).profile("ana").items == memory.profile("ana").items
-
-
 def test_the_log_holds_places_and_no_text():
     memory, _ = open_memory({MISSED: [("health", "gluten", "")]})
     say(memory, MISSED)
@@ -424,9 +353,13 @@ def test_proposals_that_somebody_forged_quote_no_other_thread():
     memory = ConversationMemory(InMemoryLog())
     [entry] = say(memory, MISSED)
     for key, part in ((ThreadKey("ana", "t2"), 0), (ThreadKey("ben", "t1"), 0), (KEY, 3)):
-        proposal = ProposedItem(entry.id, part, "health", "", 0, 6)
-        memory.log.append(key, [draft_proposals(ThreadReading(0, 1, (proposal,)), {})])
+        made = {"entry_id": entry.id, "part": part, "kind": "health", "slot": "", "start": 0}
+        reading = ThreadReading(after=0, until=1, items=[ProposedItem(**made, end=6)])
+        memory.log.append(key, [draft_proposals(reading, {})])
     assert memory.profile("ana").items == memory.profile("ben").items == ()
+
+
+GOOD = {"entry_id": "e", "part": 0, "kind": "health", "slot": "", "start": 0, "end": 3}
 
 
 @pytest.mark.parametrize(
@@ -434,17 +367,13 @@ def test_proposals_that_somebody_forged_quote_no_other_thread():
     [
         {"items": "x"},
         {"until": None},
-        {"after": "1"},
-        {"items": [{"entry": 1}]},
-        {"items": [{"entry": "e", "part": 0, "kind": "x", "slot": "", "from": 0, "to": 3}]},
-        {"items": [{"entry": "e", "part": 0, "kind": "health", "slot": "y", "from": 0, "to": 3}]},
-        {"items": [{"entry": "e", "part": -1, "kind": "health", "slot": "", "from": 0, "to": 3}]},
+        *({"items": [{**GOOD, **bad}]} for bad in ({"kind": "x"}, {"slot": "y"}, {"part": -1})),
     ],
 )
 def test_proposals_that_cannot_be_read_are_none(damage):
     memory = ConversationMemory(InMemoryLog())
     say(memory, MISSED)
-    draft = draft_proposals(ThreadReading(0, 1), {})
+    draft = draft_proposals(ThreadReading(after=0, until=1), {})
     draft.metadata.aux["profile"].update(damage)
     memory.log.append(KEY, [draft])
     assert memory.profile("ana").items == ()
@@ -489,8 +418,3 @@ def test_a_chat_model_without_structured_output_is_refused():
 def test_what_can_be_asked_nothing_is_refused(value):
     with pytest.raises(ConfigError, match="profiler"):
         ConversationMemory(InMemoryLog(), profiler=value)
-
-
-def test_without_a_profiler_there_is_nothing_to_ask():
-    with pytest.raises(ConfigError, match="profiler="):
-        ConversationMemory(InMemoryLog()).update_profile("ana")

@@ -10,7 +10,6 @@ from summary_trees import add_chat, add_leaf, add_parent
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.summarizing.branches import (
-    BranchCache,
     Branches,
     find_folding,
     fold_text,
@@ -123,32 +122,6 @@ def test_a_summary_that_is_gone_is_left_out():
     tree.log.forget(KEY, [tree.leaves[0].id])
     assert tree.sentences("Where does the boat lie?") == []
     assert tree.sentences("What did the plumber charge?") == ["The plumber charged 318 euros."]
-
-
-def test_summaries_that_nothing_folds_any_more_are_dropped():
-    tree = Tree()
-    assert tree.sentences("Where does the boat lie?") != []
-    assert tree.branches.find_missing([]) == []
-    tree.branches.settle()
-    everything = {"hits": (), "whole": (), "shown": "", "max_tokens": 1000}
-    assert tree.branches.select("Where does the boat lie?", **everything) == ()
-
-
-def test_a_cache_keeps_the_latest_threads_and_drops_those_of_an_owner():
-    cache = BranchCache(most=2)
-    others = [ThreadKey("ben", "one"), ThreadKey("ben", "two")]
-    first = cache.get("log", KEY)
-    assert cache.get("log", KEY) is first
-    assert cache.get("other log", KEY) is not first
-    assert cache.get("log", KEY) is first
-    cache.drop("log", others[0].owner)
-    assert cache.get("log", KEY) is first
-    cache.drop("log", KEY.owner)
-    assert cache.get("log", KEY) is not first
-    kept = cache.get("log", KEY)
-    for key in others:
-        cache.get("log", key)
-    assert cache.get("log", KEY) is not kept
 
 
 _MEANINGS = {"Who": (0, 1), "Oslo": (0, 1), "tea": (1, 0), "drink": (1, 0)}

@@ -74,17 +74,6 @@ def test_a_thread_rests_after_a_failure_twice_as_long_each_time(leases, clock):
     assert take(leases) is not None
 
 
-def test_what_was_stopped_does_not_rest_and_failures_before_it_still_count(leases, clock):
-    give_back(leases, take(leases), "failed")
-    clock.goes_on(30)
-    give_back(leases, take(leases), "stopped")
-    give_back(leases, take(leases), "failed")
-    clock.goes_on(60 - 0.001)
-    assert take(leases) is None
-    clock.goes_on(0.001)
-    assert take(leases) is not None
-
-
 def test_who_stopped_working_loses_the_lease_and_cannot_renew_it(tmp_path, clock):
     with SQLiteLog(tmp_path / "log.db") as one, SQLiteLog(tmp_path / "log.db") as two:
         first, second = (Leases(log, SETTINGS, clock=clock) for log in (one, two))

@@ -21,14 +21,11 @@ from langchain_convmem.summarizing.planning import (
 )
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.live import (
-    find_covers,
     find_frontier,
     find_live_entries,
-    find_nodes,
     find_uncovered,
-    has_calls,
 )
-from langchain_convmem.views.summaries import draft_summary, find_said_since, plan_undo_summary
+from langchain_convmem.views.summaries import draft_summary, find_said_since
 
 TIGHT = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
 
@@ -82,16 +79,6 @@ def test_an_open_tool_loop_stays_however_large_it_is():
     ]
     assert covered(make_plan(KEY, spoken(*talk(1), "look", *calls), TIGHT)) == ["q0", "a0"]
     assert make_plan(KEY, spoken("look", *calls), TIGHT) is None
-
-
-def test_a_leaf_tells_of_what_no_summary_covers_and_continues_none():
-    with InMemoryLog() as log:
-        say(log, *talk(3))
-        commit_all(log, TIGHT)
-        say(log, *[HumanMessage("q3"), AIMessage("a3")])
-        [plan] = plan_leaves(KEY, log.entries(KEY), TIGHT)
-    assert covered(plan) == ["q2", "a2"]
-    assert plan.window.previous is None
 
 
 def test_a_gap_between_summaries_is_a_stretch_of_its_own_and_comes_first():
@@ -153,48 +140,7 @@ marks = st.builds(
 )
 
 
-@settings(max_examples=60)
-@given(histories, marks)
-def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entries, own):
-    live = find_live_entries(entries)
-    said = find_said_since(live, find_frontier(live))
-    plan = make_plan(KEY, entries, own)
-    if plan is None:
-        whole = make_plan(KEY, entries, own, force=True)
-        assert whole is None or not own.is_due(measure(said))
-        return
-    under = {
-        entry.id
-        for entry in said
-        for first, last in plan.window.cover.ranges
-        if first <= entry.position <= last
-    }
-    covers = [entry for entry in said if entry.id in under]
-    rest = said[len(covers) :]
-    assert covers == said[: len(covers)]
-    assert covers[-1].role == "assistant"
-    assert not has_calls(covers[-1])
-    further = make_plan(KEY, entries, own, force=True)
-    assert own.is_small(measure(rest)) or further.window.cover == plan.window.cover
-
-
 turns = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(1, 120)), max_size=12)
-
-
-@settings(max_examples=40)
-@given(turns, marks, st.booleans())
-def test_over_many_compactions_each_entry_is_covered_exactly_once(script, own, undone):
-    with InMemoryLog() as log:
-        for questions, tools, length in script:
-            say(log, *[HumanMessage("q" * length)] * questions, *_loop(tools), AIMessage("a"))
-            if commit_all(log, own) and undone and len(script) % 2:
-                log.append(KEY, plan_undo_summary(log.entries(KEY)))
-        live = find_live_entries(log.entries(KEY))
-    shown = find_said_since(live, find_frontier(live))
-    told = [find_covers(live, [summary]).keys() for summary in find_nodes(live)]
-    assert sum(map(len, told)) + len(shown) == sum(entry.role != "summary" for entry in live)
-    assert all(told_ids.isdisjoint(entry.id for entry in shown) for told_ids in told)
-    assert len(find_nodes(live)) == len(find_frontier(live))
 
 
 @settings(max_examples=60)
@@ -242,12 +188,6 @@ def test_a_compaction_is_due_from_the_high_mark_on(trigger, due, not_due):
     settings = SummarySettings(trigger=trigger, keep=LOW, window_tokens=1000)
     assert settings.is_due(due)
     assert not settings.is_due(not_due)
-
-
-def test_the_low_mark_is_reached_at_its_very_number():
-    settings = SummarySettings(trigger=("tokens", 100), keep=("tokens", 40))
-    assert settings.is_small(Size(40, 99))
-    assert not settings.is_small(Size(41, 1))
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ from langchain_convmem.views.live import (
     get_level,
 )
 from langchain_convmem.views.summaries import (
-    get_children,
     get_cites,
     make_summary_draft,
     read_summaries,
@@ -100,17 +99,6 @@ def test_a_parent_tells_the_facts_of_its_children_word_for_word_with_their_days_
     assert record["level"] == 1
     assert record["days"] == ["2023-05-08", "2023-05-09"]
     assert draft.cover.ranges == ((1, 4),)
-
-
-def test_a_parent_names_its_children_and_where_they_stand(log):
-    children = make_children(log)
-    [parent] = log.append(KEY, [draft_parent(children, ROOM)])
-    assert parent.metadata.summary_ids == tuple(child.id for child in children)
-    assert get_children(parent) == [
-        (children[0].id, children[0].position),
-        (children[1].id, children[1].position),
-    ]
-    assert frontier(log) == [parent]
 
 
 def test_each_kind_of_fact_and_each_child_gets_its_share(log):
