@@ -59,7 +59,6 @@ from langchain_convmem.views.providers import Provider, resolve_provider
 from langchain_convmem.views.shown import Recall, Turn
 
 if TYPE_CHECKING:
-    from langchain_core.documents import BaseDocumentCompressor
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables.base import RunnableLike
@@ -78,7 +77,7 @@ if TYPE_CHECKING:
     from langchain_convmem.wrap import RememberingRunnable
 
 _READING = (
-    *("embeddings", "settings", "before_write", "rewriter", "reranker"),
+    *("embeddings", "settings", "before_write", "rewriter"),
     *("token_counter", "profile_tokens"),
 )
 """Options that say how a memory is read, at any time."""
@@ -104,7 +103,6 @@ class ConversationMemory:
         settings: RecallSettings | None = None,
         before_write: WriteHook | None = None,
         rewriter: Rewriter | None = None,
-        reranker: BaseDocumentCompressor | None = None,
         recall: DialogRecall | None = None,
         summarizer: SummarizerLike | Literal["auto"] | None = None,
         summary_settings: SummarySettings | None = None,
@@ -117,7 +115,7 @@ class ConversationMemory:
         """Make a memory of a log that is open already.
 
         The log stays the caller's to close. `recall` finds lines instead of a `LineRecall` made of
-        `embeddings`, `settings`, `rewriter` and `reranker`, over the same log: such as
+        `embeddings`, `settings` and `rewriter`, over the same log: such as
         `integrations.VectorStoreRecall`; it stays the caller's, too. The other options are those of
         `open`.
 
@@ -133,9 +131,7 @@ class ConversationMemory:
         self.log = log
         drafting = DraftBuilder(before_write)
         counters = TokenCounters(read_counter(token_counter))
-        recaller = Recaller(
-            log, drafting, counters, embeddings, settings, rewriter, reranker, given=recall
-        )
+        recaller = Recaller(log, drafting, counters, embeddings, settings, rewriter, given=recall)
         summaries = Summaries(recaller, summarizer, summary_settings, summarize_when, on_summary)
         self._turn_memory = TurnMemory(
             log, drafting, recaller, summaries, Profiles(log, profiler), counters, profile_tokens
@@ -151,7 +147,6 @@ class ConversationMemory:
         settings: RecallSettings | None = None,
         before_write: WriteHook | None = None,
         rewriter: Rewriter | None = None,
-        reranker: BaseDocumentCompressor | None = None,
         summarizer: SummarizerLike | Literal["auto"] | None = None,
         summary_settings: SummarySettings | None = None,
         summarize_when: SummarizeWhen = "background",
@@ -175,7 +170,6 @@ class ConversationMemory:
                 messages, edits, summaries, imports and the questions of a recall all pass it. None
                 stores every message as it is.
             rewriter: Makes of a question what to search for; see `LineRecall`.
-            reranker: Puts the lines that were found in an order of its own; see `LineRecall`.
             summarizer: Writes the summaries that replace old messages in views: a chat
                 model, another Runnable or function of messages, or the model-free
                 `offline.ExtractiveSummarizer()`. `"auto"`: the model of the first chain, agent or

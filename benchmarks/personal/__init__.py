@@ -1,7 +1,6 @@
 """Whether an assistant's memory finds what its user told it, among months of other messages.
 
-    python -m benchmarks.personal [--size 125] [--embedder default|minilm|both] [--ablation]
-                                  [--json]
+    python -m benchmarks.personal [--size 125] [--embedder default|minilm|both] [--json]
 
 The data are `benchmarks/data/personal`: what five people told an assistant over five months, and
 what they ask later; its README describes them. The memory of a person holds all own exchanges at
@@ -16,7 +15,6 @@ Ways to ask:
     default, 300    the same with a budget of 300 tokens
     plain           1,000 tokens with threshold -1.0, the ranking without abstaining
     bm25_lines      single lines by BM25, 1,000 tokens: a yardstick
-    without ...     with --ablation: the default way with a part of the settings switched off
 
 Figures, of all people together:
     word, other      share of facts found by a question that shares a word with the fact, and by

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -26,7 +25,6 @@ from benchmarks.personal.memories import (
 from benchmarks.recall.__main__ import format_span
 from benchmarks.recall.data import BadDataError
 from benchmarks.recall.measuring import find_mean
-from benchmarks.recall.studies import PARTS, make_settings_without
 from benchmarks.recall.systems import EMBEDDERS, load_embedders
 
 _SIZE = 125
@@ -38,16 +36,13 @@ _SPANS = ("word", "other", "replies", "new_first", "several", "off_topic")
 _Memories = Sequence[tuple[Person, Sequence[Thread]]]
 
 
-def measure(
-    data: Data, size: int, embeddings: Embeddings, *, ablates: bool = False
-) -> dict[str, Any]:
+def measure(data: Data, size: int, embeddings: Embeddings) -> dict[str, Any]:
     """Return the report of one embedder.
 
     Args:
         data: People, what is asked, and what fills their memories.
         size: User messages in a memory.
         embeddings: What memories are embedded with.
-        ablates: Whether to measure the parts of the settings.
     """
     memories = [(person, fill_threads(person, size, data.ordinary)) for person in data.people]
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
@@ -56,9 +51,6 @@ def measure(
         memory = PersonalMemory(person.name, threads, embeddings)
         ways: dict[str, Way] = list_ways(memory, BUDGETS[-1])
         ways[f"default, {BUDGETS[0]}"] = list_ways(memory, BUDGETS[0])["default"]
-        for part in PARTS if ablates else ():
-            settings, most = make_settings_without(part), BUDGETS[-1]
-            ways[f"without {part}"] = partial(memory.ask, max_tokens=most, settings=settings)
         for name, way in ways.items():
             ui.show_progress(f"{person.name}: {name}")
             outcomes[name] += ask_all(way, (*person.questions, *data.requests))
@@ -147,15 +139,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="user messages in a memory",
     )
     parser.add_argument("--embedder", choices=EMBEDDERS, default="default")
-    parser.add_argument("--ablation", action="store_true", help="each part of the settings off")
     options = parser.parse_args(arguments)
     try:
         data = load_data()
         loaded, skipped = load_embedders(options.embedder)
-        embedders = {
-            name: measure(data, options.size, one, ablates=options.ablation)
-            for name, one in loaded.items()
-        }
+        embedders = {name: measure(data, options.size, one) for name, one in loaded.items()}
     except (BadDataError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

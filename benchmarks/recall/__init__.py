@@ -1,7 +1,7 @@
 """How much of the evidence for a question comes back within a budget, beside simpler systems.
 
     python -m benchmarks.recall --data DIR [--data DIR ...] [--max-tokens N]
-        [--embedder default|minilm|both] [--ablation] [--cross-validate] [--json]
+        [--embedder default|minilm|both] [--json]
 
 DIR holds dialogues, one JSON file each: `{conversation_id, user?, lines: [{id, session, time,
 speaker, text}], questions: [{question, evidence, category, groups?}]}`. Evidence is a list of line
@@ -39,10 +39,6 @@ Figures:
     something_on_unanswerable  share of questions that nothing answers for which something was
     p50_ms           median time of one retrieval with a warm index
     95 %             interval by bootstrap over the questions: 2,000 seeded draws
-
-Studies, of each folder: --ablation: what remains with each part of the settings alone and left
-out. --cross-validate: the settings of a grid that are best on all dialogues but one, judged on that
-one. Both judge dialogues by role by `touched`, others by `evidence_recall`.
 
 `benchmarks/data/long_replies` is a folder for --data, of one user's dialogues with long replies.
 """

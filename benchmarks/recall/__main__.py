@@ -15,7 +15,6 @@ import benchmarks.recall
 from benchmarks import ui
 from benchmarks.recall.data import BadDataError, Dialogue, load_dialogues
 from benchmarks.recall.measuring import Outcome, count_tokens, list_figures, measure
-from benchmarks.recall.studies import ablate, cross_validate
 from benchmarks.recall.systems import (
     EMBEDDERS,
     System,
@@ -35,19 +34,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     folders = {path.resolve().name: load_dialogues(path) for path in options.data}
     if len(folders) < len(options.data):
         raise BadDataError("two folders of --data have the same name")
-    if options.cross_validate and min(map(len, folders.values())) < 2:
-        raise BadDataError("--cross-validate needs two dialogues in each folder")
     loaded, skipped = load_embedders(options.embedder)
     report: dict[str, Any] = {}
     for name, dialogues in folders.items():
         report[name] = _measure(dialogues, loaded, options.max_tokens)
-        # Studies are of the settings, which are the same for every embedder.
-        for embeddings in list(loaded.values())[:1]:
-            if options.ablation:
-                report[name]["ablation"] = ablate(dialogues, embeddings, options.max_tokens)
-            if options.cross_validate:
-                found = cross_validate(dialogues, embeddings, options.max_tokens)
-                report[name]["cross_validation"] = found
     return {"folders": report, "skipped": {f"convmem_{key}": why for key, why in skipped.items()}}
 
 
@@ -92,26 +82,12 @@ def make_table(report: dict[str, Any]) -> list[str]:
         ]
         head = ("", *columns, *(f"{column}, 95 %" for column in spans))
         lines += [f"{name}: {asked}", "", *ui.format_rows([head, *rows]), ""]
-        if "ablation" in folder:
-            lines += [*ui.format_rows(list(folder["ablation"].items())), ""]
-        if "cross_validation" in folder:
-            lines += [*_format_folds(folder["cross_validation"]), ""]
     return [*lines, *(f"{name}: skipped, {why}" for name, why in report["skipped"].items())]
 
 
 def format_span(interval: Sequence[float] | None) -> str:
     """Return an interval as text, a dash where there is none."""
     return "-" if interval is None else f"{interval[0]:.3f} - {interval[1]:.3f}"
-
-
-def _format_folds(found: dict[str, Any]) -> list[str]:
-    rows = [(name, row["score"], row["chosen"]) for name, row in found["left_out"].items()]
-    span = format_span(found["interval_95"])
-    return [
-        "settings chosen on the other dialogues, judged on the one left out",
-        *ui.format_rows([*rows, ("all", found["score"], span)]),
-        f"best of the grid {found['best_on_all']}",
-    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,10 +105,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--max-tokens", type=ui.parse_positive, default=1000, help="budget per question"
     )
     parser.add_argument("--embedder", choices=EMBEDDERS, default="both", help="for rows of ours")
-    parser.add_argument("--ablation", action="store_true", help="each part alone and left out")
-    parser.add_argument(
-        "--cross-validate", action="store_true", help="settings chosen on the other dialogues"
-    )
     options = parser.parse_args(arguments)
     try:
         report = run(options)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,17 +140,10 @@ def score_lines() -> list[tuple[str, dict[str, float]]]:
     from langchain_convmem.records import Owner, ThreadKey
     from langchain_convmem.views.codec import make_draft
 
-    bare = replace(
-        RecallSettings(max_tokens=None, k=len(_DIALOGUE), threshold=None),
-        kernel=(1.0,), person_bonus=0.0, speaker_bonus=0.0, date_bonus=0.0,
-        session_prior=0.0, kind_weight=0.0, meaning_first=False, latest_first=False, skip_repeats=False,
-    )  # fmt: skip
+    most = len(_DIALOGUE)
     stages = {
-        "meaning": replace(bare, lexical_weight=0.0),
-        "words": replace(bare, dense_weight=0.0),
-        "both": bare,
-        "+ neighbours": replace(bare, kernel=RecallSettings().kernel),
-        "default": RecallSettings(max_tokens=None, k=len(_DIALOGUE)),
+        "meaning alone": RecallSettings(max_tokens=None, k=most, cosine_only=True),
+        "default": RecallSettings(max_tokens=None, k=most),
     }
     log = InMemoryLog()
     kinds: dict[str, type[HumanMessage | AIMessage]] = {
@@ -193,8 +185,8 @@ def draw_recall() -> Drawing:
         if place:
             picture.arrow(x - 13, 66, x - 1, 66)
     picture.text(24, 140, f"“{_QUESTION}”: relevance of each line", kind="bold")
-    names = ["meaning", "words", "both", "+ neighbours", "default"]
-    left, step, top = 420, 104, 176
+    names = ["meaning alone", "default"]
+    left, step, top = 560, 180, 176
     for place, name in enumerate(names):
         picture.text(left + place * step + 44, top - 12, name, kind="small bold", anchor="middle")
     largest = max(abs(score) for _, scores in scored for score in scores.values())

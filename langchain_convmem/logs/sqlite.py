@@ -385,7 +385,6 @@ class InMemoryLog(_SQLiteBase):
     """
 
     ends_with_process = True
-    keeps_segments = False
 
     def __init__(self) -> None:
         """Create an empty log."""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.recall.calibration import is_answered, select_related
+from langchain_convmem.recall.calibration import is_answered, select_worth
 from langchain_convmem.recall.options import RecallQuery, find_spans
 from langchain_convmem.recall.ranking import Ranking
-from langchain_convmem.recall.segments import SegmentTable
+from langchain_convmem.recall.segments import SegmentTable, fold
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock, Verdict
@@ -86,9 +86,13 @@ class TableView:
         is_older = self.leading not in chosen and not self.older.isdisjoint(chosen)
         return render(group, self.table, self.now_ms, is_older=is_older)
 
+    def look_beyond(self, line: int, step: int) -> int | None:
+        """Return the line after (`step` 1) or before (-1) one, whether it may be shown or not."""
+        return self.table.find_next_line(line, step, cross_sessions=self.cross_sessions)
+
     def find_next_line(self, line: int, step: int) -> int | None:
         """Return the line after (`step` 1) or before (-1), if it may share a block."""
-        found = self.table.find_next_line(line, step, cross_sessions=self.cross_sessions)
+        found = self.look_beyond(line, step)
         if found is None or not self.allowed[self.table.list_segments(found).start]:
             return None
         return found
@@ -349,8 +353,7 @@ class _BlockPacker:
         """Return the groups that hold one of the lines, or in a budget the next one, best first."""
         reached = lines
         if self._room is not None:
-            table, beyond = self._ground.table, self._ground.cross_sessions
-            around = table.find_adjacent_lines(lines[0], lines[-1], cross_sessions=beyond)
+            around = self._ground.look_beyond(lines[0], -1), self._ground.look_beyond(lines[-1], 1)
             reached = [*lines, *(line for line in around if line is not None)]
         touched = {id(self._group_of[line]) for line in reached if line in self._group_of}
         return [group for group in self._groups if id(group) in touched] if touched else []
@@ -400,26 +403,10 @@ _SHORT_REPLY = 120
 
 
 class Answer(NamedTuple):
-    """A recall, and the groups that its blocks were made of, in the same order."""
+    """A recall, and for each of its blocks the segments of its matches."""
 
     recall: Recall
-    groups: list[LineGroup]
-
-
-def select_hits(
-    query: RecallQuery,
-    ranking: Ranking,
-    table: SegmentTable,
-    lexical: LexicalIndex,
-    allowed: NDArray[np.bool_],
-) -> Ranking:
-    """Return the ranked segments that the threshold lets pass."""
-    if query.threshold == "auto":
-        kept, loose = select_related(
-            query.text, ranking, table, lexical, allowed, before=query.before
-        )
-        return ranking.select_where(kept, loose)
-    return ranking if query.threshold is None else ranking.select_above(query.threshold)
+    hits: list[list[int]]
 
 
 def build_recall(
@@ -428,8 +415,6 @@ def build_recall(
     table: SegmentTable,
     lexical: LexicalIndex,
     *,
-    allowed: NDArray[np.bool_],
-    hits: Ranking | None = None,
     problems: Sequence[str] = (),
 ) -> Answer:
     """Return the recall that `query` asks for, with what it was made of.
@@ -439,78 +424,74 @@ def build_recall(
         ranking: Segments, best first.
         table: Where they stand.
         lexical: Their terms.
-        allowed: Which segments may come back at all, also as the surroundings of a hit.
-        hits: Those of the ranking that may be hits, in their own order; None is `select_hits`.
         problems: To report.
     """
-    if hits is None:
-        hits = select_hits(query, ranking, table, lexical, allowed)
-    settings = query.settings
+    hits, loose = _select_hits(query, ranking, table, lexical)
     ground = TableView(
         table,
-        allowed,
-        settings.cross_sessions,
+        ranking.ranked,
+        query.settings.cross_sessions,
         query.header_now_ms,
-        hits.older,
+        ranking.older,
         next(iter(hits), None),
-        _make_passages(hits, table),
+        _make_passages(loose, table),
     )
     groups = build_groups(query, hits, ground)
     best = select_first_of_lines(hits, table, query.ranking)
-    own_hits = [
-        select_first_of_lines(group.hits, table) if len(group.hits) > 1 else group.hits
-        for group in groups
-    ]
-    numbers = dict.fromkeys(chain(best, *own_hits))
-    written = _write_matches(query, ranking, table, lexical, numbers)
+    own_hits = [select_first_of_lines(group.hits, table) for group in groups]
+    written = _write_matches(query, ranking, table, lexical, {*best, *chain(*own_hits)})
     shown = {line for group in groups for line in group.lines}
     rejected = (
-        float(ranking.columns.relevance[number])
+        float(ranking.relevance[number])
         for number in ranking
         if table.find_line_number(number) not in shown
     )
+    if not hits and isinstance(query.threshold, float) and len(ranking):
+        most = ranking.similarity[ranking.order].max()
+        said = (
+            f"no line surpasses the threshold of {query.threshold}: the best cosine is {most:.2f}"
+        )
+        problems = [*problems, said]
+    verdict: Verdict = "nothing" if not groups else "related"
+    shown_hits = np.array(list(chain(*own_hits)), dtype=np.int64)
+    if not is_courtesy(query.text) and is_answered(query, shown_hits, ranking, table, lexical):
+        verdict = "answered"
+    blocks = [
+        make_block(group, [written[number] for number in numbers], ground)
+        for group, numbers in zip(groups, own_hits, strict=True)
+    ]
     recall = Recall(
         matches=tuple(written[number] for number in best),
-        blocks=tuple(
-            make_block(group, [written[number] for number in numbers], ground)
-            for group, numbers in zip(groups, own_hits, strict=True)
-        ),
+        blocks=tuple(blocks),
         best_rejected=next(rejected, None),
         problems=tuple(problems),
-        verdict=_judge(query, groups, ranking, table, lexical, allowed=allowed),
+        verdict=verdict,
     )
-    return Answer(recall, groups)
+    return Answer(recall, own_hits)
 
 
-def _judge(
-    query: RecallQuery,
-    groups: Sequence[LineGroup],
-    ranking: Ranking,
-    table: SegmentTable,
-    lexical: LexicalIndex,
-    *,
-    allowed: NDArray[np.bool_],
-) -> Verdict:
-    """Return whether what is shown holds what is asked; neither thanks nor askings do."""
-    if not groups:
-        return "nothing"
-    hits = np.array([number for group in groups for number in group.hits], dtype=np.int64)
-    if is_courtesy(query.text):
-        return "related"
-    is_answer = is_answered(query.search_text, hits, ranking, table, lexical, allowed=allowed)
-    return "answered" if is_answer else "related"
+def _select_hits(
+    query: RecallQuery, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
+) -> tuple[list[int], NDArray[np.bool_] | None]:
+    """Return the ranked segments that the threshold lets pass, and which are loosely related."""
+    if query.threshold == "auto":
+        kept, loose = select_worth(query, ranking, table, lexical)
+        return ranking.order[kept[ranking.order]].tolist(), loose
+    if query.threshold is None:
+        return list(ranking), None
+    return ranking.select_above(query.threshold).tolist(), None
 
 
-def _make_passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | None]:
+def _make_passages(
+    loose: NDArray[np.bool_] | None, table: SegmentTable
+) -> Callable[[int], Passage | None]:
     """Return what of a segment is worth its room: of a loosely related one, what it states."""
-    if hits.loose is None:
+    if loose is None:
         return show_whole
-    is_passage = hits.loose & table.select_role("user")
+    is_passage = loose & table.select_role("user")
 
     def find_passage(number: int) -> Passage | None:
-        if not is_passage.item(number):
-            return None
-        text = table.get_text(number)
+        text = table.get_text(number) if is_passage[number] else ""
         # What is shown whole need not be read.
         return _find_statement(text) if len(text) > _SHORT else None
 
@@ -526,7 +507,7 @@ def _find_statement(text: str) -> Passage | None:
 def build_groups(query: RecallQuery, ranked: Iterable[int], ground: TableView) -> list[LineGroup]:
     """Return as many groups as the query asks for, of segments that come best first."""
     settings = query.settings
-    if settings.skip_repeats:
+    if not settings.cosine_only:
         ranked = _skip_repeats(ranked, ground.table, again=query.max_tokens is None)
     is_budget, most = query.max_tokens is not None, query.k
     if not (is_budget or settings.refill):
@@ -549,15 +530,15 @@ def _skip_repeats(numbers: Iterable[int], table: SegmentTable, *, again: bool) -
         table: What they say.
         again: Whether the others follow in the end: of a number of blocks none may be missing.
     """
-    first_of: dict[int, int] = {}
+    said: set[str] = set()
     repeated: list[int] = []
-    folded = table.hash_folded
     for number in numbers:
-        first = first_of.setdefault(folded(number), number)
-        if first == number or not table.has_same_text(first, number):
-            yield number
-        else:
+        text = fold(table.get_text(number))
+        if text in said:
             repeated.append(number)
+        else:
+            said.add(text)
+            yield number
     if again:
         yield from repeated
 
@@ -576,9 +557,8 @@ def select_first_of_lines(
 
 def make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableView) -> RecalledBlock:
     """Return a group with its text and those of the hits that stand in it, best first."""
-    table = ground.table
     return RecalledBlock(
-        lines=tuple([table.get_line(number) for number in group.lines]),
+        lines=tuple([ground.table.get_line(number) for number in group.lines]),
         text=group.text or ground.render(group),
         matches=tuple(matches),
         relevance=matches[0].relevance,
@@ -595,41 +575,26 @@ def _write_matches(
 ) -> dict[int, LineMatch]:
     """Return the match of each segment; all at once take hardly longer than one."""
     term_of: dict[str, str] = {}
-    if query.settings.lexical_weight:
+    spans: list[Span] = []
+    if not query.settings.cosine_only:
         terms = extract_query_terms(query.search_text, lexical)
         term_of = {terms[term]: term for term in lexical.find_documents(terms)}
-    spans: list[Span] = []
-    if query.now_ms is not None and query.settings.date_bonus:
-        spans = find_spans(query.text, query.before, query.now_ms)
-    columns = ranking.columns
-    at = list(numbers)
-    # Of a few rows plain numbers take less time than arrays.
-    parts = (
-        columns.relevance,
-        columns.similarity,
-        columns.meaning,
-        columns.words,
-        columns.speaker,
-        columns.own,
-        columns.smoothed,
-    )
-    rows = zip(*(column.take(at).tolist() for column in parts), strict=True)
+        spans = find_spans(query.text, query.before, query.now_ms or 0) if query.now_ms else []
     words = list(term_of)
     places = lexical.find_shared(list(term_of.values()), list(numbers))
     found: dict[int, LineMatch] = {}
-    for number, held, row in zip(numbers, places, rows, strict=True):
-        relevance, similarity, meaning, word_part, speaker, own, smoothed = row
+    for number, held in zip(numbers, places, strict=True):
         line = table.find_line(number)
-        reasons = ["meaning"] if meaning >= _TELLING else []
-        if own - meaning - word_part >= _TELLING:
-            reasons.append("kind")
-        if held:
-            reasons.append(f"words: {', '.join([words[place] for place in held])}")
-        if speaker > 0:
-            reasons.append("speaker")
-        if spans and any(since_ms <= line.time_ms < until_ms for since_ms, until_ms in spans):
-            reasons.append("date")
-        if smoothed - own > max(own, 0.0):
-            reasons.append("neighbours")
-        found[number] = LineMatch(line, relevance, similarity, tuple(reasons))
+        own = ranking.meaning[number] + ranking.words[number] + ranking.kinds[number]
+        reasons = {
+            "meaning": ranking.meaning[number] >= _TELLING,
+            "kind": ranking.kinds[number] >= _TELLING,
+            f"words: {', '.join(words[place] for place in held)}": held,
+            "speaker": ranking.said_by[number] > 0,
+            "date": any(since_ms <= line.time_ms < until_ms for since_ms, until_ms in spans),
+            "neighbours": ranking.around[number] > max(own, 0.0),
+        }
+        why = tuple(reason for reason, is_true in reasons.items() if is_true)
+        relevance, similarity = ranking.relevance.item(number), ranking.similarity.item(number)
+        found[number] = LineMatch(line, relevance, similarity, why)
     return found

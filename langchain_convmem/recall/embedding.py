@@ -1,16 +1,14 @@
-"""Any LangChain embedder as recall asks it: stable names, what is known of services, failures."""
+"""Any LangChain embedder as recall asks it: stable names and failures."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -18,12 +16,13 @@ from langchain_core.embeddings import Embeddings
 from langchain_convmem.background import ask
 from langchain_convmem.causes import UnreadableError, describe_value, report_problem
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.forks import make_lock
 from langchain_convmem.recall.encoders import LocalEmbeddings, replace_surrogates
 from langchain_convmem.recall.vectors import round_vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from langchain_convmem.recall.vectors import Vector
 
 _log = logging.getLogger("langchain_convmem")
 
@@ -124,59 +123,16 @@ def compute_fingerprint(embeddings: Embeddings) -> str:
     return f"{cls.__module__}.{cls.__qualname__}{json.dumps(named, sort_keys=True)}"
 
 
-# -- what is known of the embedders of providers ---------------------------------------------------
-_ALL_AT_ONCE = 2**31
-# Where `embed_query` is `embed_documents` of one text, by the code of both.
-_ALIKE = {
-    "langchain_openai.embeddings.base.OpenAIEmbeddings",
-    "langchain_aws.embeddings.bedrock.BedrockEmbeddings",
-}
-
-
-class EmbedderTraits(NamedTuple):
-    """How an embedder asks its service.
-
-    Attributes:
-        is_alike: Whether a question has the vector of a line that says the same, so that one call
-            serves both.
-        batch: How many texts go into one call. What comes of a call is kept before the next one.
-    """
-
-    is_alike: bool
-    batch: int
-
-
-def find_traits(embeddings: Embeddings) -> EmbedderTraits:
-    """Return how an embedder asks its service, as far as that is known.
-
-    An embedder's own attribute `embeds_alike` (bool) says the first; without it questions are
-    embedded by themselves, but for embedders of OpenAI and Titan, which treat both alike. Titan
-    takes one text a call, so that a failure must not cost the vectors before it.
-    """
-    cls = type(embeddings)
-    methods = (cls.embed_query, cls.embed_documents)
-    homes = {f"{one.__module__}.{one.__qualname__.rpartition('.')[0]}" for one in methods}
-    known = homes.pop() if len(homes) == 1 else ""
-    is_bedrock = known.startswith("langchain_aws.")
-    names = f"{getattr(embeddings, 'provider', '')} {getattr(embeddings, 'model_id', '')}"
-    is_cohere = is_bedrock and "cohere" in names
-    is_alike = getattr(embeddings, "embeds_alike", known in _ALIKE and not is_cohere)
-    is_single = known in _ALIKE and is_bedrock and not is_cohere
-    return EmbedderTraits(bool(is_alike), 1 if is_single else _ALL_AT_ONCE)
-
-
 # -- the border to foreign embedders -----------------------------------------------------------
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 300.0
-_REMEMBERED = 128
 
 
 class SafeEmbedder:
     """Calls an embedder, validates its answers, and pauses after failures.
 
     The pause doubles with every failure, from a second to five minutes; lines are not sent again
-    before it is over. What was embedded last is not asked for again. Questions may be embedded by
-    several threads, lines by one at a time.
+    before it is over. Questions may be embedded by several threads, lines by one at a time.
     """
 
     def __init__(
@@ -184,9 +140,6 @@ class SafeEmbedder:
     ) -> None:
         """Create the border around `embeddings`; `clock` gives seconds and never steps back."""
         self._embeddings = embeddings
-        self.is_alike, self._batch = find_traits(embeddings)
-        self._lines = _LatestVectors()
-        self._questions = self._lines if self.is_alike else _LatestVectors()
         self._clock = clock
         self._pause_s = 0.0
         self._resume_at = 0.0
@@ -202,64 +155,39 @@ class SafeEmbedder:
         """End a pause because the embedder is needed now."""
         self._resume_at = 0.0
 
-    def drop_latest(self) -> None:
-        """Forget what was embedded last."""
-        self._lines.clear()
-        self._questions.clear()
-
-    def embed_lines(self, texts: Iterable[str], dim: int | None) -> dict[str, NDArray[np.float16]]:
-        """Return a rounded vector by text; after a failure, of the texts before it.
+    def embed_lines(self, texts: Iterable[str], dim: int | None) -> dict[str, Vector]:
+        """Return a rounded vector by text; after a failure, nothing.
 
         Args:
-            texts: Bodies of segments.
+            texts: Bodies of segments; equal ones are sent once.
             dim: Components that each vector must have; None if any number will do.
         """
-        wanted = dict.fromkeys(texts)
-        found = {text: one for text in wanted if (one := self._lines.get(text)) is not None}
-        missing = [text for text in wanted if text not in found]
-        for start in range(0, len(missing), self._batch):
-            some = missing[start : start + self._batch]
-            made = self._embed_batch(some, dim)
-            if made is None:
-                break
-            by_text = dict(zip(some, made, strict=True))
-            self._lines.keep(by_text)
-            found |= by_text
-            dim = len(made[0])
-        return found
-
-    def embed_question(
-        self, text: str, dim: int | None
-    ) -> tuple[NDArray[np.float32] | None, str | None]:
-        """Return the vector of a question, or None and the problem."""
-        vector = self._questions.get(text)
-        if vector is None:
-            try:
-                answer = _embed_query(self._embeddings, replace_surrogates(text))
-                vector = round_vector(_check_shape(answer, (), dim))
-            except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-                return None, report_problem(
-                    _log, "the question could not be embedded and is searched by words", error
-                )
-            self._questions.keep({text: vector})
-        return vector.astype(np.float32), None
-
-    def _embed_batch(
-        self, texts: Sequence[str], dim: int | None
-    ) -> list[NDArray[np.float16]] | None:
-        """Return a rounded vector for each text of one call, or None after a failure."""
+        wanted = list(dict.fromkeys(texts))
         try:
-            answer = self._embeddings.embed_documents([replace_surrogates(text) for text in texts])
-            vectors = list(round_vector(_check_shape(answer, (len(texts),), dim)))
+            answer = self._embeddings.embed_documents([replace_surrogates(text) for text in wanted])
+            vectors = round_vector(_check_shape(answer, (len(wanted),), dim))
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
             self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
             self._resume_at = self._clock() + self._pause_s
             self.problem = report_problem(
                 _log, "lines could not be embedded and are found by words", error
             )
-            return None
+            return {}
         self._pause_s, self._resume_at, self.problem = 0.0, 0.0, None
-        return vectors
+        return dict(zip(wanted, vectors, strict=True))
+
+    def embed_question(
+        self, text: str, dim: int | None
+    ) -> tuple[NDArray[np.float32] | None, str | None]:
+        """Return the vector of a question, or None and the problem."""
+        try:
+            answer = _embed_query(self._embeddings, replace_surrogates(text))
+            vector = round_vector(_check_shape(answer, (), dim))
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            return None, report_problem(
+                _log, "the question could not be embedded and is searched by words", error
+            )
+        return vector.astype(np.float32), None
 
 
 def _embed_query(embeddings: Embeddings, text: str) -> Any:
@@ -273,44 +201,9 @@ def _check_shape(answer: Any, shape: tuple[int, ...], dim: int | None) -> NDArra
     vectors: NDArray[np.float32] = np.asarray(answer, dtype=np.float32)
     if vectors.ndim != len(shape) + 1 or vectors.shape[:-1] != shape:
         wanted = f"{shape[0]} vectors of equal length" if shape else "one vector"
-        msg = f"expected {wanted}, got an array of shape {vectors.shape}"
-        raise UnreadableError(msg)
+        raise UnreadableError(f"expected {wanted}, got an array of shape {vectors.shape}")
     if dim is not None and vectors.shape[-1] != dim:
-        msg = f"expected vectors of {dim} components, got {vectors.shape[-1]}"
-        raise UnreadableError(msg)
+        raise UnreadableError(f"expected vectors of {dim} components, got {vectors.shape[-1]}")
     if not np.isfinite(vectors).all():
-        msg = "expected finite numbers, got nan or infinity"
-        raise UnreadableError(msg)
+        raise UnreadableError("expected finite numbers, got nan or infinity")
     return vectors
-
-
-class _LatestVectors:
-    """The vectors of the latest texts. Thread-safe."""
-
-    def __init__(self) -> None:
-        """Create an empty cache."""
-        self._lock = make_lock()
-        # By a digest: what is forgotten must not live on in a cache.
-        self._vectors: OrderedDict[bytes, NDArray[np.float16]] = OrderedDict()
-
-    def get(self, text: str) -> NDArray[np.float16] | None:
-        """Return the vector of a text, if it is among them; do not write."""
-        with self._lock:
-            return self._vectors.get(_digest(text))
-
-    def keep(self, made: Mapping[str, NDArray[np.float16]]) -> None:
-        """Take in the vectors of texts; the oldest leave."""
-        with self._lock:
-            for text, vector in made.items():
-                self._vectors[_digest(text)] = vector
-            while len(self._vectors) > _REMEMBERED:
-                self._vectors.popitem(last=False)
-
-    def clear(self) -> None:
-        """Drop them all."""
-        with self._lock:
-            self._vectors.clear()
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

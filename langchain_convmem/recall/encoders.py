@@ -52,8 +52,6 @@ class Network(Protocol):
 class LocalEmbeddings(Embeddings):
     """Embeds in this process: no key, no network, no server. Thread-safe."""
 
-    embeds_alike: ClassVar[bool] = True
-    """A question has the vector of a line that says the same."""
     encoder: ClassVar[LocalEncoder]
     """What all instances of a class share."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import nullcontext
@@ -17,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.background import BackgroundJobs
 from langchain_convmem.causes import report_problem
-from langchain_convmem.errors import ConfigError, LogClosedError, LogError
+from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import SafeEmbedder, is_local
-from langchain_convmem.recall.options import Progress
+from langchain_convmem.recall.options import Progress, Scope
 from langchain_convmem.recall.progress import show_progress
 from langchain_convmem.recall.segment_store import Derived, SegmentStore
 from langchain_convmem.recall.segments import SegmentTable, select_holding
@@ -43,8 +42,6 @@ BATCH = 256
 """Texts that a service is sent at once."""
 _LOCAL_BATCH = 64
 """Texts that are embedded here at once: about a seventh of a second."""
-_FEW = 16
-"""So many lines are embedded here as fast as looked for in the log, and are stored together."""
 _CLOSING_S = 0.3
 _NOTHING = Derived(None, None)
 
@@ -66,26 +63,15 @@ class OwnerIndex:
         self._readers = tuple(LogReader(log, owner) for owner in owners)
         self._stored = SegmentStore(log, owners, embeddings)
         self._snapshots = SnapshotStore(log, owners, self._stored.fingerprint)
-        self._log_keeps_vectors = log.keeps_segments
-        self._kept: dict[str, Vector] = {}  # from a reset to the end of the next reading
         self._is_new = True
         self._others: list[str] | None = None
         self._begin(SegmentTable(), LexicalIndex(), SegmentVectors())
 
     def _begin(self, table: SegmentTable, lexical: LexicalIndex, vectors: SegmentVectors) -> None:
         self.table, self.lexical, self.vectors = table, lexical, vectors
-        # What is embedded and not stored yet, by number.
-        self._unsaved: dict[int, tuple[list[str], Vector]] = {}
-        # What was asked or said lately may be forgotten now.
-        self.border.drop_latest()
 
     def _reset(self) -> None:
-        """Begin anew, with the vectors of what is said still where the log keeps none."""
-        if not self._log_keeps_vectors:
-            for number in range(min(len(self.table), len(self.vectors))):
-                vector = self.vectors.get_row(number)
-                if vector is not None:
-                    self._kept[self.table.get_text(number)] = vector
+        """Begin anew."""
         self._begin(SegmentTable(), LexicalIndex(), SegmentVectors())
         for reader in self._readers:
             reader.rewind()
@@ -141,8 +127,6 @@ class OwnerIndex:
             gone = self._remove_retracted()
             was_unread = self._stored.is_unread
             self._derive()
-            if failure is None:
-                self._kept.clear()
             self.lexical.remove(gone)
             self.vectors.remove(gone)
             if was_unread or self._stored.is_unread or self._others:
@@ -162,7 +146,6 @@ class OwnerIndex:
         except LogError:
             # The next recall says so if it still cannot be read; here nothing may be left.
             self._reset()
-            self._kept.clear()
 
     def _read_log(self) -> LogError | None:
         """Read every owner's log to its end; return what stopped it earlier, if anything did."""
@@ -192,17 +175,13 @@ class OwnerIndex:
         fresh = range(len(self.lexical), len(self.table))
         if not fresh:
             return
-        is_quick = self.is_local and fresh.start and len(fresh) <= _FEW
-        stored = {} if is_quick else self._stored.load(self.table, fresh, self.vectors.dim)
+        stored = self._stored.load(self.table, fresh, self.vectors.dim)
         rows = [stored.get(number, _NOTHING) for number in fresh]
         self.lexical.add(
             self._make_terms(number) if row.terms is None else row.terms
             for number, row in zip(fresh, rows, strict=True)
         )
-        vectors = [row.vector for row in rows]
-        if self._kept:
-            vectors = [self._kept.get(self.table.get_text(number)) for number in fresh]
-        self.vectors.extend(vectors)
+        self.vectors.extend([row.vector for row in rows])
 
     def _fill_from_stored(self) -> None:
         """Take vectors that could not be read before, or that another process has made since."""
@@ -250,16 +229,15 @@ class OwnerIndex:
 
     def _fill(self, found: dict[int, Vector]) -> None:
         self.vectors.fill(found)
-        self._unsaved.update(
-            (number, (self._make_terms(number), found[number])) for number in found
-        )
-        if not self.is_local or len(self._unsaved) >= _FEW:
-            self.store_rest()
-
-    def store_rest(self) -> None:
-        """Store what is embedded and not stored yet."""
-        made, self._unsaved = self._unsaved, {}
+        made = {number: (self._make_terms(number), row) for number, row in found.items()}
         self._stored.save(self.table, made)
+
+    def count_waiting(self, scope: Scope) -> int:
+        """Return how many segments in scope wait to be embedded, and can be."""
+        missing = self.vectors.missing
+        if not missing or not self.may_embed():
+            return 0
+        return int(scope.mask(self.table)[list(missing)].sum())
 
     def may_embed(self, *, anew: bool = False) -> bool:
         """Return whether lines that wait may be embedded now.
@@ -393,11 +371,7 @@ def finish_later(index: OwnerIndex) -> None:
 
 def stop_embedding(indexes: Iterable[OwnerIndex]) -> None:
     """Embed no more of these indexes: few lines are finished, of more the batch under way."""
-    stopped = list(indexes)
-    _EMBEDDING.drop(stopped, _CLOSING_S)
-    for index in stopped:
-        with index.lock:
-            index.store_rest()
+    _EMBEDDING.drop(indexes, _CLOSING_S)
 
 
 def _embed_some(index: OwnerIndex) -> bool:
@@ -420,75 +394,6 @@ def _embed_some(index: OwnerIndex) -> bool:
 
 
 _EMBEDDING = BackgroundJobs(_embed_some, name="embedding", workers=1)
-
-
-# -- the indexes of a process, one for each set of owners -----------------------------------------
-
-
-class IndexRegistry:
-    """Creates indexes and keeps the most recently used. Thread-safe."""
-
-    def __init__(
-        self, log: MessageLog, embeddings: Embeddings, *, max_owners: int, max_segments: int
-    ) -> None:
-        """Create an empty registry.
-
-        Args:
-            log: Where the lines are.
-            embeddings: What embeds them.
-            max_owners: How many indexes stay in memory; the least recently used leave.
-            max_segments: How many segments they hold together, but for the one in use.
-
-        Raises:
-            ConfigError: If a limit is not positive.
-        """
-        for name, limit in (("max_owners", max_owners), ("max_segments", max_segments)):
-            if limit < 1:
-                raise ConfigError(f"{name} must be at least 1, got {limit!r}")
-        self._log = log
-        self._embeddings = embeddings
-        self._max_owners = max_owners
-        self._max_segments = max_segments
-        self._indexes: OrderedDict[tuple[Owner, ...], OwnerIndex] = OrderedDict()
-        self._lock = make_lock()
-
-    @property
-    def indexes(self) -> list[OwnerIndex]:
-        """The indexes in memory."""
-        with self._lock:
-            return list(self._indexes.values())
-
-    def find_involving(self, owner: Owner) -> list[OwnerIndex]:
-        """Return the indexes in memory that hold lines of this owner."""
-        with self._lock:
-            return [index for owners, index in self._indexes.items() if owner in owners]
-
-    def find_kept(self, owners: tuple[Owner, ...]) -> OwnerIndex | None:
-        """Return the index over these owners if it is in memory, as the latest used."""
-        with self._lock:
-            index = self._indexes.get(owners)
-            if index is not None:
-                self._indexes.move_to_end(owners)
-                self._make_room()
-            return index
-
-    def open(self, owners: tuple[Owner, ...]) -> OwnerIndex:
-        """Return the index over these owners, creating it if needed; it may be empty."""
-        with self._lock:
-            index = self.find_kept(owners)
-            if index is None:
-                index = self._indexes[owners] = OwnerIndex(self._log, owners, self._embeddings)
-                self._make_room()
-            return index
-
-    def _make_room(self) -> None:
-        """Let the least recently used leave."""
-        segments = sum(len(index.table) for index in self._indexes.values())
-        while len(self._indexes) > 1 and (
-            len(self._indexes) > self._max_owners or segments > self._max_segments
-        ):
-            _, index = self._indexes.popitem(last=False)
-            segments -= len(index.table)
 
 
 # -- reading one owner's part of a log, from where the last reading stopped --------------------

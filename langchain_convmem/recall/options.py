@@ -122,32 +122,12 @@ class RecallOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallSettings:
-    """Weights and limits of a recall. Scores are in standard deviations, so weights compare.
-
-    A segment's own score is `dense_weight` x z(cosine) + `lexical_weight` x z(BM25); with a share
-    of its neighbours' scores, and of a bonus for the speaker or the time that the question names,
-    it is the *evidence* for the segment. Bonuses for the person whom the question is about, and
-    for sessions that answer well in several places, then decide the order.
+    """What a recall goes by, and how much of a dialogue it shows.
 
     Attributes:
-        dense_weight: Weight of the standardised cosine similarity; 0 embeds no question.
-        kind_weight: Weight of lines that name something of a kind which an English question names
-            ("pets": a cat), standardised likewise and added to the same score; 0 leaves it out.
-        lexical_weight: Weight of the standardised BM25 score; 0 leaves words out.
-        kernel: Weights of a segment's neighbours in its session, itself in the middle.
-        speaker_bonus: Added to lines of a speaker whom the question names. The smoothed score
-            has a standard deviation of about 2.3.
-        person_bonus: Added to what the user said where the question is about the user ("my", "I"),
-            and to what the assistant said where it is about that ("did you recommend"). In full
-            from an evidence of 2 on, none at 0. Where one side alone speaks it changes nothing.
-        meaning_first: Whether, where no line answers a question about the user clearly, meaning
-            counts more than words, and short lines more than long ones.
-        latest_first: Whether of several statements about the same thing the latest leads. Older
-            ones are marked as older.
-        skip_repeats: Whether earlier askings of the question and replies that knew nothing are
-            left out of answers within a budget, and come last elsewhere.
-        date_bonus: Added to lines said at a time that the question names; 0 reads no dates.
-        session_prior: Weight of the mean of a session's best scores in each of its lines.
+        cosine_only: Whether lines are compared by the cosine of their vectors alone. Otherwise the
+            words they share with the question count too, the lines around them, who said them and
+            when, and whether something later takes their place.
         k: Blocks to return where the call names neither `k` nor `max_tokens`.
         max_tokens: Budget where the call names neither and `k` is None.
         threshold: Cosine similarity that a hit must surpass; -1 lets every line be one; "auto" too,
@@ -164,17 +144,7 @@ class RecallSettings:
             questions find nothing; the oldest leave first. 0: none but those just found.
     """
 
-    dense_weight: float = 1.0
-    kind_weight: float = 1.0
-    lexical_weight: float = 1.0
-    kernel: tuple[float, ...] = (0.25, 0.5, 1.0, 0.5, 0.25)
-    speaker_bonus: float = 2.25
-    person_bonus: float = 7.0
-    meaning_first: bool = True
-    latest_first: bool = True
-    skip_repeats: bool = True
-    date_bonus: float = 4.5
-    session_prior: float = 0.25
+    cosine_only: bool = False
     k: int | None = None
     max_tokens: int | None = 1000
     threshold: float | Literal["auto"] | None = None
@@ -187,7 +157,6 @@ class RecallSettings:
 
     def __post_init__(self) -> None:
         """Refuse numbers that no recall can follow."""
-        _check(len(self.kernel) % 2, "kernel", "an odd number of weights", self.kernel)
         _check(self.buffer_size >= 0, "buffer_size", "a number of blocks", self.buffer_size)
         for name in ("window", "budget_window"):
             value: object = getattr(self, name)
@@ -204,16 +173,7 @@ class RecallSettings:
         `Recall.problems` names the best cosine, from which to choose another one.
         """
         return cls(
-            kind_weight=0.0,
-            lexical_weight=0.0,
-            kernel=(1.0,),
-            speaker_bonus=0.0,
-            person_bonus=0.0,
-            meaning_first=False,
-            latest_first=False,
-            skip_repeats=False,
-            date_bonus=0.0,
-            session_prior=0.0,
+            cosine_only=True,
             k=3,
             max_tokens=None,
             threshold=0.8,

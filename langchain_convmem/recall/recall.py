@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import partial
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, Unpack
 
-import numpy as np
-from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable
 
 from langchain_convmem.background import ask, to_async
@@ -23,18 +21,16 @@ from langchain_convmem.causes import UnreadableError, describe_value, report_pro
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.recall.blocks import build_recall, select_hits
+from langchain_convmem.recall.blocks import TableView, build_recall
 from langchain_convmem.recall.buffer import (
     BufferedBlock,
-    BufferLookup,
     make_references,
-    render_blocks,
     select_living,
+    show_blocks,
     update_buffer,
 )
 from langchain_convmem.recall.embedding import choose_embedder
 from langchain_convmem.recall.index import (
-    IndexRegistry,
     OwnerIndex,
     embed_missing,
     finish_later,
@@ -47,30 +43,19 @@ from langchain_convmem.recall.options import (
     RecallOptions,
     RecallQuery,
     RecallSettings,
-    Scope,
     make_query,
     remove_names,
-    search_text,
     sort_owners,
 )
-from langchain_convmem.recall.ranking import Columns, Ranking, rank
-from langchain_convmem.recall.segments import SegmentTable
+from langchain_convmem.recall.ranking import rank
 from langchain_convmem.records import DialogLine, Owner, ThreadKey
 from langchain_convmem.runnables import check_askable
-from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.shown import Recall
 from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
     from langchain_core.embeddings import Embeddings
-    from numpy.typing import NDArray
-
-    from langchain_convmem.recall.segments import SegmentName
-    from langchain_convmem.views.shown import RecalledBlock
 
 
 QueryHook: TypeAlias = Callable[[str], str]
@@ -109,10 +94,6 @@ class DialogRecall(ABC):
         recall = copy(self)
         recall.count_text = count_text
         return recall
-
-    def drop_hooks(self) -> Self:
-        """Return this recall, over the same indexes, without a rewriter and a reranker."""
-        return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return itself: copies of what holds a recall share its indexes."""
@@ -260,46 +241,37 @@ class LineRecall(DialogRecall):
         embeddings: Embeddings | None = None,
         settings: RecallSettings | None = None,
         *,
-        max_owners: int = 256,
         max_segments: int = 1_000_000,
         rewriter: Rewriter | None = None,
-        reranker: BaseDocumentCompressor | None = None,
     ) -> None:
         """Create a recall over `log`; nothing is read yet.
 
         Args:
             log: Where the lines stand.
             embeddings: Any LangChain embedder; None is `UniversalSentenceEmbeddings`.
-            settings: Weights and limits.
-            max_owners: How many owners' indexes stay in memory; the least recently used leave.
-            max_segments: How many segments of lines these hold together. An index that is larger by
-                itself stays as long as nobody else asks.
-            rewriter: Makes of a question what to search for, one text or several: a Runnable, or
-                a function, plain or asynchronous. Several count each line as for the one that suits
-                it best. Where it fails or says nothing, the question itself is asked, and
+            settings: How much is shown, and what a call that says nothing gets.
+            max_segments: How many segments of lines stay in memory, where each owner's count for
+                at least 4,000; the least recently used leave. An index that is larger by itself
+                stays as long as nobody else asks.
+            rewriter: Makes of a question the text to search for: a Runnable, or a function, plain
+                or asynchronous. Where it fails or says nothing, the question itself is asked, and
                 `Recall.problems` says why.
-            reranker: Puts the best lines in an order of its own, which leads; what it leaves out
-                is not a hit. If it fails, they keep theirs, and `Recall.problems` says why.
 
         Raises:
-            ConfigError: If a limit is not positive, a hook is none, or `embeddings` no embedder.
+            ConfigError: If the limit is not positive, the rewriter is none, or `embeddings` no
+                embedder.
         """
-        check_hooks(rewriter, reranker)
-        self._reindexing = make_lock()
+        check_rewriter(rewriter)
+        if max_segments < 1:
+            raise ConfigError(f"max_segments must be at least 1, got {max_segments!r}")
         self.log = log
         self.embeddings: Embeddings = choose_embedder(embeddings)
         self.settings = RecallSettings() if settings is None else settings
         self.rewriter = rewriter
-        self.reranker = reranker
-        self._indexes = IndexRegistry(
-            log, self.embeddings, max_owners=max_owners, max_segments=max_segments
-        )
-
-    def drop_hooks(self) -> Self:
-        """Return this recall, over the same indexes, without its rewriter and its reranker."""
-        recall = copy(self)
-        recall.rewriter = recall.reranker = None
-        return recall
+        self._max_segments = max_segments
+        self._reindexing, self._lock = make_lock(), make_lock()
+        # Those used last come last.
+        self._indexes: dict[tuple[Owner, ...], OwnerIndex] = {}
 
     def __repr__(self) -> str:
         return f"LineRecall({self.log!r}, {type(self.embeddings).__name__})"
@@ -308,40 +280,86 @@ class LineRecall(DialogRecall):
 
     def answer(self, query: RecallQuery) -> Recall:
         """Answer a query."""
-        texts, problem = rewrite(self.rewriter, query.text)
-        index = self._indexes.open(query.scope.owners)
+        text, failure = rewrite(self.rewriter, query.text)
+        query = replace(query, text=text)
+        index = self._open(query.scope.owners)
         with index.lock:
             index.catch_up()
-            is_awaited = count_waiting(index, query.scope) or is_asked_in_line(index, query.text)
-        if is_awaited and query.settings.dense_weight and query.wait_s:
+            is_awaited = index.count_waiting(query.scope)
+            speakers, dim = index.table.speakers, index.vectors.dim
+        if is_awaited and query.wait_s:
             embed_missing(index, query.wait_s)
-        text = "\n".join(texts)
-        meant = query if text == query.text else replace(query, text=text)
-        search = Search(index, meant, *_embed(index, texts, query))
-        search.problems.append(problem)
-        order = None if self.reranker is None else search.rerank(self.reranker, query.search_text)
-        recall, found = search.answer(order)
+            dim = index.vectors.dim
+        problems, vector = [failure], None
+        if dim is not None:
+            vector, failure = index.border.embed_question(
+                remove_names(query.search_text, speakers), dim
+            )
+            problems.append(failure)
+        with index.lock:
+            ranking = rank(
+                query,
+                index.table,
+                index.vectors,
+                index.lexical,
+                vector=vector,
+                allowed=query.scope.mask(index.table),
+            )
+            count = index.count_waiting(query.scope)
+            which = "1 segment waits" if count == 1 else f"{count} segments wait"
+            if count:
+                problems.append(f"{which} to be embedded, found by words alone until then")
+            known = [one for one in (*index.problems, *problems) if one is not None]
+            recall, hits = build_recall(
+                query, ranking, index.table, index.lexical, problems=list(dict.fromkeys(known))
+            )
+            found = make_references(recall.blocks, hits, index.table)
         finish_later(index)
-        return self._update_buffer(index, query, recall, found)
+        return self._add_buffer(index, query, recall, found)
 
     def answer_from_buffer(self, query: RecallQuery) -> Recall:
         """Answer a query with its buffer alone, as without a question."""
-        index = self._indexes.open(query.scope.owners)
-        silent = replace(query, remember=False)
-        return self._update_buffer(index, silent, Recall((), ()), ())
+        index = self._open(query.scope.owners)
+        return self._add_buffer(index, replace(query, remember=False), Recall((), ()), [])
 
-    def _update_buffer(
-        self, index: OwnerIndex, query: RecallQuery, recall: Recall, found: Sequence[BufferedBlock]
+    def _add_buffer(
+        self, index: OwnerIndex, query: RecallQuery, recall: Recall, found: list[BufferedBlock]
     ) -> Recall:
+        """Return a recall with what its thread's buffer shows after it."""
         if query.buffer is None:
             return recall
-        look_up = partial(look_up_blocks, index, query, recall.blocks)
-        shown, problems = update_buffer(
-            self.log, query.buffer, found, look_up, remember=query.remember
+
+        def select_kept(blocks: Sequence[BufferedBlock]) -> list[BufferedBlock]:
+            with index.lock:
+                # Another process may have buffered lines that this index has not read yet.
+                index.catch_up()
+                return select_living(blocks, index.table)[: query.settings.buffer_size]
+
+        kept, problem = update_buffer(
+            self.log, query.buffer, found, select_kept, remember=query.remember
         )
-        return replace(recall, buffer=shown, problems=(*recall.problems, *problems))
+        with index.lock:
+            allowed, settings = query.scope.mask(index.table), query.settings
+            ground = TableView(index.table, allowed, settings.cross_sessions, query.header_now_ms)
+            why = {match.line.line_id: match for block in recall.blocks for match in block.matches}
+            shown = show_blocks(kept, query, ground, why)
+        problems = recall.problems if problem is None else (*recall.problems, problem)
+        return replace(recall, buffer=shown, problems=problems)
 
     # -- indexes -------------------------------------------------------------------------------
+
+    def _open(self, owners: tuple[Owner, ...]) -> OwnerIndex:
+        """Return the index over these owners, made if needed; too many let the oldest leave."""
+        with self._lock:
+            index = self._indexes.pop(owners, None)
+            if index is None:
+                index = OwnerIndex(self.log, owners, self.embeddings)
+            self._indexes[owners] = index
+            sizes = {key: max(len(one.table), _LEAST) for key, one in self._indexes.items()}
+            while sum(sizes.values()) > self._max_segments and len(sizes) > 1:
+                oldest = next(iter(sizes))
+                del sizes[oldest], self._indexes[oldest]
+            return index
 
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Index new lines now, so that the next recall does not have to.
@@ -357,11 +375,10 @@ class LineRecall(DialogRecall):
             LogError: If the log cannot be read.
             ConfigError: If lines wait for `reindex`; all else was done.
         """
-        index = self._indexes.open(sort_owners(owner))
+        index = self._open(sort_owners(owner))
         embed_missing(index, progress=progress)
         index.save_snapshot()
         with index.lock:
-            index.store_rest()
             if index.change is not None:
                 raise ConfigError(index.change)
             return index.problems
@@ -384,10 +401,9 @@ class LineRecall(DialogRecall):
             LogError: If the log cannot be read.
         """
         with self._reindexing:
-            index = self._indexes.open(sort_owners(owner))
+            index = self._open(sort_owners(owner))
             embed_missing(index, progress=progress, anew=True)
             with index.lock:
-                index.store_rest()
                 index.finish_reindex()
                 return index.problems
 
@@ -397,7 +413,7 @@ class LineRecall(DialogRecall):
         Raises:
             LogError: If the log cannot be read.
         """
-        index = self._indexes.open(sort_owners(owner))
+        index = self._open(sort_owners(owner))
         with index.lock:
             index.catch_up()
             segments, pending = len(index.table), len(index.vectors.missing)
@@ -408,16 +424,18 @@ class LineRecall(DialogRecall):
 
         Nothing else is closed; recalls still work. Idempotent.
         """
-        stop_embedding(self._indexes.indexes)
+        with self._lock:
+            indexes = list(self._indexes.values())
+        stop_embedding(indexes)
 
     def find_lines(self, owner: Owner, words: Collection[str]) -> list[DialogLine]:
         """Return an owner's lines that hold all of these words; see `DialogRecall.find_lines`.
 
         Of an owner who was searched before, only what is new is read from the log.
         """
-        index = self._indexes.find_kept((owner,))
-        if index is None:
+        if (owner,) not in self._indexes:
             return super().find_lines(owner, words)
+        index = self._open((owner,))
         with index.lock:
             index.catch_up()
             return index.table.find_lines(words)
@@ -427,268 +445,56 @@ class LineRecall(DialogRecall):
 
         The next recall would do so anyway; in other processes it does. Nothing is raised.
         """
-        for index in self._indexes.find_involving(owner):
+        with self._lock:
+            indexes = [index for owners, index in self._indexes.items() if owner in owners]
+        for index in indexes:
             with index.lock:
                 index.drop_forgotten()
 
 
-def count_waiting(index: OwnerIndex, scope: Scope) -> int:
-    """Return how many segments in scope wait to be embedded, and can be; hold the index's lock."""
-    missing = index.vectors.missing
-    if not missing or not index.may_embed():
-        return 0
-    return int(scope.mask(index.table)[list(missing)].sum())
+# -- the border to a rewriter ------------------------------------------------------------------
+Rewriter: TypeAlias = "Runnable[str, str] | Callable[[str], str] | Callable[[str], Awaitable[str]]"
+"""Makes of a question what to search for."""
 
-
-def is_asked_in_line(index: OwnerIndex, question: str) -> bool:
-    """Return whether a line that waits for a service is the question; hold the index's lock.
-
-    What a turn asks is a line of it too: one request embeds it, with the reply before it.
-    """
-    missing = index.vectors.missing
-    if index.is_local or not index.border.is_alike or len(missing) > _TURN_LINES:
-        return False
-    return any(index.table.get_text(number) == question for number in missing)
-
-
-# -- a question put to an index ----------------------------------------------------------------
-_CANDIDATES = 50
-_TURN_LINES = 4
-# A budget holds about one line for so many tokens.
-_TOKENS_PER_LINE = 20
-Asked: TypeAlias = "dict[str, NDArray[np.float32] | None]"
-"""By question its embedding; None if it could not be embedded or need not be."""
-
-
-def _embed(
-    index: OwnerIndex, texts: Sequence[str], query: RecallQuery
-) -> tuple[Asked, list[str | None]]:
-    """Return the questions with their embeddings, and what went wrong."""
-    asked: Asked = dict.fromkeys(texts)
-    problems: list[str | None] = []
-    with index.lock:
-        speakers, dim = index.table.speakers, index.vectors.dim
-    if query.settings.dense_weight and dim is not None:
-        for text in texts:
-            meant = remove_names(search_text(text, query.before), speakers)
-            asked[text], problem = index.border.embed_question(meant, dim)
-            problems.append(problem)
-    return asked, problems
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What is asked of an index. Thread-safe: the index is locked while it is read.
-
-    Attributes:
-        index: Where lines are looked for.
-        query: What is wanted back, and what may come back; its text is all questions.
-        asked: The questions; a line is as good as for the one that suits it best.
-        problems: What went wrong so far; None is nothing.
-    """
-
-    index: OwnerIndex
-    query: RecallQuery
-    asked: Asked
-    problems: list[str | None]
-
-    def rerank(self, reranker: BaseDocumentCompressor, text: str) -> list[SegmentName] | None:
-        """Return the only segments that may be hits, in a reranker's order; None if it fails."""
-        with self.index.lock:
-            table, (_, ranking, hits) = self.index.table, self._rank()
-            numbers = list(self._select_first_of_lines(hits))
-            names = [table.get_name(number) for number in numbers]
-            documents = [_make_document(number, ranking, table) for number in numbers]
-        if not documents:
-            return None
-        order, problem = rerank(reranker, text, documents)
-        self.problems.append(problem)
-        return None if order is None else [names[at] for at in order]
-
-    def answer(
-        self, order: Sequence[SegmentName] | None
-    ) -> tuple[Recall, tuple[BufferedBlock, ...]]:
-        """Return the answer, and what a relevance buffer keeps of it; see `rerank`."""
-        index, query = self.index, self.query
-        with index.lock:
-            allowed, ranking, hits = self._rank()
-            problems = [
-                *(*index.problems, self._describe_waiting(), *self.problems),
-                self._describe_best(hits, ranking),
-            ]
-            if order is not None:
-                # Lines may have come and gone while the reranker thought about them.
-                numbers = map(index.table.number_of, order)
-                hits = hits.reorder(number for number in numbers if number is not None)
-            recall, groups = build_recall(
-                query,
-                ranking,
-                index.table,
-                index.lexical,
-                allowed=allowed,
-                hits=hits,
-                problems=list(dict.fromkeys(one for one in problems if one is not None)),
-            )
-            if query.buffer is None:
-                return recall, ()
-            return recall, make_references(groups, recall.blocks, index.table)
-
-    def _describe_waiting(self) -> str | None:
-        count = count_waiting(self.index, self.query.scope)
-        which = "1 segment waits" if count == 1 else f"{count} segments wait"
-        return f"{which} to be embedded, found by words alone until then" if count else None
-
-    def _describe_best(self, hits: Ranking, ranking: Ranking) -> str | None:
-        """Say how near the nearest line is where a fixed threshold lets none pass."""
-        threshold = self.query.threshold
-        if threshold in (None, "auto") or not len(ranking) or len(hits):
-            return None
-        best = ranking.columns.similarity[list(ranking)].max()
-        return f"no line surpasses the threshold of {threshold}: the best cosine is {best:.2f}"
-
-    def _rank(self) -> tuple[NDArray[np.bool_], Ranking, Ranking]:
-        """Return which segments may come back, all by relevance, and which of them are hits."""
-        index, query = self.index, self.query
-        columns = index.table, index.vectors, index.lexical
-        allowed = query.scope.mask(index.table)
-        rankings: list[Ranking] = []
-        for text, vector in self.asked.items():
-            is_fitting = vector is not None and index.vectors.dim in (None, len(vector))
-            meant = vector if is_fitting else None
-            one = query if text == query.text else replace(query, text=text)
-            rankings.append(rank(one, *columns, vector=meant, allowed=allowed))
-        ranking = merge_rankings(rankings)
-        hits = select_hits(query, ranking, index.table, index.lexical, allowed)
-        return allowed, ranking, hits
-
-    def _select_first_of_lines(self, hits: Iterable[int]) -> Iterator[int]:
-        query, seen = self.query, set[int]()
-        most = max(_CANDIDATES, 2 * (query.k or 0), (query.max_tokens or 0) // _TOKENS_PER_LINE)
-        for number in hits:
-            line = self.index.table.find_line_number(number)
-            if line in seen:
-                continue
-            if len(seen) == most:
-                return
-            seen.add(line)
-            yield number
-
-
-def _make_document(number: int, ranking: Ranking, table: SegmentTable) -> Document:
-    line = table.find_line(number)
-    return Document(
-        id=line.line_id,
-        page_content=f"{line.speaker}: {indent_text(table.get_text(number))}",
-        metadata={
-            "line_id": line.line_id,
-            "thread_id": line.key.thread_id,
-            "user_id": line.key.user_id,
-            "speaker": line.speaker,
-            "time_ms": line.time_ms,
-            "similarity": ranking.columns.similarity.item(number),
-            "relevance": ranking.columns.relevance.item(number),
-        },
-    )
-
-
-def look_up_blocks(
-    index: OwnerIndex,
-    query: RecallQuery,
-    fresh: Sequence[RecalledBlock],
-    blocks: Sequence[BufferedBlock],
-) -> BufferLookup:
-    """Return the blocks of a relevance buffer as lines, within the scope and the budget of a query.
-
-    Args:
-        index: Where the lines are.
-        query: What may be shown.
-        fresh: What the present question found.
-        blocks: What the buffer holds, newest first.
-    """
-    with index.lock:
-        # Another process may have buffered lines that this index has not read yet.
-        index.catch_up()
-        table = index.table
-        kept = tuple(select_living(blocks, table)[: query.settings.buffer_size])
-        allowed = query.scope.mask(table)
-        shown = render_blocks(
-            kept,
-            table,
-            allowed,
-            max_tokens=query.max_tokens,
-            count_text=query.count_text,
-            fresh=fresh,
-            now_ms=query.header_now_ms,
-        )
-        return BufferLookup(kept, shown)
-
-
-# -- rankings of several questions, and in another order ---------------------------------------
-def merge_rankings(rankings: Sequence[Ranking]) -> Ranking:
-    """Merge rankings: each segment gets its best relevance over all questions.
-
-    Relevance is standardised for each question, so that those of several compare.
-
-    Args:
-        rankings: One for each question, over the same segments; at least one.
-    """
-    if len(rankings) == 1:
-        return rankings[0]
-    best = np.array([ranking.columns.relevance for ranking in rankings]).argmax(axis=0)
-    columns = {
-        field.name: np.choose(best, [getattr(ranking.columns, field.name) for ranking in rankings])
-        for field in fields(Columns)
-    }
-    older = frozenset().union(*(ranking.older for ranking in rankings))
-    later = frozenset().union(*(ranking.later for ranking in rankings))
-    return Ranking.from_columns(Columns(**columns), rankings[0].ranked, older, later)
-
-
-# -- the border to hooks of the application ----------------------------------------------------
-Queries: TypeAlias = "str | list[str]"
-
-Rewriter: TypeAlias = (
-    "Runnable[str, Queries] | Callable[[str], Queries] | Callable[[str], Awaitable[Queries]]"
-)
-"""Makes of a question the question or questions to search for."""
-
-CANDIDATE = "candidate"
-"""The key in the metadata of a reranker's documents that says which candidate each one is."""
+_LEAST = 4_000
+"""An index counts for so many segments at least: an empty one takes room, too."""
 _log = logging.getLogger("langchain_convmem")
 
 
-def check_hooks(rewriter: Any, reranker: Any) -> None:
-    """Refuse values that cannot be hooks.
+def check_rewriter(rewriter: Any) -> None:
+    """Refuse what cannot be a rewriter.
 
     Raises:
         ConfigError: If it cannot; the message names it.
     """
     if not (rewriter is None or isinstance(rewriter, Runnable) or callable(rewriter)):
-        wanted, given = "rewriter must be a Runnable or a function of a question", rewriter
-    elif not (reranker is None or isinstance(reranker, BaseDocumentCompressor)):
-        wanted, given = "reranker must be a LangChain BaseDocumentCompressor", reranker
-    else:
-        return
-    raise ConfigError(f"{wanted}, got {describe_value(given)}")
+        wanted = "rewriter must be a Runnable or a function of a question"
+        raise ConfigError(f"{wanted}, got {describe_value(rewriter)}")
 
 
-# -- rewriting ---------------------------------------------------------------------------------
-def rewrite(rewriter: Rewriter | None, question: str) -> tuple[tuple[str, ...], str | None]:
+def rewrite(rewriter: Rewriter | None, question: str) -> tuple[str, str | None]:
     """Return what to search for instead of the question, and what went wrong, if anything did.
 
     Raises:
         ConfigError: If the rewriter is a coroutine function, and nothing here can await it.
     """
     if rewriter is None:
-        return (question,), None
+        return question, None
     check_askable(rewriter, "the rewriter", "arecall, ainvoke or the like")
     try:
-        queries = _check_queries(_ask_rewriter(rewriter, question))
+        return _check_text(_ask_rewriter(rewriter, question)), None
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        return (question,), report_problem(
+        return question, report_problem(
             _log, "the rewriter failed and the question is asked as it is", error
         )
-    return queries, None
+
+
+def _check_text(answer: Any) -> str:
+    if not isinstance(answer, str):
+        raise UnreadableError(f"expected a text, got {type(answer).__name__}")
+    if not answer.strip():
+        raise UnreadableError("got nothing but blanks")
+    return answer.strip()
 
 
 def _ask_rewriter(rewriter: Any, question: str) -> Any:
@@ -701,48 +507,3 @@ def _ask_rewriter(rewriter: Any, question: str) -> Any:
 def _refuse(answer: Coroutine[Any, Any, Any]) -> Any:
     answer.close()  # or Python complains later that nobody awaited it
     raise UnreadableError("it answers by a coroutine: use arecall, ainvoke or the like")
-
-
-def _check_queries(answer: Any) -> tuple[str, ...]:
-    queries = [answer] if isinstance(answer, str) else answer
-    if not isinstance(queries, list | tuple) or not all(isinstance(one, str) for one in queries):
-        msg = f"expected a text or a list of texts, got {type(answer).__name__}"
-        raise UnreadableError(msg)
-    asked = tuple(dict.fromkeys(one.strip() for one in queries if one.strip()))
-    if not asked:
-        raise UnreadableError("got nothing but blanks")
-    return asked
-
-
-# -- reranking ---------------------------------------------------------------------------------
-def rerank(
-    reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document]
-) -> tuple[list[int] | None, str | None]:
-    """Return which documents the reranker keeps, in its order, or None and what went wrong.
-
-    Args:
-        reranker: Puts documents in order, and may leave some out.
-        question: As it was asked.
-        documents: Best first; which one each is, is added to their metadata.
-    """
-    marked = [
-        Document(id=one.id, page_content=one.page_content, metadata={**one.metadata, CANDIDATE: n})
-        for n, one in enumerate(documents)
-    ]
-    try:
-        answer = ask(
-            partial(reranker.compress_documents, marked, question),
-            partial(reranker.acompress_documents, marked, question),
-        )
-        return _check_order(answer, len(marked)), None
-    except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        return None, report_problem(_log, "the reranker failed and lines keep their order", error)
-
-
-def _check_order(answer: Any, count: int) -> list[int]:
-    order = [document.metadata.get(CANDIDATE) for document in answer]
-    known = [number for number in order if isinstance(number, int) and 0 <= number < count]
-    if len(known) < len(order):
-        msg = f"expected documents that it was given, with their metadata's {CANDIDATE!r} kept"
-        raise UnreadableError(msg)
-    return known

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -98,17 +97,7 @@ SegmentName: TypeAlias = tuple[str, int, int]
 _LATEST_MS = 2**62
 SESSION_GAP_MS = 30 * 60 * 1000
 """Two lines of a thread further apart than this belong to different sessions."""
-
-
-@dataclass(slots=True)
-class _ThreadEnd:
-    """The end of a thread: where the next line is linked."""
-
-    number: int
-    segment: int = -1
-    session: int = -1
-    last_session: str | None = None
-    last_ms: int = 0
+_NAMES = ("speaker", "role", "trust")
 
 
 class Links(NamedTuple):
@@ -127,18 +116,15 @@ class SegmentTable:
         # Where each line's segments begin, and where the last one's end.
         self._first_segment = [0]
         self._entries: dict[str, list[int]] = {}
-        self._threads: dict[ThreadKey, _ThreadEnd] = {}
+        # By thread its number, and the number of its last session and the last line.
+        self._threads: dict[ThreadKey, tuple[int, int, DialogLine]] = {}
         self._sessions: list[str | None] = []
-        self._known: dict[str, dict[str, int]] = {"speaker": {}, "role": {}, "trust": {}}
+        self._known: dict[str, dict[str, int]] = {name: {} for name in _NAMES}
         self._tags: dict[tuple[str, bool, Scalar], list[int]] = {}
-        self._hashes: dict[int, int] = {}
-        self._links: Links | None = None
-        self._line, self._start, self._end = (GrowableArray(np.int64) for _ in range(3))
-        self._thread, self._session = GrowableArray(np.int64), GrowableArray(np.int64)
-        self._before, self._after = GrowableArray(np.int64), GrowableArray(np.int64)
-        self._values = {name: GrowableArray(np.int64) for name in self._known}
+        self._links: tuple[Links, Links] | None = None
+        columns = ("line", "start", "end", "thread", "session", "position", "time", *_NAMES)
+        self._columns = {name: GrowableArray(np.int64) for name in columns}
         self._live = GrowableArray(np.bool_)
-        self._position, self._time_ms = GrowableArray(np.int64), GrowableArray(np.int64)
 
     def __len__(self) -> int:
         """Return how many segments were added, removed ones included."""
@@ -160,49 +146,42 @@ class SegmentTable:
 
     def _add(self, line: DialogLine) -> None:
         number, first = len(self._lines), len(self)
-        thread = self._threads.get(line.key)
-        if thread is None:
-            thread = self._threads[line.key] = _ThreadEnd(len(self._threads))
-        self._assign_session(thread, line)
         pieces = split_line(line.text)
         count = len(pieces)
+        thread, session = self._assign_session(line)
         self._lines.append(line)
         self._entries.setdefault(line.entry_id, []).append(number)
         self._first_segment.append(first + count)
-        self._start.gather([piece.start for piece in pieces])
-        self._end.gather([piece.end for piece in pieces])
+        values = {
+            "line": number,
+            "thread": thread,
+            "session": session,
+            "position": line.position,
+            # A time from a foreign file may be outside of every calendar.
+            "time": max(-_LATEST_MS, min(line.time_ms, _LATEST_MS)),
+        }
         for name, known in self._known.items():
-            value = getattr(line, name)
-            self._values[name].gather([known.setdefault(value, len(known))] * count)
-        # A time from a foreign file may be outside of every calendar.
-        time_ms = max(-_LATEST_MS, min(line.time_ms, _LATEST_MS))
-        for column, value in (
-            (self._line, number),
-            (self._thread, thread.number),
-            (self._session, thread.session),
-            (self._position, line.position),
-            (self._time_ms, time_ms),
-            (self._live, True),
-        ):
-            column.gather([value] * count)
-        self._before.gather([thread.segment, *range(first, first + count - 1)])
-        self._after.gather([*range(first + 1, first + count), -1])
-        if thread.segment >= 0:
-            self._after.put(thread.segment, first)
-        thread.segment = first + count - 1
+            values[name] = known.setdefault(getattr(line, name), len(known))
+        for name, value in values.items():
+            self._columns[name].gather([value] * count)
+        self._columns["start"].gather([piece.start for piece in pieces])
+        self._columns["end"].gather([piece.end for piece in pieces])
+        self._live.gather([True] * count)
         for name, tag in line.tags.items():
             self._tags.setdefault(_make_label(name, tag), []).extend(range(first, first + count))
 
-    def _assign_session(self, thread: _ThreadEnd, line: DialogLine) -> None:
-        """Note the session of a thread's next line."""
-        same = thread.session >= 0 and thread.last_session == line.session
+    def _assign_session(self, line: DialogLine) -> tuple[int, int]:
+        """Return the numbers of the thread and the session of a thread's next line."""
+        thread, session, last = self._threads.get(line.key, (len(self._threads), -1, line))
+        same = session >= 0 and last.session == line.session
         if same and line.session is None:
             # Imported lines may be older than what the thread already holds.
-            same = abs(line.time_ms - thread.last_ms) <= SESSION_GAP_MS
+            same = abs(line.time_ms - last.time_ms) <= SESSION_GAP_MS
         if not same:
-            thread.session = len(self._sessions)
+            session = len(self._sessions)
             self._sessions.append(line.session)
-        thread.last_session, thread.last_ms = line.session, line.time_ms
+        self._threads[line.key] = thread, session, line
+        return thread, session
 
     def remove_entries(self, entry_ids: Iterable[str]) -> list[int]:
         """Take the entries' lines out; return the numbers of their segments. Idempotent."""
@@ -212,22 +191,8 @@ class SegmentTable:
                 gone += self.list_segments(line)
         if gone:
             self._live.view[gone] = False
-            self._link_anew()
+            self._links = None
         return gone
-
-    def _link_anew(self) -> None:
-        """Make those neighbours whose segments between them were taken out."""
-        before, after = self._before.view, self._after.view
-        before[:] = after[:] = -1
-        kept = self._live.view.nonzero()[0]
-        order = kept[np.lexsort((kept, self._thread.view[kept]))]
-        same = self._thread.view[order[1:]] == self._thread.view[order[:-1]]
-        before[order[1:][same]] = order[:-1][same]
-        after[order[:-1][same]] = order[1:][same]
-        ends = dict(zip(self._thread.view[order].tolist(), order.tolist(), strict=True))
-        for thread in self._threads.values():
-            thread.segment = ends.get(thread.number, -1)
-        self._links = None
 
     # -- reading one ------------------------------------------------------------------------------
 
@@ -238,7 +203,7 @@ class SegmentTable:
 
     def find_line_number(self, number: int) -> int:
         """Return the number of the line that a segment belongs to."""
-        line: int = self._line.get_item(number)
+        line: int = self._columns["line"].get_item(number)
         return line
 
     def get_line(self, line_number: int) -> DialogLine:
@@ -291,47 +256,16 @@ class SegmentTable:
 
     def get_span(self, number: int) -> tuple[int, int]:
         """Return where a segment starts and ends in its line's text."""
-        return self._start.get_item(number), self._end.get_item(number)
-
-    def hash_folded(self, number: int) -> int:
-        """Return a hash that is equal for segments with the same text."""
-        if number not in self._hashes:
-            self._hashes[number] = hash(fold(self.get_text(number)))
-        return self._hashes[number]
-
-    def has_same_text(self, number: int, other: int) -> bool:
-        """Return whether two segments say the same but for case and blanks."""
-        return fold(self.get_text(number)) == fold(self.get_text(other))
+        return self._columns["start"].get_item(number), self._columns["end"].get_item(number)
 
     def find_next_line(
         self, line_number: int, step: int, *, cross_sessions: bool = False
     ) -> int | None:
         """Return the line after (`step` 1) or before (-1) in the same session or thread."""
-        sides = self.find_adjacent_lines(line_number, line_number, cross_sessions=cross_sessions)
-        return sides[step > 0]
-
-    def find_adjacent_lines(
-        self, first: int, last: int, *, cross_sessions: bool = False
-    ) -> tuple[int | None, int | None]:
-        """Return the lines before and after some, in the same session or thread."""
-        start, end = self._first_segment[first], self._first_segment[last + 1] - 1
-        sides = (start, self._before.get_item(start)), (end, self._after.get_item(end))
-        before, after = (
-            self.find_line_number(other)
-            if other >= 0 and (cross_sessions or self._is_same_session(number, other))
-            else None
-            for number, other in sides
-        )
-        return before, after
-
-    def find_adjacent(self, number: int) -> list[int]:
-        """Return the segments before and after one in its session; -1 for none."""
-        sides = self._before.get_item(number), self._after.get_item(number)
-        return [one if one >= 0 and self._is_same_session(number, one) else -1 for one in sides]
-
-    def _is_same_session(self, number: int, other: int) -> bool:
-        same: bool = self._session.get_item(number) == self._session.get_item(other)
-        return same
+        segments = self.list_segments(line_number)
+        before, after = self.get_links(cross_sessions=cross_sessions)
+        found = int(after[segments[-1]] if step > 0 else before[segments[0]])
+        return self.find_line_number(found) if found >= 0 else None
 
     # -- reading all ------------------------------------------------------------------------------
 
@@ -351,39 +285,32 @@ class SegmentTable:
         return self._live.view
 
     @property
-    def session_column(self) -> NDArray[np.int64]:
-        """The session of each segment, numbered over all threads; do not write."""
-        return self._session.view
-
-    @property
     def line_column(self) -> NDArray[np.int64]:
         """The number of each segment's line; do not write."""
-        return self._line.view
+        return self._columns["line"].view
 
     @property
     def time_column(self) -> NDArray[np.int64]:
         """When each segment was said, milliseconds since the epoch; do not write."""
-        return self._time_ms.view
+        return self._columns["time"].view
 
     @property
     def speaker_column(self) -> NDArray[np.int64]:
         """The speaker of each segment, as an index into `speakers`; do not write."""
-        return self._values["speaker"].view
+        return self._columns["speaker"].view
 
     def select_role(self, role: Role) -> NDArray[np.bool_]:
         """Return which segments a role has said."""
-        return holds_one(self._values["role"].view, [self._known["role"].get(role, -1)])
+        return holds_one(self._columns["role"].view, [self._known["role"].get(role, -1)])
 
-    def get_links(self) -> Links:
-        """Return each segment's neighbours in its session; do not write."""
+    def get_links(self, *, cross_sessions: bool = False) -> Links:
+        """Return each segment's neighbours in its session, or in its thread; do not write."""
         if self._links is None:
-            sessions = self._session.view
-            before, after = (
-                np.where((side >= 0) & (sessions[side] == sessions), side, -1)
-                for side in (self._before.view, self._after.view)
-            )
-            self._links = Links(before, after)
-        return self._links
+            threads, sessions = self._columns["thread"].view, self._columns["session"].view
+            kept = self._live.view.nonzero()[0]
+            order = kept[threads[kept].argsort(kind="stable")]
+            self._links = _link(order, sessions), _link(order, threads)
+        return self._links[cross_sessions]
 
     def select_allowed(
         self,
@@ -408,18 +335,18 @@ class SegmentTable:
             mask &= self._select_threads([within])
         for key, positions in (exclude or {}).items():
             numbers = np.flatnonzero(self._select_threads([key]))
-            mask[numbers[np.isin(self._position.view[numbers], list(positions))]] = False
+            mask[numbers[np.isin(self._columns["position"].view[numbers], list(positions))]] = False
         for name, values in (where or {}).items():
             mask &= self._select_having(name, values)
         if since_ms is not None:
-            mask &= self._time_ms.view >= since_ms
+            mask &= self._columns["time"].view >= since_ms
         if until_ms is not None:
-            mask &= self._time_ms.view < until_ms
+            mask &= self._columns["time"].view < until_ms
         return mask
 
     def _select_threads(self, keys: Iterable[ThreadKey]) -> NDArray[np.bool_]:
-        numbers = [self._threads[key].number for key in keys if key in self._threads]
-        return holds_one(self._thread.view, numbers)
+        numbers = [self._threads[key][0] for key in keys if key in self._threads]
+        return holds_one(self._columns["thread"].view, numbers)
 
     def _select_having(self, name: str, values: Collection[Scalar]) -> NDArray[np.bool_]:
         if name in ("thread_id", "user_id"):
@@ -430,14 +357,23 @@ class SegmentTable:
             # A line has its session as text, whatever its message had.
             names = {None if value is None else str(value) for value in values}
             sessions = [number for number, one in enumerate(self._sessions) if one in names]
-            return holds_one(self._session.view, sessions)
+            return holds_one(self._columns["session"].view, sessions)
         if name in self._known:
             numbers = [self._known[name].get(one, -1) for one in values if isinstance(one, str)]
-            return holds_one(self._values[name].view, [one for one in numbers if one >= 0])
+            return holds_one(self._columns[name].view, [one for one in numbers if one >= 0])
         mask = np.zeros(len(self), dtype=np.bool_)
         for value in values:
             mask[self._tags.get(_make_label(name, value), [])] = True
         return mask
+
+
+def _link(order: NDArray[np.int64], groups: NDArray[np.int64]) -> Links:
+    """Return the neighbours of numbers in an order where both are of one group."""
+    links = Links(*(np.full(len(groups), -1, dtype=np.int64) for _ in range(2)))
+    same = groups[order[1:]] == groups[order[:-1]]
+    links.before[order[1:][same]] = order[:-1][same]
+    links.after[order[:-1][same]] = order[1:][same]
+    return links
 
 
 def _make_label(name: str, value: Scalar) -> tuple[str, bool, Scalar]:

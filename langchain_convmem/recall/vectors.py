@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 HALF = np.dtype("<f2")
 """Components in their stored form: half precision, little endian."""
-_SAMPLE = 256
-"""About so many vectors tell what cosine chance gives."""
 _LIST = 0
 
 
@@ -181,18 +179,6 @@ class SegmentVectors:
             raise _make_mismatch(self.dim, query.size)
         found: NDArray[np.float32] = self._index.range_search(_to_unit(query)[None], -np.inf)[1]
         return found
-
-    def get_unit_rows(self, numbers: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the vectors of some numbers at unit length, zeros where there is none."""
-        if self._index is None:
-            return np.zeros((len(numbers), 0), dtype=np.float32)
-        return self._get_codes()[np.asarray(numbers, dtype=np.int64)].astype(np.float32)
-
-    def compare_sample(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the cosine of some hundred of the vectors, spaced evenly; 0 without a vector."""
-        numbers = np.arange(0, len(self), max(len(self) // _SAMPLE, 1))
-        cosines: NDArray[np.float32] = np.vecdot(self.get_unit_rows(numbers), _to_unit(query))
-        return cosines * self.present[numbers]
 
     def _get_codes(self) -> Vector:
         """Return every vector by number as FAISS keeps it, until the next change; do not write."""

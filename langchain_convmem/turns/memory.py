@@ -29,7 +29,6 @@ from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder, check_plain_function
 
 if TYPE_CHECKING:
-    from langchain_core.documents import BaseDocumentCompressor
     from langchain_core.embeddings import Embeddings
 
     from langchain_convmem.profile import ProfilerReport
@@ -123,11 +122,10 @@ class Recaller:
         log: Where the lines are.
         drafting: Holds the write hook.
         counters: What counts tokens.
-        embeddings: What `LineRecall` is made of, as the next three; see `ConversationMemory.open`.
+        embeddings: What `LineRecall` is made of, as the next two; see `ConversationMemory.open`.
         settings: How lines are recalled.
         rewriter: Makes of a question what to search for.
-        reranker: Puts what was found in an order of its own.
-        given: A recall that takes the place of all four.
+        given: A recall that takes the place of all three.
         made: The recall, once there is one; what has not been made has nothing to embed or drop.
 
     Raises:
@@ -140,17 +138,16 @@ class Recaller:
     embeddings: Embeddings | None = None
     settings: RecallSettings | None = None
     rewriter: Rewriter | None = None
-    reranker: BaseDocumentCompressor | None = None
     given: DialogRecall | None = None
     made: DialogRecall | None = field(default=None, init=False)
     _lock: Any = field(default_factory=make_lock, init=False)
 
     def __post_init__(self) -> None:
         """Check the parts; recall is imported only where there is something to check."""
-        if self.rewriter is not None or self.reranker is not None:
-            from langchain_convmem.recall.recall import check_hooks
+        if self.rewriter is not None:
+            from langchain_convmem.recall.recall import check_rewriter
 
-            check_hooks(self.rewriter, self.reranker)
+            check_rewriter(self.rewriter)
         if self.embeddings is not None:
             from langchain_convmem.recall.embedding import choose_embedder
 
@@ -172,7 +169,7 @@ class Recaller:
                 "one log, ConversationMemory(log, recall=...)"
             )
             raise ConfigError(msg)
-        for name in ("embeddings", "settings", "rewriter", "reranker"):
+        for name in ("embeddings", "settings", "rewriter"):
             if getattr(self, name) is not None:
                 raise ConfigError(f"recall has its own {name}; pass one or the other")
 
@@ -189,8 +186,7 @@ class Recaller:
             if self.made is None:
                 from langchain_convmem.recall import LineRecall
 
-                hooks: dict[str, Any] = {"rewriter": self.rewriter, "reranker": self.reranker}
-                made = LineRecall(self.log, self.embeddings, self.settings, **hooks)
+                made = LineRecall(self.log, self.embeddings, self.settings, rewriter=self.rewriter)
                 self.made = self._bind(made)
             return self.made
 

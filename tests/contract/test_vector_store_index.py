@@ -13,14 +13,7 @@ from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
 
 ANA, BOB = Owner(user_id="ana"), Owner(user_id="bob")
-DENSE = RecallSettings(
-    lexical_weight=0.0,
-    kernel=(1.0,),
-    speaker_bonus=0.0,
-    session_prior=0.0,
-    latest_first=False,
-    window=0,
-)
+DENSE = RecallSettings(cosine_only=True, window=0)
 TEXTS = [f"line {n} of what ana said" for n in range(100)]
 OWN_THREAD = ThreadKey("ana", "t")
 # As coarse as float32 makes the vectors of the stores.

@@ -23,7 +23,7 @@ FOREIGN_CODE_BORDERS = {
     "integrations/vector_store.py": 1,  # a vector store, with an embedder inside
     "prompts/variables.py": 1,  # functions that prompts name
     "recall/embedding.py": 2,  # lines and questions
-    "recall/recall.py": 2,  # a rewriter of questions and a reranker of lines
+    "recall/recall.py": 1,  # a rewriter of questions
     "runnables.py": 1,  # models that summarise, judge or profile
     "summarizing/summarizers.py": 1,  # whoever hands threads over
 }

@@ -12,7 +12,7 @@ from contextlib import closing
 from functools import partial
 
 import pytest
-from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
@@ -293,11 +293,6 @@ class QuotingEmbeddings(Embeddings):
         return quote(text)
 
 
-class QuotingReranker(BaseDocumentCompressor):
-    def compress_documents(self, documents, query, callbacks=None):
-        return quote([document.page_content for document in documents])
-
-
 class QuotingSummarizer:
     name = "quoting"
 
@@ -345,11 +340,8 @@ def test_an_embedder_that_quotes_is_not_quoted(sieve):
     assert "RuntimeError" in sieve.caplog.text
 
 
-@pytest.mark.parametrize(
-    "hook", [{"rewriter": quote}, {"reranker": QuotingReranker()}], ids=["rewriter", "reranker"]
-)
-def test_a_hook_of_recall_that_quotes_is_not_quoted(sieve, hook):
-    with ConversationMemory(InMemoryLog(), **hook) as memory:
+def test_a_rewriter_that_quotes_is_not_quoted(sieve):
+    with ConversationMemory(InMemoryLog(), rewriter=quote) as memory:
         fill(memory.log)
         for ask in (memory.recall, memory.arecall):
             found = sieve.try_call(lambda ask=ask: ask(SECRET, user_id="ana"))

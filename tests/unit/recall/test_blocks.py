@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -245,15 +246,24 @@ def test_a_line_has_a_segment_and_a_long_one_several(line):
     assert "".join(table.get_text(number) for number in range(1, 4)) == "A sentence of words. " * 50
 
 
-def test_a_gap_over_half_an_hour_begins_a_new_session(line):
+@pytest.mark.parametrize(
+    ("names", "steps"),
+    [
+        ([None, None], 1),
+        ([None, None], -1),
+        (["a", "a"], 10),
+        (["a", "b"], 0),
+        (["a", None], 0),
+        ([None, None], 2),
+        ([None, None], -2),
+    ],
+)
+def test_a_session_ends_by_its_name_or_after_half_an_hour(line, names, steps):
     at = 1_700_000_000_000
-    times = [at, at + SESSION_GAP_MS, at + 2 * SESSION_GAP_MS + 1, at]
-    table = filled([line("x", n, time_ms=time_ms) for n, time_ms in enumerate(times)])
-    assert table.session_column.tolist() == [0, 0, 1, 2]
-
-
-def test_a_named_session_holds_whatever_the_time(line):
-    names = ["a", "a", "b", None, None, "a"]
-    far = 10 * SESSION_GAP_MS
-    lines = [line("x", n, session=name, time_ms=n // 3 * far) for n, name in enumerate(names)]
-    assert filled(lines).session_column.tolist() == [0, 0, 1, 2, 2, 3]
+    times = [at, at + steps * SESSION_GAP_MS]
+    lines = [
+        line("x", n, session=name, time_ms=time_ms)
+        for n, (name, time_ms) in enumerate(zip(names, times, strict=True))
+    ]
+    is_same = names == ["a", "a"] or (names[0] is names[1] and abs(steps) <= 1)
+    assert filled(lines).find_next_line(0, 1) == (1 if is_same else None)

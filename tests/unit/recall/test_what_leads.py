@@ -192,9 +192,8 @@ PET, PETS = "We adopted a cat, Miso, in March.", "Which pets do I have?"
 AROUND = [(f"My shelf number {n} holds {n * 7} jars.", f"Jars last {n} years.") for n in range(12)]
 
 
-@pytest.mark.parametrize("dense_weight", [0.0, 1.0])
-def test_a_line_that_names_one_of_a_kind_leads_and_says_why(recall_of, dense_weight):
-    recall = recall_of((PET, "Lovely."), before=AROUND, dense_weight=dense_weight)
+def test_a_line_that_names_one_of_a_kind_leads_and_says_why(recall_of):
+    recall = recall_of((PET, "Lovely."), before=AROUND)
     first, *others = recall.recall(ANA, PETS, ranking=100).matches
     assert (first.line.text, "kind" in first.why) == (PET, True)
     assert not any("kind" in match.why for match in others)
