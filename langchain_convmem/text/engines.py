@@ -1,21 +1,60 @@
-"""What sessions of our engines have in common: marks to go back to, and how they end."""
+"""What our engines and their sessions have in common: a template, marks to go back to, an end."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 from langchain_convmem.errors import ConfigError, ConversationError
+from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.sessions import Part
 
+MOST_STOPS = 4
+"""Many services take no more; a text is cut at all of them here in any case."""
 
+
+def load_template(template: Any) -> Any:
+    """Return a template as it is, or the built-in of a name."""
+    return ChatTemplate.from_builtin(template) if isinstance(template, str) else template
+
+
+class KeptEngine:
+    """What all our engines say of themselves, and whether they are closed."""
+
+    template: ChatTemplate | None
+
+    def __init__(
+        self,
+        template: ChatTemplate | str | None,
+        reply_format: str | None,
+        stop: Sequence[str],
+        max_tokens: int,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Keep what sessions go by; see the engines."""
+        self.template = load_template(template)
+        self.reply_format = reply_format
+        self.stop = tuple(stop)
+        self.max_tokens = max_tokens
+        self.options = dict(options)
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Refuse everything from here on. Idempotent."""
+        self._is_closed = True
+
+    def check_open(self) -> None:
+        """Raise `ConversationError` if the engine is closed."""
+        if self._is_closed:
+            raise ConversationError("the engine is closed; create another one")
+
+
+@dataclass(eq=False, slots=True)
 class SessionCheckpoint:
     """A length that a session once had. It is known by itself, not by its length."""
 
-    __slots__ = ("length",)
-
-    def __init__(self, length: int) -> None:
-        self.length = length
+    length: int
 
 
 class KeptSession:
@@ -23,27 +62,26 @@ class KeptSession:
 
     holds_stop = False
 
-    def __init__(self, engine: Any, known: Sequence[SessionCheckpoint] = ()) -> None:
-        """Begin empty, or with the marks of the session that this one is cloned from."""
+    def __init__(
+        self, engine: Any, items: Sequence[Any] = (), known: Sequence[SessionCheckpoint] = ()
+    ) -> None:
+        """Begin with nothing, or with what a session holds that this one is cloned from."""
         self.finish_reason: Literal["stop", "length"] | None = None
         self.stop_text = ""
         self.engine = engine
+        self._items = list(items)
         self._known = list(known)
         self._is_closed = False
 
-    @property
-    def length(self) -> int:
-        """How much it holds."""
-        raise NotImplementedError
-
     def cut(self, length: int) -> None:
-        """Forget what comes after the first `length`, and marks there."""
+        """Forget what comes after the first `length` items, and marks there."""
         self._known = [known for known in self._known if known.length <= length]
+        del self._items[length:]
 
     def checkpoint(self) -> SessionCheckpoint:
         """Return a mark of the state as it is."""
         self.check_open()
-        self._known.append(SessionCheckpoint(self.length))
+        self._known.append(SessionCheckpoint(len(self._items)))
         return self._known[-1]
 
     def rewind(self, checkpoint: Any) -> None:
@@ -59,6 +97,11 @@ class KeptSession:
                 "went back to before it; take a new one"
             )
         self.cut(checkpoint.length)
+
+    def clone(self) -> Self:
+        """Return a session that goes on from here by itself."""
+        self.check_open()
+        return type(self)(self.engine, self._items, self._known)
 
     def reset(self) -> None:
         """Forget everything; checkpoints, too."""
