@@ -73,6 +73,7 @@ class ReplyFormat:
         marks: Texts that say nothing, and are left out.
         stop: Texts that end a reply.
         has_short_ids: Whether ids of calls have to be nine letters and digits.
+        signs: What the templates of the family are known by, if not by the marks of its calls.
     """
 
     name: str
@@ -82,6 +83,7 @@ class ReplyFormat:
     marks: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
     has_short_ids: bool = False
+    signs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_channels(self.channels)
@@ -156,50 +158,8 @@ _DEEPSEEK_CALL = NamedJson(
     rf"(?:```)?+\s*+{_mark('tool', 'call', 'end')}",
 )
 
+# A template has the format of the first family that it is known by.
 _FORMATS = (
-    ReplyFormat(name="plain"),
-    ReplyFormat(name="hermes", channels=(_THINK,), call_blocks=(_TAGGED,), stop=("<|im_end|>",)),
-    ReplyFormat(
-        name="mistral",
-        channels=(Channel("thinking", "[THINK]", "[/THINK]"),),
-        call_blocks=(
-            ToolCallBlock(
-                "[TOOL_CALLS]",
-                "",
-                _read_mistral_calls,
-                r"\s*(?:[\[{]|[\w.-]+\s*[\[{])",
-            ),
-        ),
-        stop=("</s>",),
-        has_short_ids=True,
-    ),
-    ReplyFormat(
-        name="llama3",
-        call_blocks=(ToolCallBlock("<|python_tag|>", "", read_json_calls),),
-        bare=BARE_JSON,
-        stop=("<|eot_id|>", "<|eom_id|>"),
-    ),
-    ReplyFormat(
-        name="gemma",
-        channels=(Channel("thinking", "<|channel>thought", "<channel|>"),),
-        call_blocks=(
-            ToolCallBlock("<start_function_call>", "<end_function_call>", read_gemma_calls, _CALL),
-            ToolCallBlock("<|tool_call>", "<tool_call|>", read_gemma_calls, _CALL),
-        ),
-        stop=("<end_of_turn>", "<turn|>", "<start_function_response>", "<|tool_response>"),
-    ),
-    ReplyFormat(
-        name="pythonic",
-        channels=(_THINK,),
-        call_blocks=(
-            ToolCallBlock(
-                "<|tool_call_start|>", "<|tool_call_end|>", read_python_calls, r"\s*[\[\w]"
-            ),
-            ToolCallBlock("<|python_start|>", "<|python_end|>", read_python_calls, r"\s*[\[\w]"),
-        ),
-        bare=BARE_PYTHON,
-        stop=("<|im_end|>",),
-    ),
     ReplyFormat(
         name="harmony",
         channels=(Channel("analysis", "<|channel|>analysis<|message|>", "<|end|>"),),
@@ -212,13 +172,7 @@ _FORMATS = (
             "<|return|>",
         ),
         stop=("<|return|>", "<|call|>"),
-    ),
-    ReplyFormat(
-        name="cohere",
-        channels=(Channel("thinking", "<|START_THINKING|>", "<|END_THINKING|>"),),
-        call_blocks=(ToolCallBlock("<|START_ACTION|>", "<|END_ACTION|>", read_json_calls),),
-        marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
-        stop=("<|END_OF_TURN_TOKEN|>",),
+        signs=("<|channel|>",),
     ),
     ReplyFormat(
         name="deepseek",
@@ -232,13 +186,7 @@ _FORMATS = (
             ),
         ),
         stop=(_mark("end", "of", "sentence"),),
-    ),
-    ReplyFormat(
-        name="granite",
-        channels=(_THINK,),
-        call_blocks=(_LISTED, _TAGGED),
-        marks=("<response>", "</response>"),
-        stop=("<|end_of_text|>",),
+        signs=(_mark("tool", "calls", "begin"), _mark("Assistant")),
     ),
     ReplyFormat(
         name="kimi",
@@ -280,17 +228,86 @@ _FORMATS = (
         ),
         marks=("<|start|>assistant", "<|start|>assistant to=user<|message|>", "<|eom|>"),
         stop=("<|eot|>",),
+        signs=("<atem:function_calls>",),
+    ),
+    ReplyFormat(
+        name="cohere",
+        channels=(Channel("thinking", "<|START_THINKING|>", "<|END_THINKING|>"),),
+        call_blocks=(ToolCallBlock("<|START_ACTION|>", "<|END_ACTION|>", read_json_calls),),
+        marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+        stop=("<|END_OF_TURN_TOKEN|>",),
+        signs=("<|START_ACTION|>", "<|START_RESPONSE|>"),
     ),
     ReplyFormat(
         name="nemotron",
         channels=(_THINK,),
         call_blocks=(ToolCallBlock("<TOOLCALL>", "</TOOLCALL>", read_json_calls),),
     ),
+    ReplyFormat(
+        name="granite",
+        channels=(_THINK,),
+        call_blocks=(_LISTED, _TAGGED),
+        marks=("<response>", "</response>"),
+        stop=("<|end_of_text|>",),
+        signs=("<|start_of_role|>",),
+    ),
     ReplyFormat(name="phi4", channels=(_THINK,), call_blocks=(_LISTED,), stop=("<|end|>",)),
+    ReplyFormat(
+        name="gemma",
+        channels=(Channel("thinking", "<|channel>thought", "<channel|>"),),
+        call_blocks=(
+            ToolCallBlock("<start_function_call>", "<end_function_call>", read_gemma_calls, _CALL),
+            ToolCallBlock("<|tool_call>", "<tool_call|>", read_gemma_calls, _CALL),
+        ),
+        stop=("<end_of_turn>", "<turn|>", "<start_function_response>", "<|tool_response>"),
+        signs=("<start_function_call>", "<|tool_call>", "<start_of_turn>"),
+    ),
+    ReplyFormat(
+        name="pythonic",
+        channels=(_THINK,),
+        call_blocks=tuple(
+            ToolCallBlock(f"<|{name}_start|>", f"<|{name}_end|>", read_python_calls, r"\s*[\[\w]")
+            for name in ("tool_call", "python")
+        ),
+        bare=BARE_PYTHON,
+        stop=("<|im_end|>",),
+    ),
+    ReplyFormat(
+        name="mistral",
+        channels=(Channel("thinking", "[THINK]", "[/THINK]"),),
+        call_blocks=(
+            ToolCallBlock("[TOOL_CALLS]", "", _read_mistral_calls, r"\s*(?:[\[{]|[\w.-]+\s*[\[{])"),
+        ),
+        stop=("</s>",),
+        has_short_ids=True,
+    ),
+    ReplyFormat(
+        name="llama3",
+        call_blocks=(ToolCallBlock("<|python_tag|>", "", read_json_calls),),
+        bare=BARE_JSON,
+        stop=("<|eot_id|>", "<|eom_id|>"),
+        signs=("<|python_tag|>", "<|start_header_id|>"),
+    ),
+    ReplyFormat(
+        name="hermes",
+        channels=(_THINK,),
+        call_blocks=(_TAGGED,),
+        stop=("<|im_end|>",),
+        signs=("<tool_call>", "<think>", "<|im_start|>"),
+    ),
+    ReplyFormat(name="plain"),
 )
 
 REPLY_FORMATS: Mapping[str, ReplyFormat] = {found.name: found for found in _FORMATS}
 """The formats that are known, by name."""
+
+# Marks that end a turn, whatever the family.
+_TURN_ENDS = dict.fromkeys(
+    [
+        *(mark for form in _FORMATS for mark in form.stop),
+        *("<|end|>", "<end_of_utterance>", "<|endoftext|>", "<|observation|>", "<|user|>"),
+    ]
+)
 
 
 def get_reply_format(value: str | ReplyFormat) -> ReplyFormat:
@@ -306,62 +323,18 @@ def get_reply_format(value: str | ReplyFormat) -> ReplyFormat:
     return REPLY_FORMATS[value]
 
 
-# -- Which format the replies have that a chat template asks for ----------------------------------
-
-
-_TELLTALES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("harmony", ("<|channel|>",)),
-    ("deepseek", ("<\uff5ctool\u2581calls\u2581begin\uff5c>", "<\uff5cAssistant\uff5c>")),
-    ("kimi", ("<|tool_calls_section_begin|>",)),
-    ("minimax", ("<minimax:tool_call>",)),
-    ("muse", ("<atem:function_calls>",)),
-    ("cohere", ("<|START_ACTION|>", "<|START_RESPONSE|>")),
-    ("nemotron", ("<TOOLCALL>",)),
-    ("granite", ("<|start_of_role|>",)),
-    ("phi4", ("<|tool_call|>",)),
-    ("gemma", ("<start_function_call>", "<|tool_call>", "<start_of_turn>")),
-    ("pythonic", ("<|tool_call_start|>", "<|python_start|>")),
-    ("mistral", ("[TOOL_CALLS]",)),
-    ("llama3", ("<|python_tag|>", "<|start_header_id|>")),
-    ("hermes", ("<tool_call>", "<think>", "<|im_start|>")),
-)
-"""What stands in the templates of a family; the first that fits is taken."""
-
-_TURN_ENDS = (
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<start_function_response>",
-    "<|tool_response>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|eot|>",
-    "<|END_OF_TURN_TOKEN|>",
-    "<end_of_utterance>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>",
-    "<|observation|>",
-    "<|user|>",
-    "</s>",
-    "[e~[",
-)
-"""Marks that end a turn, whatever the family."""
-
-
 def find_reply_format(template: ChatTemplate) -> ReplyFormat:
     """Return the format that a template's source asks for, with the texts that end its replies.
 
     It is `plain` if nothing is recognised.
     """
     source = template.source
-    name = next(
-        (name for name, marks in _TELLTALES if any(mark in source for mark in marks)), "plain"
-    )
-    found = REPLY_FORMATS[name]
+    found = REPLY_FORMATS["plain"]
+    for form in _FORMATS:
+        signs = form.signs or [block.start for block in form.call_blocks]
+        if any(sign in source for sign in signs):
+            found = form
+            break
     inner = {channel.end for channel in found.channels} | {*found.marks} - {*found.stop}
     ends = [mark for mark in _TURN_ENDS if mark in source and mark not in inner]
     eos = template.special_tokens.get("eos_token", "")
