@@ -204,27 +204,55 @@ class LocalSession(KeptSession):
             ConfigError: If an option is unknown or cannot be so.
             ConfigError: If there is nothing to go on from, and no token to begin with.
         """
-        writing = self._start_reply(stop, max_tokens, options)
-        while not writing.is_over:
-            piece = writing.step()
-            if piece:
-                yield piece
+        yield from filter(None, self._write(stop, max_tokens, options))
 
     async def adecode(
         self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
     ) -> AsyncIterator[str]:
         """Write on, each token in a thread; see `decode`."""
-        writing = self._start_reply(stop, max_tokens, options)
-        while not writing.is_over:
-            piece = await hop(writing.step)
+        writing = self._write(stop, max_tokens, options)
+        while (piece := await hop(partial(next, writing, None))) is not None:
             if piece:
                 yield piece
 
-    def _start_reply(
+    def _write(
         self, stop: Sequence[str], max_tokens: int | None, options: dict[str, Any]
-    ) -> LocalReply:
+    ) -> Iterator[str]:
+        """Yield what is certain of the reply after each token; at last what was held back."""
         self.check_open()
-        sampling = Sampling.parse({**self.engine.options, **options})
+        choose = Sampling.parse({**self.engine.options, **options}).create_chooser()
+        self._check_start()
+        self.finish_reason, self.stop_text = None, ""
+        left = self.engine.max_tokens if max_tokens is None else max_tokens
+        reader, stops = TokenReader(self.engine.tokenizer, self._items), StopTexts(stop)
+        ended, text, told, whole_at = False, "", "", [(0, len(self._items))]
+        while left > 0 and self.room != 0 and not ended and not stops.found:
+            token = choose(self.compute_scores())
+            ended = token in self.engine.end_ids
+            if ended:
+                self.stop_text = self.engine.end_ids[token]
+                continue
+            self._items.append(token)
+            left -= 1
+            new = reader.feed(token)
+            piece = stops.feed(new)
+            text, told = text + new, told + piece
+            if reader.is_whole and not stops.found:
+                whole_at.append((len(text), len(self._items)))
+            yield piece
+        piece = stops.feed(reader.finish()) + stops.finish()
+        told += piece
+        if stops.found:
+            # The stop text may begin within a token: that token goes, and its beginning comes back.
+            place, length = next(one for one in reversed(whole_at) if one[0] <= len(told))
+            self.cut(length)
+            self._items += encode(self.engine.tokenizer, told[place:], is_first=False)
+            self.stop_text = stops.found
+        self.finish_reason = "stop" if ended or stops.found else "length"
+        yield piece
+
+    def _check_start(self) -> None:
+        """Begin with the model's first token if there is none, and raise if there is no room."""
         if not self._items:
             first = self.engine.tokenizer.bos_token_id
             if first is None:
@@ -232,17 +260,10 @@ class LocalSession(KeptSession):
             self._items.append(first)
         if self.room is not None and self.room <= 0:
             raise BudgetError(f"the session holds {len(self._items)} tokens and has no room")
-        self.finish_reason, self.stop_text = None, ""
-        limit = self.engine.max_tokens if max_tokens is None else max_tokens
-        return LocalReply(self, stop, limit, sampling)
 
     def compute_scores(self) -> Any:
         """Return the scores of all tokens as the next one, a tensor of one axis."""
         return self.cache.compute_scores(self._items)
-
-    def write(self, token: int) -> None:
-        """Add a token; the model reads it when it must."""
-        self._items.append(token)
 
     def clone(self) -> Self:
         """Return a session that goes on from here by itself, with a copy of the cache."""
@@ -291,62 +312,6 @@ def find_end_ids(model: Any, tokenizer: Any) -> dict[int, str]:
     found = told if isinstance(told, list) else [told]
     ids = {number for number in [*found, tokenizer.eos_token_id] if number is not None}
     return {number: tokenizer.decode([number], skip_special_tokens=False) for number in ids}
-
-
-# -- One reply of a local model, token by token ---------------------------------------------------
-
-
-class LocalReply:
-    """A reply that a session writes; `step` until it `is_over`."""
-
-    def __init__(
-        self, session: LocalSession, stop: Sequence[str], max_tokens: int, sampling: Sampling
-    ) -> None:
-        self._session = session
-        self._stops = StopTexts(stop)
-        self._left = max_tokens
-        self._choose = sampling.create_chooser()
-        self._reader = TokenReader(session.engine.tokenizer, session.token_ids)
-        self._text = ""
-        self._told = ""
-        self._whole_at = [(0, session.token_count)]
-        self.is_over = False
-
-    def step(self) -> str:
-        """Write one token, and return the text that is certain by now."""
-        if self._left <= 0 or self._session.room == 0:
-            return self._end("length", "")
-        token = self._choose(self._session.compute_scores())
-        if token in self._session.engine.end_ids:
-            return self._end("stop", self._session.engine.end_ids[token])
-        self._session.write(token)
-        self._left -= 1
-        piece = self._take(self._reader.feed(token))
-        if self._reader.is_whole and not self._stops.found:
-            self._whole_at.append((len(self._text), self._session.token_count))
-        return piece + self._end("stop", "") if self._stops.found else piece
-
-    def _take(self, text: str) -> str:
-        self._text += text
-        piece = self._stops.feed(text)
-        self._told += piece
-        return piece
-
-    def _end(self, reason: Literal["stop", "length"], end_text: str) -> str:
-        """Return what was held back, and leave the session with what was returned and no more."""
-        self.is_over = True
-        piece = self._take(self._reader.finish()) + self._stops.finish()
-        session = self._session
-        session.stop_text = self._stops.found or end_text
-        session.finish_reason = "stop" if self._stops.found else reason
-        if self._stops.found:
-            # The stop text may begin within a token: that token goes, and its beginning comes back.
-            told = len(self._told)
-            place, length = next(one for one in reversed(self._whole_at) if one[0] <= told)
-            session.cut(length)
-            for token in encode(session.engine.tokenizer, self._told[place:], is_first=False):
-                session.write(token)
-        return piece
 
 
 # -- Text to tokens and back, in pieces, with the tokenizer of a local model ----------------------
