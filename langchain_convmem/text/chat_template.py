@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.resources import files
@@ -25,6 +25,7 @@ from langchain_convmem.text.messages import (
     build_template_messages,
     build_template_tools,
     join_content,
+    list_functions,
     make_plain,
 )
 from langchain_convmem.text.sandbox import (
@@ -326,10 +327,11 @@ class ChatTemplate:
         found = build_template_messages(
             messages, roles=self.roles, as_parts=self._wants_parts, call_names=call_names
         )
-        for call in _list_calls(found):
-            rewrite = self._argument_writers.get(type(call["arguments"]))
-            if rewrite is not None:
-                call["arguments"] = rewrite(call["arguments"])
+        for message in found:
+            for _, call in list_functions(message):
+                rewrite = self._argument_writers.get(type(call.get("arguments")))
+                if rewrite is not None:
+                    call["arguments"] = rewrite(call["arguments"])
         return found
 
     def seal_messages(self, messages: Iterable[TemplateMessage]) -> list[TemplateMessage]:
@@ -479,16 +481,6 @@ def _mark_end(message: TemplateMessage, *, is_exact: bool) -> TemplateMessage | 
     if isinstance(content, list):
         return {**message, "content": [*content[:-1], {**last, "text": marked}]}
     return {**message, "content": marked}
-
-
-def _list_calls(messages: Iterable[TemplateMessage]) -> Iterator[dict[str, Any]]:
-    """Yield the maps of calls that have arguments."""
-    for message in messages:
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            function = call.get("function", call) if isinstance(call, dict) else None
-            if isinstance(function, dict) and "arguments" in function:
-                yield function
 
 
 def _write_arguments(arguments: dict[str, Any]) -> str:

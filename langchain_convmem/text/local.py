@@ -320,8 +320,8 @@ def find_end_ids(model: Any, tokenizer: Any) -> dict[int, str]:
 _WINDOW = 24
 _CONTEXT = 6
 
+# What a decoder writes for bytes that are no character, or not yet.
 _UNFINISHED = "\ufffd"
-"""What a decoder writes for bytes that are no character, or not yet."""
 
 _ANCHOR = "\n"
 _BLANK = "\u2581"
@@ -412,8 +412,8 @@ class TokenReader:
 # -- What a local model keeps of the tokens it has read -------------------------------------------
 
 
+# Most tokens that the model reads at once; other sessions get their turn in between.
 _STEP = 512
-"""Most tokens that the model reads at once; other sessions get their turn in between."""
 
 
 class LocalCache:

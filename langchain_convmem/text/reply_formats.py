@@ -23,8 +23,8 @@ from langchain_convmem.text.call_syntaxes import (
     read_tagged_calls,
 )
 
+# Keys whose texts LangChain does not join when it adds up chunks.
 _MERGED_OTHERWISE = {"id", "index", "model_provider", "output_version"}
-"""Keys whose texts LangChain does not join when it adds up chunks."""
 
 
 class Channel(NamedTuple):

@@ -32,8 +32,8 @@ from jinja2.visitor import NodeTransformer
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError
 
+# What any operation and any value weighs, besides its text.
 _STEP = 64
-"""What any operation and any value weighs, besides its text."""
 
 _LONGEST_REASON = 2_000
 _LONGEST_DATE_FORMAT = 1_000
@@ -42,17 +42,18 @@ _WIDEST_INDENT = 16
 _WIDE = re.compile(r"\*|[0-9]{5,}")
 _CONTAINERS = (dict, list, tuple, range, set, KeysView, ValuesView, ItemsView)
 
+# Filters of Jinja that make nothing much larger than what they are given.
 _FILTERS = (
     *("abs", "capitalize", "count", "d", "default", "dictsort", "first", "float", "int", "items"),
     *("last", "length", "lower", "map", "reject", "rejectattr", "reverse", "safe", "select"),
     *("selectattr", "string", "upper"),
 )
-"""Filters of Jinja that make nothing much larger than what they are given."""
 
 _COMPARING = (
     *("!=", "<", "<=", "==", ">", ">=", "eq", "equalto", "ge", "greaterthan", "gt", "in", "le"),
     *("lessthan", "lt", "ne"),
 )
+# Methods of plain values that a template may call.
 _METHODS = frozenset(
     (
         *("capitalize", "count", "endswith", "find", "get", "index", "isalnum", "isalpha"),
@@ -62,10 +63,9 @@ _METHODS = frozenset(
         "values",
     )
 )
-"""Methods of plain values that a template may call."""
 
+# They take time for every character of the text that they look for.
 _SLOW_METHODS = frozenset(("lstrip", "rfind", "rpartition", "rsplit", "rstrip", "strip"))
-"""They take time for every character of the text that they look for."""
 
 _MAP_NAMES = frozenset(dir(dict))
 
