@@ -65,7 +65,9 @@ def _make_call(name: Any, arguments: Any, text: str, call_id: Any = None) -> Par
     written = _write_arguments({} if arguments is None else arguments)
     # A mere number is not an id: the next reply begins to count anew.
     is_id = isinstance(call_id, str) and call_id != "" and not call_id.isdigit()
-    return ParsedCall(_clean(name.strip()), written, text, _clean(call_id) if is_id else None)
+    return ParsedCall(
+        clean_text(name.strip()), written, text, clean_text(call_id) if is_id else None
+    )
 
 
 def set_texts(call: ParsedCall, names: Collection[str]) -> ParsedCall:
@@ -86,7 +88,7 @@ def _write_arguments(arguments: Any) -> str | None:
     if not isinstance(arguments, dict) or not _is_shallow(arguments, _MAX_DEPTH):
         return None
     try:
-        return _clean(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+        return clean_text(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError):
         return None
 
@@ -99,7 +101,7 @@ def _is_shallow(value: Any, levels: int) -> bool:
     return levels > 0 and all(_is_shallow(one, levels - 1) for one in value)
 
 
-def _clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Replace halves of characters, which neither files nor wires can hold."""
     return _SURROGATES.sub("\ufffd", text)
 
@@ -450,71 +452,33 @@ _BARE_ARGUMENTS = {"arguments", "args", "function", "parameters"}
 _KEYS = {*_BARE_NAMES, *_BARE_ARGUMENTS, "id", "tool_call_id", "type"}
 _LONGEST_HEAD = 200
 _BETWEEN_BARE = re.compile(r"[\s,;]*")
-# A text that is not closed goes to the end: nothing is searched twice.
-_BRACKETS = re.compile(r"""'(?:[^'\\]|\\.)*+'?|"(?:[^"\\]|\\.)*+"?|([(\[{])|([)\]}])""", re.DOTALL)
+_BARE_HEAD = re.compile(rf'\s*\{{\s*"(?:{"|".join(sorted(_KEYS))})"\s*:')
 
 
-@dataclass(frozen=True)
-class BareSyntax:
-    """How calls look that open a reply without any mark.
+def may_open_calls(text: str) -> bool:
+    """Return whether a reply that begins with a text begins with a call, or still may.
 
-    Attributes:
-        bracket: What a call begins with.
-        head: A pattern of more that it begins with.
-        read: Reads a call that is closed.
+    A bracket is waited with for no more than `_LONGEST_HEAD` characters.
     """
+    if len(text) < _LONGEST_HEAD:
+        return text.lstrip()[:1] in ("", "{")
+    return _BARE_HEAD.match(text[:_LONGEST_HEAD]) is not None
 
-    bracket: str
-    head: re.Pattern[str]
-    read: Syntax
 
-    def may_open(self, text: str) -> bool:
-        """Return whether a reply that begins with a text begins with a call, or still may.
-
-        A bracket is waited with for no more than `_LONGEST_HEAD` characters.
-        """
-        if len(text) < _LONGEST_HEAD:
-            return text.lstrip()[:1] in ("", self.bracket)
-        return self.head.match(text[:_LONGEST_HEAD]) is not None
-
-    def split(self, text: str) -> tuple[list[ParsedCall], str]:
-        """Return the calls that a text begins with, and what follows them."""
-        found: list[ParsedCall] = []
-        cursor = _Cursor(text)
-        place = 0
-        while cursor.skip(_BETWEEN_BARE) and self.head.match(text, cursor.place):
-            end = self._find_end(text, cursor.place)
-            written = text[cursor.place : end]
-            if not self._is_call(written):
-                break
-            found += [ParsedCall(None, None, written)] if end is None else self.read(written)
-            place = cursor.place = len(text) if end is None else end
-        return found, text[place:]
-
-    def _find_end(self, text: str, start: int) -> int | None:
-        depth = 0
-        for token in _BRACKETS.finditer(text, start):
-            depth += bool(token[1]) - bool(token[2])
-            if depth == 0 and token[2]:
-                return token.end()
-        return None
-
-    def _is_call(self, text: str) -> bool:
-        """Return whether a call was meant, be it whole or broken."""
-        if self.read is not read_json_calls:
-            return True
+def split_bare_calls(text: str) -> tuple[list[ParsedCall], str]:
+    """Return the calls that a text begins with, and what follows them."""
+    cursor = _Cursor(text)
+    found: list[ParsedCall] = []
+    end = 0
+    while cursor.skip(_BETWEEN_BARE) and _BARE_HEAD.match(text, cursor.place):
+        start = cursor.place
         try:
-            keys = set(json.loads(text, strict=False))
+            keys = set(cursor.read_json())
         except (RecursionError, ValueError):
-            keys = set(re.findall(r'"(\w+)"\s*:', text)) & _KEYS
-        return keys <= _KEYS and bool(keys & _BARE_NAMES) and bool(keys & _BARE_ARGUMENTS)
-
-
-BARE_JSON = BareSyntax(
-    "{", re.compile(rf'\s*\{{\s*"(?:{"|".join(sorted(_KEYS))})"\s*:'), read_json_calls
-)
-BARE_PYTHON = BareSyntax(
-    "[",
-    re.compile(r"\s*\[\s*[A-Za-z_][\w.]*\s*\(\s*(?:\)|[A-Za-z_]\w*\s*=)"),
-    read_python_calls,
-)
+            keys = set(re.findall(r'"(\w+)"\s*:', text[start:])) & _KEYS
+            cursor.place = len(text)
+        if not (keys <= _KEYS and keys & _BARE_NAMES and keys & _BARE_ARGUMENTS):
+            break
+        end = cursor.place
+        found += read_json_calls(text[start:end])
+    return found, text[end:]

@@ -186,9 +186,7 @@ class ChatTemplate:
             raise ConfigError(f"{name} has no {_KEY!r}")
         chosen = template or ("default" if "default" in named else next(iter(named)))
         if chosen not in named or (template is None and "default" not in named and len(named) > 1):
-            raise ConfigError(
-                f"{name} has the templates {sorted(named)}, not {chosen!r}; choose one"
-            )
+            raise ConfigError(f"{name} has templates {sorted(named)}, not {chosen!r}; choose one")
         told = {
             "name": name if len(named) == 1 else f"{name} ({chosen})",
             "control_tokens": _find_control_tokens(config),
@@ -298,11 +296,8 @@ class ChatTemplate:
         with translate_errors(self.name):
             text = self.render_converted(found, {**given, _PROMPT: add_generation_prompt})
         if SEAL in text:
-            _logger.warning(
-                "%s: %d control tokens in the text of messages were broken up",
-                self.name,
-                text.count(SEAL),
-            )
+            what = "%s: %d control tokens in the text of messages were broken up"
+            _logger.warning(what, self.name, text.count(SEAL))
         return show_seals(text)
 
     def start(self, *, tools: Sequence[Any] | None = None, **variables: Any) -> RenderState:
@@ -421,31 +416,23 @@ class ChatTemplate:
                 [*messages[:-1], marked], {**variables, _PROMPT: False}
             ).rpartition(_CONTINUED)
         if not mark:
-            raise ChatTemplateError(
-                f"{self.name} does not show the last message, so nothing can go on with it",
-                reason="the last message is not shown",
-                kind="NothingToContinue",
-            )
+            reason = "the last message is not shown, so nothing can go on with it"
+            told = f"{self.name}: {reason}"
+            raise ChatTemplateError(told, reason=reason, kind="NothingToContinue")
         return text
 
     def _collect_variables(self, tools: Sequence[Any] | None) -> dict[str, Any]:
         now = create_strftime(self._now())
-        return {
-            "strftime_now": now,
-            **self._defaults,
-            "tools": self._seal_variable("tools", tools),
-        }
+        return {"strftime_now": now, **self._defaults, "tools": self._seal_variable("tools", tools)}
 
     def __repr__(self) -> str:
         return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
 
 
 def _check_roles(roles: Mapping[str, str]) -> Mapping[str, str]:
-    for role in roles:
-        if role not in _OTHER_NAMES:
-            near = suggest_name(role, _OTHER_NAMES)
-            msg = f"roles= names {role!r}; it takes {', '.join(_OTHER_NAMES)}{near}"
-            raise ConfigError(msg)
+    for role in roles.keys() - _OTHER_NAMES.keys():
+        near = suggest_name(role, _OTHER_NAMES)
+        raise ConfigError(f"roles= names {role!r}; it takes {', '.join(_OTHER_NAMES)}{near}")
     return roles
 
 
@@ -471,16 +458,14 @@ def _loops_over_content(tree: nodes.Template) -> bool:
 def _mark_end(message: TemplateMessage, *, is_exact: bool) -> TemplateMessage | None:
     """Return a message with a mark where its text ends; None if it does not end with text."""
     content = message.get("content")
-    last = content[-1] if isinstance(content, list) and content else {"text": content}
-    text = (
-        last.get("text") if isinstance(last, dict) and last.get("type", "text") == "text" else None
-    )
-    if not isinstance(text, str):
+    parts = content if isinstance(content, list) else [{"text": content}]
+    last = parts[-1] if parts and isinstance(parts[-1], dict) else {}
+    text = last.get("text")
+    if last.get("type", "text") != "text" or not isinstance(text, str):
         return None
     marked = (text if is_exact else text.rstrip()) + _CONTINUED
-    if isinstance(content, list):
-        return {**message, "content": [*content[:-1], {**last, "text": marked}]}
-    return {**message, "content": marked}
+    ended = [*parts[:-1], {**last, "text": marked}]
+    return {**message, "content": ended if parts is content else marked}
 
 
 def _write_arguments(arguments: dict[str, Any]) -> str:
@@ -740,12 +725,9 @@ class RenderState:
             InvalidMessageError: If a message cannot be shown to a template.
         """
         if pending and not self._template.supports_pending:
-            raise ChatTemplateError(
-                f"{self._template.name} renders whole messages only; "
-                "send a turn at once, or use a template that knows 'is_appending_to_prefill'",
-                reason="the template renders no parts",
-                kind="UnsupportedByTemplate",
-            )
+            reason = f"whole messages only: it does not read {_PART!r}; send a turn at once"
+            told = f"{self._template.name} renders {reason}"
+            raise ChatTemplateError(told, reason=reason, kind="UnsupportedByTemplate")
         if pending:
             return self._feed_open(messages, extra_context, is_part=True)
         added, names = self._convert(messages)

@@ -240,9 +240,7 @@ class CompletionsSession(KeptSession):
         if stops.found:
             self.finish_reason, self.stop_text = "stop", stops.found
         if self.finish_reason is None:
-            raise ConversationError(
-                "the service ended its reply without a finish reason, so it may not be whole"
-            )
+            raise ConversationError("the reply ended without a finish reason; it may not be whole")
 
     def _keep(self, piece: str) -> Iterator[str]:
         """Yield a piece of the reply, which the session then holds."""

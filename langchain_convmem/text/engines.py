@@ -93,8 +93,7 @@ class KeptSession:
         self.check_open()
         if all(known is not checkpoint for known in self._known):
             raise ConversationError(
-                "the session has no such checkpoint: it belongs to another session, or the session "
-                "went back to before it; take a new one"
+                "no such checkpoint: it is another session's, or was rewound past; take a new one"
             )
         self.cut(checkpoint.length)
 

@@ -112,10 +112,7 @@ class LocalSession(KeptSession):
     reads_pieces: Literal[True] = True
 
     def __init__(
-        self,
-        engine: LocalEngine,
-        ids: Sequence[int] = (),
-        known: Sequence[SessionCheckpoint] = (),
+        self, engine: LocalEngine, ids: Sequence[int] = (), known: Sequence[SessionCheckpoint] = ()
     ) -> None:
         """Created by its engine, or as a clone."""
         super().__init__(engine, ids, known)
@@ -175,10 +172,8 @@ class LocalSession(KeptSession):
             new += encode(self.engine.tokenizer, text, is_first=not (self._items or new))
         room = self.room
         if room is not None and len(new) > room:
-            raise BudgetError(
-                f"{len(new)} tokens do not fit: the session holds {len(self._items)} of "
-                f"{self.engine.max_context}"
-            )
+            held = f"the session holds {len(self._items)} of {self.engine.max_context}"
+            raise BudgetError(f"{len(new)} tokens do not fit: {held}")
         self._items += new
 
     @property

@@ -10,13 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    ChatMessage,
-    HumanMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
@@ -102,9 +96,7 @@ def build_template_messages(
         given: str = found["role"]
         role = ROLES.get(given, given)
         if not _NAME_OF_ROLE.fullmatch(role):
-            raise InvalidMessageError(
-                f"message {number} has a role that is not a name; it needs a word such as 'user'"
-            )
+            raise InvalidMessageError(f"message {number} has no name as its role, such as 'user'")
         found["role"] = roles.get(role, role)
         made.append(found)
     return made
@@ -120,15 +112,12 @@ def _build_message(message: Any, what: str, *, as_parts: bool) -> TemplateMessag
             content = [{"type": "text", "text": content}]
         message = {"role": message[0], "content": content}
     if not isinstance(message, Mapping):
-        raise TypeError(
-            f"{what} is a {type(message).__name__}; "
-            "pass text, a LangChain message, a map with 'role', or a pair of role and content"
-        )
+        told = "pass text, a LangChain message, a map with 'role', or a pair of role and content"
+        raise TypeError(f"{what} is a {type(message).__name__}; {told}")
     role = message.get("role")
     if not isinstance(role, str) or not role:
-        raise InvalidMessageError(
-            f"{what} has the role {describe_value(role)}; it needs a text such as 'user'"
-        )
+        told = describe_value(role)
+        raise InvalidMessageError(f"{what} has the role {told}; it needs a text such as 'user'")
     found: TemplateMessage = make_plain(message, what)
     if isinstance(found.get("content"), list):
         found["content"] = [
@@ -167,9 +156,7 @@ def _read_langchain(message: BaseMessage, what: str, *, as_parts: bool) -> Templ
         else {**ROLES, "function": "function"}.get(kind)
     )
     if role is None:
-        raise InvalidMessageError(
-            f"{what} is a {type(message).__name__}, which no template can show"
-        )
+        raise InvalidMessageError(f"{what} is a {type(message).__name__}; no template shows it")
     parts, reasoning = _split_parts(message, what)
     content: Any = [part for part in parts if part.get("type") != "text" or part.get("text")]
     is_result = kind in {"function", "tool"}
@@ -285,9 +272,8 @@ def make_plain(value: Any, what: str, depth: int = 0) -> Any:
             for number, item in enumerate(value)
             if not isinstance(item, _BUFFERS)
         ]
-    raise InvalidMessageError(
-        f"{what} is a {type(value).__name__}; templates read text, numbers, lists and maps only"
-    )
+    told = "templates read text, numbers, lists and maps only"
+    raise InvalidMessageError(f"{what} is a {type(value).__name__}; {told}")
 
 
 def build_template_tools(tools: Any) -> list[Any] | None:
@@ -304,7 +290,5 @@ def _build_tool(tool: Any) -> Any:
         return make_plain(tool, f"tool {tool.get('name', '')!r}")
     if isinstance(tool, BaseTool) or callable(tool):
         return make_plain(convert_to_openai_tool(tool), "tool")
-    raise TypeError(
-        f"{describe_value(tool)} is not a tool; pass a map, "
-        "a function, a BaseTool or a pydantic class"
-    )
+    told = "pass a map, a function, a BaseTool or a pydantic class"
+    raise TypeError(f"{describe_value(tool)} is not a tool; {told}")

@@ -19,8 +19,11 @@ from langchain_core.messages.ai import add_ai_message_chunks
 
 from langchain_convmem.text.call_syntaxes import (
     ParsedCall,
+    clean_text,
     ends_in_text,
+    may_open_calls,
     set_texts,
+    split_bare_calls,
 )
 from langchain_convmem.text.reply_formats import (
     Channel,
@@ -32,8 +35,6 @@ from langchain_convmem.text.reply_formats import (
 
 _LETTERS_AND_DIGITS = string.ascii_letters + string.digits
 _SHORT_ID = 9
-_SHOWN = 200
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class ReplyReader:
@@ -83,7 +84,7 @@ class ReplyReader:
     def feed(self, text: str) -> list[AIMessageChunk]:
         """Take what comes next, and return what is certain by now: a chunk, or nothing."""
         # Halves of characters cannot be stored, nor sent.
-        text = _SURROGATES.sub("\ufffd", text)
+        text = clean_text(text)
         self._raw.append(text)
         self._parser.feed(text)
         chunk = self._build_chunk()
@@ -124,15 +125,11 @@ class ReplyReader:
     def _build_call(self, found: ParsedCall) -> ToolCallChunk:
         call = set_texts(found, self._texts.get(found.name or "", ()))
         index = len(self._ids)
-        call_id = call.id
-        if call_id is None or call_id in self._ids:
-            call_id = self._new_id()
+        call_id = self._new_id() if call.id is None or call.id in self._ids else call.id
         while call_id in self._ids:
             call_id = f"{call_id}_{index}"
         self._ids.add(call_id)
-        args = call.arguments
-        if args is None:
-            args = json.dumps(call.text, ensure_ascii=False)
+        args = call.arguments or json.dumps(call.text, ensure_ascii=False)
         return ToolCallChunk(
             name=call.name, args=args, id=call_id, index=index, type="tool_call_chunk"
         )
@@ -200,7 +197,7 @@ class ReplyParser:
             **{channel.start: channel for channel in channels},
         }
         self._starts = Delimiters(self._opens)
-        self._bare = form.bare if tools else None
+        self._may_be_bare = form.has_bare_calls and tools
         # What follows may make a longer mark of it.
         self._held = max(filter(prompt_end.endswith, form.marks), key=len, default="")
         self._enter(None)
@@ -217,10 +214,8 @@ class ReplyParser:
         self._wanted = self._starts
         self._sink = self.content
         self._body = ""
-        # Where in the body an end was passed over first, since it seemed to stand within a text.
-        self._passed_over: int | None = None
         if opened is not None:
-            self._wanted = Delimiters([_get_end(opened)])
+            self._wanted = Delimiters([opened.end or opened.start])
         if isinstance(opened, Channel):
             name = None if opened.reasoning else opened.name
             self._sink = self.channels.setdefault(name, TextSink())
@@ -230,15 +225,15 @@ class ReplyParser:
         """Take what comes next."""
         data, self._held = self._held + text, ""
         while data:
-            if self._bare is not None and self._open is None and not self.content.has_text:
-                if self._bare.may_open(data) and not is_end:
+            if self._may_be_bare and self._open is None and not self.content.has_text:
+                if not is_end and may_open_calls(data):
                     self._held = data
                     return
                 if is_end:
-                    calls, data = self._bare.split(data)
+                    calls, data = split_bare_calls(data)
                     self._take(calls)
-                    self._bare = None
-            at, mark = self._wanted.find(data, 0, is_end=is_end)
+                    self._may_be_bare = False
+            at, mark = self._wanted.find(data, is_end=is_end)
             if isinstance(self._open, ToolCallBlock):
                 self._body += data[:at]
             else:
@@ -251,11 +246,8 @@ class ReplyParser:
     def finish(self) -> None:
         """Take apart what was held back; what is open is closed."""
         self.feed("", is_end=True)
-        while isinstance(self._open, ToolCallBlock):
+        if isinstance(self._open, ToolCallBlock):
             block, body = self._open, self._body
-            if self._passed_over is not None and _is_broken(block.syntax(body)):
-                self.feed(self._close_earlier(block), is_end=True)
-                continue
             self._enter(None)
             if re.match(block.begins, body):
                 self._take((block.open_syntax or block.syntax)(body))
@@ -270,13 +262,10 @@ class ReplyParser:
         block = self._open
         if isinstance(block, ToolCallBlock):
             calls = block.syntax(self._body)
-            if _is_broken(calls) and ends_in_text(self._body):
-                if self._passed_over is None:
-                    self._passed_over = len(self._body)
+            # The mark may stand within an argument: then the call goes on.
+            if any(call.arguments is None for call in calls) and ends_in_text(self._body):
                 self._body += mark
                 return rest
-            if _is_broken(calls) and self._passed_over is not None:
-                return self._close_earlier(block) + mark + rest
             self._take(calls)
             self._enter(None if block.end else block)
             return rest
@@ -285,26 +274,10 @@ class ReplyParser:
         self._enter(None if block is not None else self._opens[mark])
         return rest
 
-    def _close_earlier(self, block: ToolCallBlock) -> str:
-        """Close at the end that was passed over, as the text was broken; return what follows."""
-        body, place = self._body, self._passed_over or 0
-        self._take(block.syntax(body[:place]))
-        self._enter(None if block.end else block)
-        return body[place + len(_get_end(block)) :]
-
     def _take(self, calls: Sequence[ParsedCall]) -> None:
         self.calls += calls
         if calls:
             self.content.mark()
-
-
-def _get_end(opened: Channel | ToolCallBlock) -> str:
-    """Return what closes a channel or a block."""
-    return opened.end or opened.start
-
-
-def _is_broken(calls: Iterable[ParsedCall]) -> bool:
-    return any(call.arguments is None for call in calls)
 
 
 # -- Where the text of a reply and of its channels is gathered ------------------------------------
@@ -371,7 +344,7 @@ class Delimiters:
         begun = [_build_prefix_pattern(text[:-1]) for text in longest_first if text[1:]]
         self._begun = re.compile(rf"(?:{'|'.join(begun) or '(?!)'})\Z")
 
-    def find(self, data: str, start: int, *, is_end: bool) -> tuple[int, str | None]:
+    def find(self, data: str, *, is_end: bool) -> tuple[int, str | None]:
         """Return up to where there is no delimiter, and the one that stands there.
 
         It is None if there is none, or if it takes more text to know; no more is waited for than
@@ -379,13 +352,12 @@ class Delimiters:
 
         Args:
             data: The text.
-            start: Where to look from.
             is_end: Whether no more text comes.
         """
-        found = self._whole.search(data, start)
+        found = self._whole.search(data)
         place = len(data) if found is None else found.start()
         if not is_end:
-            begun = self._begun.search(data, max(start, len(data) - self._longest + 1))
+            begun = self._begun.search(data, max(0, len(data) - self._longest + 1))
             if begun is not None and begun.start() <= place:
                 return begun.start(), None
         return place, None if found is None else found.group()
@@ -420,12 +392,11 @@ def find_text_arguments(tools: Iterable[Any]) -> dict[str, frozenset[str]]:
     return found
 
 
-def _list_types(schema: Mapping[str, Any]) -> set[str]:
+def _list_types(schema: Mapping[str, Any]) -> set[Any]:
     """Return the types that a schema names, without that of nothing."""
     told = [schema.get("type"), *(one.get("type") for one in schema.get("anyOf", ()))]
-    return {kind for one in told for kind in ([one] if isinstance(one, str) else one or ())} - {
-        "null"
-    }
+    kinds = [one if isinstance(one, list) else [one] for one in told]
+    return {kind for some in kinds for kind in some} - {None, "null"}
 
 
 # -- Cutting a text that comes in pieces where a stop text begins ---------------------------------
@@ -442,22 +413,18 @@ class StopTexts:
         """Look for `texts`; empty ones are left out."""
         self._delimiters = Delimiters({text for text in texts if text})
         self._held = ""
-        self.found = ""
-        """The stop text that came; empty until one does."""
+        self.found = ""  # the stop text that came
 
-    def feed(self, piece: str) -> str:
+    def feed(self, piece: str, *, is_end: bool = False) -> str:
         """Return what is certain to stand before any stop text."""
-        return self._filter(piece, is_end=False)
-
-    def finish(self) -> str:
-        """Return what was held back; no more text comes."""
-        return self._filter("", is_end=True)
-
-    def _filter(self, piece: str, *, is_end: bool) -> str:
         if self.found:
             return ""
         data = self._held + piece
-        place, found = self._delimiters.find(data, 0, is_end=is_end)
+        place, found = self._delimiters.find(data, is_end=is_end)
         self.found = found or ""
         self._held = "" if found else data[place:]
         return data[:place]
+
+    def finish(self) -> str:
+        """Return what was held back; no more text comes."""
+        return self.feed("", is_end=True)

@@ -9,9 +9,6 @@ from typing import NamedTuple
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.call_syntaxes import (
-    BARE_JSON,
-    BARE_PYTHON,
-    BareSyntax,
     InvokedCalls,
     NamedJson,
     ParsedCall,
@@ -69,7 +66,7 @@ class ReplyFormat:
         name: What it is called.
         channels: Where reasoning stands.
         call_blocks: Where calls stand.
-        bare: How calls without a block look, which then open the reply; None if there are none.
+        has_bare_calls: Whether a reply may begin with calls in JSON, without a block.
         marks: Texts that say nothing, and are left out.
         stop: Texts that end a reply.
         has_short_ids: Whether ids of calls have to be nine letters and digits.
@@ -79,7 +76,7 @@ class ReplyFormat:
     name: str
     channels: tuple[Channel, ...] = ()
     call_blocks: tuple[ToolCallBlock, ...] = ()
-    bare: BareSyntax | None = None
+    has_bare_calls: bool = False
     marks: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
     has_short_ids: bool = False
@@ -87,10 +84,8 @@ class ReplyFormat:
 
     def __post_init__(self) -> None:
         check_channels(self.channels)
-        if not all(block.start for block in self.call_blocks) or not all((*self.marks, *self.stop)):
-            raise ConfigError(
-                f"the format {self.name!r} has an empty mark, which stands everywhere"
-            )
+        if not all((*self.marks, *self.stop, *(block.start for block in self.call_blocks))):
+            raise ConfigError(f"the format {self.name!r} has an empty mark: it stands everywhere")
 
 
 def check_channels(channels: Sequence[Channel]) -> tuple[Channel, ...]:
@@ -120,7 +115,6 @@ _TAGGED = ToolCallBlock(
     read_open_tagged_calls,
 )
 
-_LISTED = ToolCallBlock("<|tool_call|>", "<|/tool_call|>", read_json_calls)
 _CALL = r"\s*call:"
 
 _HARMONY_BLOCKS = tuple(
@@ -189,33 +183,6 @@ _FORMATS = (
         signs=(_mark("tool", "calls", "begin"), _mark("Assistant")),
     ),
     ReplyFormat(
-        name="kimi",
-        channels=(_THINK,),
-        call_blocks=(
-            ToolCallBlock(
-                "<|tool_calls_section_begin|>",
-                "<|tool_calls_section_end|>",
-                NamedJson(
-                    r"<\|tool_call_begin\|>\s*+(?P<id>(?:functions\.)?+(?P<name>[\w.-]++)(?::\d++)?+)"
-                    r"\s*+<\|tool_call_argument_begin\|>",
-                    r"<\|tool_call_end\|>",
-                ),
-                r"\s*<\|tool_call_begin\|>",
-            ),
-        ),
-        stop=("<|im_end|>",),
-    ),
-    ReplyFormat(
-        name="minimax",
-        channels=(_THINK,),
-        call_blocks=(
-            ToolCallBlock(
-                "<minimax:tool_call>", "</minimax:tool_call>", InvokedCalls(), r"\s*<invoke "
-            ),
-        ),
-        stop=("[e~[",),
-    ),
-    ReplyFormat(
         name="muse",
         channels=(Channel("self", "<|start|>assistant to=self<|message|>", "<|eom|>"),),
         call_blocks=(
@@ -239,20 +206,6 @@ _FORMATS = (
         signs=("<|START_ACTION|>", "<|START_RESPONSE|>"),
     ),
     ReplyFormat(
-        name="nemotron",
-        channels=(_THINK,),
-        call_blocks=(ToolCallBlock("<TOOLCALL>", "</TOOLCALL>", read_json_calls),),
-    ),
-    ReplyFormat(
-        name="granite",
-        channels=(_THINK,),
-        call_blocks=(_LISTED, _TAGGED),
-        marks=("<response>", "</response>"),
-        stop=("<|end_of_text|>",),
-        signs=("<|start_of_role|>",),
-    ),
-    ReplyFormat(name="phi4", channels=(_THINK,), call_blocks=(_LISTED,), stop=("<|end|>",)),
-    ReplyFormat(
         name="gemma",
         channels=(Channel("thinking", "<|channel>thought", "<channel|>"),),
         call_blocks=(
@@ -269,7 +222,6 @@ _FORMATS = (
             ToolCallBlock(f"<|{name}_start|>", f"<|{name}_end|>", read_python_calls, r"\s*[\[\w]")
             for name in ("tool_call", "python")
         ),
-        bare=BARE_PYTHON,
         stop=("<|im_end|>",),
     ),
     ReplyFormat(
@@ -284,7 +236,7 @@ _FORMATS = (
     ReplyFormat(
         name="llama3",
         call_blocks=(ToolCallBlock("<|python_tag|>", "", read_json_calls),),
-        bare=BARE_JSON,
+        has_bare_calls=True,
         stop=("<|eot_id|>", "<|eom_id|>"),
         signs=("<|python_tag|>", "<|start_header_id|>"),
     ),
@@ -305,7 +257,8 @@ REPLY_FORMATS: Mapping[str, ReplyFormat] = {found.name: found for found in _FORM
 _TURN_ENDS = dict.fromkeys(
     [
         *(mark for form in _FORMATS for mark in form.stop),
-        *("<|end|>", "<end_of_utterance>", "<|endoftext|>", "<|observation|>", "<|user|>"),
+        *("<|end|>", "<end_of_utterance>", "<|endoftext|>", "<|end_of_text|>", "[e~["),
+        *("<|observation|>", "<|user|>"),
     ]
 )
 

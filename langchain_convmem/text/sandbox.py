@@ -42,18 +42,13 @@ _WIDEST_INDENT = 16
 _WIDE = re.compile(r"\*|[0-9]{5,}")
 _CONTAINERS = (dict, list, tuple, range, set, KeysView, ValuesView, ItemsView)
 
-# Filters of Jinja that make nothing much larger than what they are given.
+# Filters of Jinja that make nothing much larger than what they are given; some write all of it.
 _FILTERS = (
-    *("abs", "capitalize", "count", "d", "default", "dictsort", "first", "float", "int", "items"),
-    *("last", "length", "lower", "map", "reject", "rejectattr", "reverse", "safe", "select"),
-    *("selectattr", "string", "upper"),
+    *("abs", "count", "d", "default", "dictsort", "first", "float", "int", "items", "last"),
+    *("length", "map", "reject", "rejectattr", "reverse", "select", "selectattr"),
 )
+_WRITING = ("capitalize", "lower", "safe", "string", "upper")
 
-_COMPARING = (
-    *("!=", "<", "<=", "==", ">", ">=", "eq", "equalto", "ge", "greaterthan", "gt", "in", "le"),
-    *("lessthan", "lt", "ne"),
-)
-# Methods of plain values that a template may call.
 _METHODS = frozenset(
     (
         *("capitalize", "count", "endswith", "find", "get", "index", "isalnum", "isalpha"),
@@ -151,14 +146,14 @@ class Work:
         return self.keep(iter(values))
 
     def write(self, value: Any) -> str:
-        """Return a value as a template writes it."""
-        text = value if type(value) is str else str(value)
+        """Return a value as a template writes it, once it is known how long that is."""
+        text = value if type(value) is str else str(self.keep_deep(value))
         self.spend(_weigh(text))
         return text
 
     def join(self, values: Iterable[Any], d: Any = "") -> str:
         """Return values as one text."""
-        texts, between = [self.write(value) for value in values], str(d)
+        texts, between = [self.write(value) for value in values], self.write(d)
         # A single wide character widens the whole.
         is_ascii = between.isascii() and all(map(str.isascii, texts))
         self.spend((1 if is_ascii else 4) * (sum(map(len, texts)) + len(between) * len(texts)))
@@ -166,14 +161,14 @@ class Work:
 
     def replace(self, value: Any, old: Any, new: Any, count: int | None = -1) -> str:
         """Return a text with a part of it replaced."""
-        text, new = str(value), str(new)
-        grown = len(text) + text.count(str(old)) * len(new)
+        text, old, new = self.write(value), self.write(old), self.write(new)
+        grown = len(text) + text.count(old) * len(new)
         self.spend(grown if text.isascii() and new.isascii() else 4 * grown)
-        return text.replace(str(old), new, -1 if count is None else count)
+        return text.replace(old, new, -1 if count is None else count)
 
     def trim(self, value: Any, chars: str | None = None) -> Any:
         """Return a text without white space, or other characters, around it."""
-        return self.call_text("strip", str(value), (chars,), {})
+        return self.call_text("strip", self.write(value), (chars,), {})
 
     def call_text(
         self, name: str, text: str, args: tuple[Any, ...], given: Mapping[str, Any]
@@ -192,22 +187,16 @@ class Work:
         return self.keep(getattr(text, name)(*args, **given))
 
     def write_json(
-        self,
-        value: Any,
-        ensure_ascii: bool = False,
-        indent: Any = None,
-        separators: Any = None,
-        *,
-        sort_keys: bool = False,
+        self, value: Any, ensure_ascii: bool = False, indent: Any = None, **more: Any
     ) -> str:
         """Return a value as JSON."""
-        width = len(indent) if isinstance(indent, str) else indent or 0
-        if max(width, len("".join(separators or ()))) > _WIDEST_INDENT:
-            raise LimitExceededError("the template asks for too wide a JSON")
-        encoder = json.JSONEncoder(
-            ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-        )
-        return self.join(encoder.iterencode(value))
+        for wide in (indent, *(more.get("separators") or ())):
+            if (len(wide) if isinstance(wide, str) else wide or 0) > _WIDEST_INDENT:
+                raise LimitExceededError("the template asks for too wide a JSON")
+        self.keep_deep(value)
+        text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **more)
+        self.spend(_weigh(text))
+        return text
 
 
 def _weigh(value: Any) -> int:
@@ -259,10 +248,6 @@ def _count(function: Callable[..., Any], *, reads_all: bool = False) -> Callable
 
 def _raise_exception(message: Any) -> NoReturn:
     raise TemplateError(str(message))
-
-
-def _make_map(*args: Any, **given: Any) -> dict[str, Any]:
-    return dict(*args, **given)
 
 
 def create_strftime(moment: datetime) -> Callable[[str], str]:
@@ -340,6 +325,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.limits = limits
         self.filters = {
             **{name: _count(FILTERS[name]) for name in _FILTERS},
+            **{name: _count(FILTERS[name], reads_all=True) for name in _WRITING},
             "join": _by_work(Work.join),
             "list": _by_work(Work.copy),
             "replace": _by_work(Work.replace),
@@ -350,9 +336,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
             "_rounds": _by_work(Work.count_each),
         }
         tests: Mapping[str, Any] = TESTS
-        self.tests |= {name: _count(tests[name], reads_all=True) for name in _COMPARING}
+        for name, test in tests.items():
+            if name == "in" or test.__module__ == "_operator":  # it compares all of two values
+                self.tests[name] = _count(test, reads_all=True)
         self.globals = {
-            "dict": _make_map,
+            "dict": dict,
             "namespace": _Namespace,
             "raise_exception": _raise_exception,
             "range": safe_range,
@@ -454,22 +442,19 @@ def translate_errors(name: str) -> Iterator[None]:
         raise  # it says all that already
     except RAISED_BY_TEMPLATES as error:
         reason, kind = str(error), type(error).__name__
-        if isinstance(error, TemplateError):
-            reason = str(error.message)
+        if isinstance(error, LimitExceededError | RecursionError):
+            kind = "LimitExceeded"
+        if isinstance(error, RecursionError):
+            reason = "it is nested too deep"
         elif isinstance(error, SyntaxError):
             reason, kind = error.msg, "TemplateSyntaxError"
-        elif isinstance(error, RecursionError):
-            reason, kind = "it is nested too deep", "LimitExceeded"
-        if isinstance(error, LimitExceededError):
-            kind = "LimitExceeded"
-        reason = reason[:_LONGEST_REASON]
-        line = _find_line(error)
-        is_syntax = isinstance(error, SyntaxError | TemplateSyntaxError)
+        elif isinstance(error, TemplateError):
+            reason = str(error.message)
+        reason, line = reason[:_LONGEST_REASON], _find_line(error)
+        is_syntax = kind == "TemplateSyntaxError"
         what = "is not a valid template" if is_syntax else "cannot render these messages"
-        place = f", line {line}" if line else ""
-        raise ChatTemplateError(
-            f"{name}{place} {what}: {reason} ({kind})", reason=reason, kind=kind, line=line
-        ) from error
+        told = f"{name}{f', line {line}' if line else ''} {what}: {reason} ({kind})"
+        raise ChatTemplateError(told, reason=reason, kind=kind, line=line) from error
 
 
 def _find_line(error: BaseException) -> int:

@@ -42,7 +42,6 @@ from pydantic import Field, PrivateAttr, field_validator
 from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.call_syntaxes import BARE_JSON, BARE_PYTHON
 from langchain_convmem.text.engines import MOST_STOPS, load_template
 from langchain_convmem.text.replies import ReplyReader, StopTexts
 from langchain_convmem.text.reply_formats import ReplyFormat, find_reply_format, get_reply_format
@@ -67,11 +66,6 @@ class _PreparedCall:
     def text(self) -> str:
         """What the model goes on from."""
         return self.prompt + self.forced
-
-    @property
-    def sent_stop(self) -> list[str] | None:
-        """The stop texts that the model is sent."""
-        return list(self.stop[:MOST_STOPS]) or None
 
 
 class TemplateChatModel(BaseChatModel):
@@ -136,10 +130,8 @@ class TemplateChatModel(BaseChatModel):
     def _identifying_params(self) -> Mapping[str, Any]:
         source = self.template.source + repr(sorted(self.template.special_tokens.items()))
         return {
-            "model_name": self._name,
-            "llm": {"llm_type": self._inner._llm_type, **self._inner._identifying_params},  # noqa: SLF001 - LangChain's hooks
-            "template": self.template.name,
-            "template_hash": hashlib.sha256(source.encode()).hexdigest(),
+            "llm": [self._name, self._inner._llm_type, dict(self._inner._identifying_params)],  # noqa: SLF001 - LangChain's hooks
+            "template": [self.template.name, hashlib.sha256(source.encode()).hexdigest()],
             "reply_format": self._format.name,
             "stop": self.stop,
         }
@@ -214,32 +206,20 @@ class TemplateChatModel(BaseChatModel):
         """Return the call to make, or raise before anything is sent."""
         _refuse_media(messages)
         if "response_format" in kwargs and isinstance(self._inner, _RunnableLLM):
-            raise ConfigError(
-                f"{self._name} takes no response_format; use with_structured_output, or a BaseLLM "
-                "whose service takes it"
-            )
-        variables = {name: value for name, value in kwargs.items() if self._is_variable(name)}
-        options = {name: value for name, value in kwargs.items() if name not in variables}
+            raise ConfigError(f"{self._name} takes no response_format; use with_structured_output")
+        wanted = self.template.variables - {"add_generation_prompt", "messages", "tool_choice"}
+        variables = {name: value for name, value in kwargs.items() if name in wanted}
+        options = {name: value for name, value in kwargs.items() if name not in wanted}
         tools = variables.pop("tools", None) or options.pop("tools", None) or ()
         schemas = [convert_to_openai_tool(tool) for tool in tools]
         shown, start = self._choose_tools(options.pop("tool_choice", None), schemas)
         prompt = self.template.render(messages, tools=shown or None, **variables)
         # A call within a channel would be a thought.
         opened = [one.end for one in self._format.channels if prompt.rstrip().endswith(one.start)]
-        return _PreparedCall(
-            prompt,
-            f"{opened[0]}\n\n{start}" if start and opened else start,
-            tuple(dict.fromkeys([*(stop or ()), *self.stop, *self._format.stop])),
-            options,
-            bool(shown),
-        )
-
-    def _is_variable(self, name: str) -> bool:
-        return name in self.template.variables and name not in {
-            "add_generation_prompt",
-            "messages",
-            "tool_choice",
-        }
+        forced = f"{opened[0]}\n\n{start}" if start and opened else start
+        stops = tuple(dict.fromkeys([*(stop or ()), *self.stop, *self._format.stop]))
+        told = {**options, "stop": list(stops[:MOST_STOPS]) or None}
+        return _PreparedCall(prompt, forced, stops, told, bool(shown))
 
     # The public methods of the model would report each call a second time. LangChain itself reports
     # the runs and chunks of these, and passes no `run_manager` where none is asked for.
@@ -248,14 +228,14 @@ class TemplateChatModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
     ) -> ChatResult:
         call = self._prepare_call(messages, stop, kwargs)
-        written = self._inner._generate([call.text], call.sent_stop, **call.options)  # noqa: SLF001
+        written = self._inner._generate([call.text], **call.options)  # noqa: SLF001
         return self._build_result(call, written)
 
     async def _agenerate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
     ) -> ChatResult:
         call = await hop(partial(self._prepare_call, messages, stop, kwargs))
-        written = await self._inner._agenerate([call.text], call.sent_stop, **call.options)  # noqa: SLF001
+        written = await self._inner._agenerate([call.text], **call.options)  # noqa: SLF001
         return self._build_result(call, written)
 
     def _stream(
@@ -290,10 +270,10 @@ class TemplateChatModel(BaseChatModel):
     def _write(self, call: _PreparedCall) -> Generator[Generation]:
         """Yield what is new; the whole reply if the model does not stream."""
         if type(self._inner)._stream is BaseLLM._stream:  # noqa: SLF001
-            written = self._inner._generate([call.text], call.sent_stop, **call.options)  # noqa: SLF001
+            written = self._inner._generate([call.text], **call.options)  # noqa: SLF001
             yield written.generations[0][0]
             return
-        chunks: Any = self._inner._stream(call.text, call.sent_stop, **call.options)  # noqa: SLF001
+        chunks: Any = self._inner._stream(call.text, **call.options)  # noqa: SLF001
         with closing(chunks):
             yield from chunks
 
@@ -301,10 +281,10 @@ class TemplateChatModel(BaseChatModel):
         """Yield what is new; see `_write`."""
         kind = type(self._inner)
         if kind._astream is BaseLLM._astream and kind._stream is BaseLLM._stream:  # noqa: SLF001
-            written = await self._inner._agenerate([call.text], call.sent_stop, **call.options)  # noqa: SLF001
+            written = await self._inner._agenerate([call.text], **call.options)  # noqa: SLF001
             yield written.generations[0][0]
             return
-        chunks: Any = self._inner._astream(call.text, call.sent_stop, **call.options)  # noqa: SLF001
+        chunks: Any = self._inner._astream(call.text, **call.options)  # noqa: SLF001
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
@@ -382,13 +362,10 @@ class _TemplateReply:
 def _refuse_media(messages: Sequence[BaseMessage]) -> None:
     """Raise if there is anything that the model could not see."""
     for number, message in enumerate(messages):
-        if isinstance(message.content, str):
-            continue
-        found = sorted({block["type"] for block in message.content_blocks} & _MEDIA)
+        blocks = [] if isinstance(message.content, str) else message.content_blocks
+        found = ", ".join(sorted({block["type"] for block in blocks} & _MEDIA))
         if found:
-            raise ConfigError(
-                f"message {number} has {', '.join(found)}; a model that reads text sees none of it"
-            )
+            raise ConfigError(f"message {number} has {found}; a model of text sees none of it")
 
 
 # -- Models that read text ------------------------------------------------------------------------
@@ -435,10 +412,7 @@ def _to_llm(model: Any) -> BaseLLM:
         ConfigError: If it is not a Runnable, or reads messages.
     """
     if isinstance(model, BaseChatModel):
-        raise ConfigError(
-            f"{type(model).__name__} reads messages and has a template of its own; use it as "
-            "it is, or pass a model that reads text"
-        )
+        raise ConfigError(f"{type(model).__name__} reads messages; use it as it is")
     if not isinstance(model, Runnable):
         raise ConfigError(f"llm is a {type(model).__name__}; pass a BaseLLM or another Runnable")
     return model if isinstance(model, BaseLLM) else _RunnableLLM(runnable=model)
@@ -455,9 +429,7 @@ def _find_name(model: Any) -> str:
 
 
 def _find_tool(value: Any, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    name = value
-    if isinstance(value, Mapping):
-        name = value.get("function", value).get("name")
+    name = value.get("function", value).get("name") if isinstance(value, Mapping) else value
     known = {tool["function"]["name"]: tool for tool in tools}
     if name not in known:
         raise ConfigError(f"tool_choice {value!r} names none of the tools {sorted(known)}")
@@ -465,15 +437,13 @@ def _find_tool(value: Any, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _find_call_start(form: ReplyFormat, template: ChatTemplate) -> str:
-    if form.bare is BARE_JSON:
+    if form.has_bare_calls:
         return '{"name": "'
     # A block that opens in the header of a message comes too late once that has begun.
-    starts = [block.start for block in form.call_blocks if not block.start.startswith("<|start|>")]
-    if len(starts) == len(form.call_blocks):
+    starts = [block.start for block in form.call_blocks]
+    if starts and not any(start.startswith("<|start|>") for start in starts):
         shown = [start for start in starts if start in template.source]
-        found = shown or (["["] if form.bare is BARE_PYTHON else starts)
-        if found:
-            return found[0]
+        return (shown or starts)[0]
     raise ConfigError(
         f"nothing in replies of the format {form.name!r} makes a call certain; "
         "use tool_choice='auto', and check what came"
