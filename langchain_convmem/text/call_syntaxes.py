@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from keyword import kwlist
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -251,42 +250,43 @@ _CONSTANTS = {"True": True, "False": False, "None": None}
 _NAME = re.compile(r"[\w.:/-]+")
 
 
-class _Tags(NamedTuple):
-    """What opens a function and a parameter, ends the name of either, and closes them."""
+@dataclass(frozen=True)
+class TaggedCalls:
+    """The syntax of `<function=f><parameter=a>..</parameter></function>`, with tags of any form.
+
+    Attributes:
+        function: What opens a call, before its name.
+        parameter: What opens an argument, before its name.
+        name_end: What ends either name.
+        parameter_end: What closes an argument.
+        function_end: What closes a call.
+        after: The text after which the calls begin, if not at once.
+    """
 
     function: str
     parameter: str
     name_end: str
     parameter_end: str
     function_end: str
-
-
-_EQUALS = _Tags("<function=", "<parameter=", ">", "</parameter>", "</function>")
-
-
-@dataclass(frozen=True)
-class InvokedCalls:
-    """The syntax of `<invoke name="f"><parameter name="a">..</parameter></invoke>`.
-
-    Attributes:
-        prefix: What stands before the names of the tags.
-        after: The text after which the calls begin, if not at once.
-    """
-
-    prefix: str = ""
     after: str = ""
 
     def __call__(self, text: str) -> list[ParsedCall]:
         """Read one call or several."""
-        tags = _Tags(
-            f'<{self.prefix}invoke name="',
-            f'<{self.prefix}parameter name="',
-            '">',
-            f"</{self.prefix}parameter>",
-            f"</{self.prefix}invoke>",
-        )
-        body = text.partition(self.after)[2] if self.after else text
-        return _read_each(body, partial(_read_function, tags=tags))
+        return _read_each(text.partition(self.after)[2] if self.after else text, self._read)
+
+    def _read(self, cursor: _Cursor) -> ParsedCall:
+        cursor.expect(self.function)
+        cursor.name = cursor.take_up_to(self.name_end)
+        texts: dict[str, str] = {}
+        while cursor.take(self.parameter):
+            key = cursor.take_up_to(self.name_end).strip()
+            value = cursor.take_up_to(self.parameter_end)
+            texts[key] = value.removeprefix("\n").removesuffix("\n")
+        cursor.expect(self.function_end)
+        return _make_typed_call(cursor.name, texts)
+
+
+_EQUALS = TaggedCalls("<function=", "<parameter=", ">", "</parameter>", "</function>")
 
 
 def read_tagged_calls(text: str) -> list[ParsedCall]:
@@ -294,25 +294,13 @@ def read_tagged_calls(text: str) -> list[ParsedCall]:
     body = text.strip()
     if not body or body[0] in "[{":
         return read_json_calls(text)
-    is_tagged = body.startswith(_EQUALS.function)
-    return _read_each(body, partial(_read_function, tags=_EQUALS) if is_tagged else _read_keyed)
+    return _EQUALS(body) if body.startswith(_EQUALS.function) else _read_each(body, _read_keyed)
 
 
 def read_open_tagged_calls(text: str) -> list[ParsedCall]:
     """Read the same where nothing closes it: keys in tags may have been meant to go on."""
     is_keyed = text.lstrip()[:1] not in "{[<"
     return [ParsedCall(None, None, text)] if is_keyed else read_tagged_calls(text)
-
-
-def _read_function(cursor: _Cursor, tags: _Tags) -> ParsedCall:
-    cursor.expect(tags.function)
-    cursor.name = cursor.take_up_to(tags.name_end)
-    texts: dict[str, str] = {}
-    while cursor.take(tags.parameter):
-        key = cursor.take_up_to(tags.name_end).strip()
-        texts[key] = cursor.take_up_to(tags.parameter_end).removeprefix("\n").removesuffix("\n")
-    cursor.expect(tags.function_end)
-    return _make_typed_call(cursor.name, texts)
 
 
 def _read_keyed(cursor: _Cursor) -> ParsedCall:

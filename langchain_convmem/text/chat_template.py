@@ -187,10 +187,11 @@ class ChatTemplate:
         chosen = template or ("default" if "default" in named else next(iter(named)))
         if chosen not in named or (template is None and "default" not in named and len(named) > 1):
             raise ConfigError(f"{name} has templates {sorted(named)}, not {chosen!r}; choose one")
+        tokens = {key: _read_token(one) for key, one in config.items() if key.endswith("_token")}
         told = {
             "name": name if len(named) == 1 else f"{name} ({chosen})",
             "control_tokens": _find_control_tokens(config),
-            **_find_special_tokens(config),
+            **{key: token for key, token in tokens.items() if token is not None},
         }
         return cls(named[chosen], **{**told, **options})
 
@@ -543,23 +544,18 @@ def _index_templates(templates: Any) -> dict[str, str]:
     return {name: source for name, source in pairs if isinstance(source, str) and name}
 
 
-def _find_special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    held = {key: _read_token(value) for key, value in config.items() if key.endswith("_token")}
-    return {key: value for key, value in held.items() if isinstance(value, str)}
-
-
-def _find_control_tokens(config: Mapping[str, Any]) -> frozenset[str]:
+def _find_control_tokens(config: Mapping[str, Any]) -> set[str]:
     """Return the tokens that were added to a vocabulary, which are parts of no word."""
     added = config.get("added_tokens_decoder")
     more = config.get("additional_special_tokens")
     listed = list(added.values()) if isinstance(added, Mapping) else []
-    texts = map(_read_token, [*listed, *(more if isinstance(more, list) else [])])
-    return frozenset(one for one in texts if isinstance(one, str))
+    return set(filter(None, map(_read_token, [*listed, *(more if isinstance(more, list) else [])])))
 
 
-def _read_token(token: Any) -> Any:
+def _read_token(token: Any) -> str | None:
     """Return a token, which is a text or a map that holds one."""
-    return token.get("content") if isinstance(token, Mapping) else token
+    text = token.get("content") if isinstance(token, Mapping) else token
+    return text if isinstance(text, str) else None
 
 
 # -- What one conversation has rendered: its text for each turn, against what its session holds ----
@@ -728,15 +724,8 @@ class RenderState:
             reason = f"whole messages only: it does not read {_PART!r}; send a turn at once"
             told = f"{self._template.name} renders {reason}"
             raise ChatTemplateError(told, reason=reason, kind="UnsupportedByTemplate")
-        if pending:
-            return self._feed_open(messages, extra_context, is_part=True)
-        added, names = self._convert(messages)
-        everything = [*self._messages, *self._template.seal_messages(added)]
-        variables = self._build_variables(extra_context, prompt=add_generation_prompt)
-        with translate_errors(self._template.name):
-            text = self._template.render_converted(everything, variables)
-        self._messages, self._open = everything, None
-        return self._settle(text, names)
+        prompt = None if pending else add_generation_prompt
+        return self._feed(messages, extra_context, prompt, is_part=pending)
 
     def feed_unended(
         self, messages: Iterable[MessageLike], *, extra_context: Mapping[str, Any] | None = None
@@ -756,42 +745,41 @@ class RenderState:
             InvalidMessageError: If a message cannot be shown to a template, or the last does not
                 end with text.
         """
-        return self._feed_open(messages, extra_context, is_part=False)
+        return self._feed(messages, extra_context)
 
-    def _feed_open(
-        self, messages: Iterable[MessageLike], extra: Mapping[str, Any] | None, *, is_part: bool
+    def _feed(
+        self,
+        messages: Iterable[MessageLike],
+        extra: Mapping[str, Any] | None,
+        prompt: bool | None = None,
+        *,
+        is_part: bool = False,
     ) -> Increment:
-        """Read a message without its end; a part is kept, and what comes next is added to it."""
-        added, names = self._convert(messages)
-        everything = [*self._messages, *self._template.seal_messages(added)]
-        variables = self._build_variables(extra, prompt=False)
-        text = self._template.render_unended(everything, variables, is_exact=is_part)
-        self._messages, self._open = everything[:-1], added[-1] if is_part else None
-        return self._settle(text, names)
+        """Render all messages; the last one without its end if `prompt` is None.
 
-    def _convert(
-        self, messages: Iterable[MessageLike]
-    ) -> tuple[list[TemplateMessage], dict[str, str]]:
-        """Return messages as the template gets them, and the names of the calls in them.
-
-        The first goes on with the part that was fed before, if it is of the same role.
+        A part is kept, and what comes next is added to it if it is of the same role.
         """
+        template = self._template
         names: dict[str, str] = {}
-        added = self._template.convert_messages(messages, ChainMap(names, self._call_names))
-        held = self._open
-        if held is None:
-            return added, names
-        if added and added[0]["role"] == held["role"]:
-            content = join_content(held.get("content"), added[0].get("content"))
-            return [{**held, **added[0], "content": content}, *added[1:]], names
-        return [held, *added], names
-
-    def _build_variables(self, extra: Mapping[str, Any] | None, *, prompt: bool) -> dict[str, Any]:
-        return {**self._variables, _PROMPT: prompt, **self._template.check_variables(extra or {})}
-
-    def _settle(self, text: str, names: Mapping[str, str]) -> Increment:
-        """Compare a prompt with what the session holds; make the session hold the prompt."""
+        added = template.convert_messages(messages, ChainMap(names, self._call_names))
+        if self._open is not None:
+            added = _join_part(self._open, added)
+        everything = [*self._messages, *template.seal_messages(added)]
+        own = template.check_variables(extra or {})
+        variables = {**self._variables, _PROMPT: prompt, **own}
+        if prompt is None:
+            text = template.render_unended(everything, variables, is_exact=is_part)
+            everything = everything[:-1]
+        else:
+            with translate_errors(template.name):
+                text = template.render_converted(everything, variables)
+        self._messages = everything
+        self._open = added[-1] if is_part else None
         self._call_names = {**self._call_names, **names}
+        return self._settle(text)
+
+    def _settle(self, text: str) -> Increment:
+        """Compare a prompt with what the session holds; make the session hold the prompt."""
         kept = self._sent.match(text)
         sent = text[kept:]
         stats = RenderStats(reused_chars=kept, sent_chars=len(sent), neutralized=sent.count(SEAL))
@@ -805,3 +793,11 @@ class RenderState:
             self._sent.cut(kept)
         self._sent.append(sent, "prompt")
         return Increment(kept, show_seals(sent), stats)
+
+
+def _join_part(held: TemplateMessage, added: list[TemplateMessage]) -> list[TemplateMessage]:
+    """Return messages of which the first goes on with a part, if it is of the same role."""
+    if not added or added[0]["role"] != held["role"]:
+        return [held, *added]
+    content = join_content(held.get("content"), added[0].get("content"))
+    return [{**held, **added[0], "content": content}, *added[1:]]

@@ -506,15 +506,6 @@ class Sampling:
     top_k: int = 0
     seed: int | None = None
 
-    def __post_init__(self) -> None:
-        for name, is_sound in (
-            ("temperature", self.temperature >= 0),
-            ("top_p", 0 < self.top_p <= 1),
-            ("top_k", self.top_k >= 0),
-        ):
-            if not is_sound:
-                raise ConfigError(f"{name} cannot be {getattr(self, name)!r}")
-
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> Self:
         """Return the settings that the options of a call name.
@@ -526,7 +517,15 @@ class Sampling:
         unknown = sorted(set(options) - set(known))
         if unknown:
             raise ConfigError(f"a local model knows {known}, not {unknown}")
-        return cls(**options)
+        made = cls(**options)
+        sound = {
+            "temperature": made.temperature >= 0,
+            "top_p": 0 < made.top_p <= 1,
+            "top_k": made.top_k >= 0,
+        }
+        for name in (name for name, is_sound in sound.items() if not is_sound):
+            raise ConfigError(f"{name} cannot be {getattr(made, name)!r}")
+        return made
 
     def create_chooser(self) -> Callable[[Any], int]:
         """Return the function that chooses a token by the scores of all, a tensor of one axis."""

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.call_syntaxes import (
-    InvokedCalls,
     NamedJson,
     ParsedCall,
     Syntax,
+    TaggedCalls,
     read_gemma_calls,
     read_json_calls,
     read_open_tagged_calls,
@@ -138,6 +138,15 @@ def _read_mistral_calls(text: str) -> list[ParsedCall]:
     return read_json_calls(text) if text.lstrip().startswith(("[", "{")) else _MISTRAL_NAMED(text)
 
 
+_ATEM = TaggedCalls(
+    '<atem:invoke name="',
+    '<atem:parameter name="',
+    '">',
+    "</atem:parameter>",
+    "</atem:invoke>",
+    "<atem:function_calls>",
+)
+
 _BAR, _LOW = "\uff5c", "\u2581"
 
 
@@ -189,7 +198,7 @@ _FORMATS = (
             ToolCallBlock(
                 "<|start|>assistant to=",
                 "</atem:function_calls>",
-                InvokedCalls("atem:", "<atem:function_calls>"),
+                _ATEM,
                 r"[\w.-]+\s*<\|message\|>",
             ),
         ),

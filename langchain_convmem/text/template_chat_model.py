@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Callable,
     Generator,
     Iterator,
     Mapping,
@@ -17,13 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from langchain_core.language_models import (
-    LLM,
-    BaseChatModel,
-    BaseLLM,
-    LangSmithParams,
-    LanguageModelInput,
-)
+from langchain_core.language_models import LLM, BaseChatModel, BaseLLM, LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks
 from langchain_core.outputs import (
@@ -35,7 +28,6 @@ from langchain_core.outputs import (
     LLMResult,
 )
 from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr, field_validator
 
@@ -147,9 +139,7 @@ class TemplateChatModel(BaseChatModel):
         return count_text_tokens(text)
 
     def get_num_tokens_from_messages(
-        self,
-        messages: list[BaseMessage],
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool] | None = None,
+        self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
     ) -> int:
         """Return the approximate size in tokens of what the model reads for `messages`."""
         return count_text_tokens(self.template.render(messages, tools=tools))
@@ -158,12 +148,12 @@ class TemplateChatModel(BaseChatModel):
 
     def bind_tools(
         self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        tools: Sequence[Any],
         *,
         tool_choice: dict[str, Any] | str | bool | None = None,
         strict: bool | None = None,
         **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, AIMessage]:
+    ) -> Runnable[Any, AIMessage]:
         """Return the model with tools that it may call.
 
         Args:
@@ -347,15 +337,15 @@ class _TemplateReply:
         *before, last = self._reader.finish(finish_reason=reason)
         for chunk in before:
             yield ChatGenerationChunk(message=chunk)
-        raw: str = last.response_metadata["raw_text"]
-        last.usage_metadata = self._count_usage(raw.removeprefix(self._call.forced))
+        wrote: str = last.response_metadata["raw_text"].removeprefix(self._call.forced)
+        last.usage_metadata = self._count_usage(self._call.text, wrote)
         last.response_metadata["model_name"] = self._model_name
         yield ChatGenerationChunk(message=last, generation_info={"finish_reason": reason})
 
-    def _count_usage(self, text: str) -> UsageMetadata:
-        read, wrote = self._usage.get("prompt_tokens"), self._usage.get("completion_tokens")
-        read = count_text_tokens(self._call.text) if read is None else read
-        wrote = count_text_tokens(text) if wrote is None else wrote
+    def _count_usage(self, *texts: str) -> UsageMetadata:
+        told = [self._usage.get(f"{name}_tokens") for name in ("prompt", "completion")]
+        pairs = zip(told, map(count_text_tokens, texts), strict=True)
+        read, wrote = (counted if one is None else one for one, counted in pairs)
         return UsageMetadata(input_tokens=read, output_tokens=wrote, total_tokens=read + wrote)
 
 
