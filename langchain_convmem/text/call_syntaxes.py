@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from keyword import kwlist
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -18,11 +17,10 @@ _IDS = ("id", "tool_call_id")
 _MAX_DEPTH = 100
 _DECODER = json.JSONDecoder(strict=False)
 _SPACE = re.compile(r"\s*")
-_EMPTY_LIST = re.compile(r"\s*\[\s*\]\s*")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
+# What stands around maps. A list is no more than that: one that is not closed has whole maps.
 _BETWEEN = re.compile(r"[\s,;\[\]]*")
-"""What stands around maps. A list is no more than that: one that is not closed has whole maps."""
 
 _VALUE = re.compile(r'\{\s*["}]|\[\s*[\[{"]')
 _UNFINISHED_TEXT = "Unterminated string"
@@ -50,11 +48,6 @@ Syntax: TypeAlias = Callable[[str], list[ParsedCall]]
 """Reads what stands in a block of calls; what cannot be read becomes a broken call."""
 
 
-def make_broken_call(text: str, name: str | None = None) -> ParsedCall:
-    """Return a call that cannot be read."""
-    return ParsedCall(name, None, text)
-
-
 def _make_call(name: Any, arguments: Any, text: str, call_id: Any = None) -> ParsedCall:
     """Return a call, broken if the name or the arguments are not what they should be.
 
@@ -65,13 +58,15 @@ def _make_call(name: Any, arguments: Any, text: str, call_id: Any = None) -> Par
         call_id: What the model calls it by, if anything.
     """
     if not isinstance(name, str) or not name.strip():
-        return make_broken_call(text)
+        return ParsedCall(None, None, text)
     if isinstance(arguments, str):
         arguments = _read_json(arguments) if arguments.strip() else {}
     written = _write_arguments({} if arguments is None else arguments)
     # A mere number is not an id: the next reply begins to count anew.
     is_id = isinstance(call_id, str) and call_id != "" and not call_id.isdigit()
-    return ParsedCall(_clean(name.strip()), written, text, _clean(call_id) if is_id else None)
+    return ParsedCall(
+        clean_text(name.strip()), written, text, clean_text(call_id) if is_id else None
+    )
 
 
 def set_texts(call: ParsedCall, names: Collection[str]) -> ParsedCall:
@@ -87,17 +82,12 @@ def set_texts(call: ParsedCall, names: Collection[str]) -> ParsedCall:
     return call._replace(arguments=_write_arguments({**guessed, **told}))
 
 
-def write_json_text(text: str) -> str:
-    """Return a text in JSON."""
-    return json.dumps(text, ensure_ascii=False)
-
-
 def _write_arguments(arguments: Any) -> str | None:
     """Return arguments as JSON that every reader of JSON takes; None if they are not a map."""
     if not isinstance(arguments, dict) or not _is_shallow(arguments, _MAX_DEPTH):
         return None
     try:
-        return _clean(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+        return clean_text(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError):
         return None
 
@@ -110,9 +100,76 @@ def _is_shallow(value: Any, levels: int) -> bool:
     return levels > 0 and all(_is_shallow(one, levels - 1) for one in value)
 
 
-def _clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Replace halves of characters, which neither files nor wires can hold."""
     return _SURROGATES.sub("\ufffd", text)
+
+
+# -- The cursor that all syntaxes but Python's read with ------------------------------------------
+
+
+class _Cursor:
+    """A place in a text that is read piece by piece; what does not fit raises `ValueError`."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.place = 0
+        self.name: str | None = None  # of the call that is being read
+
+    def skip(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Step over what a pattern matches here, if it matches anything."""
+        found = pattern.match(self.text, self.place)
+        self.place = self.place if found is None else found.end()
+        return found
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        """Step over what a pattern has to match here."""
+        found = self.skip(pattern)
+        if found is None:
+            raise ValueError("something else stands here")
+        return found
+
+    def take(self, mark: str) -> bool:
+        """Step over white space, and over a mark if that is what comes."""
+        self.skip(_SPACE)
+        is_here = self.text.startswith(mark, self.place)
+        self.place += len(mark) if is_here else 0
+        return is_here
+
+    def expect(self, mark: str) -> None:
+        """Step over white space and a mark."""
+        if not self.take(mark):
+            raise ValueError("a mark is missing")
+
+    def take_up_to(self, mark: str) -> str:
+        """Step over a mark, and return what stands before it."""
+        end = self.text.index(mark, self.place)
+        found = self.text[self.place : end]
+        self.place = end + len(mark)
+        return found
+
+    def read_json(self) -> Any:
+        """Step over JSON, also with line ends in its texts, and return its value."""
+        value, self.place = _DECODER.raw_decode(self.text, self.place)
+        return value
+
+
+def _read_each(
+    text: str, read: Callable[[_Cursor], ParsedCall], between: re.Pattern[str] = _SPACE
+) -> list[ParsedCall]:
+    """Read one call or several; what cannot be read, and all that follows it, is a broken one."""
+    cursor = _Cursor(text)
+    found: list[ParsedCall] = []
+    cursor.skip(between)
+    while cursor.place < len(text):
+        start, cursor.name = cursor.place, None
+        try:
+            call = read(cursor)
+        except (RecursionError, ValueError):
+            return [*found, ParsedCall(cursor.name, None, text[start:])]
+        found.append(call._replace(text=text[start : cursor.place]))
+        cursor.skip(between)
+    return found or [ParsedCall(None, None, text)]
 
 
 # -- Calls in JSON --------------------------------------------------------------------------------
@@ -120,16 +177,23 @@ def _clean(text: str) -> str:
 
 def read_json_calls(text: str) -> list[ParsedCall]:
     """Read maps with a name and arguments, one or several, in a list or not."""
-    found: list[ParsedCall] = []
-    place = _skip(_BETWEEN, text, 0)
-    while place < len(text):
-        try:
-            value, end = _DECODER.raw_decode(text, place)
-        except (RecursionError, ValueError):
-            return [*found, make_broken_call(text[place:])]
-        found.append(_read_map(value, text[place:end]))
-        place = _skip(_BETWEEN, text, end)
-    return found if found or _EMPTY_LIST.fullmatch(text) else [make_broken_call(text)]
+    is_empty = "".join(text.split()) == "[]"
+    return [] if is_empty else _read_each(text, _read_json_call, _BETWEEN)
+
+
+def _read_json_call(cursor: _Cursor) -> ParsedCall:
+    value = cursor.read_json()
+    while isinstance(value, Mapping) and isinstance(value.get("function"), Mapping):
+        outer = {key: one for key, one in value.items() if key != "function"}
+        value = {**outer, **value["function"]}
+    if not isinstance(value, Mapping):
+        return ParsedCall(None, None, "")
+    name = _get_first(value, (*_NAMES, "function"))
+    return _make_call(name, _get_first(value, _ARGUMENTS), "", _get_first(value, _IDS))
+
+
+def _get_first(value: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((value[key] for key in keys if key in value), None)
 
 
 @dataclass(frozen=True)
@@ -148,40 +212,13 @@ class NamedJson:
 
     def __call__(self, text: str) -> list[ParsedCall]:
         """Read one call or several."""
-        heads, tails = self._patterns
-        found: list[ParsedCall] = []
-        place = 0
-        while place < len(text):
-            head = heads.match(text, place)
-            if head is None:
-                return [*found, make_broken_call(text[place:])]
-            try:
-                arguments, end = _DECODER.raw_decode(text, head.end())
-            except (RecursionError, ValueError):
-                return [*found, make_broken_call(text[place:], head["name"])]
-            given = head.groupdict()
-            found.append(_make_call(given["name"], arguments, text[place:end], given.get("id")))
-            place = _skip(tails, text, end)
-        return found or [make_broken_call(text)]
+        between = re.compile(rf"\s*+(?:{self.after})?+\s*+")
+        return _read_each(text, self._read, between)
 
-    @cached_property
-    def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        after = rf"\s*+(?:{self.after})?+\s*+"
-        return re.compile(rf"\s*+{self.before}\s*+"), re.compile(after)
-
-
-def _read_map(value: Any, text: str) -> ParsedCall:
-    if isinstance(value, Mapping) and isinstance(value.get("function"), Mapping):
-        inner = {**value, **value["function"]}
-        return _read_map({key: one for key, one in inner.items() if key != "function"}, text)
-    if not isinstance(value, Mapping):
-        return make_broken_call(text)
-    name = _get_first(value, (*_NAMES, "function"))
-    return _make_call(name, _get_first(value, _ARGUMENTS), text, _get_first(value, _IDS))
-
-
-def _get_first(value: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    return next((value[key] for key in keys if key in value), None)
+    def _read(self, cursor: _Cursor) -> ParsedCall:
+        given = cursor.match(re.compile(rf"{self.before}\s*+")).groupdict()
+        cursor.name = given["name"]
+        return _make_call(cursor.name, cursor.read_json(), "", given.get("id"))
 
 
 def ends_in_text(text: str) -> bool:
@@ -206,114 +243,81 @@ def _read_json(text: str) -> Any:
         return text
 
 
-def _skip(pattern: re.Pattern[str], text: str, place: int) -> int:
-    """Return the place after what a pattern matches here, if it matches anything."""
-    found = pattern.match(text, place)
-    return place if found is None else found.end()
-
-
 # -- Calls between tags: JSON, or a function and its parameters in tags of their own --------------
 
 
 _CONSTANTS = {"True": True, "False": False, "None": None}
 _NAME = re.compile(r"[\w.:/-]+")
-_KEY, _KEY_END, _TAGGED_VALUE, _VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
 
 
-class _Tags(NamedTuple):
-    """What opens a function and a parameter, ends the name of either, and closes them."""
+@dataclass(frozen=True)
+class TaggedCalls:
+    """The syntax of `<function=f><parameter=a>..</parameter></function>`, with tags of any form.
+
+    Attributes:
+        function: What opens a call, before its name.
+        parameter: What opens an argument, before its name.
+        name_end: What ends either name.
+        parameter_end: What closes an argument.
+        function_end: What closes a call.
+        after: The text after which the calls begin, if not at once.
+    """
 
     function: str
     parameter: str
     name_end: str
     parameter_end: str
     function_end: str
-
-
-_EQUALS = _Tags("<function=", "<parameter=", ">", "</parameter>", "</function>")
-
-
-@dataclass(frozen=True)
-class InvokedCalls:
-    """The syntax of `<invoke name="f"><parameter name="a">..</parameter></invoke>`.
-
-    Attributes:
-        prefix: What stands before the names of the tags.
-        after: The text after which the calls begin, if not at once.
-    """
-
-    prefix: str = ""
     after: str = ""
 
     def __call__(self, text: str) -> list[ParsedCall]:
         """Read one call or several."""
-        tags = _Tags(
-            f'<{self.prefix}invoke name="',
-            f'<{self.prefix}parameter name="',
-            '">',
-            f"</{self.prefix}parameter>",
-            f"</{self.prefix}invoke>",
-        )
-        body = text.partition(self.after)[2] if self.after else text
-        return _read_functions(body.strip(), tags) or [make_broken_call(text)]
+        return _read_each(text.partition(self.after)[2] if self.after else text, self._read)
+
+    def _read(self, cursor: _Cursor) -> ParsedCall:
+        cursor.expect(self.function)
+        cursor.name = cursor.take_up_to(self.name_end)
+        texts: dict[str, str] = {}
+        while cursor.take(self.parameter):
+            key = cursor.take_up_to(self.name_end).strip()
+            value = cursor.take_up_to(self.parameter_end)
+            texts[key] = value.removeprefix("\n").removesuffix("\n")
+        cursor.expect(self.function_end)
+        return _make_typed_call(cursor.name, texts)
+
+
+_EQUALS = TaggedCalls("<function=", "<parameter=", ">", "</parameter>", "</function>")
 
 
 def read_tagged_calls(text: str) -> list[ParsedCall]:
     """Read JSON, `<function=f><parameter=a>..` or `f<arg_key>a</arg_key><arg_value>..`."""
     body = text.strip()
-    if body.startswith(_EQUALS.function):
-        return _read_functions(body, _EQUALS)
     if not body or body[0] in "[{":
         return read_json_calls(text)
-    return [_read_keyed(body)]
+    return _EQUALS(body) if body.startswith(_EQUALS.function) else _read_each(body, _read_keyed)
 
 
 def read_open_tagged_calls(text: str) -> list[ParsedCall]:
     """Read the same where nothing closes it: keys in tags may have been meant to go on."""
-    return [make_broken_call(text)] if text.lstrip()[:1] not in "{[<" else read_tagged_calls(text)
+    is_keyed = text.lstrip()[:1] not in "{[<"
+    return [ParsedCall(None, None, text)] if is_keyed else read_tagged_calls(text)
 
 
-def _read_functions(text: str, tags: _Tags) -> list[ParsedCall]:
-    cursor = _Cursor(text)
-    found: list[ParsedCall] = []
-    while cursor.take(tags.function):
-        start = cursor.place - len(tags.function)
-        name = cursor.take_up_to(tags.name_end)
-        texts = None if name is None else _read_parameters(cursor, tags)
-        if texts is None:
-            return [*found, make_broken_call(text[start:], name)]
-        found.append(_make_typed_call(name, texts, text[start : cursor.place]))
-    return found if cursor.place == len(text) else [*found, make_broken_call(text[cursor.place :])]
-
-
-def _read_parameters(cursor: _Cursor, tags: _Tags) -> dict[str, str] | None:
-    """Return the arguments of a function; None if they are not closed as they should."""
+def _read_keyed(cursor: _Cursor) -> ParsedCall:
+    cursor.name = cursor.match(_NAME)[0]
     texts: dict[str, str] = {}
-    while cursor.take(tags.parameter):
-        key, value = cursor.take_up_to(tags.name_end), cursor.take_up_to(tags.parameter_end)
-        if key is None or value is None:
-            return None
-        texts[key.strip()] = value.removeprefix("\n").removesuffix("\n")
-    return texts if cursor.take(tags.function_end) else None
+    while cursor.take("<arg_key>"):
+        key = cursor.take_up_to("</arg_key>").strip()
+        cursor.expect("<arg_value>")
+        texts[key] = cursor.take_up_to("</arg_value>")
+    if cursor.place < len(cursor.text):
+        raise ValueError("something follows the last value")
+    return _make_typed_call(cursor.name, texts)
 
 
-def _read_keyed(text: str) -> ParsedCall:
-    name = text.partition(_KEY)[0].strip()
-    cursor = _Cursor(text, len(name))
-    texts: dict[str, str] = {}
-    while cursor.take(_KEY):
-        key = cursor.take_up_to(_KEY_END)
-        value = cursor.take_up_to(_VALUE_END) if cursor.take(_TAGGED_VALUE) else None
-        if key is None or value is None:
-            return make_broken_call(text, name)
-        texts[key.strip()] = value
-    is_whole = cursor.place == len(text) and _NAME.fullmatch(name)
-    return _make_typed_call(name, texts, text) if is_whole else make_broken_call(text)
-
-
-def _make_typed_call(name: str | None, texts: dict[str, str], text: str) -> ParsedCall:
+def _make_typed_call(name: str, texts: dict[str, str]) -> ParsedCall:
     arguments = {key: _guess_type(value) for key, value in texts.items()}
-    return _make_call(name, arguments, text)._replace(texts=texts)
+    return _make_call(name, arguments, "")._replace(texts=texts)
 
 
 def _guess_type(text: str) -> Any:
@@ -324,95 +328,52 @@ def _guess_type(text: str) -> Any:
     return text if isinstance(value, str) else value
 
 
-class _Cursor:
-    """A place in a text that is read piece by piece."""
-
-    def __init__(self, text: str, place: int = 0) -> None:
-        self.text = text
-        self.place = place
-
-    def take(self, mark: str) -> bool:
-        """Step over white space, and over a mark if that is what comes."""
-        self.place = _skip(_SPACE, self.text, self.place)
-        if not self.text.startswith(mark, self.place):
-            return False
-        self.place += len(mark)
-        return True
-
-    def take_up_to(self, mark: str) -> str | None:
-        """Step over a mark, and return what stands before it; None if there is none."""
-        end = self.text.find(mark, self.place)
-        if end < 0:
-            return None
-        found = self.text[self.place : end]
-        self.place = end + len(mark)
-        return found
-
-
 # -- Calls in the syntax of Gemma: `call:find{text:<escape>a<escape>,n:3}` ------------------------
 
 
-_QUOTES = ("<escape>", '<|"|>')
-_GEMMA_HEAD = re.compile(r"\s*call:\s*([^\s{]+)\s*(?=\{)")
+_GEMMA_NAME = re.compile(r"call:\s*([^\s{]+)\s*(?=\{)")
 _GEMMA_CONSTANTS = {"none": None, "null": None, "true": True, "false": False}
-_GEMMA_TOKEN = re.compile(
-    r"""\s*(?:(?P<quote><escape>|<\|"\|>)(?P<text>.*?)(?P=quote)|(?P<string>"(?:[^"\\]|\\.)*")"""
-    r"|(?P<sign>[{}\[\],:])|(?P<word>[^\s,{}\[\]:][^,{}\[\]]*))",
-    re.DOTALL,
-)
+_GEMMA_WORD = re.compile(r"[^,{}\[\]]+")
 
 
 def read_gemma_calls(text: str) -> list[ParsedCall]:
     """Read one call or several, one after the other."""
-    found: list[ParsedCall] = []
-    place = 0
-    while place < len(text):
-        head = _GEMMA_HEAD.match(text, place)
-        if head is None:
-            return [*found, make_broken_call(text[place:])]
-        try:
-            written, place = _write_gemma_json(text, head.end())
-            arguments = json.loads(written, strict=False)
-        except (RecursionError, ValueError):
-            return [*found, make_broken_call(text[head.start() :], head[1])]
-        found.append(_make_call(head[1], arguments, text[head.end() : place]))
-        place = _skip(_SPACE, text, place)
-    return found or [make_broken_call(text)]
+    return _read_each(text, _read_gemma_call)
 
 
-def _write_gemma_json(text: str, place: int) -> tuple[str, int]:
-    """Return the JSON of the map that stands at a place, and where it ends.
-
-    Raises:
-        ValueError: If it does not end, or a quote in it does not.
-    """
-    written: list[str] = []
-    opened: list[str] = []
-    while opened or not written:
-        token = _GEMMA_TOKEN.match(text, place)
-        if token is None or (token["word"] or "").startswith(_QUOTES):
-            raise ValueError("no value, or a quote that is not closed")
-        place = token.end()
-        last = written[-1] if written else ""
-        if token["text"] is not None:
-            written.append(write_json_text(token["text"]))
-        elif token["word"] and last in ("{", ",") and opened[-1] == "{":
-            key, colon, _ = token["word"].partition(":")
-            written += [write_json_text(key.strip()), colon]
-            place = token.start("word") + len(key) + len(colon)
-        elif token["word"]:
-            written.append(_write_gemma_word(token["word"].strip()))
-        elif token["sign"] in ("}", "]"):
-            opened.pop()
-            written[-1:] = [token["sign"]] if last == "," else [last, token["sign"]]
-        else:
-            opened += [token["sign"]] if token["sign"] in ("{", "[") else []
-            written.append(token["string"] or token["sign"])
-    return "".join(written), place
+def _read_gemma_call(cursor: _Cursor) -> ParsedCall:
+    cursor.name = cursor.match(_GEMMA_NAME)[1]
+    return _make_call(cursor.name, _read_gemma_value(cursor), "")
 
 
-def _write_gemma_word(word: str) -> str:
-    return json.dumps(_GEMMA_CONSTANTS.get(word.lower(), _read_json(word)))
+def _read_gemma_value(cursor: _Cursor) -> Any:
+    if cursor.take("{"):
+        pairs: dict[str, Any] = {}
+        while not cursor.take("}"):
+            quoted = _read_gemma_text(cursor)
+            key = cursor.take_up_to(":").strip()
+            pairs[key if quoted is None else quoted] = _read_gemma_value(cursor)
+            cursor.take(",")
+        return pairs
+    if cursor.take("["):
+        items: list[Any] = []
+        while not cursor.take("]"):
+            items.append(_read_gemma_value(cursor))
+            cursor.take(",")
+        return items
+    text = _read_gemma_text(cursor)
+    if text is not None:
+        return text
+    word = cursor.match(_GEMMA_WORD)[0].strip()
+    return _GEMMA_CONSTANTS.get(word.lower(), _read_json(word))
+
+
+def _read_gemma_text(cursor: _Cursor) -> str | None:
+    """Return a text in quotes; None if none stands here."""
+    for quote in ("<escape>", '<|"|>'):
+        if cursor.take(quote):
+            return cursor.take_up_to(quote)
+    return str(cursor.read_json()) if cursor.text.startswith('"', cursor.place) else None
 
 
 # -- Calls written as Python ----------------------------------------------------------------------
@@ -425,11 +386,10 @@ _TEXT_OR_WORD = re.compile(
 
 _NO_KEYWORD = "_is_an_argument"
 
+# An escape that Python knows, or what it takes in no text as it is.
 _SPECIAL = re.compile(
     r"""(\\(?:[\\'"abfnrtv]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}))|\\|\n|\r"""
 )
-"""An escape that Python knows, or what it takes in no text as it is."""
-
 _PYTHON_CONSTANTS = {"true": True, "false": False, "null": None}
 
 
@@ -440,8 +400,8 @@ def read_python_calls(text: str) -> list[ParsedCall]:
         nodes = tree.body.elts if isinstance(tree.body, ast.List | ast.Tuple) else [tree.body]
         found = [_read_python_call(node, text) for node in nodes]
     except (MemoryError, RecursionError, SyntaxError, ValueError):
-        return [make_broken_call(text)]
-    return found or [make_broken_call(text)]
+        found = []
+    return found or [ParsedCall(None, None, text)]
 
 
 def _to_python(found: re.Match[str]) -> str:
@@ -454,32 +414,22 @@ def _escape(special: re.Match[str]) -> str:
 
 
 def _read_python_call(node: ast.expr, text: str) -> ParsedCall:
-    if not isinstance(node, ast.Call):
-        return make_broken_call(text)
-    name = ast.unparse(node.func)
-    if node.args or not all(part.isidentifier() for part in name.split(".")):
-        return make_broken_call(text)
+    name = ast.unparse(node.func) if isinstance(node, ast.Call) and not node.args else ""
+    if not isinstance(node, ast.Call) or not all(map(str.isidentifier, name.split("."))):
+        return ParsedCall(None, None, text)
     names = [(one.arg or "").removesuffix(_NO_KEYWORD) for one in node.keywords]
     if "" in names or len(set(names)) < len(names):
-        return make_broken_call(text, name)
-    values = [_read_literal(one.value) for one in node.keywords]
+        return ParsedCall(name, None, text)
+    values = [ast.literal_eval(_Constants().visit(one.value)) for one in node.keywords]
     return _make_call(name, dict(zip(names, values, strict=True)), text)
 
 
-def _read_literal(node: ast.expr) -> Any:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.List | ast.Tuple):
-            inner.elts = [_replace_constant(one) for one in inner.elts]
-        elif isinstance(inner, ast.Dict):
-            inner.values = [_replace_constant(one) for one in inner.values]
-    return ast.literal_eval(_replace_constant(node))
+class _Constants(ast.NodeTransformer):
+    """Writes constants for the names that JSON has for them."""
 
-
-def _replace_constant(node: ast.expr) -> ast.expr:
-    """Return a constant for the names that JSON has for one."""
-    if isinstance(node, ast.Name) and node.id in _PYTHON_CONSTANTS:
-        return ast.Constant(_PYTHON_CONSTANTS[node.id])
-    return node
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        known = node.id in _PYTHON_CONSTANTS
+        return ast.Constant(_PYTHON_CONSTANTS[node.id]) if known else node
 
 
 # -- Calls without a block: what a reply begins with is one, or turns out to be text --------------
@@ -488,78 +438,35 @@ def _replace_constant(node: ast.expr) -> ast.expr:
 _BARE_NAMES = {"function", "name", "tool_name"}
 _BARE_ARGUMENTS = {"arguments", "args", "function", "parameters"}
 _KEYS = {*_BARE_NAMES, *_BARE_ARGUMENTS, "id", "tool_call_id", "type"}
-LONGEST_HEAD = 200
+_LONGEST_HEAD = 200
 _BETWEEN_BARE = re.compile(r"[\s,;]*")
-# A text that is not closed goes to the end: nothing is searched twice.
-_JSON_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|([(\[{])|([)\]}])', re.DOTALL)
-_BRACKETS = re.compile(rf"'(?:[^'\\]|\\.)*+'?|{_JSON_BRACKETS.pattern}", re.DOTALL)
+_BARE_HEAD = re.compile(rf'\s*\{{\s*"(?:{"|".join(sorted(_KEYS))})"\s*:')
 
 
-@dataclass(frozen=True)
-class BareSyntax:
-    """How calls look that open a reply without any mark.
+def may_open_calls(text: str) -> bool:
+    """Return whether a reply that begins with a text begins with a call, or still may.
 
-    Attributes:
-        head: A pattern of what a call begins with.
-        begun: A pattern of all beginnings of that.
-        brackets: A pattern of texts, opening and closing brackets.
-        read: Reads a call that is closed.
+    A bracket is waited with for no more than `_LONGEST_HEAD` characters.
     """
+    if len(text) < _LONGEST_HEAD:
+        return text.lstrip()[:1] in ("", "{")
+    return _BARE_HEAD.match(text[:_LONGEST_HEAD]) is not None
 
-    head: re.Pattern[str]
-    begun: re.Pattern[str]
-    brackets: re.Pattern[str]
-    read: Syntax
 
-    def may_open(self, text: str) -> bool:
-        """Return whether a reply that begins with a text begins with a call, or still may.
-
-        No more than the first `LONGEST_HEAD` characters count.
-        """
-        is_begun = len(text) < LONGEST_HEAD and self.begun.fullmatch(text) is not None
-        return is_begun or self.head.match(text[:LONGEST_HEAD]) is not None
-
-    def split(self, text: str) -> tuple[list[ParsedCall], str]:
-        """Return the calls that a text begins with, and what follows them."""
-        found: list[ParsedCall] = []
-        place = 0
-        while self.head.match(text, start := _skip(_BETWEEN_BARE, text, place)):
-            end = self._find_end(text, start)
-            written = text[start:end]
-            if not self._is_call(written):
-                break
-            found += [make_broken_call(written)] if end is None else self.read(written)
-            place = len(text) if end is None else end
-        return found, text[place:]
-
-    def _find_end(self, text: str, start: int) -> int | None:
-        depth = 0
-        for token in self.brackets.finditer(text, start):
-            depth += bool(token[1]) - bool(token[2])
-            if depth == 0 and token[2]:
-                return token.end()
-        return None
-
-    def _is_call(self, text: str) -> bool:
-        """Return whether a call was meant, be it whole or broken."""
-        if self.read is not read_json_calls:
-            return True
+def split_bare_calls(text: str) -> tuple[list[ParsedCall], str]:
+    """Return the calls that a text begins with, and what follows them."""
+    cursor = _Cursor(text)
+    found: list[ParsedCall] = []
+    end = 0
+    while cursor.skip(_BETWEEN_BARE) and _BARE_HEAD.match(text, cursor.place):
+        start = cursor.place
         try:
-            keys = set(json.loads(text, strict=False))
+            keys = set(cursor.read_json())
         except (RecursionError, ValueError):
-            keys = set(re.findall(r'"(\w+)"\s*:', text)) & _KEYS
-        return keys <= _KEYS and bool(keys & _BARE_NAMES) and bool(keys & _BARE_ARGUMENTS)
-
-
-BARE_JSON = BareSyntax(
-    re.compile(rf'\s*\{{\s*"(?:{"|".join(sorted(_KEYS))})"\s*:'),
-    re.compile(r'\s*(?:\{\s*(?:"\w*(?:"\s*)?)?)?'),
-    _JSON_BRACKETS,
-    read_json_calls,
-)
-BARE_PYTHON = BareSyntax(
-    re.compile(r"\s*\[\s*[A-Za-z_][\w.]*\s*\(\s*(?:\)|[A-Za-z_]\w*\s*=)"),
-    re.compile(r"\s*(?:\[\s*(?:[A-Za-z_][\w.]*\s*(?:\(\s*(?:[A-Za-z_]\w*\s*)?)?)?)?"),
-    _BRACKETS,
-    read_python_calls,
-)
+            keys = set(re.findall(r'"(\w+)"\s*:', text[start:])) & _KEYS
+            cursor.place = len(text)
+        if not (keys <= _KEYS and keys & _BARE_NAMES and keys & _BARE_ARGUMENTS):
+            break
+        end = cursor.place
+        found += read_json_calls(text[start:end])
+    return found, text[end:]

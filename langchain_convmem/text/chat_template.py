@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.resources import files
@@ -25,6 +25,7 @@ from langchain_convmem.text.messages import (
     build_template_messages,
     build_template_tools,
     join_content,
+    list_functions,
     make_plain,
 )
 from langchain_convmem.text.sandbox import (
@@ -45,32 +46,32 @@ _PROMPT = "add_generation_prompt"
 _PART = "is_appending_to_prefill"
 _RESERVED = {"add_generation_prompt", "messages"}
 
+# What templates call our roles.
 _OTHER_NAMES = {
     "assistant": ("model", "ai", "bot"),
     "system": ("developer",),
-    "tool": ("function", "ipython", "observation"),
+    "tool": ("ipython", "observation"),
     "user": ("human",),
 }
-"""What templates call our roles."""
 
+# Marks the end of a message that the model is to go on with; of private characters.
 _CONTINUED = "\ue000convmem continues here\ue000"
-"""Marks the end of a message that the model is to go on with; of private characters."""
 
+# Stands for all texts of messages where a template is asked what it writes around them.
 _PROBE = "\ue001"
-"""Stands for all texts of messages where a template is asked what it writes around them."""
 
+# Each question takes at most this part of the work of a prompt.
 _PROBE_SHARE = 8
-"""Each question takes at most this part of the work of a prompt."""
 
 _ANY_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 
-_PROBED: tuple[tuple[str, ...], ...] = (
+# Roles of the messages it is asked with; few templates take all of them.
+_PROBED = (
     ("system", "user", "assistant", "user", "tool", "assistant", "user"),
     ("system", "user", "assistant", "user"),
     ("user", "assistant", "user"),
     ("user",),
 )
-"""Roles of the messages it is asked with; few templates take all of them."""
 
 
 class ChatTemplate:
@@ -119,18 +120,26 @@ class ChatTemplate:
         self.sandbox = Sandbox(limits or TemplateLimits())
         self._now = now or datetime.now
         self._named_tokens = frozenset(control_tokens)
-        self._defaults = self.check_variables(variables)
-        longest = self.sandbox.limits.max_source
         with translate_errors(name):
-            if len(source) > longest:
-                raise LimitExceededError(f"it has {len(source)} characters, allowed {longest}")
-            self._tree = self.sandbox.parse(source)
-            limited = self.sandbox.parse(source)
-            self._template = self.sandbox.compile_limited(limited)
+            tree = self.sandbox.read(source)
+            self._literals = [one.data for one in tree.find_all(nodes.TemplateData)]
+            self._literals += [
+                one.value for one in tree.find_all(nodes.Const) if isinstance(one.value, str)
+            ]
+            self._wants_parts = _loops_over_content(tree)
+            own_roles = _find_own_roles(tree)
+            self._template = self.sandbox.compile_limited(tree)
             # Jinja computes constants where it looks for variables: not before these are limited.
-            self._undeclared = meta.find_undeclared_variables(limited)
-        self.roles = {**_find_own_roles(self._tree), **_check_roles(roles or {})}
-        """What the template calls a role, where that differs from our name."""
+            undeclared = meta.find_undeclared_variables(tree)
+        # What it calls a role, where that differs from our name.
+        self.roles = {**own_roles, **_check_roles(roles or {})}
+        # Names that it may read before it sets them, such as `enable_thinking`.
+        self.variables = frozenset(undeclared) - {*self.sandbox.globals}
+        # Whether it renders parts of a turn; if so, it may look at one message at a time alone.
+        self.supports_pending = _PART in self.variables
+        self._is_for_parts = self.supports_pending and "messages" not in self.variables
+        self._defaults = {key: one for key, one in variables.items() if isinstance(one, str)}
+        self._defaults = self.check_variables(variables)
 
     # -- where templates come from ----------------------------------------------------------------
 
@@ -146,7 +155,7 @@ class ChatTemplate:
             OSError: If the file cannot be read.
             ConfigError: If it is not UTF-8.
         """
-        return cls(read_template_file(Path(path)), **{"name": Path(path).name, **options})
+        return cls(_read_text(Path(path)), **{"name": Path(path).name, **options})
 
     @classmethod
     def from_tokenizer_config(
@@ -164,9 +173,27 @@ class ChatTemplate:
             OSError: If a file cannot be read.
             ConfigError: If there is no such template; names those that there are.
         """
-        found = read_tokenizer_config(config, template)
-        given = {"name": found.name, "control_tokens": found.control_tokens}
-        return cls(found.source, **{**given, **found.tokens, **options})
+        name, templates = "the tokenizer's chat template", None
+        if not isinstance(config, Mapping):
+            path = Path(config)
+            path = path / _CONFIG if path.is_dir() else path
+            name, config = path.name, _read_json(path)
+            beside = path.with_name(_TEMPLATE)
+            if config.get(_KEY) is None and beside.is_file():
+                templates = _read_text(beside)
+        named = _index_templates(templates or config.get(_KEY))
+        if not named:
+            raise ConfigError(f"{name} has no {_KEY!r}")
+        chosen = template or ("default" if "default" in named else next(iter(named)))
+        if chosen not in named or (template is None and "default" not in named and len(named) > 1):
+            raise ConfigError(f"{name} has templates {sorted(named)}, not {chosen!r}; choose one")
+        tokens = {key: _read_token(one) for key, one in config.items() if key.endswith("_token")}
+        told = {
+            "name": name if len(named) == 1 else f"{name} ({chosen})",
+            "control_tokens": _find_control_tokens(config),
+            **{key: token for key, token in tokens.items() if token is not None},
+        }
+        return cls(named[chosen], **{**told, **options})
 
     @classmethod
     def from_builtin(cls, name: str, **options: Any) -> ChatTemplate:
@@ -186,11 +213,6 @@ class ChatTemplate:
 
     # -- what it is like --------------------------------------------------------------------------
 
-    @cached_property
-    def variables(self) -> frozenset[str]:
-        """Names that the template may read before it sets them, such as `enable_thinking`."""
-        return frozenset(self._undeclared) - {*self.sandbox.globals}
-
     @property
     def special_tokens(self) -> dict[str, str]:
         """Special tokens that it was given, such as `eos_token`, by name."""
@@ -204,13 +226,8 @@ class ChatTemplate:
         Found in what the template says and writes, in its special tokens, and in `control_tokens`
         of the constructor.
         """
-        literals = [one.value for one in self._tree.find_all(nodes.Const)]
-        literals += [one.data for one in self._tree.find_all(nodes.TemplateData)]
-        return ControlTokens.find(
-            [one for one in literals if isinstance(one, str)],
-            self._probe(),
-            {*self._named_tokens, *self.special_tokens.values()},
-        )
+        named = {*self._named_tokens, *self.special_tokens.values()}
+        return ControlTokens.find(self._literals, self._probe(), named)
 
     def extend_control_tokens(self, tokens: Iterable[str]) -> ChatTemplate:
         """Return the template with further tokens of the model's tokenizer."""
@@ -224,19 +241,18 @@ class ChatTemplate:
 
     def _probe(self) -> list[str]:
         """Return what the template writes around the texts of messages, if it takes any."""
-        for chosen in _PROBED:
-            roles = [self.roles.get(role, role) for role in chosen]
-            content: Any = [{"type": "text", "text": _PROBE}] if self._wants_parts else _PROBE
-            messages: list[TemplateMessage] = [
-                {"role": role, "content": content, "name": "probe"} for role in roles
-            ]
-            text = self._render_probe(messages)
+        content: Any = [{"type": "text", "text": _PROBE}] if self._wants_parts else _PROBE
+        for roles in _PROBED:
+            text = self._render_probe(
+                [{"role": role, "content": content, "name": "probe"} for role in roles]
+            )
             if text is not None:
                 return text.split(_PROBE)
         return []
 
-    def _render_probe(self, messages: Sequence[TemplateMessage]) -> str | None:
+    def _render_probe(self, chat: Sequence[TemplateMessage]) -> str | None:
         """Return what the template makes of a short chat, cheaply; None if it refuses it."""
+        messages = [{**one, "role": self.roles.get(one["role"], one["role"])} for one in chat]
         given = {"strftime_now": create_strftime(_ANY_DAY), **self._defaults, "tools": None}
         work = Work(self.sandbox.limits.max_work // _PROBE_SHARE)
         try:
@@ -245,23 +261,6 @@ class ChatTemplate:
             return ""  # one that runs away from a short chat does so from the next
         except (ChatTemplateError, *RAISED_BY_TEMPLATES):
             return None
-
-    @property
-    def supports_pending(self) -> bool:
-        """Whether it renders parts of a turn."""
-        return _PART in self.variables
-
-    @cached_property
-    def _is_for_parts(self) -> bool:
-        """Whether it renders one message at a time, and never looks at all of them."""
-        return self.supports_pending and "messages" not in self.variables
-
-    @cached_property
-    def _wants_parts(self) -> bool:
-        """Whether content that is text has to be a list: it is looped over, and never asked."""
-        loops = [loop.iter for loop in self._tree.find_all(nodes.For)]
-        asks = any(test.name == "string" for test in self._tree.find_all(nodes.Test))
-        return not asks and any(_is_content_read(looped) for looped in loops)
 
     # -- rendering --------------------------------------------------------------------------------
 
@@ -298,11 +297,8 @@ class ChatTemplate:
         with translate_errors(self.name):
             text = self.render_converted(found, {**given, _PROMPT: add_generation_prompt})
         if SEAL in text:
-            _logger.warning(
-                "%s: %d control tokens in the text of messages were broken up",
-                self.name,
-                text.count(SEAL),
-            )
+            what = "%s: %d control tokens in the text of messages were broken up"
+            _logger.warning(what, self.name, text.count(SEAL))
         return show_seals(text)
 
     def start(self, *, tools: Sequence[Any] | None = None, **variables: Any) -> RenderState:
@@ -327,10 +323,11 @@ class ChatTemplate:
         found = build_template_messages(
             messages, roles=self.roles, as_parts=self._wants_parts, call_names=call_names
         )
-        for call in _list_calls(found):
-            rewrite = self._argument_writers.get(type(call["arguments"]))
-            if rewrite is not None:
-                call["arguments"] = rewrite(call["arguments"])
+        for message in found:
+            for _, call in list_functions(message):
+                rewrite = self._argument_writers.get(type(call.get("arguments")))
+                if rewrite is not None:
+                    call["arguments"] = rewrite(call["arguments"])
         return found
 
     def seal_messages(self, messages: Iterable[TemplateMessage]) -> list[TemplateMessage]:
@@ -351,36 +348,28 @@ class ChatTemplate:
 
     def _show_call(self, arguments: Any) -> str:
         call = {"type": "function", "id": "1", "function": {"name": "f", "arguments": arguments}}
-        messages: list[TemplateMessage] = [
+        chat: list[TemplateMessage] = [
             {"role": "user", "content": "?"},
             {"role": "assistant", "content": "", "tool_calls": [call]},
             {"role": "tool", "content": ".", "tool_call_id": "1", "name": "f"},
         ]
-        for message in messages:
-            message["role"] = self.roles.get(message["role"], message["role"])
-        return self._render_probe(messages) or ""
+        return self._render_probe(chat) or ""
 
     def check_variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return variables in plain types."""
         wrong = sorted(_RESERVED & set(variables))
         if wrong:
             raise ConfigError(f"{', '.join(wrong)} cannot be set as a variable of the template")
-        return {
-            name: self._seal_tools(value)
-            if name == "tools"
-            else self._seal_documents(make_plain(value, f"variable {name}"))
-            for name, value in variables.items()
-        }
+        return {name: self._seal_variable(name, value) for name, value in variables.items()}
 
-    def _seal_tools(self, tools: Any) -> list[Any] | None:
-        """Return tools as templates want them; descriptions may show how calls are written."""
-        found = build_template_tools(tools)
-        return None if found is None else self._seal_documents(found, marks=False)
-
-    def _seal_documents(self, value: Any, *, marks: bool = True) -> Any:
+    def _seal_variable(self, name: str, value: Any) -> Any:
         """Return a variable; texts within lists and maps are somebody's, such as documents."""
-        is_text = not isinstance(value, list | Mapping)
-        return value if is_text else self.control_tokens.seal_value(value, marks=marks)
+        is_tools = name == "tools"
+        plain = build_template_tools(value) if is_tools else make_plain(value, f"variable {name}")
+        if not isinstance(plain, list | dict):
+            return plain
+        # Descriptions of tools may show how calls are written.
+        return self.control_tokens.seal_value(plain, marks=not is_tools)
 
     def render_converted(
         self,
@@ -393,21 +382,13 @@ class ChatTemplate:
         if not self._is_for_parts:
             given = {**variables, "messages": messages}
             return self.sandbox.render(self._template, given, work)
-        whole = {**variables, _PART: True, "is_first_part": True, "is_last_part": True}
-        last = len(messages) - 1
-        return "".join(
-            self.sandbox.render(
-                self._template,
-                {
-                    **whole,
-                    "message": message,
-                    "tools": None,
-                    _PROMPT: variables[_PROMPT] and number == last,
-                },
-                work,
-            )
-            for number, message in enumerate(messages)
-        )
+        parts = dict.fromkeys((_PART, "is_first_part", "is_last_part"), True)
+        texts = []
+        for left, message in zip(range(len(messages) - 1, -1, -1), messages, strict=True):
+            prompt = variables[_PROMPT] and not left
+            given = {**variables, **parts, "message": message, "tools": None, _PROMPT: prompt}
+            texts.append(self.sandbox.render(self._template, given, work))
+        return "".join(texts)
 
     def render_unended(
         self,
@@ -436,80 +417,56 @@ class ChatTemplate:
                 [*messages[:-1], marked], {**variables, _PROMPT: False}
             ).rpartition(_CONTINUED)
         if not mark:
-            raise ChatTemplateError(
-                f"{self.name} does not show the last message, so nothing can go on with it",
-                reason="the last message is not shown",
-                kind="NothingToContinue",
-            )
+            reason = "the last message is not shown, so nothing can go on with it"
+            told = f"{self.name}: {reason}"
+            raise ChatTemplateError(told, reason=reason, kind="NothingToContinue")
         return text
 
     def _collect_variables(self, tools: Sequence[Any] | None) -> dict[str, Any]:
         now = create_strftime(self._now())
-        return {"strftime_now": now, **self._defaults, "tools": self._seal_tools(tools)}
+        return {"strftime_now": now, **self._defaults, "tools": self._seal_variable("tools", tools)}
 
     def __repr__(self) -> str:
         return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
 
 
 def _check_roles(roles: Mapping[str, str]) -> Mapping[str, str]:
-    for role in roles:
-        if role not in _OTHER_NAMES:
-            near = suggest_name(role, _OTHER_NAMES)
-            msg = f"roles= names {role!r}; it takes {', '.join(_OTHER_NAMES)}{near}"
-            raise ConfigError(msg)
+    for role in roles.keys() - _OTHER_NAMES.keys():
+        near = suggest_name(role, _OTHER_NAMES)
+        raise ConfigError(f"roles= names {role!r}; it takes {', '.join(_OTHER_NAMES)}{near}")
     return roles
 
 
 def _find_own_roles(tree: nodes.Template) -> dict[str, str]:
     """Return our roles that a template never names, with its own names for them."""
-    named = {one.value for one in tree.find_all(nodes.Const) if isinstance(one.value, str)}
-    asked = {name for one in tree.find_all(nodes.Compare) for name in _find_compared_roles(one)}
-    found = {
-        role: next((name for name in others if name in asked), None)
-        for role, others in _OTHER_NAMES.items()
-        if role not in named
+    named = {one.value for one in tree.find_all(nodes.Const)}
+    asked = {
+        one.value for test in tree.find_all(nodes.Compare) for one in test.find_all(nodes.Const)
     }
-    return {role: name for role, name in found.items() if name is not None}
+    found = {
+        role: [name for name in others if name in asked] for role, others in _OTHER_NAMES.items()
+    }
+    return {role: names[0] for role, names in found.items() if names and role not in named}
 
 
-def _find_compared_roles(comparison: nodes.Compare) -> set[str]:
-    """Return the texts that a role is compared with."""
-    sides = [comparison.expr, *(operand.expr for operand in comparison.ops)]
-    if not any(map(_is_role, sides)):
-        return set()
-    constants = [one for side in sides for one in [side, *side.find_all(nodes.Const)]]
-    values = [one.value for one in constants if isinstance(one, nodes.Const)]
-    return {value for value in values if isinstance(value, str)}
-
-
-def _is_role(expression: nodes.Node) -> bool:
-    name = expression.name if isinstance(expression, nodes.Name) else _read_subscript(expression)
-    return name == "role"
+def _loops_over_content(tree: nodes.Template) -> bool:
+    """Return whether content has to be a list: it is looped over, and its type is never asked."""
+    loops = [loop.iter for loop in tree.find_all(nodes.For)]
+    asks = any(test.name == "string" for test in tree.find_all(nodes.Test))
+    return not asks and any(map(_is_content_read, loops))
 
 
 def _mark_end(message: TemplateMessage, *, is_exact: bool) -> TemplateMessage | None:
     """Return a message with a mark where its text ends; None if it does not end with text."""
     content = message.get("content")
-    last = content[-1] if isinstance(content, list) and content else {"text": content}
-    text = (
-        last.get("text") if isinstance(last, dict) and last.get("type", "text") == "text" else None
-    )
-    if not isinstance(text, str):
+    parts = content if isinstance(content, list) else [{"text": content}]
+    last = parts[-1] if parts and isinstance(parts[-1], dict) else {}
+    text = last.get("text")
+    if last.get("type", "text") != "text" or not isinstance(text, str):
         return None
     marked = (text if is_exact else text.rstrip()) + _CONTINUED
-    if isinstance(content, list):
-        return {**message, "content": [*content[:-1], {**last, "text": marked}]}
-    return {**message, "content": marked}
-
-
-def _list_calls(messages: Iterable[TemplateMessage]) -> Iterator[dict[str, Any]]:
-    """Yield the maps of calls that have arguments."""
-    for message in messages:
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            function = call.get("function", call) if isinstance(call, dict) else None
-            if isinstance(function, dict) and "arguments" in function:
-                yield function
+    ended = [*parts[:-1], {**last, "text": marked}]
+    return {**message, "content": ended if parts is content else marked}
 
 
 def _write_arguments(arguments: dict[str, Any]) -> str:
@@ -527,15 +484,11 @@ def _read_arguments(arguments: str) -> Any:
 
 def _is_content_read(expression: nodes.Node) -> bool:
     within = [expression, *expression.find_all((nodes.Getattr, nodes.Getitem))]
-    return any(_read_subscript(node) == "content" for node in within)
-
-
-def _read_subscript(node: nodes.Node) -> Any:
-    if isinstance(node, nodes.Getattr):
-        return node.attr
-    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
-        return node.arg.value
-    return None
+    return any(
+        getattr(one, "attr", None) == "content"
+        or getattr(getattr(one, "arg", None), "value", None) == "content"
+        for one in within
+    )
 
 
 # -- Where chat templates come from: files, tokenizer configurations, and our own -----------------
@@ -554,16 +507,7 @@ _CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 _KEY = "chat_template"
 
 
-class TokenizerTemplate(NamedTuple):
-    """A template that a tokenizer's configuration names."""
-
-    source: str
-    name: str
-    tokens: dict[str, str]
-    control_tokens: frozenset[str]
-
-
-def read_template_file(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Return a template's text, without a byte order mark."""
     try:
         return path.read_text("utf-8-sig")
@@ -579,22 +523,6 @@ def read_builtin(name: str) -> tuple[str, Mapping[str, str]]:
     return file.read_text("utf-8"), BUILTINS[name]
 
 
-def read_tokenizer_config(
-    config: str | Path | Mapping[str, Any], template: str | None
-) -> TokenizerTemplate:
-    """Return a template of a tokenizer's configuration, and the special tokens named there."""
-    if isinstance(config, Mapping):
-        return _choose_template(config, config.get(_KEY), template, "the tokenizer's chat template")
-    path = Path(config)
-    path = path / _CONFIG if path.is_dir() else path
-    told = _read_json(path)
-    templates = told.get(_KEY)
-    own_file = path.with_name(_TEMPLATE)
-    if templates is None and own_file.is_file():
-        templates = read_template_file(own_file)
-    return _choose_template(told, templates, template, path.name)
-
-
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         told = json.loads(path.read_bytes())
@@ -605,50 +533,29 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     return told
 
 
-def _choose_template(
-    config: Mapping[str, Any], templates: Any, wanted: str | None, name: str
-) -> TokenizerTemplate:
-    named = _index_templates(templates)
-    if not named:
-        raise ConfigError(f"{name} has no {_KEY!r}")
-    chosen = wanted or ("default" if "default" in named else next(iter(named)))
-    if chosen not in named or (wanted is None and "default" not in named and len(named) > 1):
-        raise ConfigError(f"{name} has the templates {sorted(named)}, not {chosen!r}; choose one")
-    label = name if len(named) == 1 else f"{name} ({chosen})"
-    tokens = _find_special_tokens(config)
-    return TokenizerTemplate(named[chosen], label, tokens, _find_control_tokens(config))
-
-
 def _index_templates(templates: Any) -> dict[str, str]:
     """Return templates by name; a single one is called `default`."""
     if isinstance(templates, str):
         return {"default": templates}
-    if isinstance(templates, Mapping):
-        pairs = list(templates.items())
-    else:
-        listed = templates if isinstance(templates, list) else []
-        pairs = [(one.get("name"), one.get("template")) for one in listed if isinstance(one, dict)]
+    if isinstance(templates, list):
+        named = [one for one in templates if isinstance(one, dict)]
+        templates = {one.get("name"): one.get("template") for one in named}
+    pairs = templates.items() if isinstance(templates, Mapping) else ()
     return {name: source for name, source in pairs if isinstance(source, str) and name}
 
 
-def _find_special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return special tokens, which are texts or maps that hold one."""
-    held = {
-        key: value.get("content") if isinstance(value, Mapping) else value
-        for key, value in config.items()
-        if key.endswith("_token")
-    }
-    return {key: value for key, value in held.items() if isinstance(value, str)}
-
-
-def _find_control_tokens(config: Mapping[str, Any]) -> frozenset[str]:
+def _find_control_tokens(config: Mapping[str, Any]) -> set[str]:
     """Return the tokens that were added to a vocabulary, which are parts of no word."""
     added = config.get("added_tokens_decoder")
     more = config.get("additional_special_tokens")
-    listed = [*(added.values() if isinstance(added, Mapping) else ())]
-    listed += more if isinstance(more, list) else []
-    texts = [one.get("content") if isinstance(one, Mapping) else one for one in listed]
-    return frozenset(one for one in texts if isinstance(one, str))
+    listed = list(added.values()) if isinstance(added, Mapping) else []
+    return set(filter(None, map(_read_token, [*listed, *(more if isinstance(more, list) else [])])))
+
+
+def _read_token(token: Any) -> str | None:
+    """Return a token, which is a text or a map that holds one."""
+    text = token.get("content") if isinstance(token, Mapping) else token
+    return text if isinstance(text, str) else None
 
 
 # -- What one conversation has rendered: its text for each turn, against what its session holds ----
@@ -714,7 +621,6 @@ class RenderState:
         self._call_names: dict[str, str] = {}
         self._sent = SentText()
         self._open: TemplateMessage | None = None
-        self._stats: RenderStats | None = None
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -722,11 +628,6 @@ class RenderState:
     def messages(self) -> list[TemplateMessage]:
         """The messages so far, as the template gets them; do not change them."""
         return list(self._messages)
-
-    @property
-    def render_stats(self) -> RenderStats | None:
-        """How the text of the latest turn came about; None before the first."""
-        return self._stats
 
     @property
     def length(self) -> int:
@@ -756,9 +657,11 @@ class RenderState:
         """
         known = self._template.control_tokens.tokens.intersection(tokens)
         wanted = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
-        found = re.finditer(wanted or "(?!)", self._sent.read())
-        places = [(match.start(), match[0]) for match in found]
-        return [one for one in places if self._sent.get_origin(one[0]) == "prompt"]
+        return [
+            (found.start(), found[0])
+            for found in re.finditer(wanted or "(?!)", self._sent.read())
+            if self._sent.get_origin(found.start()) == "prompt"
+        ]
 
     def copy(self) -> RenderState:
         """Return a state that goes on by itself: for a branch, a try, or to go back to."""
@@ -818,21 +721,11 @@ class RenderState:
             InvalidMessageError: If a message cannot be shown to a template.
         """
         if pending and not self._template.supports_pending:
-            raise ChatTemplateError(
-                f"{self._template.name} renders whole messages only; "
-                "send a turn at once, or use a template that knows 'is_appending_to_prefill'",
-                reason="the template renders no parts",
-                kind="UnsupportedByTemplate",
-            )
-        if pending:
-            return self._feed_open(messages, extra_context, is_part=True)
-        added, names = self._convert(messages)
-        everything = [*self._messages, *self._template.seal_messages(added)]
-        variables = self._build_variables(extra_context, prompt=add_generation_prompt)
-        with translate_errors(self._template.name):
-            text = self._template.render_converted(everything, variables)
-        self._messages, self._open = everything, None
-        return self._settle(text, names)
+            reason = f"whole messages only: it does not read {_PART!r}; send a turn at once"
+            told = f"{self._template.name} renders {reason}"
+            raise ChatTemplateError(told, reason=reason, kind="UnsupportedByTemplate")
+        prompt = None if pending else add_generation_prompt
+        return self._feed(messages, extra_context, prompt, is_part=pending)
 
     def feed_unended(
         self, messages: Iterable[MessageLike], *, extra_context: Mapping[str, Any] | None = None
@@ -852,42 +745,41 @@ class RenderState:
             InvalidMessageError: If a message cannot be shown to a template, or the last does not
                 end with text.
         """
-        return self._feed_open(messages, extra_context, is_part=False)
+        return self._feed(messages, extra_context)
 
-    def _feed_open(
-        self, messages: Iterable[MessageLike], extra: Mapping[str, Any] | None, *, is_part: bool
+    def _feed(
+        self,
+        messages: Iterable[MessageLike],
+        extra: Mapping[str, Any] | None,
+        prompt: bool | None = None,
+        *,
+        is_part: bool = False,
     ) -> Increment:
-        """Read a message without its end; a part is kept, and what comes next is added to it."""
-        added, names = self._convert(messages)
-        everything = [*self._messages, *self._template.seal_messages(added)]
-        variables = self._build_variables(extra, prompt=False)
-        text = self._template.render_unended(everything, variables, is_exact=is_part)
-        self._messages, self._open = everything[:-1], added[-1] if is_part else None
-        return self._settle(text, names)
+        """Render all messages; the last one without its end if `prompt` is None.
 
-    def _convert(
-        self, messages: Iterable[MessageLike]
-    ) -> tuple[list[TemplateMessage], dict[str, str]]:
-        """Return messages as the template gets them, and the names of the calls in them.
-
-        The first goes on with the part that was fed before, if it is of the same role.
+        A part is kept, and what comes next is added to it if it is of the same role.
         """
+        template = self._template
         names: dict[str, str] = {}
-        added = self._template.convert_messages(messages, ChainMap(names, self._call_names))
-        held = self._open
-        if held is None:
-            return added, names
-        if added and added[0]["role"] == held["role"]:
-            content = join_content(held.get("content"), added[0].get("content"))
-            return [{**held, **added[0], "content": content}, *added[1:]], names
-        return [held, *added], names
-
-    def _build_variables(self, extra: Mapping[str, Any] | None, *, prompt: bool) -> dict[str, Any]:
-        return {**self._variables, _PROMPT: prompt, **self._template.check_variables(extra or {})}
-
-    def _settle(self, text: str, names: Mapping[str, str]) -> Increment:
-        """Compare a prompt with what the session holds; make the session hold the prompt."""
+        added = template.convert_messages(messages, ChainMap(names, self._call_names))
+        if self._open is not None:
+            added = _join_part(self._open, added)
+        everything = [*self._messages, *template.seal_messages(added)]
+        own = template.check_variables(extra or {})
+        variables = {**self._variables, _PROMPT: prompt, **own}
+        if prompt is None:
+            text = template.render_unended(everything, variables, is_exact=is_part)
+            everything = everything[:-1]
+        else:
+            with translate_errors(template.name):
+                text = template.render_converted(everything, variables)
+        self._messages = everything
+        self._open = added[-1] if is_part else None
         self._call_names = {**self._call_names, **names}
+        return self._settle(text)
+
+    def _settle(self, text: str) -> Increment:
+        """Compare a prompt with what the session holds; make the session hold the prompt."""
         kept = self._sent.match(text)
         sent = text[kept:]
         stats = RenderStats(reused_chars=kept, sent_chars=len(sent), neutralized=sent.count(SEAL))
@@ -900,5 +792,12 @@ class RenderState:
             )
             self._sent.cut(kept)
         self._sent.append(sent, "prompt")
-        self._stats = stats
         return Increment(kept, show_seals(sent), stats)
+
+
+def _join_part(held: TemplateMessage, added: list[TemplateMessage]) -> list[TemplateMessage]:
+    """Return messages of which the first goes on with a part, if it is of the same role."""
+    if not added or added[0]["role"] != held["role"]:
+        return [held, *added]
+    content = join_content(held.get("content"), added[0].get("content"))
+    return [{**held, **added[0], "content": content}, *added[1:]]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.errors import BudgetError, ConversationError, MissingExtraError
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.checkpoints import KeptSession, SessionCheckpoint
+from langchain_convmem.text.engines import MOST_STOPS, KeptEngine, KeptSession
 from langchain_convmem.text.replies import StopTexts
 
 if TYPE_CHECKING:
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
     from langchain_convmem.text.sessions import Part
 
+_TOO_LONG = re.compile(r"context[ _-]?(length|size|window)|maximum context", re.IGNORECASE)
+_TOO_LONG_STATUSES = (400, 413)
 
-_MOST_STOPS = 4
-"""The API takes no more; at others the session cuts the text itself."""
 
-
-class CompletionsEngine:
+class CompletionsEngine(KeptEngine):
     """A model behind an OpenAI-compatible API for completions of text, as a `TextEngine`.
 
     The service keeps nothing between calls: a session sends its whole text with every decode, so
@@ -84,21 +83,13 @@ class CompletionsEngine:
             MissingExtraError: If the extra `openai` is not installed.
             ConfigError: If there is no built-in template of that name.
         """
+        super().__init__(template, reply_format, stop, max_tokens, options)
         self._openai = _import_openai()
         self.model = model
-        self.template = (
-            ChatTemplate.from_builtin(template) if isinstance(template, str) else template
-        )
-        self.reply_format = reply_format
-        self.stop = tuple(stop)
-        self.max_tokens = max_tokens
-        self.options = dict(options)
         self._settings = {"base_url": base_url, "api_key": api_key}
-        self._given = client
-        self._client = client or self._openai.OpenAI(**self._settings)
-        self._given_async = async_client
+        self._owns = (client is None, async_client is None)
+        self.client: OpenAI = client or self._openai.OpenAI(**self._settings)
         self._async_client = async_client
-        self._is_closed = False
 
     # -- the protocol -------------------------------------------------------------------------
 
@@ -113,27 +104,17 @@ class CompletionsEngine:
 
     def close(self) -> None:
         """Close the client that was made here; `aclose` closes the asynchronous one, too."""
-        self._is_closed = True
-        if self._given is None:
-            self._client.close()
+        super().close()
+        if self._owns[0]:
+            self.client.close()
 
     async def aclose(self) -> None:
         """Close the clients that were made here."""
         self.close()
-        if self._given_async is None and self._async_client is not None:
+        if self._owns[1] and self._async_client is not None:
             await self._async_client.close()
 
     # -- for its sessions ---------------------------------------------------------------------
-
-    def check_open(self) -> None:
-        """Raise `ConversationError` if the engine is closed."""
-        if self._is_closed:
-            raise ConversationError("the engine is closed; create another one")
-
-    @property
-    def client(self) -> OpenAI:
-        """The client for synchronous calls."""
-        return self._client
 
     @property
     def async_client(self) -> AsyncOpenAI:
@@ -159,30 +140,10 @@ class CompletionsSession(KeptSession):
     After an error, or a decode that was left early, it holds all that was yielded.
     """
 
-    def __init__(
-        self,
-        engine: CompletionsEngine,
-        pieces: Sequence[str] = (),
-        known: Sequence[SessionCheckpoint] = (),
-    ) -> None:
-        """Created by its engine, or as a clone."""
-        super().__init__(engine, known)
-        self._pieces = list(pieces)
-
-    @property
-    def length(self) -> int:
-        """Pieces that it holds."""
-        return len(self._pieces)
-
-    def cut(self, length: int) -> None:
-        """Forget the pieces after the first `length`."""
-        super().cut(length)
-        del self._pieces[length:]
-
     @property
     def text(self) -> str:
         """All that it holds."""
-        return "".join(self._pieces)
+        return "".join(self._items)
 
     # -- reading and writing ------------------------------------------------------------------
 
@@ -192,7 +153,7 @@ class CompletionsSession(KeptSession):
         Raises:
             ConfigError: If there are media: the API reads text only.
         """
-        self._pieces += self.list_texts(parts)
+        self._items += self.list_texts(parts)
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
         """Add text to what the next decode sends; see `prefill`."""
@@ -215,34 +176,32 @@ class CompletionsSession(KeptSession):
             openai.APIError: If the service fails, or does not take the request.
         """
         request = self._build_request(stop, max_tokens, options)
-        reply = StreamedReply(stop)
+        stops = StopTexts(stop)
         with (
             self.engine.translate_errors(),
             self.engine.client.completions.create(**request) as events,
         ):
             for event in events:
-                yield from self._keep(reply.read(event))
-                if reply.is_whole:
+                yield from self._take(event, stops)
+                if stops.found:
                     break
-        yield from self._keep(reply.finish())
-        self._end(reply)
+        yield from self._end(stops)
 
     async def adecode(
         self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
     ) -> AsyncIterator[str]:
         """Send the text, and yield what the model writes; see `decode`."""
         request = self._build_request(stop, max_tokens, options)
-        reply = StreamedReply(stop)
+        stops = StopTexts(stop)
         with self.engine.translate_errors():
             async with await self.engine.async_client.completions.create(**request) as events:
                 async for event in events:
-                    for piece in self._keep(reply.read(event)):
+                    for piece in self._take(event, stops):
                         yield piece
-                    if reply.is_whole:
+                    if stops.found:
                         break
-        for piece in self._keep(reply.finish()):
+        for piece in self._end(stops):
             yield piece
-        self._end(reply)
 
     def _build_request(
         self, stop: Sequence[str], max_tokens: int | None, options: Mapping[str, Any]
@@ -256,24 +215,38 @@ class CompletionsSession(KeptSession):
             "prompt": self.text,
             "stream": True,
             "max_tokens": self.engine.max_tokens if max_tokens is None else max_tokens,
-            **({"stop": stops[:_MOST_STOPS]} if stops else {}),
+            **({"stop": stops[:MOST_STOPS]} if stops else {}),
             # The client takes only what OpenAI's own service knows; others know more.
             "extra_body": {**self.engine.options, **options},
         }
 
+    def _take(self, event: Any, stops: StopTexts) -> Iterator[str]:
+        """Yield what can be passed on of what the service streams."""
+        for choice in event.choices[:1]:
+            if choice.finish_reason is not None:
+                self.finish_reason = "length" if choice.finish_reason == "length" else "stop"
+                # vLLM's word for the stop text that it met; a number is the model's own end.
+                told = getattr(choice, "stop_reason", None)
+                self.stop_text = told if isinstance(told, str) else ""
+            yield from self._keep(stops.feed(choice.text or ""))
+
+    def _end(self, stops: StopTexts) -> Iterator[str]:
+        """Yield what was held back, and note why the reply ended.
+
+        Raises:
+            ConversationError: If the service did not say why it ended.
+        """
+        yield from self._keep(stops.finish())
+        if stops.found:
+            self.finish_reason, self.stop_text = "stop", stops.found
+        if self.finish_reason is None:
+            raise ConversationError("the reply ended without a finish reason; it may not be whole")
+
     def _keep(self, piece: str) -> Iterator[str]:
         """Yield a piece of the reply, which the session then holds."""
         if piece:
-            self._pieces.append(piece)
+            self._items.append(piece)
             yield piece
-
-    def _end(self, reply: StreamedReply) -> None:
-        self.finish_reason, self.stop_text = reply.finish_reason, reply.stop_text
-
-    def clone(self) -> Self:
-        """Return a session that goes on from here by itself."""
-        self.check_open()
-        return type(self)(self.engine, self._pieces, self._known)
 
 
 def _import_openai() -> Any:
@@ -282,58 +255,6 @@ def _import_openai() -> Any:
     except ImportError as error:
         raise MissingExtraError.build("CompletionsEngine", "openai") from error
     return openai
-
-
-# -- What a service for completions answers, and what that means to a session ---------------------
-
-
-_TOO_LONG = re.compile(r"context[ _-]?(length|size|window)|maximum context", re.IGNORECASE)
-_TOO_LONG_STATUSES = (400, 413)
-
-
-class StreamedReply:
-    """What a service streams, as far as it has come."""
-
-    def __init__(self, stop: Sequence[str]) -> None:
-        self.finish_reason: Literal["stop", "length"] | None = None
-        self._stops = StopTexts(stop)
-        self._told = ""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing of what still comes is wanted."""
-        return bool(self._stops.found)
-
-    @property
-    def stop_text(self) -> str:
-        """The text that ended the reply, as far as that is known."""
-        return self._stops.found or self._told
-
-    def read(self, event: Any) -> str:
-        """Return what can be passed on of an event."""
-        for choice in event.choices:
-            if choice.finish_reason is not None:
-                self.finish_reason = "length" if choice.finish_reason == "length" else "stop"
-                # vLLM's word for the stop text that it met; a number is the model's own end.
-                told = getattr(choice, "stop_reason", None)
-                self._told = told if isinstance(told, str) else ""
-            return self._stops.feed(choice.text or "")
-        return ""
-
-    def finish(self) -> str:
-        """Return what was held back.
-
-        Raises:
-            ConversationError: If the service did not say why it ended.
-        """
-        rest = self._stops.finish()
-        if self._stops.found:
-            self.finish_reason = "stop"
-        if self.finish_reason is None:
-            raise ConversationError(
-                "the service ended its reply without a finish reason, so it may not be whole"
-            )
-        return rest
 
 
 def is_too_long(error: Any) -> bool:

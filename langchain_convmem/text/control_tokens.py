@@ -25,11 +25,11 @@ SEAL = "\ufdd0"
 BREAK = " "
 """What a seal is for a service that takes one string: as long, harmless in JSON, and visible."""
 
+# What becomes of the seal's code point where somebody said it.
 _REPLACED = "\ufffd"
-"""What becomes of the seal's code point where somebody said it."""
 
+# Tokens of most families, such as `<|im_start|>`, `<|turn>` and `<turn|>`.
 _FAMILIES = r"<(?:\|[^<>|\s]{1,64}\|?|[^<>|\s]{1,64}\||\uff5c[^<>\uff5c\s]{1,64}\uff5c)>"
-"""Tokens of most families, such as `<|im_start|>`, `<|turn>` and `<turn|>`."""
 
 _BRACKETED = r"<</?[A-Z]+>>|\[/?\w*[A-Z]{3,}[A-Z_]*\]|<\uff5c[^<>\uff5c\s]{1,64}\uff5c>"
 _TURNS = (
@@ -58,45 +58,31 @@ _SPEAKERS = ("system", "user", "assistant", "human", "tool", "function", "bot", 
 
 MEDIA_MARKS: Mapping[str, Sequence[str]] = {
     "image": (
-        "<|image_pad|>",
-        "<|image|>",
-        "<|image_1|>",
-        "<start_of_image>",
-        "<image_soft_token>",
-        "<image_placeholder>",
-        "<IMG_CONTEXT>",
-        "<|media_pad|>",
-        "<image>",
-        "[IMG]",
+        *("<|image_pad|>", "<|image|>", "<|image_1|>", "<start_of_image>", "<image_soft_token>"),
+        *("<image_placeholder>", "<IMG_CONTEXT>", "<|media_pad|>", "<image>", "[IMG]"),
         "<__media__>",
     ),
     "audio": (
-        "<|audio_pad|>",
-        "<|audio|>",
-        "<|AUDIO|>",
-        "<|audio_1|>",
-        "<start_of_audio>",
-        "<audio_soft_token>",
-        "<audio>",
-        "[AUDIO]",
+        *("<|audio_pad|>", "<|audio|>", "<|AUDIO|>", "<|audio_1|>", "<start_of_audio>"),
+        *("<audio_soft_token>", "<audio>", "[AUDIO]"),
     ),
 }
 """What templates of known families write for a medium; of several around a place, the innermost."""
 
+# What every model that knows `[INST]` has seen, whether its template writes it or not.
 _SYSTEM_MARKS = frozenset({"<<SYS>>", "<</SYS>>"})
-"""What every model that knows `[INST]` has seen, whether its template writes it or not."""
 
 _RUN = re.compile(r"\S+")
+# Signs that hardly stand in prose, of which some families make tokens, such as `[|user|]`.
 _ODD = r"\[\]{}<>|~@$^#%&*=+\\"
-"""Signs that hardly stand in prose, of which some families make tokens, such as `[|user|]`."""
 _ROLE_RUN = re.compile(
     rf"(?P<before>\S*?[{_ODD}]\S*?)(?P<role>{'|'.join(_SPEAKERS)})(?P<after>[^\w\s:]*):?",
     re.IGNORECASE,
 )
 _ODD_RUN = re.compile(rf"(?=\S*[{_ODD}])[^\s\"'`,;.()]{{3,16}}")
 
+# Who may write marks such as `<think>` in the text of a message: the model, and who instructs.
 _OPEN_ROLES = frozenset({"assistant", "model", "ai", "system", "developer"})
-"""Who may write marks such as `<think>` in the text of a message: the model, and who instructs."""
 
 
 @dataclass(frozen=True)
@@ -149,13 +135,8 @@ class ControlTokens:
         found |= _SYSTEM_MARKS if "[INST]" in found else frozenset()
         marks = {one for one in found if _MARK.fullmatch(one)}
         inline = {label for label, is_inline in labels.items() if is_inline}
-        return cls(
-            frozenset(found - marks),
-            frozenset(marks),
-            frozenset(labels),
-            frozenset(inline),
-            frozenset(shapes),
-        )
+        kinds = (found - marks, marks, set(labels), inline, shapes)
+        return cls(*map(frozenset, kinds))
 
     # -- sealing ----------------------------------------------------------------------------------
 
@@ -177,17 +158,13 @@ class ControlTokens:
 
     def seal_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Return a message as templates get it, all of its texts sealed but for the role."""
-        sealed: dict[str, Any] = {}
-        for key, value in message.items():
-            if key == "content":
-                marks = message["role"] not in _OPEN_ROLES
-                sealed[key] = self._seal_content(value, marks=marks)
-            elif key == "name" and isinstance(value, str):
-                sealed[key] = self.seal(clean_name(value))
-            elif key == "tool_calls" and isinstance(value, list):
-                sealed[key] = self.seal_value([_clean_call(call) for call in value])
-            else:
-                sealed[key] = value if key == "role" else self.seal_value(value)
+        rest = {key: one for key, one in message.items() if key not in {"role", "content"}}
+        if isinstance(rest.get("tool_calls"), list):
+            rest["tool_calls"] = [_clean_name(call) for call in rest["tool_calls"]]
+        sealed: dict[str, Any] = {**message, **self.seal_value(_clean_name(rest))}
+        if "content" in message:
+            marks = message["role"] not in _OPEN_ROLES
+            sealed["content"] = self._seal_content(message["content"], marks=marks)
         return sealed
 
     def _seal_content(self, content: Any, *, marks: bool) -> Any:
@@ -196,15 +173,13 @@ class ControlTokens:
             return self.seal_value(content, marks=marks)
         texts = [_read_block(block) for block in content]
         whole = self.seal("".join(texts), marks=marks)
-        sealed = []
-        for block, text in zip(content, texts, strict=True):
+        sealed = self.seal_value(content, marks=marks)
+        for number, text in enumerate(texts):
             own, whole = _take(whole, len(text))
-            rest = self.seal_value(block, marks=marks)
-            if isinstance(block, str):
-                rest = own
+            if isinstance(content[number], str):
+                sealed[number] = own
             elif text:
-                rest["text"] = own
-            sealed.append(rest)
+                sealed[number]["text"] = own
         return sealed
 
     def seal_value(self, value: Any, *, marks: bool = True) -> Any:
@@ -223,7 +198,7 @@ class ControlTokens:
     @cached_property
     def _firsts(self) -> str:
         shaped = {before for before, _ in self.shapes}
-        return "".join(sorted({"<", *(token[0] for token in self.tokens | self.marks | shaped)}))
+        return "".join({"<", *(token[0] for token in self.tokens | self.marks | shaped)})
 
     @cached_property
     def _outer(self) -> re.Pattern[str]:
@@ -323,14 +298,14 @@ def _seal_label(match: re.Match[str]) -> str:
     return f"{match[1]}{SEAL}{match[2]}:"
 
 
-def _clean_call(call: Any) -> Any:
-    """Return a call with the tool's name as one line."""
-    if not isinstance(call, dict):
-        return call
-    if isinstance(call.get("name"), str):
-        call = {**call, "name": clean_name(call["name"])}
-    function = call.get("function")
-    return call if function is None else {**call, "function": _clean_call(function)}
+def _clean_name(named: Any) -> Any:
+    """Return a message or a call with its name, or the tool's, as one line."""
+    if not isinstance(named, dict):
+        return named
+    if isinstance(named.get("name"), str):
+        named = {**named, "name": clean_name(named["name"])}
+    function = named.get("function")
+    return named if function is None else {**named, "function": _clean_name(function)}
 
 
 def _read_block(block: Any) -> str:

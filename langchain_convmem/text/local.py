@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import importlib.util
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self, TypeVar
+from functools import partial
+from typing import Any, Literal, Self
 
-from langchain_convmem.background import start_in_thread
+from langchain_convmem.background import hop
 from langchain_convmem.errors import BudgetError, ConfigError, ConversationError, MissingExtraError
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.checkpoints import KeptSession, SessionCheckpoint
+from langchain_convmem.text.engines import KeptEngine, KeptSession, SessionCheckpoint
 from langchain_convmem.text.replies import StopTexts
 from langchain_convmem.text.sessions import Part
 
-T = TypeVar("T")
 
-
-class LocalEngine:
+class LocalEngine(KeptEngine):
     """A causal language model of `transformers`, as a `TextEngine`. Needs the extra `local`.
 
     Its sessions keep keys and values of all that they have read (the KV cache): each turn costs
@@ -73,24 +70,20 @@ class LocalEngine:
         Sampling.parse(options)
         if tokenizer is None and not isinstance(model, str):
             raise ConfigError("a model that is passed as an object needs its tokenizer")
-        self.options = dict(options)
-        self.model = load_model(model)
-        self.tokenizer = load_tokenizer(model if tokenizer is None else tokenizer)
-        named = ChatTemplate.from_builtin(template) if isinstance(template, str) else template
-        found = named or read_template(self.tokenizer)
+        self.model = _load("AutoModelForCausalLM", model).eval()
+        self.tokenizer = _load("AutoTokenizer", model if tokenizer is None else tokenizer)
+        super().__init__(
+            template or read_template(self.tokenizer), reply_format, stop, max_tokens, options
+        )
+        # The tokenizer's tokens that are parts of no word; no text of a message becomes one.
         self.control_tokens = find_control_tokens(self.tokenizer)
-        """The tokenizer's tokens that are parts of no word; no text of a message becomes one."""
-        self.template = None if found is None else found.extend_control_tokens(self.control_tokens)
-        self.reply_format = reply_format
-        self.stop = tuple(stop)
-        self.max_tokens = max_tokens
+        if self.template is not None:
+            self.template = self.template.extend_control_tokens(self.control_tokens)
         made_for = getattr(self.model.config, "max_position_embeddings", None)
         self.max_context: int | None = made_for if max_context is None else max_context
         self.end_ids = find_end_ids(self.model, self.tokenizer)
-        self.lock = threading.Lock()
-        """Held for each step of the model."""
+        self.lock = threading.Lock()  # held for each step of the model
         self.keeps_logits = "logits_to_keep" in inspect.signature(self.model.forward).parameters
-        self._is_closed = False
 
     def create_session(self) -> LocalSession:
         """Return a new, empty session.
@@ -103,13 +96,8 @@ class LocalEngine:
 
     def close(self) -> None:
         """Let go of the model."""
-        self._is_closed = True
+        super().close()
         self.model = None
-
-    def check_open(self) -> None:
-        """Raise `ConversationError` if the engine is closed."""
-        if self._is_closed:
-            raise ConversationError("the engine is closed; create another one")
 
 
 class LocalSession(KeptSession):
@@ -124,21 +112,11 @@ class LocalSession(KeptSession):
     reads_pieces: Literal[True] = True
 
     def __init__(
-        self,
-        engine: LocalEngine,
-        ids: Sequence[int] = (),
-        cache: LocalCache | None = None,
-        known: Sequence[SessionCheckpoint] = (),
+        self, engine: LocalEngine, ids: Sequence[int] = (), known: Sequence[SessionCheckpoint] = ()
     ) -> None:
         """Created by its engine, or as a clone."""
-        super().__init__(engine, known)
-        self._ids = list(ids)
-        self._cache = cache or LocalCache(engine)
-
-    @property
-    def length(self) -> int:
-        """Tokens that it holds."""
-        return len(self._ids)
+        super().__init__(engine, ids, known)
+        self.cache = LocalCache(engine)
 
     def cut(self, length: int) -> None:
         """Forget all tokens after the first `length`; the cache is cut there.
@@ -147,30 +125,29 @@ class LocalSession(KeptSession):
         text again at the next call.
         """
         super().cut(length)
-        del self._ids[length:]
-        self._cache.cut(length)
+        self.cache.cut(length)
 
     # -- what it holds ------------------------------------------------------------------------
 
     @property
     def token_count(self) -> int:
         """Tokens of its state."""
-        return len(self._ids)
+        return len(self._items)
 
     @property
     def tokens_read(self) -> int:
         """Tokens that the model has worked on for this session, again or for the first time."""
-        return self._cache.tokens_read
+        return self.cache.tokens_read
 
     @property
     def token_ids(self) -> list[int]:
         """The tokens of its state."""
-        return list(self._ids)
+        return list(self._items)
 
     @property
     def text(self) -> str:
         """The text of its state, as the tokenizer writes it."""
-        return decode_ids(self.engine.tokenizer, self._ids)
+        return decode_ids(self.engine.tokenizer, self._items)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -182,30 +159,28 @@ class LocalSession(KeptSession):
             BudgetError: If the model has no room for it; nothing was read.
         """
         self.append(*self.list_texts(parts))
-        self._cache.fill(self._ids)
+        self.cache.fill(self._items)
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
         """Read text, in a thread; see `prefill`. If cancelled, waits for the step that runs."""
-        await finish_in_thread(lambda: self.prefill(parts))
+        await hop(partial(self.prefill, parts))
 
     def append(self, *texts: str) -> None:
         """Add texts to the state, of each its own tokens; the model reads them when it must."""
         new: list[int] = []
         for text in texts:
-            new += encode(self.engine.tokenizer, text, is_first=not (self._ids or new))
+            new += encode(self.engine.tokenizer, text, is_first=not (self._items or new))
         room = self.room
         if room is not None and len(new) > room:
-            raise BudgetError(
-                f"{len(new)} tokens do not fit: the session holds {len(self._ids)} of "
-                f"{self.engine.max_context}"
-            )
-        self._ids += new
+            held = f"the session holds {len(self._items)} of {self.engine.max_context}"
+            raise BudgetError(f"{len(new)} tokens do not fit: {held}")
+        self._items += new
 
     @property
     def room(self) -> int | None:
         """How many tokens fit; None if there is no limit."""
         limit = self.engine.max_context
-        return None if limit is None else limit - len(self._ids)
+        return None if limit is None else limit - len(self._items)
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -224,50 +199,72 @@ class LocalSession(KeptSession):
             ConfigError: If an option is unknown or cannot be so.
             ConfigError: If there is nothing to go on from, and no token to begin with.
         """
-        writing = self._start_reply(stop, max_tokens, options)
-        while not writing.is_over:
-            piece = writing.step()
-            if piece:
-                yield piece
+        yield from filter(None, self._write(stop, max_tokens, options))
 
     async def adecode(
         self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
     ) -> AsyncIterator[str]:
         """Write on, each token in a thread; see `decode`."""
-        writing = self._start_reply(stop, max_tokens, options)
-        while not writing.is_over:
-            piece = await finish_in_thread(writing.step)
+        writing = self._write(stop, max_tokens, options)
+        while (piece := await hop(partial(next, writing, None))) is not None:
             if piece:
                 yield piece
 
-    def _start_reply(
+    def _write(
         self, stop: Sequence[str], max_tokens: int | None, options: dict[str, Any]
-    ) -> LocalReply:
+    ) -> Iterator[str]:
+        """Yield what is certain of the reply after each token; at last what was held back."""
         self.check_open()
-        sampling = Sampling.parse({**self.engine.options, **options})
-        if not self._ids:
+        choose = Sampling.parse({**self.engine.options, **options}).create_chooser()
+        self._check_start()
+        self.finish_reason, self.stop_text = None, ""
+        left = self.engine.max_tokens if max_tokens is None else max_tokens
+        reader, stops = TokenReader(self.engine.tokenizer, self._items), StopTexts(stop)
+        ended, text, told, whole_at = False, "", "", [(0, len(self._items))]
+        while left > 0 and self.room != 0 and not ended and not stops.found:
+            token = choose(self.compute_scores())
+            ended = token in self.engine.end_ids
+            if ended:
+                self.stop_text = self.engine.end_ids[token]
+                continue
+            self._items.append(token)
+            left -= 1
+            new = reader.feed(token)
+            piece = stops.feed(new)
+            text, told = text + new, told + piece
+            if reader.is_whole and not stops.found:
+                whole_at.append((len(text), len(self._items)))
+            yield piece
+        piece = stops.feed(reader.finish()) + stops.finish()
+        told += piece
+        if stops.found:
+            # The stop text may begin within a token: that token goes, and its beginning comes back.
+            place, length = next(one for one in reversed(whole_at) if one[0] <= len(told))
+            self.cut(length)
+            self._items += encode(self.engine.tokenizer, told[place:], is_first=False)
+            self.stop_text = stops.found
+        self.finish_reason = "stop" if ended or stops.found else "length"
+        yield piece
+
+    def _check_start(self) -> None:
+        """Begin with the model's first token if there is none, and raise if there is no room."""
+        if not self._items:
             first = self.engine.tokenizer.bos_token_id
             if first is None:
                 raise ConfigError("the session is empty, and the model has no first token")
-            self._ids.append(first)
+            self._items.append(first)
         if self.room is not None and self.room <= 0:
-            raise BudgetError(f"the session holds {len(self._ids)} tokens and has no room")
-        self.finish_reason, self.stop_text = None, ""
-        limit = self.engine.max_tokens if max_tokens is None else max_tokens
-        return LocalReply(self, stop, limit, sampling)
+            raise BudgetError(f"the session holds {len(self._items)} tokens and has no room")
 
     def compute_scores(self) -> Any:
         """Return the scores of all tokens as the next one, a tensor of one axis."""
-        return self._cache.compute_scores(self._ids)
-
-    def write(self, token: int) -> None:
-        """Add a token; the model reads it when it must."""
-        self._ids.append(token)
+        return self.cache.compute_scores(self._items)
 
     def clone(self) -> Self:
         """Return a session that goes on from here by itself, with a copy of the cache."""
-        self.check_open()
-        return type(self)(self.engine, self._ids, self._cache.copy(), self._known)
+        twin = super().clone()
+        twin.cache = self.cache.copy()
+        return twin
 
 
 # -- Models and tokenizers of `transformers`, and what they say of themselves --------------------
@@ -279,22 +276,13 @@ def check_installed() -> None:
         raise MissingExtraError.build("LocalEngine", "local")
 
 
-def load_model(model: Any) -> Any:
-    """Return a model, ready to be used, not to be trained."""
-    if not isinstance(model, str):
-        return model.eval()
-    from transformers import AutoModelForCausalLM
+def _load(kind: str, given: Any) -> Any:
+    """Return a model or a tokenizer; what is a name or a path is loaded by a class of that kind."""
+    if not isinstance(given, str):
+        return given
+    import transformers
 
-    return AutoModelForCausalLM.from_pretrained(model).eval()
-
-
-def load_tokenizer(tokenizer: Any) -> Any:
-    """Return a tokenizer."""
-    if not isinstance(tokenizer, str):
-        return tokenizer
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(tokenizer)
+    return getattr(transformers, kind).from_pretrained(given)
 
 
 def read_template(tokenizer: Any) -> ChatTemplate | None:
@@ -321,70 +309,14 @@ def find_end_ids(model: Any, tokenizer: Any) -> dict[int, str]:
     return {number: tokenizer.decode([number], skip_special_tokens=False) for number in ids}
 
 
-# -- One reply of a local model, token by token ---------------------------------------------------
-
-
-class LocalReply:
-    """A reply that a session writes; `step` until it `is_over`."""
-
-    def __init__(
-        self, session: LocalSession, stop: Sequence[str], max_tokens: int, sampling: Sampling
-    ) -> None:
-        self._session = session
-        self._stops = StopTexts(stop)
-        self._left = max_tokens
-        self._choose = sampling.create_chooser()
-        self._reader = TokenReader(session.engine.tokenizer, session.token_ids)
-        self._text = ""
-        self._told = ""
-        self._whole_at = [(0, session.token_count)]
-        self.is_over = False
-
-    def step(self) -> str:
-        """Write one token, and return the text that is certain by now."""
-        if self._left <= 0 or self._session.room == 0:
-            return self._end("length", "")
-        token = self._choose(self._session.compute_scores())
-        if token in self._session.engine.end_ids:
-            return self._end("stop", self._session.engine.end_ids[token])
-        self._session.write(token)
-        self._left -= 1
-        piece = self._take(self._reader.feed(token))
-        if self._reader.is_whole and not self._stops.found:
-            self._whole_at.append((len(self._text), self._session.token_count))
-        return piece + self._end("stop", "") if self._stops.found else piece
-
-    def _take(self, text: str) -> str:
-        self._text += text
-        piece = self._stops.feed(text)
-        self._told += piece
-        return piece
-
-    def _end(self, reason: Literal["stop", "length"], end_text: str) -> str:
-        """Return what was held back, and leave the session with what was returned and no more."""
-        self.is_over = True
-        piece = self._take(self._reader.finish()) + self._stops.finish()
-        session = self._session
-        session.stop_text = self._stops.found or end_text
-        session.finish_reason = "stop" if self._stops.found else reason
-        if self._stops.found:
-            # The stop text may begin within a token: that token goes, and its beginning comes back.
-            told = len(self._told)
-            place, length = next(one for one in reversed(self._whole_at) if one[0] <= told)
-            session.cut(length)
-            for token in encode(session.engine.tokenizer, self._told[place:], is_first=False):
-                session.write(token)
-        return piece
-
-
 # -- Text to tokens and back, in pieces, with the tokenizer of a local model ----------------------
 
 
 _WINDOW = 24
 _CONTEXT = 6
 
+# What a decoder writes for bytes that are no character, or not yet.
 _UNFINISHED = "\ufffd"
-"""What a decoder writes for bytes that are no character, or not yet."""
 
 _ANCHOR = "\n"
 _BLANK = "\u2581"
@@ -475,8 +407,8 @@ class TokenReader:
 # -- What a local model keeps of the tokens it has read -------------------------------------------
 
 
+# Most tokens that the model reads at once; other sessions get their turn in between.
 _STEP = 512
-"""Most tokens that the model reads at once; other sessions get their turn in between."""
 
 
 class LocalCache:
@@ -574,15 +506,6 @@ class Sampling:
     top_k: int = 0
     seed: int | None = None
 
-    def __post_init__(self) -> None:
-        for name, is_sound in (
-            ("temperature", self.temperature >= 0),
-            ("top_p", 0 < self.top_p <= 1),
-            ("top_k", self.top_k >= 0),
-        ):
-            if not is_sound:
-                raise ConfigError(f"{name} cannot be {getattr(self, name)!r}")
-
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> Self:
         """Return the settings that the options of a call name.
@@ -594,11 +517,20 @@ class Sampling:
         unknown = sorted(set(options) - set(known))
         if unknown:
             raise ConfigError(f"a local model knows {known}, not {unknown}")
-        return cls(**options)
+        made = cls(**options)
+        sound = {
+            "temperature": made.temperature >= 0,
+            "top_p": 0 < made.top_p <= 1,
+            "top_k": made.top_k >= 0,
+        }
+        for name in (name for name, is_sound in sound.items() if not is_sound):
+            raise ConfigError(f"{name} cannot be {getattr(made, name)!r}")
+        return made
 
     def create_chooser(self) -> Callable[[Any], int]:
         """Return the function that chooses a token by the scores of all, a tensor of one axis."""
         import torch
+        from transformers import TopKLogitsWarper, TopPLogitsWarper
 
         generator = torch.Generator()
         if self.seed is None:
@@ -609,39 +541,11 @@ class Sampling:
         def choose(scores: Any) -> int:
             if not self.temperature:
                 return int(scores.argmax())
-            chances = self._compute_chances(scores.float().cpu() / self.temperature)
-            return int(torch.multinomial(chances, 1, generator=generator))
+            found: Any = scores.float().cpu()[None] / self.temperature
+            if self.top_k:
+                found = TopKLogitsWarper(self.top_k)(None, found)
+            if self.top_p < 1:
+                found = TopPLogitsWarper(self.top_p)(None, found)
+            return int(torch.multinomial(found.softmax(-1)[0], 1, generator=generator))
 
         return choose
-
-    def _compute_chances(self, scores: Any) -> Any:
-        if self.top_k:
-            least = scores.topk(min(self.top_k, len(scores))).values[-1]
-            scores = scores.masked_fill(scores < least, float("-inf"))
-        chances = scores.softmax(-1)
-        if self.top_p < 1:
-            ordered, places = chances.sort(descending=True)
-            is_over = ordered.cumsum(-1) - ordered >= self.top_p
-            chances = chances.scatter(0, places, ordered.masked_fill(is_over, 0.0))
-        return chances
-
-
-# -- Steps of a model in threads, which are waited for even when cancelled ------------------------
-
-
-async def finish_in_thread(call: Callable[[], T]) -> T:
-    """Return what a call returns, made in a thread.
-
-    If cancelled, the call is waited for all the same: whoever then takes its session back must not
-    meet it at work there.
-    """
-    running = asyncio.wrap_future(start_in_thread(call))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        while not running.done():
-            with suppress(asyncio.CancelledError):  # the first is raised once the call is over
-                await asyncio.wait([running])
-        if not running.cancelled():
-            running.exception()  # nobody asks for it any more
-        raise

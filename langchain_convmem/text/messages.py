@@ -7,18 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    ChatMessage,
-    FunctionMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
@@ -48,14 +40,6 @@ _MAX_DEPTH = 100
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _BUFFERS = (bytes, bytearray, memoryview)
 
-_TYPES: tuple[tuple[type[BaseMessage], str], ...] = (
-    (HumanMessage, "user"),
-    (AIMessage, "assistant"),
-    (SystemMessage, "system"),
-    (ToolMessage, "tool"),
-    (FunctionMessage, "function"),
-)
-
 _MEDIA = {
     "audio": "audio",
     "file": "file",
@@ -67,26 +51,21 @@ _MEDIA = {
     "video": "video",
 }
 
+# Keys of media parts that hold what the media are made of.
 _BYTES = {"base64", "blob", "bytes", "data", "file_data"}
-"""Keys of media parts that hold what the media are made of."""
 
 _PLACES = ("path", "url", "file_id", "mime_type")
 _REASONING = ("reasoning", "thinking")
 REASONING_KEYS = ("reasoning_content", *_REASONING)
 
+# Parts that repeat what other fields say, or that are for the provider alone.
 _CALLS = {
-    "function_call",
-    "input_json_delta",
-    "invalid_tool_call",
-    "redacted_thinking",
-    "tool_call",
-    "tool_call_chunk",
-    "tool_use",
+    *("function_call", "input_json_delta", "invalid_tool_call", "redacted_thinking", "tool_call"),
+    *("tool_call_chunk", "tool_use"),
 }
-"""Parts that repeat what other fields say, or that are for the provider alone."""
 
+# Templates write roles between control tokens, where any other sign could end one.
 _NAME_OF_ROLE = re.compile(r"\w[\w .-]{0,63}")
-"""Templates write roles between control tokens, where any other sign could end one."""
 
 _DATA_URL = re.compile(r"\s*data:", re.IGNORECASE)
 
@@ -117,38 +96,28 @@ def build_template_messages(
         given: str = found["role"]
         role = ROLES.get(given, given)
         if not _NAME_OF_ROLE.fullmatch(role):
-            raise InvalidMessageError(
-                f"message {number} has a role that is not a name; it needs a word such as 'user'"
-            )
+            raise InvalidMessageError(f"message {number} has no name as its role, such as 'user'")
         found["role"] = roles.get(role, role)
         made.append(found)
     return made
 
 
 def _build_message(message: Any, what: str, *, as_parts: bool) -> TemplateMessage:
-    if isinstance(message, BaseMessage):
-        return _read_langchain(message, what, as_parts=as_parts)
-    if isinstance(message, str):
-        return _read_langchain(HumanMessage(message), what, as_parts=as_parts)
+    if isinstance(message, str | BaseMessage):
+        given = HumanMessage(message) if isinstance(message, str) else message
+        return _read_langchain(given, what, as_parts=as_parts)
     if isinstance(message, tuple) and len(message) == len(("role", "content")):
         content = make_plain(message[1], what)
         if as_parts and isinstance(content, str):
             content = [{"type": "text", "text": content}]
-        return _read_map({"role": message[0], "content": content}, what)
-    if isinstance(message, Mapping):
-        return _read_map(message, what)
-    raise TypeError(
-        f"{what} is a {type(message).__name__}; "
-        "pass text, a LangChain message, a map with 'role', or a pair of role and content"
-    )
-
-
-def _read_map(message: Mapping[str, Any], what: str) -> TemplateMessage:
+        message = {"role": message[0], "content": content}
+    if not isinstance(message, Mapping):
+        told = "pass text, a LangChain message, a map with 'role', or a pair of role and content"
+        raise TypeError(f"{what} is a {type(message).__name__}; {told}")
     role = message.get("role")
     if not isinstance(role, str) or not role:
-        raise InvalidMessageError(
-            f"{what} has the role {describe_value(role)}; it needs a text such as 'user'"
-        )
+        told = describe_value(role)
+        raise InvalidMessageError(f"{what} has the role {told}; it needs a text such as 'user'")
     found: TemplateMessage = make_plain(message, what)
     if isinstance(found.get("content"), list):
         found["content"] = [
@@ -158,13 +127,20 @@ def _read_map(message: Mapping[str, Any], what: str) -> TemplateMessage:
     return _add_reasoning(found, found.get("reasoning"))
 
 
-def _name_results(message: TemplateMessage, call_names: MutableMapping[str, str]) -> None:
-    """Give a tool's result the tool's name, which some templates go by."""
+def list_functions(message: TemplateMessage) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield the id of each call in a message, and the map of its name and arguments."""
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
-        function = call.get("function", call) if isinstance(call, dict) else {}
-        if isinstance(function, dict) and isinstance(call.get("id"), str) and "name" in function:
-            call_names[call["id"]] = function["name"]
+        function = call.get("function", call) if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            yield call.get("id"), function
+
+
+def _name_results(message: TemplateMessage, call_names: MutableMapping[str, str]) -> None:
+    """Give a tool's result the tool's name, which some templates go by."""
+    for call_id, function in list_functions(message):
+        if isinstance(call_id, str) and "name" in function:
+            call_names[call_id] = function["name"]
     if message["role"] == "tool" and not message.get("name"):
         name = call_names.get(str(message.get("tool_call_id")))
         if name is not None:
@@ -173,12 +149,22 @@ def _name_results(message: TemplateMessage, call_names: MutableMapping[str, str]
 
 # -- LangChain messages ---------------------------------------------------------------------------
 def _read_langchain(message: BaseMessage, what: str, *, as_parts: bool) -> TemplateMessage:
-    parts, reasoning = _split_parts(message, what)
-    made: TemplateMessage = {"role": _find_role(message, what)}
-    is_result = isinstance(message, ToolMessage | FunctionMessage)
-    made["content"] = (
-        _write_result(parts) if is_result else _write_content(parts, as_parts=as_parts)
+    kind = message.type.removesuffix("MessageChunk").lower()
+    role = (
+        message.role
+        if isinstance(message, ChatMessage)
+        else {**ROLES, "function": "function"}.get(kind)
     )
+    if role is None:
+        raise InvalidMessageError(f"{what} is a {type(message).__name__}; no template shows it")
+    parts, reasoning = _split_parts(message, what)
+    content: Any = [part for part in parts if part.get("type") != "text" or part.get("text")]
+    is_result = kind in {"function", "tool"}
+    if all(part.get("type") == "text" for part in parts) and (is_result or not as_parts):
+        content = "".join(str(part.get("text", "")) for part in parts)
+    elif is_result:  # few templates read anything but text there
+        content = json.dumps(content, ensure_ascii=False)
+    made: TemplateMessage = {"role": role, "content": content}
     if message.name:
         made["name"] = make_plain(message.name, what)
     if isinstance(message, ToolMessage):
@@ -197,15 +183,6 @@ def _read_langchain(message: BaseMessage, what: str, *, as_parts: bool) -> Templ
     return _add_reasoning({**made, **more, **made}, reasoning or None)
 
 
-def _find_role(message: BaseMessage, what: str) -> str:
-    if isinstance(message, ChatMessage):
-        return message.role
-    for kind, role in _TYPES:
-        if isinstance(message, kind):
-            return role
-    raise InvalidMessageError(f"{what} is a {type(message).__name__}, which no template can show")
-
-
 def _split_parts(message: BaseMessage, what: str) -> tuple[list[dict[str, Any]], str]:
     """Return the parts that a template may show, and the reasoning."""
     given = message.content if isinstance(message.content, list) else [message.content]
@@ -221,19 +198,6 @@ def _split_parts(message: BaseMessage, what: str) -> tuple[list[dict[str, Any]],
     if not reasoning and isinstance(extra, str):
         reasoning.append(extra)
     return parts, "".join(reasoning)
-
-
-def _write_content(parts: list[dict[str, Any]], *, as_parts: bool) -> str | list[dict[str, Any]]:
-    is_text = all(part.get("type") == "text" for part in parts)
-    if is_text and not as_parts:
-        return "".join(str(part.get("text", "")) for part in parts)
-    return [part for part in parts if part.get("type") != "text" or part.get("text")]
-
-
-def _write_result(parts: list[dict[str, Any]]) -> str:
-    """Return a tool's result as text: few templates read anything else there."""
-    content = _write_content(parts, as_parts=False)
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def _add_reasoning(message: TemplateMessage, reasoning: Any) -> TemplateMessage:
@@ -291,12 +255,9 @@ def make_plain(value: Any, what: str, depth: int = 0) -> Any:
     """
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, str):  # a subclass might act within the template
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
+    for kind in (str, int, float):
+        if isinstance(value, kind):  # a subclass might act within the template
+            return kind.__str__(value) if kind is str else kind(value)
     if depth > _MAX_DEPTH:
         raise InvalidMessageError(f"{what} is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, Mapping):
@@ -311,9 +272,8 @@ def make_plain(value: Any, what: str, depth: int = 0) -> Any:
             for number, item in enumerate(value)
             if not isinstance(item, _BUFFERS)
         ]
-    raise InvalidMessageError(
-        f"{what} is a {type(value).__name__}; templates read text, numbers, lists and maps only"
-    )
+    told = "templates read text, numbers, lists and maps only"
+    raise InvalidMessageError(f"{what} is a {type(value).__name__}; {told}")
 
 
 def build_template_tools(tools: Any) -> list[Any] | None:
@@ -322,9 +282,7 @@ def build_template_tools(tools: Any) -> list[Any] | None:
     Args:
         tools: None, or a sequence of maps, functions, `BaseTool` or pydantic classes.
     """
-    if tools is None:
-        return None
-    return [_build_tool(tool) for tool in tools]
+    return None if tools is None else [_build_tool(tool) for tool in tools]
 
 
 def _build_tool(tool: Any) -> Any:
@@ -332,7 +290,5 @@ def _build_tool(tool: Any) -> Any:
         return make_plain(tool, f"tool {tool.get('name', '')!r}")
     if isinstance(tool, BaseTool) or callable(tool):
         return make_plain(convert_to_openai_tool(tool), "tool")
-    raise TypeError(
-        f"{describe_value(tool)} is not a tool; pass a map, "
-        "a function, a BaseTool or a pydantic class"
-    )
+    told = "pass a map, a function, a BaseTool or a pydantic class"
+    raise TypeError(f"{describe_value(tool)} is not a tool; {told}")

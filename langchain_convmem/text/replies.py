@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import string
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -18,12 +18,12 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import add_ai_message_chunks
 
 from langchain_convmem.text.call_syntaxes import (
-    LONGEST_HEAD,
-    BareSyntax,
     ParsedCall,
+    clean_text,
     ends_in_text,
+    may_open_calls,
     set_texts,
-    write_json_text,
+    split_bare_calls,
 )
 from langchain_convmem.text.reply_formats import (
     Channel,
@@ -35,8 +35,6 @@ from langchain_convmem.text.reply_formats import (
 
 _LETTERS_AND_DIGITS = string.ascii_letters + string.digits
 _SHORT_ID = 9
-_SHOWN = 200
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class ReplyReader:
@@ -86,7 +84,7 @@ class ReplyReader:
     def feed(self, text: str) -> list[AIMessageChunk]:
         """Take what comes next, and return what is certain by now: a chunk, or nothing."""
         # Halves of characters cannot be stored, nor sent.
-        text = _SURROGATES.sub("\ufffd", text)
+        text = clean_text(text)
         self._raw.append(text)
         self._parser.feed(text)
         chunk = self._build_chunk()
@@ -127,13 +125,11 @@ class ReplyReader:
     def _build_call(self, found: ParsedCall) -> ToolCallChunk:
         call = set_texts(found, self._texts.get(found.name or "", ()))
         index = len(self._ids)
-        call_id = call.id
-        if call_id is None or call_id in self._ids:
-            call_id = self._new_id()
+        call_id = self._new_id() if call.id is None or call.id in self._ids else call.id
         while call_id in self._ids:
             call_id = f"{call_id}_{index}"
         self._ids.add(call_id)
-        args = write_json_text(call.text) if call.arguments is None else call.arguments
+        args = call.arguments or json.dumps(call.text, ensure_ascii=False)
         return ToolCallChunk(
             name=call.name, args=args, id=call_id, index=index, type="tool_call_chunk"
         )
@@ -177,9 +173,6 @@ def _create_short_id() -> str:
 
 _LOOKS_LIKE_A_MARK = re.compile(r"<\S|\[/?[A-Z_]+\]")
 
-_Reader: TypeAlias = Callable[[int, bool], int]
-"""Goes on from a place in the data, and returns up to where it came."""
-
 
 class ReplyParser:
     """Sorts a text into content, channels and calls; equal for every way to cut the text.
@@ -198,175 +191,93 @@ class ReplyParser:
         self.content = TextSink()
         self.channels: dict[str | None, TextSink] = {}
         self.calls: list[ParsedCall] = []
-        blocks = form.call_blocks if tools else ()
         self._opens: dict[str, Channel | ToolCallBlock | None] = {
             **dict.fromkeys(form.marks),
-            **{block.start: block for block in blocks},
+            **{block.start: block for block in (form.call_blocks if tools else ())},
             **{channel.start: channel for channel in channels},
         }
         self._starts = Delimiters(self._opens)
-        ends = [block.end or block.start for block in blocks]
-        ends += [channel.end for channel in channels]
-        self._ends = {end: Delimiters([end]) for end in ends}
-        self._bare = form.bare if tools else None
-        self._held_bare: list[str] = []
-        self._bare_head = ""
-        self._block: ToolCallBlock | None = None
-        self._body: list[str] = []
-        # Where in the body an end was passed over first, since it seemed to stand within a text.
-        self._passed_over: int | None = None
-        self._data = self._held = ""
-        self._read: _Reader = self._choose_reader()
-        self._begin_after(prompt_end, channels, form.marks)
+        self._may_be_bare = form.has_bare_calls and tools
+        # What follows may make a longer mark of it.
+        self._held = max(filter(prompt_end.endswith, form.marks), key=len, default="")
+        self._enter(None)
+        for channel in channels:
+            _, start, after = prompt_end.rpartition(channel.start)
+            if start and channel.end not in after and not _LOOKS_LIKE_A_MARK.search(after):
+                self._held = ""
+                self._enter(channel)
+                break
 
-    def feed(self, text: str) -> None:
+    def _enter(self, opened: Channel | ToolCallBlock | None) -> None:
+        """Go on within a channel or a block, or outside of both."""
+        self._open = opened
+        self._wanted = self._starts
+        self._sink = self.content
+        self._body = ""
+        if opened is not None:
+            self._wanted = Delimiters([opened.end or opened.start])
+        if isinstance(opened, Channel):
+            name = None if opened.reasoning else opened.name
+            self._sink = self.channels.setdefault(name, TextSink())
+            self._sink.mark()
+
+    def feed(self, text: str, *, is_end: bool = False) -> None:
         """Take what comes next."""
-        self._run(text, is_end=False)
+        data, self._held = self._held + text, ""
+        while data:
+            if self._may_be_bare and self._open is None and not self.content.has_text:
+                if not is_end and may_open_calls(data):
+                    self._held = data
+                    return
+                if is_end:
+                    calls, data = split_bare_calls(data)
+                    self._take(calls)
+                    self._may_be_bare = False
+            at, mark = self._wanted.find(data, is_end=is_end)
+            if isinstance(self._open, ToolCallBlock):
+                self._body += data[:at]
+            else:
+                self._sink.write(data[:at])
+            if mark is None:
+                self._held = data[at:]
+                return
+            data = self._meet(mark, data[at + len(mark) :])
 
     def finish(self) -> None:
         """Take apart what was held back; what is open is closed."""
-        self._run("", is_end=True)
-        if self._bare is not None and self._held_bare:
-            self._end_bare(self._bare)
-        while self._block is not None:
-            self._end_block(self._block)
+        self.feed("", is_end=True)
+        if isinstance(self._open, ToolCallBlock):
+            block, body = self._open, self._body
+            self._enter(None)
+            if re.match(block.begins, body):
+                self._take((block.open_syntax or block.syntax)(body))
+            else:
+                self.content.write(block.start + body)
         for sink in self.channels.values():
             sink.mark()
         self.content.finish()
 
-    def _run(self, text: str, *, is_end: bool) -> None:
-        self._data, self._held = self._held + text, ""
-        place = 0
-        while place < len(self._data):
-            place = self._read(place, is_end)
-
-    def _hold(self, place: int) -> int:
-        """Wait for more before what comes from here on is looked at."""
-        self._held = self._data[place:]
-        return len(self._data)
-
-    def _begin_after(
-        self, prompt_end: str, channels: Sequence[Channel], marks: Sequence[str]
-    ) -> None:
-        for channel in channels:
-            _, start, after = prompt_end.rpartition(channel.start)
-            if start and channel.end not in after and not _LOOKS_LIKE_A_MARK.search(after):
-                self._open_channel(channel)
-                return
-        # What follows may make a longer mark of it.
-        self._held = max(filter(prompt_end.endswith, marks), key=len, default="")
-
-    # -- outside of channels and blocks -----------------------------------------------------------
-
-    def _choose_reader(self) -> _Reader:
-        if self._bare is None or self.content.has_text:
-            return self._read_text
-        return partial(self._read_bare, self._bare)
-
-    def _read_text(self, place: int, is_end: bool) -> int:
-        at, mark = self._starts.find(self._data, place, is_end=is_end)
-        self.content.write(self._data[place:at])
-        if mark is None:
-            return self._hold(at)
+    def _meet(self, mark: str, rest: str) -> str:
+        """Go on behind a mark; return the text to go on with."""
+        block = self._open
+        if isinstance(block, ToolCallBlock):
+            calls = block.syntax(self._body)
+            # The mark may stand within an argument: then the call goes on.
+            if any(call.arguments is None for call in calls) and ends_in_text(self._body):
+                self._body += mark
+                return rest
+            self._take(calls)
+            self._enter(None if block.end else block)
+            return rest
+        self._sink.mark()
         self.content.mark()
-        opened = self._opens[mark]
-        if isinstance(opened, Channel):
-            self._open_channel(opened)
-        elif opened is not None:
-            self._block, self._read = opened, partial(self._read_block, opened)
-        return at + len(mark)
-
-    # -- calls without a block --------------------------------------------------------------------
-
-    def _read_bare(self, syntax: BareSyntax, place: int, _is_end: bool) -> int:
-        """Hold a reply that begins with a call until its end, or until it turns out to be text."""
-        self._held_bare.append(self._data[place:])
-        self._bare_head = (self._bare_head + self._data[place:])[:LONGEST_HEAD]
-        if syntax.may_open(self._bare_head):
-            return len(self._data)
-        self._data = "".join(self._held_bare)
-        self._held_bare, self._bare_head, self._read = [], "", self._read_text
-        return 0
-
-    def _end_bare(self, syntax: BareSyntax) -> None:
-        """Decide on a text that may begin with calls."""
-        text, self._held_bare, self._read = "".join(self._held_bare), [], self._read_text
-        calls, rest = syntax.split(text)
-        self.calls += calls
-        if calls:
-            self.content.mark()
-        self._run(rest, is_end=True)
-
-    # -- channels ---------------------------------------------------------------------------------
-
-    def _open_channel(self, channel: Channel) -> None:
-        name = None if channel.reasoning else channel.name
-        sink = self.channels.setdefault(name, TextSink())
-        sink.mark()
-        self._read = partial(self._read_channel, self._ends[channel.end], sink)
-
-    def _read_channel(self, ends: Delimiters, sink: TextSink, place: int, is_end: bool) -> int:
-        at, mark = ends.find(self._data, place, is_end=is_end)
-        sink.write(self._data[place:at])
-        if mark is None:
-            return self._hold(at)
-        sink.mark()
-        self.content.mark()
-        self._read = self._choose_reader()
-        return at + len(mark)
-
-    # -- blocks -----------------------------------------------------------------------------------
-
-    def _read_block(self, block: ToolCallBlock, place: int, is_end: bool) -> int:
-        ends = self._ends[block.end or block.start]
-        at, mark = ends.find(self._data, place, is_end=is_end)
-        self._body.append(self._data[place:at])
-        if mark is None:
-            return self._hold(at)
-        body = "".join(self._body)
-        calls = block.syntax(body)
-        if _is_broken(calls):
-            if ends_in_text(body):
-                if self._passed_over is None:
-                    self._passed_over = len(body)
-                self._body = [body, mark]
-                return at + len(mark)
-            if self._passed_over is not None:
-                self._data = self._close_earlier(block, body, self._passed_over) + self._data[at:]
-                return 0
-        self._close(block, calls)
-        return at + len(mark)
-
-    def _close(self, block: ToolCallBlock, calls: Sequence[ParsedCall]) -> None:
-        self._take(calls)
-        if block.end:
-            self._block, self._read = None, self._choose_reader()
-
-    def _close_earlier(self, block: ToolCallBlock, body: str, place: int) -> str:
-        """Close at the end that was passed over, as the text was broken; return what follows."""
-        self._close(block, block.syntax(body[:place]))
-        return body[place + len(block.end or block.start) :]
-
-    def _end_block(self, block: ToolCallBlock) -> None:
-        """Decide on what comes after the start of a block that is not closed."""
-        body = "".join(self._body)
-        if self._passed_over is not None and _is_broken(block.syntax(body)):
-            self._run(self._close_earlier(block, body, self._passed_over), is_end=True)
-            return
-        self._block = None
-        if re.match(block.begins, body):
-            self._take((block.open_syntax or block.syntax)(body))
-        else:
-            self.content.write(block.start + body)
+        self._enter(None if block is not None else self._opens[mark])
+        return rest
 
     def _take(self, calls: Sequence[ParsedCall]) -> None:
         self.calls += calls
-        self._body, self._passed_over = [], None
-        self.content.mark()
-
-
-def _is_broken(calls: Iterable[ParsedCall]) -> bool:
-    return any(call.arguments is None for call in calls)
+        if calls:
+            self.content.mark()
 
 
 # -- Where the text of a reply and of its channels is gathered ------------------------------------
@@ -433,7 +344,7 @@ class Delimiters:
         begun = [_build_prefix_pattern(text[:-1]) for text in longest_first if text[1:]]
         self._begun = re.compile(rf"(?:{'|'.join(begun) or '(?!)'})\Z")
 
-    def find(self, data: str, start: int, *, is_end: bool) -> tuple[int, str | None]:
+    def find(self, data: str, *, is_end: bool) -> tuple[int, str | None]:
         """Return up to where there is no delimiter, and the one that stands there.
 
         It is None if there is none, or if it takes more text to know; no more is waited for than
@@ -441,13 +352,12 @@ class Delimiters:
 
         Args:
             data: The text.
-            start: Where to look from.
             is_end: Whether no more text comes.
         """
-        found = self._whole.search(data, start)
+        found = self._whole.search(data)
         place = len(data) if found is None else found.start()
         if not is_end:
-            begun = self._begun.search(data, max(start, len(data) - self._longest + 1))
+            begun = self._begun.search(data, max(0, len(data) - self._longest + 1))
             if begun is not None and begun.start() <= place:
                 return begun.start(), None
         return place, None if found is None else found.group()
@@ -472,26 +382,21 @@ def find_text_arguments(tools: Iterable[Any]) -> dict[str, frozenset[str]]:
     """
     found = {}
     for tool in tools:
-        function = _get_map(tool, "function") or tool
-        properties = _get_map(_get_map(function, "parameters"), "properties")
-        if isinstance(function, Mapping) and isinstance(function.get("name"), str):
-            texts = (key for key, schema in properties.items() if _list_types(schema) == {"string"})
-            found[function["name"]] = frozenset(texts)
+        try:
+            function = tool.get("function", tool)
+            properties = function["parameters"]["properties"].items()
+            texts = [key for key, schema in properties if _list_types(schema) == {"string"}]
+            found[str(function["name"])] = frozenset(texts)
+        except (AttributeError, KeyError, TypeError):
+            continue
     return found
 
 
-def _list_types(schema: Any) -> set[str]:
+def _list_types(schema: Mapping[str, Any]) -> set[Any]:
     """Return the types that a schema names, without that of nothing."""
-    if not isinstance(schema, Mapping):
-        return set()
-    told = schema.get("type", [])
-    inner = [kind for one in schema.get("anyOf", []) for kind in _list_types(one)]
-    return {*([told] if isinstance(told, str) else told), *inner} - {"null"}
-
-
-def _get_map(holder: Any, key: str) -> Mapping[str, Any]:
-    found = holder.get(key) if isinstance(holder, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    told = [schema.get("type"), *(one.get("type") for one in schema.get("anyOf", ()))]
+    kinds = [one if isinstance(one, list) else [one] for one in told]
+    return {kind for some in kinds for kind in some} - {None, "null"}
 
 
 # -- Cutting a text that comes in pieces where a stop text begins ---------------------------------
@@ -508,22 +413,18 @@ class StopTexts:
         """Look for `texts`; empty ones are left out."""
         self._delimiters = Delimiters({text for text in texts if text})
         self._held = ""
-        self.found = ""
-        """The stop text that came; empty until one does."""
+        self.found = ""  # the stop text that came
 
-    def feed(self, piece: str) -> str:
+    def feed(self, piece: str, *, is_end: bool = False) -> str:
         """Return what is certain to stand before any stop text."""
-        return self._filter(piece, is_end=False)
-
-    def finish(self) -> str:
-        """Return what was held back; no more text comes."""
-        return self._filter("", is_end=True)
-
-    def _filter(self, piece: str, *, is_end: bool) -> str:
         if self.found:
             return ""
         data = self._held + piece
-        place, found = self._delimiters.find(data, 0, is_end=is_end)
+        place, found = self._delimiters.find(data, is_end=is_end)
         self.found = found or ""
         self._held = "" if found else data[place:]
         return data[:place]
+
+    def finish(self) -> str:
+        """Return what was held back; no more text comes."""
+        return self.feed("", is_end=True)

@@ -9,13 +9,10 @@ from typing import NamedTuple
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.call_syntaxes import (
-    BARE_JSON,
-    BARE_PYTHON,
-    BareSyntax,
-    InvokedCalls,
     NamedJson,
     ParsedCall,
     Syntax,
+    TaggedCalls,
     read_gemma_calls,
     read_json_calls,
     read_open_tagged_calls,
@@ -23,8 +20,8 @@ from langchain_convmem.text.call_syntaxes import (
     read_tagged_calls,
 )
 
+# Keys whose texts LangChain does not join when it adds up chunks.
 _MERGED_OTHERWISE = {"id", "index", "model_provider", "output_version"}
-"""Keys whose texts LangChain does not join when it adds up chunks."""
 
 
 class Channel(NamedTuple):
@@ -69,26 +66,26 @@ class ReplyFormat:
         name: What it is called.
         channels: Where reasoning stands.
         call_blocks: Where calls stand.
-        bare: How calls without a block look, which then open the reply; None if there are none.
+        has_bare_calls: Whether a reply may begin with calls in JSON, without a block.
         marks: Texts that say nothing, and are left out.
         stop: Texts that end a reply.
         has_short_ids: Whether ids of calls have to be nine letters and digits.
+        signs: What the templates of the family are known by, if not by the marks of its calls.
     """
 
     name: str
     channels: tuple[Channel, ...] = ()
     call_blocks: tuple[ToolCallBlock, ...] = ()
-    bare: BareSyntax | None = None
+    has_bare_calls: bool = False
     marks: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
     has_short_ids: bool = False
+    signs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_channels(self.channels)
-        if not all(block.start for block in self.call_blocks) or not all((*self.marks, *self.stop)):
-            raise ConfigError(
-                f"the format {self.name!r} has an empty mark, which stands everywhere"
-            )
+        if not all((*self.marks, *self.stop, *(block.start for block in self.call_blocks))):
+            raise ConfigError(f"the format {self.name!r} has an empty mark: it stands everywhere")
 
 
 def check_channels(channels: Sequence[Channel]) -> tuple[Channel, ...]:
@@ -118,7 +115,6 @@ _TAGGED = ToolCallBlock(
     read_open_tagged_calls,
 )
 
-_LISTED = ToolCallBlock("<|tool_call|>", "<|/tool_call|>", read_json_calls)
 _CALL = r"\s*call:"
 
 _HARMONY_BLOCKS = tuple(
@@ -142,6 +138,15 @@ def _read_mistral_calls(text: str) -> list[ParsedCall]:
     return read_json_calls(text) if text.lstrip().startswith(("[", "{")) else _MISTRAL_NAMED(text)
 
 
+_ATEM = TaggedCalls(
+    '<atem:invoke name="',
+    '<atem:parameter name="',
+    '">',
+    "</atem:parameter>",
+    "</atem:invoke>",
+    "<atem:function_calls>",
+)
+
 _BAR, _LOW = "\uff5c", "\u2581"
 
 
@@ -156,50 +161,8 @@ _DEEPSEEK_CALL = NamedJson(
     rf"(?:```)?+\s*+{_mark('tool', 'call', 'end')}",
 )
 
+# A template has the format of the first family that it is known by.
 _FORMATS = (
-    ReplyFormat(name="plain"),
-    ReplyFormat(name="hermes", channels=(_THINK,), call_blocks=(_TAGGED,), stop=("<|im_end|>",)),
-    ReplyFormat(
-        name="mistral",
-        channels=(Channel("thinking", "[THINK]", "[/THINK]"),),
-        call_blocks=(
-            ToolCallBlock(
-                "[TOOL_CALLS]",
-                "",
-                _read_mistral_calls,
-                r"\s*(?:[\[{]|[\w.-]+\s*[\[{])",
-            ),
-        ),
-        stop=("</s>",),
-        has_short_ids=True,
-    ),
-    ReplyFormat(
-        name="llama3",
-        call_blocks=(ToolCallBlock("<|python_tag|>", "", read_json_calls),),
-        bare=BARE_JSON,
-        stop=("<|eot_id|>", "<|eom_id|>"),
-    ),
-    ReplyFormat(
-        name="gemma",
-        channels=(Channel("thinking", "<|channel>thought", "<channel|>"),),
-        call_blocks=(
-            ToolCallBlock("<start_function_call>", "<end_function_call>", read_gemma_calls, _CALL),
-            ToolCallBlock("<|tool_call>", "<tool_call|>", read_gemma_calls, _CALL),
-        ),
-        stop=("<end_of_turn>", "<turn|>", "<start_function_response>", "<|tool_response>"),
-    ),
-    ReplyFormat(
-        name="pythonic",
-        channels=(_THINK,),
-        call_blocks=(
-            ToolCallBlock(
-                "<|tool_call_start|>", "<|tool_call_end|>", read_python_calls, r"\s*[\[\w]"
-            ),
-            ToolCallBlock("<|python_start|>", "<|python_end|>", read_python_calls, r"\s*[\[\w]"),
-        ),
-        bare=BARE_PYTHON,
-        stop=("<|im_end|>",),
-    ),
     ReplyFormat(
         name="harmony",
         channels=(Channel("analysis", "<|channel|>analysis<|message|>", "<|end|>"),),
@@ -212,13 +175,7 @@ _FORMATS = (
             "<|return|>",
         ),
         stop=("<|return|>", "<|call|>"),
-    ),
-    ReplyFormat(
-        name="cohere",
-        channels=(Channel("thinking", "<|START_THINKING|>", "<|END_THINKING|>"),),
-        call_blocks=(ToolCallBlock("<|START_ACTION|>", "<|END_ACTION|>", read_json_calls),),
-        marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
-        stop=("<|END_OF_TURN_TOKEN|>",),
+        signs=("<|channel|>",),
     ),
     ReplyFormat(
         name="deepseek",
@@ -232,40 +189,7 @@ _FORMATS = (
             ),
         ),
         stop=(_mark("end", "of", "sentence"),),
-    ),
-    ReplyFormat(
-        name="granite",
-        channels=(_THINK,),
-        call_blocks=(_LISTED, _TAGGED),
-        marks=("<response>", "</response>"),
-        stop=("<|end_of_text|>",),
-    ),
-    ReplyFormat(
-        name="kimi",
-        channels=(_THINK,),
-        call_blocks=(
-            ToolCallBlock(
-                "<|tool_calls_section_begin|>",
-                "<|tool_calls_section_end|>",
-                NamedJson(
-                    r"<\|tool_call_begin\|>\s*+(?P<id>(?:functions\.)?+(?P<name>[\w.-]++)(?::\d++)?+)"
-                    r"\s*+<\|tool_call_argument_begin\|>",
-                    r"<\|tool_call_end\|>",
-                ),
-                r"\s*<\|tool_call_begin\|>",
-            ),
-        ),
-        stop=("<|im_end|>",),
-    ),
-    ReplyFormat(
-        name="minimax",
-        channels=(_THINK,),
-        call_blocks=(
-            ToolCallBlock(
-                "<minimax:tool_call>", "</minimax:tool_call>", InvokedCalls(), r"\s*<invoke "
-            ),
-        ),
-        stop=("[e~[",),
+        signs=(_mark("tool", "calls", "begin"), _mark("Assistant")),
     ),
     ReplyFormat(
         name="muse",
@@ -274,23 +198,78 @@ _FORMATS = (
             ToolCallBlock(
                 "<|start|>assistant to=",
                 "</atem:function_calls>",
-                InvokedCalls("atem:", "<atem:function_calls>"),
+                _ATEM,
                 r"[\w.-]+\s*<\|message\|>",
             ),
         ),
         marks=("<|start|>assistant", "<|start|>assistant to=user<|message|>", "<|eom|>"),
         stop=("<|eot|>",),
+        signs=("<atem:function_calls>",),
     ),
     ReplyFormat(
-        name="nemotron",
-        channels=(_THINK,),
-        call_blocks=(ToolCallBlock("<TOOLCALL>", "</TOOLCALL>", read_json_calls),),
+        name="cohere",
+        channels=(Channel("thinking", "<|START_THINKING|>", "<|END_THINKING|>"),),
+        call_blocks=(ToolCallBlock("<|START_ACTION|>", "<|END_ACTION|>", read_json_calls),),
+        marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+        stop=("<|END_OF_TURN_TOKEN|>",),
+        signs=("<|START_ACTION|>", "<|START_RESPONSE|>"),
     ),
-    ReplyFormat(name="phi4", channels=(_THINK,), call_blocks=(_LISTED,), stop=("<|end|>",)),
+    ReplyFormat(
+        name="gemma",
+        channels=(Channel("thinking", "<|channel>thought", "<channel|>"),),
+        call_blocks=(
+            ToolCallBlock("<start_function_call>", "<end_function_call>", read_gemma_calls, _CALL),
+            ToolCallBlock("<|tool_call>", "<tool_call|>", read_gemma_calls, _CALL),
+        ),
+        stop=("<end_of_turn>", "<turn|>", "<start_function_response>", "<|tool_response>"),
+        signs=("<start_function_call>", "<|tool_call>", "<start_of_turn>"),
+    ),
+    ReplyFormat(
+        name="pythonic",
+        channels=(_THINK,),
+        call_blocks=tuple(
+            ToolCallBlock(f"<|{name}_start|>", f"<|{name}_end|>", read_python_calls, r"\s*[\[\w]")
+            for name in ("tool_call", "python")
+        ),
+        stop=("<|im_end|>",),
+    ),
+    ReplyFormat(
+        name="mistral",
+        channels=(Channel("thinking", "[THINK]", "[/THINK]"),),
+        call_blocks=(
+            ToolCallBlock("[TOOL_CALLS]", "", _read_mistral_calls, r"\s*(?:[\[{]|[\w.-]+\s*[\[{])"),
+        ),
+        stop=("</s>",),
+        has_short_ids=True,
+    ),
+    ReplyFormat(
+        name="llama3",
+        call_blocks=(ToolCallBlock("<|python_tag|>", "", read_json_calls),),
+        has_bare_calls=True,
+        stop=("<|eot_id|>", "<|eom_id|>"),
+        signs=("<|python_tag|>", "<|start_header_id|>"),
+    ),
+    ReplyFormat(
+        name="hermes",
+        channels=(_THINK,),
+        call_blocks=(_TAGGED,),
+        stop=("<|im_end|>",),
+        signs=("<tool_call>", "<think>", "<|im_start|>"),
+    ),
+    ReplyFormat(name="plain"),
 )
 
 REPLY_FORMATS: Mapping[str, ReplyFormat] = {found.name: found for found in _FORMATS}
 """The formats that are known, by name."""
+
+# Marks that end a turn, whatever the family.
+_TURN_ENDS = dict.fromkeys(
+    [
+        *(mark for form in _FORMATS for mark in form.stop),
+        *("<|end|>", "<end_of_utterance>", "<|endoftext|>", "<|end_of_text|>", "[e~["),
+        *("<|observation|>", "<|user|>"),
+    ]
+)
 
 
 def get_reply_format(value: str | ReplyFormat) -> ReplyFormat:
@@ -306,62 +285,18 @@ def get_reply_format(value: str | ReplyFormat) -> ReplyFormat:
     return REPLY_FORMATS[value]
 
 
-# -- Which format the replies have that a chat template asks for ----------------------------------
-
-
-_TELLTALES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("harmony", ("<|channel|>",)),
-    ("deepseek", ("<\uff5ctool\u2581calls\u2581begin\uff5c>", "<\uff5cAssistant\uff5c>")),
-    ("kimi", ("<|tool_calls_section_begin|>",)),
-    ("minimax", ("<minimax:tool_call>",)),
-    ("muse", ("<atem:function_calls>",)),
-    ("cohere", ("<|START_ACTION|>", "<|START_RESPONSE|>")),
-    ("nemotron", ("<TOOLCALL>",)),
-    ("granite", ("<|start_of_role|>",)),
-    ("phi4", ("<|tool_call|>",)),
-    ("gemma", ("<start_function_call>", "<|tool_call>", "<start_of_turn>")),
-    ("pythonic", ("<|tool_call_start|>", "<|python_start|>")),
-    ("mistral", ("[TOOL_CALLS]",)),
-    ("llama3", ("<|python_tag|>", "<|start_header_id|>")),
-    ("hermes", ("<tool_call>", "<think>", "<|im_start|>")),
-)
-"""What stands in the templates of a family; the first that fits is taken."""
-
-_TURN_ENDS = (
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<start_function_response>",
-    "<|tool_response>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|eot|>",
-    "<|END_OF_TURN_TOKEN|>",
-    "<end_of_utterance>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>",
-    "<|observation|>",
-    "<|user|>",
-    "</s>",
-    "[e~[",
-)
-"""Marks that end a turn, whatever the family."""
-
-
 def find_reply_format(template: ChatTemplate) -> ReplyFormat:
     """Return the format that a template's source asks for, with the texts that end its replies.
 
     It is `plain` if nothing is recognised.
     """
     source = template.source
-    name = next(
-        (name for name, marks in _TELLTALES if any(mark in source for mark in marks)), "plain"
-    )
-    found = REPLY_FORMATS[name]
+    found = REPLY_FORMATS["plain"]
+    for form in _FORMATS:
+        signs = form.signs or [block.start for block in form.call_blocks]
+        if any(sign in source for sign in signs):
+            found = form
+            break
     inner = {channel.end for channel in found.channels} | {*found.marks} - {*found.stop}
     ends = [mark for mark in _TURN_ENDS if mark in source and mark not in inner]
     eos = template.special_tokens.get("eos_token", "")

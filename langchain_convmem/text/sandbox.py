@@ -16,23 +16,24 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, M
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from datetime import datetime
-from types import TracebackType
+from traceback import walk_tb
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError, nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
-from jinja2.filters import FILTERS, make_attrgetter
+from jinja2.filters import FILTERS
 from jinja2.parser import Parser
-from jinja2.runtime import Context, LoopContext
+from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
+from jinja2.tests import TESTS
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError
 
+# What any operation and any value weighs, besides its text.
 _STEP = 64
-"""What any operation and any value weighs, besides its text."""
 
 _LONGEST_REASON = 2_000
 _LONGEST_DATE_FORMAT = 1_000
@@ -41,49 +42,31 @@ _WIDEST_INDENT = 16
 _WIDE = re.compile(r"\*|[0-9]{5,}")
 _CONTAINERS = (dict, list, tuple, range, set, KeysView, ValuesView, ItemsView)
 
+# Filters of Jinja that make nothing much larger than what they are given; some write all of it.
 _FILTERS = (
-    *("abs", "capitalize", "count", "d", "default", "dictsort", "first", "float", "int", "items"),
-    *("last", "length", "lower", "map", "reject", "rejectattr", "reverse", "safe", "select"),
-    *("selectattr", "string", "upper"),
+    *("abs", "count", "d", "default", "dictsort", "first", "float", "int", "items", "last"),
+    *("length", "map", "reject", "rejectattr", "reverse", "select", "selectattr"),
 )
-"""Filters of Jinja that make nothing much larger than what they are given."""
+_WRITING = ("capitalize", "lower", "safe", "string", "upper")
 
-_COMPARING = (
-    *("!=", "<", "<=", "==", ">", ">=", "eq", "equalto", "ge", "greaterthan", "gt", "in", "le"),
-    *("lessthan", "lt", "ne"),
+_METHODS = frozenset(
+    (
+        *("capitalize", "count", "endswith", "find", "get", "index", "isalnum", "isalpha"),
+        *("isdigit", "islower", "isnumeric", "isspace", "isupper", "items", "join", "keys"),
+        *("lower", "lstrip", "partition", "removeprefix", "removesuffix", "replace", "rfind"),
+        *("rpartition", "rsplit", "rstrip", "split", "startswith", "strip", "title", "upper"),
+        "values",
+    )
 )
-_METHODS: Mapping[type, frozenset[str]] = {
-    str: frozenset(
-        (
-            *("capitalize", "count", "endswith", "find", "index", "isalnum", "isalpha", "isdigit"),
-            *("islower", "isnumeric", "isspace", "isupper", "join", "lower", "lstrip", "partition"),
-            *("removeprefix", "removesuffix", "replace", "rfind", "rpartition", "rsplit", "rstrip"),
-            *("split", "startswith", "strip", "title", "upper"),
-        )
-    ),
-    dict: frozenset(("get", "items", "keys", "values")),
-    list: frozenset(("count", "index")),
-    tuple: frozenset(("count", "index")),
-    int: frozenset(),
-    float: frozenset(),
-}
+
+# They take time for every character of the text that they look for.
 _SLOW_METHODS = frozenset(("lstrip", "rfind", "rpartition", "rsplit", "rstrip", "strip"))
-"""They take time for every character of the text that they look for."""
 
 _MAP_NAMES = frozenset(dir(dict))
 
 RAISED_BY_TEMPLATES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    NameError,
-    RuntimeError,
-    SyntaxError,
-    TemplateError,
-    TypeError,
-    ValueError,
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NameError),
+    *(RuntimeError, SyntaxError, TemplateError, TypeError, ValueError),
 )
 """What sandboxed code over plain values can raise, and Jinja and Python where they compile it."""
 
@@ -158,38 +141,62 @@ class Work:
             self.spend()
             yield value
 
+    def copy(self, values: Iterable[Any]) -> Any:
+        """Return values as a list."""
+        return self.keep(iter(values))
+
     def write(self, value: Any) -> str:
-        """Return a value as a template writes it."""
-        text = value if type(value) is str else str(value)
+        """Return a value as a template writes it, once it is known how long that is."""
+        text = value if type(value) is str else str(self.keep_deep(value))
         self.spend(_weigh(text))
         return text
 
-    def join(self, values: Iterable[Any], between: str = "") -> str:
+    def join(self, values: Iterable[Any], d: Any = "") -> str:
         """Return values as one text."""
-        texts = [self.write(value) for value in values]
+        texts, between = [self.write(value) for value in values], self.write(d)
         # A single wide character widens the whole.
         is_ascii = between.isascii() and all(map(str.isascii, texts))
         self.spend((1 if is_ascii else 4) * (sum(map(len, texts)) + len(between) * len(texts)))
         return between.join(texts)
 
-    def replace(self, text: str, old: str, new: str, count: int | None = -1) -> str:
+    def replace(self, value: Any, old: Any, new: Any, count: int | None = -1) -> str:
         """Return a text with a part of it replaced."""
+        text, old, new = self.write(value), self.write(old), self.write(new)
         grown = len(text) + text.count(old) * len(new)
         self.spend(grown if text.isascii() and new.isascii() else 4 * grown)
         return text.replace(old, new, -1 if count is None else count)
 
-    def call_text(self, method: Callable[..., Any], text: str, values: tuple[Any, ...]) -> None:
-        """Count what a method of a text reads, and what it may make, before it is called."""
-        name = method.__name__
-        first: Any = values[0] if values else None
-        part = first if isinstance(first, str) else ""
+    def trim(self, value: Any, chars: str | None = None) -> Any:
+        """Return a text without white space, or other characters, around it."""
+        return self.call_text("strip", self.write(value), (chars,), {})
+
+    def call_text(
+        self, name: str, text: str, args: tuple[Any, ...], given: Mapping[str, Any]
+    ) -> Any:
+        """Call a method of a text, once what it reads and may make is counted."""
+        if name == "join":
+            return self.join(args[0], text)
+        if name == "replace":
+            return self.replace(text, *args, **given)
+        for value in args:
+            self.spend(_weigh(value))
+        part = args[0] if args and isinstance(args[0], str) else ""
         self.spend(_weigh(text) * (len(part) if part and name in _SLOW_METHODS else 1))
         if name in {"split", "rsplit"}:
             self.spend(_STEP * (text.count(part) if part else len(text) // 2))
-        elif name == "replace" and len(values) > 1:
-            self.replace(text, *values[:2])
-        elif name == "join" and not isinstance(first, Iterator):
-            self.join(first, text)
+        return self.keep(getattr(text, name)(*args, **given))
+
+    def write_json(
+        self, value: Any, ensure_ascii: bool = False, indent: Any = None, **more: Any
+    ) -> str:
+        """Return a value as JSON."""
+        for wide in (indent, *(more.get("separators") or ())):
+            if (len(wide) if isinstance(wide, str) else wide or 0) > _WIDEST_INDENT:
+                raise LimitExceededError("the template asks for too wide a JSON")
+        self.keep_deep(value)
+        text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **more)
+        self.spend(_weigh(text))
+        return text
 
 
 def _weigh(value: Any) -> int:
@@ -210,10 +217,14 @@ class _Namespace(Namespace):
         return "<Namespace>"
 
 
-class WorkContext(Context):
-    """The variables of a template, and what is left of the work of its rendering."""
+def _by_work(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of `Work` as a filter."""
 
-    work: Work
+    @pass_context
+    def call(context: Any, *args: Any, **given: Any) -> Any:
+        return method(context.work, *args, **given)
+
+    return call
 
 
 def _count(function: Callable[..., Any], *, reads_all: bool = False) -> Callable[..., Any]:
@@ -221,7 +232,7 @@ def _count(function: Callable[..., Any], *, reads_all: bool = False) -> Callable
     wanted = getattr(function, "jinja_pass_arg", None)
 
     @pass_context
-    def call(context: WorkContext, value: Any, *args: Any, **given: Any) -> Any:
+    def call(context: Any, value: Any, *args: Any, **given: Any) -> Any:
         work = context.work
         if reads_all:
             work.keep_deep([value, *args])
@@ -235,54 +246,8 @@ def _count(function: Callable[..., Any], *, reads_all: bool = False) -> Callable
     return call
 
 
-@pass_context
-def _join(context: WorkContext, value: Any, d: Any = "", attribute: Any = None) -> str:
-    if attribute is not None:
-        value = map(make_attrgetter(context.environment, attribute), value)
-    return context.work.join(value, str(d))
-
-
-@pass_context
-def _replace(context: WorkContext, value: Any, old: Any, new: Any, count: int | None = None) -> str:
-    return context.work.replace(str(value), str(old), str(new), count)
-
-
-@pass_context
-def _trim(context: WorkContext, value: Any, chars: str | None = None) -> str:
-    text = str(value)
-    context.work.spend(_weigh(text) * len(chars or " "))
-    return text.strip(chars)
-
-
-@pass_context
-def _write_json(
-    context: WorkContext,
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: Any = None,
-    separators: Any = None,
-    *,
-    sort_keys: bool = False,
-) -> str:
-    width = len(indent) if isinstance(indent, str) else indent or 0
-    if max(width, len("".join(separators or ()))) > _WIDEST_INDENT:
-        raise LimitExceededError("the template asks for too wide a JSON")
-    encoder = json.JSONEncoder(
-        ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
-    return context.work.join(encoder.iterencode(value))
-
-
 def _raise_exception(message: Any) -> NoReturn:
     raise TemplateError(str(message))
-
-
-def _make_map(*args: Any, **given: Any) -> dict[str, Any]:
-    return dict(*args, **given)
-
-
-def _make_namespace(*args: Any, **given: Any) -> Namespace:
-    return _Namespace(*args, **given)
 
 
 def create_strftime(moment: datetime) -> Callable[[str], str]:
@@ -296,87 +261,35 @@ def create_strftime(moment: datetime) -> Callable[[str], str]:
     return strftime_now
 
 
-# -- what Jinja compiles to Python's own: no environment is asked, so these filters are -----------
-@pass_context
-def _write_value(context: WorkContext, value: Any) -> str:
-    return context.work.write(value)
-
-
-@pass_context
-def _count_rounds(context: WorkContext, values: Iterable[Any]) -> Iterator[Any]:
-    return context.work.count_each(values)
-
-
-@pass_context
-def _keep(context: WorkContext, value: Any) -> Any:
-    return context.work.keep(value)
-
-
-@pass_context
-def _keep_deep(context: WorkContext, value: Any) -> Any:
-    return context.work.keep_deep(value)
-
-
-_OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
-    "join": _join,
-    "list": _count(iter),  # which becomes a list where it is counted
-    "replace": _replace,
-    "tojson": _write_json,
-    "trim": _trim,
-    "_keep": _keep,
-    "_keep_deep": _keep_deep,
-    "_rounds": _count_rounds,
-}
-
-
 class _CountWriter(NodeTransformer):
-    """Writes filters that count into a template: for loops, joined texts, lists, comparisons."""
+    """Writes filters that count into a template: for what Jinja compiles to Python's own."""
 
-    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - as Jinja names it
-        """Count the rounds of a loop."""
-        self.generic_visit(node)
-        node.iter = _apply("_rounds", node.iter)
-        return node
-
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
-        """Count texts that `~` joins."""
-        self.generic_visit(node)
-        return _apply("join", nodes.List(node.nodes, lineno=node.lineno))
-
-    def visit_List(self, node: nodes.List | nodes.Tuple | nodes.Dict) -> nodes.Node:  # noqa: N802
-        """Count what a list, a tuple or a map is made of."""
-        self.generic_visit(node)
-        is_short = all(isinstance(one, nodes.Const | nodes.Pair) for one in node.items)
-        is_map = isinstance(node, nodes.Dict) and node.items
-        return node if is_short and not is_map else _apply("_keep_deep", node)
-
-    visit_Dict = visit_List  # noqa: N815
-
-    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:  # noqa: N802
-        """Count a tuple; the targets of an assignment are none."""
-        return node if node.ctx == "store" else self.visit_List(node)
-
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
-        """Count what a slice copies, and a key that is looked up."""
-        self.generic_visit(node)
-        if isinstance(node.arg, nodes.Slice):
-            return _apply("_keep", node)
-        if not isinstance(node.arg, nodes.Const):
-            node.arg = _apply("_keep_deep", node.arg)
-        return node
-
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
-        """Count what is compared."""
-        self.generic_visit(node)
-        sides: list[nodes.Compare | nodes.Operand] = [node, *node.ops]
-        is_equality = len(node.ops) == 1 and node.ops[0].op not in {"in", "notin"}
-        if not (is_equality and any(isinstance(side.expr, nodes.Const) for side in sides)):
-            for side in sides:
-                side.expr = _apply("_keep_deep", side.expr)
+    def visit(self, node: nodes.Node, *args: Any, **given: Any) -> Any:
+        """Count rounds of loops, joined texts, lists and maps, slices, keys, comparisons."""
+        node = self.generic_visit(node, *args, **given)
+        match node:
+            case nodes.For():
+                node.iter = _apply("_rounds", node.iter)
+            case nodes.Concat():
+                return _apply("join", nodes.List(node.nodes, lineno=node.lineno))
+            case nodes.List() | nodes.Dict() | nodes.Tuple(ctx="load"):
+                return _apply("_keep_deep", node)
+            case nodes.Getitem(arg=nodes.Slice()):
+                return _apply("_keep", node)
+            case nodes.Getitem():
+                node.arg = _count_operand(node.arg)
+            case nodes.Compare():
+                node.expr = _count_operand(node.expr)
+            case nodes.Operand():
+                node.expr = _count_operand(node.expr)
         return node
 
 
-def _apply(name: str, value: nodes.Node) -> nodes.Filter:
+def _count_operand(value: nodes.Expr) -> nodes.Expr:
+    return value if isinstance(value, nodes.Const) else _apply("_keep_deep", value)
+
+
+def _apply(name: str, value: Any) -> nodes.Filter:
     return nodes.Filter(value, name, [], [], None, None, lineno=value.lineno)
 
 
@@ -399,7 +312,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
     Safe to share between threads: each rendering has work of its own.
     """
 
-    context_class = WorkContext
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
     def __init__(self, limits: TemplateLimits) -> None:
@@ -408,18 +320,42 @@ class Sandbox(ImmutableSandboxedEnvironment):
             trim_blocks=True,
             lstrip_blocks=True,
             extensions=[_Generation, loopcontrols],
-            finalize=_write_value,
+            finalize=_by_work(Work.write),
         )
         self.limits = limits
-        self.filters = {**{name: _count(FILTERS[name]) for name in _FILTERS}, **_OWN_FILTERS}
-        tests: Mapping[str, Any] = self.tests
-        self.tests |= {name: _count(tests[name], reads_all=True) for name in _COMPARING}
+        self.filters = {
+            **{name: _count(FILTERS[name]) for name in _FILTERS},
+            **{name: _count(FILTERS[name], reads_all=True) for name in _WRITING},
+            "join": _by_work(Work.join),
+            "list": _by_work(Work.copy),
+            "replace": _by_work(Work.replace),
+            "tojson": _by_work(Work.write_json),
+            "trim": _by_work(Work.trim),
+            "_keep": _by_work(Work.keep),
+            "_keep_deep": _by_work(Work.keep_deep),
+            "_rounds": _by_work(Work.count_each),
+        }
+        tests: Mapping[str, Any] = TESTS
+        for name, test in tests.items():
+            if name == "in" or test.__module__ == "_operator":  # it compares all of two values
+                self.tests[name] = _count(test, reads_all=True)
         self.globals = {
-            "dict": _make_map,
-            "namespace": _make_namespace,
+            "dict": dict,
+            "namespace": _Namespace,
             "raise_exception": _raise_exception,
             "range": safe_range,
         }
+
+    def read(self, source: str) -> nodes.Template:
+        """Return the syntax tree of a template.
+
+        Raises:
+            TemplateError: If it is not a valid template, or too long.
+        """
+        longest = self.limits.max_source
+        if len(source) > longest:
+            raise LimitExceededError(f"it has {len(source)} characters, allowed {longest}")
+        return self.parse(source)
 
     def compile_limited(self, tree: nodes.Template) -> Template:
         """Return the template of a syntax tree, which is changed.
@@ -431,43 +367,29 @@ class Sandbox(ImmutableSandboxedEnvironment):
         tree.set_environment(self)
         return self.from_string(tree)
 
-    def render(
-        self, template: Template, variables: Mapping[str, Any], work: Work | None = None
-    ) -> str:
+    def render(self, template: Template, variables: Mapping[str, Any], work: Work) -> str:
         """Return what a template writes.
-
-        Args:
-            template: The template.
-            variables: What it reads.
-            work: What it may use up; all that the limits say by default.
 
         Raises:
             LimitExceededError: If it uses up more than it may.
         """
-        context = template.new_context(dict(variables))
-        assert isinstance(context, WorkContext)  # noqa: S101 - for mypy: `context_class`
-        context.work = work or Work(self.limits.max_work)
-        written: list[str] = []
-        length = 0
+        context: Any = template.new_context(dict(variables))
+        context.work = work
         try:
-            for piece in template.root_render_func(context):
-                written.append(piece)
-                length += len(piece)
-                self._check_length(length)
+            return self.concat(template.root_render_func(context))
         finally:
             context.vars.clear()  # macros hold their context, which holds them
-        return "".join(written)
 
     def concat(self, pieces: Iterable[str]) -> str:
-        """Return what a macro or a block has written."""
-        texts = list(pieces)
-        self._check_length(sum(map(len, texts)))
-        return "".join(texts)
-
-    def _check_length(self, length: int) -> None:
-        most = self.limits.max_output
-        if length > most:
-            raise LimitExceededError(f"the template writes more than {most} characters")
+        """Return what a template, a macro or a block has written."""
+        most = left = self.limits.max_output
+        written: list[str] = []
+        for piece in pieces:
+            left -= len(piece)
+            if left < 0:
+                raise LimitExceededError(f"the template writes more than {most} characters")
+            written.append(piece)
+        return "".join(written)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return what a value holds under a name, or a method that a template may call."""
@@ -478,9 +400,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Return whether a template may read an attribute, or call a method."""
-        for kind, names in _METHODS.items():
-            if isinstance(obj, kind):
-                return attr in names
+        if isinstance(obj, str | dict | list | tuple | int | float):
+            return attr in _METHODS
         if isinstance(obj, LoopContext | Namespace):
             return not attr.startswith("_")
         return super().is_safe_attribute(obj, attr, value)
@@ -488,38 +409,27 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def wrap_str_format(self, value: Any) -> None:
         """Return None: no template may call these methods."""
 
-    def call(self, __context: Context, __obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, __context: Any, __obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call a macro, a loop, a function or a method."""
         kwargs.pop("_loop_vars", None)
         kwargs.pop("_block_vars", None)
-        work: Work = __context.work  # type: ignore[attr-defined]  # see `context_class`
+        work: Work = __context.work
         owner = getattr(__obj, "__self__", None)
         if isinstance(owner, str):
-            work.call_text(__obj, owner, (*args, *kwargs.values()))
+            return work.call_text(__obj.__name__, owner, args, kwargs)
         for value in args:
             work.spend(_weigh(value))
         return work.keep(__obj(*args, **kwargs))
 
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Add, multiply or divide values."""
-        work: Work = context.work  # type: ignore[attr-defined]  # see `context_class`
+        work: Work = context.work
         if operator == "*":
-            work.spend(max(_count_copies(left, right), _count_copies(right, left)))
-        elif operator == "**":
-            _check_power(left, right)
-        elif operator == "%" and isinstance(left, str):
-            raise SecurityError("a chat template does not format text with '%'")
+            for items, times in ((left, right), (right, left)):
+                work.spend(max(0, times) * _weigh(items) if isinstance(times, int) else 0)
+        elif operator == "**" or (operator == "%" and isinstance(left, str)):
+            raise SecurityError(f"a chat template does not use {operator!r} here")
         return work.keep(self.binop_table[operator](left, right))
-
-
-def _check_power(base: Any, exponent: Any) -> None:
-    is_whole = isinstance(base, int) and isinstance(exponent, int)
-    if is_whole and base.bit_length() * exponent > _MAX_INTEGER_BITS:
-        raise LimitExceededError("the template makes too large a number")
-
-
-def _count_copies(items: Any, times: Any) -> int:
-    return times * _weigh(items) if isinstance(times, int) else 0
 
 
 # -- what a template raises -----------------------------------------------------------------------
@@ -531,40 +441,29 @@ def translate_errors(name: str) -> Iterator[None]:
     except ChatTemplateError:
         raise  # it says all that already
     except RAISED_BY_TEMPLATES as error:
-        reason = _get_reason(error)[:_LONGEST_REASON]
-        line = _find_line(error)
-        kind = _name_kind(error)
-        is_syntax = isinstance(error, SyntaxError | TemplateSyntaxError)
+        reason, kind = str(error), type(error).__name__
+        if isinstance(error, LimitExceededError | RecursionError):
+            kind = "LimitExceeded"
+        if isinstance(error, RecursionError):
+            reason = "it is nested too deep"
+        elif isinstance(error, SyntaxError):
+            reason, kind = error.msg, "TemplateSyntaxError"
+        elif isinstance(error, TemplateError):
+            reason = str(error.message)
+        reason, line = reason[:_LONGEST_REASON], _find_line(error)
+        is_syntax = kind == "TemplateSyntaxError"
         what = "is not a valid template" if is_syntax else "cannot render these messages"
-        place = f", line {line}" if line else ""
-        raise ChatTemplateError(
-            f"{name}{place} {what}: {reason} ({kind})", reason=reason, kind=kind, line=line
-        ) from error
-
-
-def _get_reason(error: BaseException) -> str:
-    if isinstance(error, TemplateError):
-        return str(error.message)
-    if isinstance(error, RecursionError):
-        return "it is nested too deep"
-    return error.msg if isinstance(error, SyntaxError) else str(error)
-
-
-def _name_kind(error: BaseException) -> str:
-    if isinstance(error, LimitExceededError | RecursionError):
-        return "LimitExceeded"
-    return "TemplateSyntaxError" if isinstance(error, SyntaxError) else type(error).__name__
+        told = f"{name}{f', line {line}' if line else ''} {what}: {reason} ({kind})"
+        raise ChatTemplateError(told, reason=reason, kind=kind, line=line) from error
 
 
 def _find_line(error: BaseException) -> int:
     """Return the line of the template that an error came from, 0 if it is not known."""
     if isinstance(error, TemplateSyntaxError):
         return error.lineno
-    line = 0
-    trace: TracebackType | None = error.__traceback__
-    while trace is not None:
-        template = trace.tb_frame.f_globals.get("__jinja_template__")
-        if isinstance(template, Template):
-            line = template.get_corresponding_lineno(trace.tb_lineno)
-        trace = trace.tb_next
-    return line
+    frames = [
+        (frame.f_globals.get("__jinja_template__"), at)
+        for frame, at in walk_tb(error.__traceback__)
+    ]
+    lines = [one.get_corresponding_lineno(at) for one, at in frames if isinstance(one, Template)]
+    return lines[-1] if lines else 0

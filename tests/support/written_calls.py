@@ -74,10 +74,6 @@ WRITTEN = {
             "<|tool_call>call:sort{}<tool_call|>"
         ),
     ),
-    "pythonic: bare": (
-        "pythonic",
-        """[find(text='an "a"', n=3, from=[1, {'k': None, 'b': True}]), sort()]""",
-    ),
     "pythonic: behind its mark": (
         "pythonic",
         (
@@ -119,27 +115,6 @@ WRITTEN = {
             f"<{_BAR}tool{_LOW}call{_LOW}end{_BAR}><{_BAR}tool{_LOW}calls{_LOW}end{_BAR}>"
         ),
     ),
-    "kimi": (
-        "kimi",
-        (
-            "<|tool_calls_section_begin|><|tool_call_begin|>functions.find:0"
-            f"<|tool_call_argument_begin|>{_ARGUMENTS}<|tool_call_end|><|tool_call_begin|>"
-            "functions.sort:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
-            "<|tool_calls_section_end|>"
-        ),
-    ),
-    "granite": (
-        "granite",
-        f'<|tool_call|>[{{"name": "find", "arguments": {_ARGUMENTS}}}, {{"name": "sort"}}]',
-    ),
-    "minimax": (
-        "minimax",
-        (
-            '<minimax:tool_call>\n<invoke name="find">\n<parameter name="text">an "a"</parameter>\n'
-            '<parameter name="n">3</parameter>\n<parameter name="from">[1, {"k": null, "b": true}]'
-            '</parameter>\n</invoke>\n<invoke name="sort">\n</invoke>\n</minimax:tool_call>'
-        ),
-    ),
     "muse": (
         "muse",
         (
@@ -149,17 +124,6 @@ WRITTEN = {
             '[1, {"k": null, "b": true}]</atem:parameter>\n</atem:invoke>\n</atem:function_calls>'
             "<|eom|><|start|>assistant to=sort<|message|><atem:function_calls>\n"
             '<atem:invoke name="sort">\n</atem:invoke>\n</atem:function_calls>'
-        ),
-    ),
-    "nemotron": (
-        "nemotron",
-        f'<TOOLCALL>[{{"name": "find", "arguments": {_ARGUMENTS}}}, {{"name": "sort"}}]</TOOLCALL>',
-    ),
-    "phi4": (
-        "phi4",
-        (
-            f'<|tool_call|>[{{"name": "find", "arguments": {_ARGUMENTS}}}, {{"name": "sort"}}]'
-            "<|/tool_call|>"
         ),
     ),
 }

@@ -177,7 +177,7 @@ def test_only_text_can_be_gone_on_with(chat):
 
 
 def test_a_message_that_is_not_shown_cannot_be_gone_on_with():
-    with pytest.raises(ChatTemplateError, match="does not show"):
+    with pytest.raises(ChatTemplateError, match="is not shown"):
         ChatTemplate("x").render([USER], continue_final_message=True)
 
 

@@ -66,9 +66,6 @@ def test_a_template_read_with_another_format_would_be_noticed(read_back, monkeyp
         ("<|im_start|>assistant\n<tool_call>\n<function=", "hermes"),
         ("[gMASK]<sop><|user|><think></think><tool_call>", "hermes"),
         ("<\uff5cUser\uff5c><\uff5cAssistant\uff5c>", "deepseek"),
-        ("<|im_assistant|><|tool_calls_section_begin|>", "kimi"),
-        ("<|start_of_role|>assistant<|end_of_role|><|tool_call|>", "granite"),
-        ("<|system|><|tool_call|><|/tool_call|><|end|>", "phi4"),
         ("{{ messages[0].content }}", "plain"),
     ],
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import threading
 
 import pytest
 from hypothesis import given
@@ -18,7 +16,6 @@ from langchain_convmem.text.local import (
     TokenReader,
     decode_ids,
     encode,
-    finish_in_thread,
 )
 
 
@@ -132,31 +129,3 @@ def test_without_its_extra_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[local\]'"):
         LocalEngine("a/model")
-
-
-async def test_a_cancelled_step_is_waited_for_even_if_it_is_cancelled_twice():
-    started, go, over = asyncio.Event(), threading.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def step() -> None:
-        loop.call_soon_threadsafe(started.set)
-        assert go.wait(10)
-        over.set()
-        raise OSError("nobody hears this")
-
-    task = asyncio.create_task(finish_in_thread(step))
-    await started.wait()
-    for _ in range(2):
-        task.cancel()
-        await asyncio.sleep(0)
-        assert not task.done()
-    go.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert over.is_set()
-
-
-async def test_a_step_returns_and_raises_as_it_does_elsewhere():
-    assert await finish_in_thread(lambda: 3) == 3
-    with pytest.raises(ZeroDivisionError):
-        await finish_in_thread(lambda: 1 // 0)

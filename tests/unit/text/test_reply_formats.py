@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -115,7 +116,6 @@ def test_a_call_within_reasoning_is_a_thought_and_a_thought_within_a_call_is_its
         ("hermes", '<tool_call>{"name": "f", "arguments": ', "}</tool_call>"),
         ("mistral", "[TOOL_CALLS]f[ARGS]", ""),
         ("harmony", "<|start|>assistant to=functions.f<|message|>", "<|call|>"),
-        ("phi4", '<|tool_call|>[{"name": "f", "arguments": ', "}]<|/tool_call|>"),
     ],
 )
 def test_a_mark_in_an_argument_is_part_of_it(name, start, end):
@@ -133,16 +133,6 @@ def test_a_call_that_can_be_read_is_told_when_its_fence_closes_whatever_its_text
     assert [(call["name"], call["args"]) for call in chunk.tool_call_chunks] == [
         ("f", json.dumps({"a": '{"b'}))
     ]
-
-
-def test_a_text_that_is_never_closed_takes_no_later_call_with_it():
-    broken = '<tool_call>{"name": "f", "arguments": {"a": "b}}</tool_call>'
-    message = read_reply(f'{broken}One<tool_call>{{"name": "g"}}</tool_call>Two', "hermes")
-    assert [call["args"] for call in message.invalid_tool_calls] == [
-        json.dumps('{"name": "f", "arguments": {"a": "b}}')
-    ]
-    assert called(message) == [("g", {})]
-    assert message.content == "OneTwo"
 
 
 def test_channels_given_replace_those_of_the_format_and_none_is_none():
@@ -203,7 +193,6 @@ def test_an_id_that_is_a_mere_number_is_replaced_for_the_next_reply_begins_to_co
         ("mistral", '[TOOL_CALLS]f[ARGS]{"a"'),
         ("llama3", '{"name": "f", "parameters": {"a": '),
         ("gemma", '<|tool_call>call:f{a:<|"|>x}<tool_call|>'),
-        ("pythonic", "[f(a=__import__('os').getpid())]"),
         ("pythonic", "<|tool_call_start|>[f(1)]<|tool_call_end|>"),
         ("harmony", "<|channel|>commentary to=functions.f<|message|>{"),
     ],
@@ -216,10 +205,10 @@ def test_a_broken_call_is_kept_as_an_invalid_one(name, text):
 
 
 def test_the_text_of_a_broken_call_is_told_beside_the_calls_that_are_whole():
-    text = '<tool_call>{"name": "f", "a</tool_call>.<tool_call>{"name": "g"}</tool_call>'
+    text = '<tool_call>{"name": "f", a</tool_call>.<tool_call>{"name": "g"}</tool_call>'
     message = read_reply(text, "hermes")
     assert called(message) == [("g", {})]
-    assert [json.loads(call["args"]) for call in message.invalid_tool_calls] == ['{"name": "f", "a']
+    assert [json.loads(call["args"]) for call in message.invalid_tool_calls] == ['{"name": "f", a']
     assert message.content == "."
 
 
@@ -267,9 +256,6 @@ def test_tools_in_any_other_form_tell_nothing(tools):
         ("llama3", '{ "not a call'),
         ("llama3", '{"name": "Ana'),
         ("llama3", 'As JSON: {"name": "f", "parameters": {}}'),
-        ("pythonic", "[x for x in y]"),
-        ("pythonic", "[see](https://example.org)"),
-        ("pythonic", "[f(x)]"),
         ("gemma", "<start_of"),
         ("mistral", "[TOOL_CALLS"),
         ("plain", '<tool_call>{"name": "f"}</tool_call>'),
@@ -281,10 +267,10 @@ def test_what_merely_resembles_a_call_is_text_to_the_letter(name, text):
     assert (message.tool_calls, message.invalid_tool_calls) == ([], [])
 
 
-def test_bare_text_is_held_only_while_it_begins_as_a_call():
+def test_bare_text_is_held_only_while_it_may_begin_a_call():
     reader = ReplyReader("llama3")
-    assert reader.feed('{"age"') == []
-    assert [chunk.content for chunk in reader.feed(":")] == ['{"age":']
+    assert reader.feed('{"age": "' + "x" * 150) == []
+    assert [len(chunk.content) for chunk in reader.feed("x" * 50)] == [209]
     reader = ReplyReader("llama3")
     assert reader.feed('{"name": "Ana", "age": 3}') == []
     assert reader.finish()[0].content == '{"name": "Ana", "age": 3}'
@@ -298,9 +284,11 @@ def test_a_call_comes_as_soon_as_it_is_closed_and_in_one_piece():
 
 
 def test_a_bare_call_may_follow_reasoning_but_no_text():
-    assert called(read_reply("<think>R</think>\n[f()]", "pythonic")) == [("f", {})]
-    message = read_reply("As in <think>R</think>[f()]", "pythonic")
-    assert (message.content, message.tool_calls) == ("As in [f()]", [])
+    call = '{"name": "f", "parameters": {}}'
+    form = replace(REPLY_FORMATS["llama3"], channels=REPLY_FORMATS["hermes"].channels)
+    assert called(read_reply(f"<think>R</think>\n{call}", form)) == [("f", {})]
+    message = read_reply(f"As in <think>R</think>{call}", form)
+    assert (message.content, message.tool_calls) == (f"As in {call}", [])
 
 
 def test_text_behind_a_bare_call_is_text():

@@ -24,17 +24,11 @@ BUSY = TemplateLimits(max_work=2_000_000)
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
-def test_a_hostile_template_ends_with_our_error_within_its_memory(name):
-    # Time of this process is not asserted: it is the benchmark that says what it took.
-    tracemalloc.start()
-    try:
-        ends = render_both(HOSTILE[name])
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+def test_a_hostile_template_ends_with_our_error(name):
+    # It is the benchmark that says what time and memory it took.
+    ends = render_both(HOSTILE[name])
     assert ends[0] == ends[1]
     assert (ends[0] == "finished") == (name in HARMLESS)
-    assert peak <= 64_000_000
 
 
 # -- what counts ----------------------------------------------------------------------------------
@@ -163,7 +157,7 @@ async def test_limits_hold_in_async_code_and_the_model_is_not_called():
         ("{{ {'a': {'b': 1}}.get('a').b }}{{ {'b': 1}.items() | list }}", "1[('b', 1)]"),
         ("{% for k, v in {'b': 1, 'a': 2} | dictsort %}{{ k ~ v }}{% endfor %}", "a2b1"),
         ("{{ 'b' in 'abc' and 1 in [1] and 'k' in {'k': 1} and 1 < 2 <= 2 }}", "True"),
-        ("{{ 7 // 2 - 1 }}{{ 2 ** 3 }}{{ 7 % 3 }}{{ [1] + [2] }}{{ [0] * 2 }}", "281[1, 2][0, 0]"),
+        ("{{ 7 // 2 - 1 }}{{ 7 % 3 }}{{ [1] + [2] }}{{ [0] * 2 }}", "21[1, 2][0, 0]"),
         ("{{ 'abc'[::-1] }}{{ [1, 2, 3][1:] }}{{ 'abc'[-1] }}", "cba[2, 3]c"),
         ("{{ ('<' | safe) + '<' }}{{ '<' | safe }}", "<&lt;<"),
         ("{{ '12' | int + 1 }}{{ '1.5' | float }}{{ -3 | abs }}", "131.53"),
@@ -197,13 +191,14 @@ def test_what_chat_templates_use_does_what_it_does_in_jinja(source, written):
         ("{{ 'x'.center(9) }}", "attribute 'center' of 'str' object is unsafe"),
         ("{{ '{:>9}'.format(1) }}", "attribute 'format' of 'str' object is unsafe"),
         ("{{ 'x'['format'](1) }}", "attribute 'format' of 'str' object is unsafe"),
-        ("{{ '%9s' % 'x' }}", "does not format text"),
+        ("{{ '%9s' % 'x' }}", "does not use '%' here"),
+        ("{{ 2 ** 3 }}", "does not use '\\*\\*' here"),
         ("{{ (5).bit_length() }}", "attribute 'bit_length' of 'int' object is unsafe"),
         ("{{ messages.append(1) }}", "attribute 'append' of 'list' object is unsafe"),
         ("{{ strftime_now.__globals__ }}x{{ strftime_now.__globals__.x }}", "is unsafe"),
         ("{% include 'x' %}", "no loader"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_chat_templates_do_not_use_is_refused_by_name(source, name):
     with pytest.raises(ChatTemplateError, match=name):
