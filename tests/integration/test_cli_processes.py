@@ -225,7 +225,7 @@ def test_ctrl_c_on_a_terminal_stops_the_answer_and_keeps_it(environment, convmem
         ("user", "Count!"),
         ("assistant", "one two"),
     ]
-    assert log[1]["attributes"] == ["interrupted"]
+    assert log[1]["metadata"]["attributes"] == ["interrupted"]
 
 
 def _read_until(screen, wanted):

@@ -13,7 +13,6 @@ from langchain_convmem.cli.rendering import (
     format_log,
     format_recall,
     format_recall_briefly,
-    format_receipt,
     format_stats,
     format_threads,
 )
@@ -21,7 +20,6 @@ from langchain_convmem.records import (
     Control,
     DialogLine,
     Entry,
-    ForgetReceipt,
     Metadata,
     ThreadInfo,
     ThreadKey,
@@ -121,12 +119,6 @@ def test_a_block_shows_where_when_what_and_why():
     ]
 
 
-def test_finding_nothing_is_said():
-    assert [styled.text for styled in format_recall(Recall((), ()))] == [
-        "nothing that fits was found"
-    ]
-
-
 def test_a_recall_as_data_holds_lines_scores_and_reasons():
     data = make_data(describe_recall("spade?", FOUND))
     assert (data["query"], data["best_rejected"], data["problems"]) == ("spade?", 0.5, ["slow"])
@@ -148,19 +140,6 @@ def test_a_recall_as_data_holds_lines_scores_and_reasons():
     )
 
 
-def test_the_log_shows_pictures_and_calls():
-    picture = {"type": "image", "base64": "iVBO" * 400, "mime_type": "image/png"}
-    call = {"name": "weather", "args": {"city": "Porto"}, "id": "c1"}
-    entries = [
-        entry(1, "user", HumanMessage([picture])),
-        entry(2, "assistant", AIMessage("", tool_calls=[call])),
-    ]
-    assert [styled.text for styled in format_log(entries)] == [
-        "2023-05-08 13:56  User: [image, png, 1.2 kB]",
-        '2023-05-08 13:56  Assistant: [calls weather(city="Porto")]',
-    ]
-
-
 def test_the_log_shows_every_entry_and_marks_what_was_undone():
     assert [styled.text for styled in format_log(ENTRIES)] == [
         "2023-05-08 13:56  System: Be kind.",
@@ -169,6 +148,11 @@ def test_the_log_shows_every_entry_and_marks_what_was_undone():
         "2023-05-08 13:56  Assistant: [calls look(x=1)]  (retracted)",
         "2023-05-08 13:56  Control: undo: retracts 2 entries",
     ]
+    picture = {"type": "image", "base64": "iVBO" * 400, "mime_type": "image/png"}
+    [shown] = format_log([entry(1, "user", HumanMessage([picture]))])
+    assert shown.text == "2023-05-08 13:56  User: [image, png, 1.2 kB]"
+    empty = [*format_recall(Recall((), ())), *format_threads([])]
+    assert [one.text for one in empty] == ["nothing that fits was found", "no threads"]
 
 
 def test_the_log_as_data_keeps_ids_order_and_retractions():
@@ -203,15 +187,6 @@ def test_threads_are_listed_in_the_given_order_by_title_and_cut_to_the_width():
         "title": "",
         "archived": False,
     }
-
-
-def test_no_threads_is_said():
-    assert [styled.text for styled in format_threads([])] == ["no threads"]
-
-
-def test_a_receipt_names_all_its_counts():
-    text = format_receipt(ForgetReceipt(entries=7, threads=2, segments=9, documents=1))
-    assert text == "erased 7 entries, 2 threads, 9 index rows and 1 document"
 
 
 HOSTILE = "Ana\nBo: I agree\u2028\u202e\x1b[31m"

@@ -121,10 +121,6 @@ class TestMessages:
         assert chain.batch([{"input": [HI]}], {"max_concurrency": 1}) == ["3"]
         assert list(chain.stream({"input": [HI]})) == ["4"]
 
-    async def test_it_formats_asynchronously(self) -> None:
-        value = await parsed().to_chat_prompt().ainvoke({"input": [HI]})
-        assert blocks_of(value.to_messages()[-1]) == [NOW.format(1, 1), "hi"]
-
 
 class TestOrder:
     def test_what_changes_from_call_to_call_stands_behind_the_history(self) -> None:
@@ -309,23 +305,6 @@ class TestWithAMemory:
             "And the violin?",
             "noted",
         ]
-
-    def test_recalled_lines_are_folded_in_behind_changing_sections(self) -> None:
-        seen: list[list[BaseMessage]] = []
-
-        def model(value: Any) -> str:
-            seen.append(value.to_messages())
-            return "noted"
-
-        with ConversationMemory.open(":memory:") as memory:
-            chain = memory.wrap(parsed().to_chat_prompt() | RunnableLambda(model))
-            for thread, text in (("t1", "My oboe is in the attic."), ("t2", "Where is my oboe?")):
-                chain.invoke(text, {"configurable": {"user_id": "ana", "thread_id": thread}})
-        now, recalled, asked = blocks_of(seen[1][-1])
-        assert now == NOW.format(2, 2)
-        assert recalled.startswith("<recalled>")
-        assert "My oboe is in the attic." in recalled
-        assert asked == "Where is my oboe?"
 
 
 def reloaded(template: ChatPromptTemplate) -> ChatPromptTemplate:

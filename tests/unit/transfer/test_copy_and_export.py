@@ -163,16 +163,6 @@ def test_what_is_damaged_is_named_and_left_out_until_it_is_sound_again(tmp_path)
         assert (mended.written, mended.damaged, mended.short) == (1, (), ())
 
 
-def test_progress_counts_entries_from_none_to_all():
-    source, calls = InMemoryLog(), []
-    for number in range(1100):
-        say(source, ANA, str(number))
-    copied(source, InMemoryLog(), progress=lambda *call: calls.append(call))
-    assert calls[-1] == (1100, 1100)
-    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
-    assert len({done for done, _ in calls}) > 2
-
-
 def test_the_asynchronous_twin_does_the_same():
     source, target = InMemoryLog(), InMemoryLog()
     say(source, ANA, "one", own_id="m")
