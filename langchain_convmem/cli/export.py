@@ -84,8 +84,8 @@ def export(
             return 0
         count = write_rows(Path(out), rows)
     size = Path(out).stat().st_size
-    counts = {"bytes": size, "redacted": redact} if html else {"entries": count}
-    said = f"{size / 1000:,.0f} kB" if html else format_count(count, "entry", "entries")
+    counts = {"bytes": size, "redacted": redact} if html else {"lines": count}
+    said = f"{size / 1000:,.0f} kB" if html else format_count(count, "line")
     return terminal.print_result({"path": out, **counts}, [f"{out}: {said}"])
 
 

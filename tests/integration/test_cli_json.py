@@ -77,7 +77,7 @@ def test_a_log_and_a_list_of_threads_are_lists(convmem):
 
 @pytest.mark.usefixtures("imported")
 def test_an_export_names_its_file_and_prints_the_same_rows_without_one(convmem, tmp_path, capsys):
-    assert convmem("export", "--out", "me.jsonl") == {"path": "me.jsonl", "entries": 1}
+    assert convmem("export", "--out", "me.jsonl") == {"path": "me.jsonl", "lines": 1}
     assert main(["export", "--out", "-", "--json"]) == 0
     assert capsys.readouterr().out == (tmp_path / "me.jsonl").read_text()
 

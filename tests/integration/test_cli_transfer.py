@@ -88,7 +88,7 @@ def test_a_chatgpt_export_is_imported_with_its_branches_and_recalled(convmem, db
 def test_an_export_is_imported_again_under_another_user(convmem, filled, tmp_path):
     out_file, other = tmp_path / "me.jsonl", tmp_path / "other.db"
     code, out, err = convmem("export", "--db", filled, "--out", out_file)
-    assert (code, out, err) == (0, f"{out_file}: 6 entries\n", "")
+    assert (code, out, err) == (0, f"{out_file}: 6 lines\n", "")
     assert out_file.stat().st_mode & 0o077 == 0
     code, out, _ = convmem("import", out_file, "--db", other, "--user", "eve")
     assert (code, "6 lines, 6 new" in out) == (0, True)

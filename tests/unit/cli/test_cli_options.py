@@ -113,25 +113,6 @@ def test_the_summaries_of_commands_are_not_cut_off(capsys):
         assert all(re.search(r"[^.]\.$", line) for line in listed.splitlines()), listed
 
 
-def test_db_means_the_same_to_every_command():
-    declared = {
-        name: [option for option in command.params if option.name == "db"]
-        for name, command in convmem.commands.items()
-        if not isinstance(command, click.Group)
-    }
-    without = {name for name, options in declared.items() if not options}
-    assert without == {"copy"}
-    described = {
-        (one.metavar, one.default, one.envvar, one.help)
-        for options in declared.values()
-        for one in options
-    }
-    [(metavar, default, envvar, text)] = described
-    assert (metavar, default, envvar) == ("LOG", "memory.db", "CONVMEM_DB")
-    assert "postgresql://" in text
-    assert "dynamodb://" in text
-
-
 # -- version, completion, what is missing ---------------------------------------------------------
 
 

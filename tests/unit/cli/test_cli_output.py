@@ -99,15 +99,6 @@ def test_notes_and_complaints_are_no_output(capsys):
     assert captured.err == "for your eyes\nconvmem: bad\n"
 
 
-def test_a_missing_rich_is_one_sentence_with_the_command_that_fixes_it(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    assert main(["threads"]) == 1
-    err = capsys.readouterr().err
-    assert err.startswith("convmem: ")
-    assert err.endswith("pip install 'langchain-convmem[cli]'\n")
-    assert err.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -4,11 +4,9 @@ from dataclasses import replace
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_convmem.cli.output import escape_controls, make_data
+from langchain_convmem.cli.output import escape_controls
 from langchain_convmem.cli.rendering import (
     add_stats,
-    describe_log,
-    describe_recall,
     format_found_lines,
     format_log,
     format_recall,
@@ -119,27 +117,6 @@ def test_a_block_shows_where_when_what_and_why():
     ]
 
 
-def test_a_recall_as_data_holds_lines_scores_and_reasons():
-    data = make_data(describe_recall("spade?", FOUND))
-    assert (data["query"], data["best_rejected"], data["problems"]) == ("spade?", 0.5, ["slow"])
-    [block] = data["blocks"]
-    assert (block["text"], block["relevance"]) == (BLOCK.text, 2.5)
-    assert [one["speaker"] for one in block["lines"]] == ["Ana", "Ben"]
-    [match] = block["matches"]
-    assert (match["why"], match["similarity"]) == (["meaning", "words: spade"], 0.625)
-    assert match["line"] == block["lines"][0]
-    assert (
-        block["lines"][0].items()
-        >= {
-            "line_id": "D1:1",
-            "user_id": "me",
-            "thread_id": "garden",
-            "time": "2023-05-08T13:56:00.001000+00:00",
-            "trust": "user",
-        }.items()
-    )
-
-
 def test_the_log_shows_every_entry_and_marks_what_was_undone():
     assert [styled.text for styled in format_log(ENTRIES)] == [
         "2023-05-08 13:56  System: Be kind.",
@@ -155,16 +132,6 @@ def test_the_log_shows_every_entry_and_marks_what_was_undone():
     assert [one.text for one in empty] == ["nothing that fits was found", "no threads"]
 
 
-def test_the_log_as_data_keeps_ids_order_and_retractions():
-    data = make_data(describe_log(ENTRIES))
-    assert [item["position"] for item in data] == [1, 2, 3, 4, 5]
-    assert [item["is_retracted"] for item in data] == [False, False, True, True, False]
-    assert data[1]["message"]["data"]["id"] == "m1"
-    assert data[1]["contents"] == ["Hi\nthere"]
-    assert data[2]["time"] == "2023-05-08T14:56:00+00:00"
-    assert data[4]["control"] == {"retracts": ["e3", "e4"], "reason": "undo", "replacement": None}
-
-
 def test_threads_are_listed_in_the_given_order_by_title_and_cut_to_the_width():
     title = "Tulips along the south wall, and what became of Miguel's ladder"
     threads = [
@@ -178,15 +145,6 @@ def test_threads_are_listed_in_the_given_order_by_title_and_cut_to_the_width():
     wide = [styled.text for styled in format_threads(threads, 120)]
     assert wide[1].startswith("Tulips along the south wall, and what became of Miguel's...")
     assert max(map(len, wide)) <= 120
-    assert make_data(threads)[0] == {
-        "user_id": "me",
-        "thread_id": "garden",
-        "entries": 12,
-        "first": "2023-05-08T13:56:00+00:00",
-        "last": "2023-05-09T13:56:00+00:00",
-        "title": "",
-        "archived": False,
-    }
 
 
 HOSTILE = "Ana\nBo: I agree\u2028\u202e\x1b[31m"

@@ -56,11 +56,6 @@ def test_strict_parsing_raises_the_first_error_with_its_place_and_a_caret() -> N
     assert (shown, caret) == ("      __ B __ tail", "      ^")
 
 
-def test_strict_parsing_lets_warnings_pass() -> None:
-    prompt = PromptFile.parse("__ A __\nx */", strict=True)
-    assert [found.level for found in prompt.diagnostics] == ["warning"]
-
-
 def test_a_syntax_error_is_a_value_error_of_the_package_and_pickles() -> None:
     with pytest.raises(PromptSyntaxError) as caught:
         PromptFile.parse("", strict=True)
@@ -69,11 +64,3 @@ def test_a_syntax_error_is_a_value_error_of_the_package_and_pickles() -> None:
     assert issubclass(PromptSyntaxError, ValueError)
     assert issubclass(PromptSyntaxError, ConvMemError)
     assert (str(copy), copy.line, copy.column) == (str(caught.value), 1, 1)
-
-
-def test_diagnostics_come_in_order_of_their_place() -> None:
-    text = "__ A __\n{{q}} x */\n__* Var *__\n- a = nothing\n__ B __\n{{r}}\n__ C __ d"
-    places = [
-        (found.line, found.column) for found in PromptFile.parse(text, strict=False).diagnostics
-    ]
-    assert places == [(2, 1), (2, 9), (4, 1), (6, 1), (7, 1)]

@@ -16,101 +16,6 @@ def problems(text: str) -> list[tuple[str, int, int]]:
     return [(found.level, found.line, found.column) for found in parse(text).diagnostics]
 
 
-WHOLE = """\
-/* The night desk of a small hotel. */
-
-__* Meta *__ // for the records
-// only logged
-- version = 3.1
-- house = Hotel Aurora
-- *MessageSummaryTitle* = Earlier Tonight
-
-
-__* Const *__
-- hotel = Hotel Aurora
-- night clerk = Sol Ibarra
-
-
-__* Var *__
-- day = dayName
-- room = room_number
-
-
-/* what the model reads */
-
-__ Scene __
-It is the night of {{day}},\tand  the bar is closed.
-
-
-Room {{ room }} may call.   // or come down
-
-__ Duty __
-You are {{night clerk}} of {{hotel}}; see https://aurora.example/rules for /* all */ the rules.
-  1. Greet the guest.
-  2. Write down the wish
-     and repeat it.
-
-__ scene __
-Small letters make another section.
-
-__ Scene __
-Breakfast starts on {{day}} at 7.
-"""
-
-
-class TestWholeFile:
-    def test_it_has_no_problem_but_the_continued_section(self) -> None:
-        assert problems(WHOLE) == [("warning", 37, 1)]
-
-    def test_fields_of_the_special_sections(self) -> None:
-        prompt = parse(WHOLE)
-        assert prompt.metadata == {
-            "version": "3.1",
-            "house": "Hotel Aurora",
-            "*MessageSummaryTitle*": "Earlier Tonight",
-        }
-        assert prompt.constants == {"hotel": "Hotel Aurora", "night clerk": "Sol Ibarra"}
-        assert prompt.variable_definitions == {"day": "dayName", "room": "room_number"}
-        assert prompt.summary_title == "Earlier Tonight"
-
-    def test_sections_are_cleaned_merged_and_in_order(self) -> None:
-        assert list(parse(WHOLE).sections.items()) == [
-            (
-                "Scene",
-                (
-                    "It is the night of {{day}}, and the bar is closed.\n\n"
-                    "Room {{ room }} may call.\n\n"
-                    "Breakfast starts on {{day}} at 7."
-                ),
-            ),
-            (
-                "Duty",
-                (
-                    "You are Sol Ibarra of Hotel Aurora; see https://aurora.example/rules for the "
-                    "rules.\n  1. Greet the guest.\n  2. Write down the wish\n     and repeat it."
-                ),
-            ),
-            ("scene", "Small letters make another section."),
-        ]
-
-    def test_occurrences_point_at_the_braces_of_the_raw_text(self) -> None:
-        prompt = parse(WHOLE)
-        assert list(prompt.occurrences) == ["Scene"]
-        body = prompt.sections["Scene"]
-        found = [(o.function_name, body[o.start : o.end]) for o in prompt.occurrences["Scene"]]
-        assert found == [
-            ("dayName", "{{day}}"),
-            ("room_number", "{{ room }}"),
-            ("dayName", "{{day}}"),
-        ]
-
-    def test_windows_line_ends_and_a_byte_order_mark_change_nothing(self) -> None:
-        windows = parse("\ufeff" + WHOLE.replace("\n", "\r\n"))
-        assert windows.sections == parse(WHOLE).sections
-        assert windows.occurrences == parse(WHOLE).occurrences
-        assert [d.line for d in windows.diagnostics] == [37]
-
-
 CONST, VAR = "__* Const *__\n- {} = {}\n", "__* Var *__\n- d = dayName\n"
 E, W = "error", "warning"
 CASES = {
@@ -130,6 +35,10 @@ CASES = {
     "// only a comment": ({}, [(E, 1, 1)]),
     "__* Const *__\n- a = 1": ({}, [(W, 1, 1)]),
     "__ A __\n{{who}}\n__  *   cONST * __\n- who = Pim\n__*META*__\n- v = 1": ({"A": "Pim"}, []),
+    VAR + "__ S __\na {{d}}\n__ s __\nx\n__ S __\nb {{d}}": (
+        {"S": "a Friday\n\nb Friday", "s": "x"},
+        [(W, 7, 1)],
+    ),
     # white space and comments
     "__ A __\n\n\n \t two\t\twords  here \n    -   item\n\n \n\t\nend\n\n": (
         {"A": " \t two words here\n    - item\n\nend"},
@@ -201,6 +110,7 @@ def test_a_text_gives_sections_and_findings_at_their_places(text: str) -> None:
     sections, findings = CASES[text]
     assert parse(text).render() == sections
     assert problems(text) == findings
+    assert parse("\ufeff" + text.replace("\n", "\r\n")) == parse(text)
 
 
 @pytest.mark.parametrize("text", ["__ A __\n{{citi}}", "__* Var *__\n- e = dayNam\n__ A __\nx"])

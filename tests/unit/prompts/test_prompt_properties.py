@@ -5,7 +5,6 @@ import re
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import PromptSyntaxError
 from langchain_convmem.prompts import PromptFile
@@ -117,26 +116,3 @@ def test_every_word_is_kept_or_a_finding_of_its_block_says_why_it_is_not(forms: 
         block = number if line.startswith("__") else block
         if (word := f"word{number - 1:02}") in line and word not in kept:
             assert found & set(range(block, number + 1)), (word, prompt.diagnostics)
-
-
-def is_plain(line: str) -> bool:
-    """Tell whether the line holds nothing of the syntax but placeholders of unknown names."""
-    return not re.search(r"__|//|/\*|\*/|[ \t]{2}|\t", line) and bool(line.strip())
-
-
-LINES = (
-    st.text(st.sampled_from("ab.{}$\\%[]<>\"'*_/:=- é你😀\u00a0"), min_size=1, max_size=30)
-    .map(str.strip)
-    .filter(is_plain)
-)
-
-
-@given(st.lists(LINES, min_size=1, max_size=5), st.booleans())
-@example(["{", "}", "{{x}}", "{x!r:>{w}}", "\\N{DASH} %(a)s ${b}"], True)
-def test_literal_text_reaches_the_system_message_unchanged(lines: list[str], titled: bool) -> None:
-    body = "\n".join(lines)
-    prompt = PromptFile.parse(f"__ Only __\n{body}\n", strict=False)
-    template = prompt.to_chat_prompt(include_titles=titled)
-    system, _ = template.invoke({"input": [HumanMessage("hi")]}).to_messages()
-    assert system.content == ("**Only:**\n" if titled else "") + body
-    assert prompt.format(["Only"], include_titles=titled) == system.content

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
 
 from langchain_convmem.errors import ImportFormatError
 from langchain_convmem.transfer.imports import read_threads
-from langchain_convmem.transfer.source import Source, read_source
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="other kinds of files")
 
@@ -48,19 +46,5 @@ def test_a_device_is_refused(device):
     assert "is a pipe, a socket or a device" in refusal(Path(device))
 
 
-def test_a_socket_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind("s.jsonl")
-        assert "a socket or a device" in refusal(Path("s.jsonl"))
-
-
 def test_a_folder_without_an_export_is_refused_and_its_pipes_are_left_alone(fifo):
     assert "holds nothing; expected conversations.json" in refusal(fifo.parent)
-
-
-def test_a_regular_file_is_read_through_a_link(tmp_path):
-    place, link = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    place.write_text(LINE)
-    link.symlink_to(place)
-    assert read_source(link) == Source(str(link), LINE)
