@@ -109,7 +109,7 @@ class ConversationMemory:
         summarize_when: SummarizeWhen = "background",
         token_counter: TokenCounterLike | None = None,
         on_summary: OnSummary | None = None,
-        profile_tokens: int = 0,
+        profile_tokens: int = 150,
         profiler: ProfilerLike | None = None,
     ) -> None:
         """Make a memory of a log that is open already.
@@ -153,7 +153,7 @@ class ConversationMemory:
         on_summary: OnSummary | None = None,
         signing_key: bytes | str | None = None,
         token_counter: TokenCounterLike | None = None,
-        profile_tokens: int = 0,
+        profile_tokens: int = 150,
         profiler: ProfilerLike | None = None,
     ) -> Self:
         """Open or create a memory in a SQLite file, on a server, or in memory with `":memory:"`.
@@ -187,7 +187,7 @@ class ConversationMemory:
                 model that counts for itself, perhaps over the network. None is an estimate by
                 script and kind of text, which learns from the usage that providers report.
             profile_tokens: How many tokens of what is known of a user (`profile`) a model gets with
-                every turn, such as 150; 0 is none. Hosts and calls may set it for themselves.
+                every turn that recalls; 0 is none. Hosts and calls may set it for themselves.
             profiler: A chat model, another Runnable or a function of messages that reads behind
                 the turns, a few at a time, what users said, and proposes items of their profiles;
                 see `update_profile`. None: rules alone find them, in five languages.

@@ -55,6 +55,8 @@ dates) are said once each, evenly spread. At ten checkpoints some of them are as
     own words     it stands in the context of a question with the words it was said in
     other words   it stands in the context of a question that shares no word of weight with it:
                   "the code for the bike shed" is "which digits open the hut for our two-wheelers"
+With `--sayings unseen` the facts are of four kinds that no rule asks for: where a thing is, why
+something ended, what somebody is like, how somebody does something; thirty compactions suffice.
 Bars: nine facts of ten in other words at every checkpoint and at the end, no more than 0.05 less at
 the end than at the first, and eight of ten of each kind.
 """

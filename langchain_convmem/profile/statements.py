@@ -103,8 +103,7 @@ def read_statements(text: str, said_ms: int = 0) -> list[Statement]:
     if len(text) > LONGEST_TEXT or is_courtesy(text):
         return []
     lowered = lower_in_place(text)
-    words = split_words(_FENCED.sub(" ", lowered))
-    rules = get_rules(_detect_language(lowered, words))
+    rules = get_rules(_detect_language(lowered))
     if rules is None:
         return []
     return list(_SentenceReader(text, lowered, rules, said_ms).read())
@@ -125,8 +124,7 @@ def find_own_sentence(text: str, start: int, end: int) -> tuple[int, int] | None
     if len(text) > LONGEST_TEXT or not 0 <= start < end <= len(text):
         return None
     lowered = lower_in_place(text)
-    words = split_words(_FENCED.sub(" ", lowered))
-    rules = get_rules(_detect_language(lowered, words)) or _NO_RULES
+    rules = get_rules(_detect_language(lowered)) or _NO_RULES
     return _SentenceReader(text, lowered, rules, 0).find_sentence(start, end)
 
 
@@ -136,33 +134,10 @@ def find_coming_days(text: str, said_ms: int) -> Span | None:
     return next((days for days in find_named_days(text, said_ms) if days[1] > tomorrow_ms), None)
 
 
-def _detect_language(lowered: str, words: list[str]) -> str:
-    """Return the language of a message; that of its first sentences where the rest is pasted."""
-    language = detect_spoken_language(lowered, words)
-    if len(words) <= _FEW_WORDS and (language in LANGUAGES or not language):
-        # So few words tell little, and "en" or "te" are words of several languages.
-        hits = {name: len(signs.findall(lowered)) for name, signs in _SIGNS.items()}
-        most = max(hits, key=lambda name: (hits[name], name == language))
-        language = most if hits[most] > hits.get(language, 0) else language
+def _detect_language(lowered: str) -> str:
+    """Return the language of a message, of those with rules; else an empty text."""
+    language = detect_spoken_language(lowered, split_words(_FENCED.sub(" ", lowered)))
     return language if language in LANGUAGES else ""
-
-
-_FEW_WORDS = 14
-_SIGNS = {
-    "german": re.compile(
-        r"[\u00e4\u00f6\u00fc\u00df]|\b(?:ich|bin|habe|wohne|arbeite|meine?[mnrs]?|nicht|bitte|und|immer|esse)\b"
-    ),
-    "french": re.compile(
-        r"[\u00e7\u0153\u00ea\u00f4]|\b(?:j'|je|suis|mon|ma|mes|ne|pas|toujours|jamais|habite|travaille|c'est|r\u00e9ponds|chez)"
-        r"(?:\b|(?<='))"
-    ),
-    "spanish": re.compile(
-        r"[\u00f1\u00bf\u00a1]|\b(?:soy|vivo|tengo|trabajo|mi|mis|siempre|nunca|resp\u00f3ndeme|espa\u00f1ol|estoy|el|los|aunque|desde)\b"
-    ),
-    "italian": re.compile(
-        r"\b(?:sono|ho|abito|lavoro|mio|mia|sempre|mai|che|di|gli|della|perch\u00e9|pi\u00f9|chiamami|il|mi|da|\u00e8)\b"
-    ),
-}
 
 
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -172,14 +147,18 @@ _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatementRule:
-    """What a clause says when it matches; see `rules/english.toml`."""
+class Rule:
+    """What a clause says when it matches; see `rules/english.toml`.
 
-    kind: ItemKind
-    slot: str
+    An instruction is read to the end of its sentence.
+    """
+
     match: re.Pattern[str]
+    kind: ItemKind = "instructions"
+    slot: str = ""
     unless: re.Pattern[str] | None = None
     needs: re.Pattern[str] | None = None
+    value_end: re.Pattern[str] | None = None
     capital: bool = False
     opens: bool = False
     dated: bool = False
@@ -188,16 +167,11 @@ class StatementRule:
     anywhere: bool = False
     long: bool = False
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstructionRule:
-    """How a clause, read to the end of its sentence, tells the assistant how to answer."""
-
-    match: re.Pattern[str]
-    needs: re.Pattern[str] | None = None
-    unless: re.Pattern[str] | None = None
-    slot: str = ""
-    value_end: re.Pattern[str] | None = None
+    def allows(self, said: str) -> bool:
+        """Return whether what else is said lets the rule hold."""
+        return not (self.unless and self.unless.search(said)) and (
+            self.needs is None or self.needs.search(said) is not None
+        )
 
 
 class StatementRules(NamedTuple):
@@ -205,8 +179,8 @@ class StatementRules(NamedTuple):
 
     language: str
     frames: Mapping[str, re.Pattern[str]]
-    statements: tuple[StatementRule, ...]
-    instructions: tuple[InstructionRule, ...]
+    statements: tuple[Rule, ...]
+    instructions: tuple[Rule, ...]
     topics: tuple[tuple[str, re.Pattern[str]], ...]
 
 
@@ -224,16 +198,12 @@ def get_rules(language: str) -> StatementRules | None:
     source = files(__package__).joinpath("rules", f"{language}.toml").read_text("utf-8")
     data = tomllib.loads(source)
     parts: Mapping[str, str] = data["parts"]
-    frames = {name: _compile(text, parts) for name, text in data["frames"].items()}
     lead = data["frames"]["lead"]
     return StatementRules(
         language,
-        frames,
-        tuple(
-            StatementRule(**_compile_rule({**rule, "match": _lead_in(rule, lead)}, parts))
-            for rule in data["rule"]
-        ),
-        tuple(InstructionRule(**_compile_rule(rule, parts)) for rule in data["instruction"]),
+        {name: _compile(text, parts) for name, text in data["frames"].items()},
+        tuple(_make_rule({**rule, "match": _lead_in(rule, lead)}, parts) for rule in data["rule"]),
+        tuple(_make_rule(rule, parts) for rule in data["instruction"]),
         tuple((topic["name"], _compile(topic["match"], parts)) for topic in data["topic"]),
     )
 
@@ -244,11 +214,9 @@ def _lead_in(rule: Mapping[str, Any], lead: str) -> str:
     return rf"\b(?:{match})" if rule.get("anywhere") else f"(?:{lead})?(?:{match})"
 
 
-def _compile_rule(rule: Mapping[str, Any], parts: Mapping[str, str]) -> dict[str, Any]:
-    expressions = ("match", "unless", "needs", "value_end")
-    return {
-        name: _compile(one, parts) if name in expressions else one for name, one in rule.items()
-    }
+def _make_rule(given: Mapping[str, Any], parts: Mapping[str, str]) -> Rule:
+    expressions = {"match", "unless", "needs", "value_end"} & given.keys()
+    return Rule(**{**given, **{name: _compile(given[name], parts) for name in expressions}})
 
 
 def _compile(text: str, parts: Mapping[str, str]) -> re.Pattern[str]:
@@ -464,16 +432,14 @@ class _SentenceReader:
         self, start: int, end: int, sentence: str, *, is_first: bool
     ) -> Iterator[Statement]:
         frames = self._rules.frames
-        if frames["hostile"].search(sentence):
+        if frames["hostile"].search(sentence) or frames["fiction"].search(sentence):
             return
-        is_story = frames["fiction"].search(sentence) is not None
-        instruction = None if is_story else self._read_instruction(start, sentence)
         found: set[ItemKind] = set()
-        if not is_story:
-            for statement in self._read_facts(start, end, sentence, is_first=is_first):
-                if statement.kind not in found or statement.value:
-                    found.add(statement.kind)
-                    yield statement
+        for statement in self._read_facts(start, end, sentence, is_first=is_first):
+            if statement.kind not in found or statement.value:
+                found.add(statement.kind)
+                yield statement
+        instruction = self._read_instruction(start, sentence)
         if instruction is not None:
             yield instruction
 
@@ -539,27 +505,24 @@ class _SentenceReader:
 
     def _is_not_meant(self, said: str) -> bool:
         """Return whether a clause and what follows it is supposed, or said by somebody else."""
+        return bool(self._rules.frames["hypothetical"].match(said)) or self._is_reported(said)
+
+    def _is_reported(self, said: str) -> bool:
         frames = self._rules.frames
-        if frames["hypothetical"].match(said):
-            return True
-        return (
-            frames["reported"].match(said) is not None
-            and frames["not_reporting"].match(said) is None
-        )
+        return bool(frames["reported"].match(said)) and not frames["not_reporting"].match(said)
 
     def _match_clause(self, words: _ClauseWords, *, is_first: bool) -> Iterator[Statement]:
         frames, said = self._rules.frames, words.said
         if not said or frames["asking"].match(said) or frames["hyperbole"].search(said):
             return
-        is_passing = frames["passing"].search(said) is not None
-        is_former = frames["former"].search(said) is not None
+        hidden: frozenset[ItemKind] = frozenset()
+        if frames["former"].search(said):
+            hidden = _NEEDS_TO_LAST | {"places", "work"}
+        elif frames["passing"].search(said):
+            hidden = _NEEDS_TO_LAST
         seen: set[str] = set()
         for rule in self._rules.statements:
-            if rule.kind in seen:
-                continue
-            if is_passing and rule.kind in _NEEDS_TO_LAST and not rule.ends:
-                continue
-            if is_former and rule.kind in _NEEDS_TO_LAST | {"places", "work"} and not rule.ends:
+            if rule.kind in seen or (rule.kind in hidden and not rule.ends):
                 continue
             statement = self._apply(rule, words, is_first=is_first)
             if statement is not None:
@@ -568,9 +531,7 @@ class _SentenceReader:
                 if rule.dated:
                     return
 
-    def _apply(
-        self, rule: StatementRule, words: _ClauseWords, *, is_first: bool
-    ) -> Statement | None:
+    def _apply(self, rule: Rule, words: _ClauseWords, *, is_first: bool) -> Statement | None:
         match = None if rule.opens and not is_first else _match_rule(rule, words)
         if match is None:
             return None
@@ -613,7 +574,7 @@ class _SentenceReader:
         coming = (find_coming_days(text, self._said_ms) for text in (said, before))
         return next(filter(None, coming), None)
 
-    def _fill_slot(self, rule: StatementRule, match: re.Match[str], value: str) -> str:
+    def _fill_slot(self, rule: Rule, match: re.Match[str], value: str) -> str:
         what = rule.sets or _get_group(match, "what")
         names = {
             "value": normalize_value(value),
@@ -634,13 +595,12 @@ class _SentenceReader:
             before = self._strip(sentence[clause.start : clause.end])
             if goes_on:
                 continue  # "She's always late, always sorry"
-            if frames["hypothetical_instruction"].match(said):
-                return None
-            if frames["reported"].match(said) and not frames["not_reporting"].match(said):
+            if frames["hypothetical_instruction"].match(said) or self._is_reported(said):
                 return None
             for rule in self._rules.instructions:
                 match = rule.match.match(said)
-                if match is None or not self._is_standing(rule, said):
+                # "From now on" outweighs "here"; "this time" outweighs the rest.
+                if match is None or not rule.allows(said) or frames["once"].search(said):
                     continue
                 value = self._read_instruction_value(rule, match, said)
                 slot = rule.slot or self._find_topic(said)
@@ -648,17 +608,7 @@ class _SentenceReader:
                 return Statement(start, stop, "instructions", slot, value)
         return None
 
-    def _is_standing(self, rule: InstructionRule, said: str) -> bool:
-        if rule.needs is not None and not rule.needs.search(said):
-            return False
-        if rule.unless is not None and rule.unless.search(said):
-            return False
-        # "From now on" outweighs "here"; "this time" outweighs the rest.
-        return not self._rules.frames["once"].search(said)
-
-    def _read_instruction_value(
-        self, rule: InstructionRule, match: re.Match[str], said: str
-    ) -> str:
+    def _read_instruction_value(self, rule: Rule, match: re.Match[str], said: str) -> str:
         place = _find_group(match, "value")
         if place is None:
             return ""
@@ -730,15 +680,13 @@ def normalize_value(value: str) -> str:
     return " ".join(bare.split())
 
 
-def _match_rule(rule: StatementRule, words: _ClauseWords) -> re.Match[str] | None:
+def _match_rule(rule: Rule, words: _ClauseWords) -> re.Match[str] | None:
     """Return what a rule finds in a clause, or from it to the end of its sentence."""
     said = words.rest if rule.long else words.said
     match = rule.match.search(said) if rule.anywhere else rule.match.match(said)
     if match is None or match.start() >= len(words.said):
         return None
-    if rule.unless is not None and rule.unless.search(said):
-        return None
-    return match if rule.needs is None or rule.needs.search(said) else None
+    return match if rule.allows(said) else None
 
 
 def _find_group(match: re.Match[str], name: str) -> tuple[int, int] | None:

@@ -179,9 +179,11 @@ class Branches:
             self._kinds[name] = [_find_kinds(sentence) for sentence in sentences]
             self._vectors[name] = np.array(embed([*sentences]), dtype=np.float32)
 
-    def select(
+    def open(
         self,
+        roots: Sequence[Entry],
         question: str,
+        read: ReadStretches,
         *,
         hits: Collection[int] = (),
         whole: Collection[int] = (),
@@ -190,13 +192,15 @@ class Branches:
         count: TextCounter = count_text_tokens,
         embed: Embed | None = None,
     ) -> tuple[OpenedSummary, ...]:
-        """Return what the folded summaries say to a question, in the order of what they cover.
+        """Return what the summaries that these fold say to a question, in the order they cover.
 
         First come sentences that answer it by its words; where `embed` is given and none answers
-        most of it, those follow that are nearest to it in what they mean.
+        most of it, those follow that are nearest to it in what they mean or hold.
 
         Args:
+            roots: The summaries that the view shows and that fold others.
             question: What is asked.
+            read: Reads entries of the thread.
             hits: The positions of the lines that recall found.
             whole: Those that are shown whole: a sentence that comes from these alone says nothing
                 new.
@@ -205,6 +209,9 @@ class Branches:
             count: Counts the tokens of a text.
             embed: Embeds sentences and the question; None opens by words alone.
         """
+        if not roots or max_tokens <= 0:
+            return ()
+        self.read(roots, read)
         with self._lock:
             shares = self._measure_shares(question)
             ranked = self._rank_by_words(shares, frozenset(hits), frozenset(whole))
@@ -364,32 +371,7 @@ def _list_patterns() -> list[tuple[str, re.Pattern[str]]]:
 
 
 # -- over a log -----------------------------------------------------------------------------------
-def open_summaries(
-    branches: Branches,
-    roots: Sequence[Entry],
-    question: str,
-    read: ReadStretches,
-    *,
-    hits: Collection[int] = (),
-    whole: Collection[int] = (),
-    shown: str = "",
-    max_tokens: int,
-    count: TextCounter = count_text_tokens,
-    embed: Embed | None = None,
-) -> tuple[OpenedSummary, ...]:
-    """Return what the summaries that these fold say to a question; see `Branches`."""
-    if not roots or max_tokens <= 0:
-        return ()
-    branches.read(roots, read)
-    return branches.select(
-        question,
-        hits=hits,
-        whole=whole,
-        shown=shown,
-        max_tokens=max_tokens,
-        count=count,
-        embed=embed,
-    )
+open_summaries = Branches.open
 
 
 class BranchCache:

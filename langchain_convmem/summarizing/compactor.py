@@ -357,16 +357,12 @@ summarised has changed meanwhile, and nothing was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryReport:
-    """What came of an attempt to compact a thread.
+class SummaryCounts:
+    """What a compaction came to, in numbers.
 
     Attributes:
-        key: The thread.
-        outcome: What happened.
-        summary: The entry that was written, if one was; of several, the last.
-        problem: Why nothing was written, in one sentence; empty if there is nothing to say.
-        is_outage: Whether that is because the summariser raised an error instead of answering.
         covered: How many entries the summaries that were written stand for.
+        folded: How many parents were put over summaries that a model would else read.
         calls: How often the summariser was asked.
         tokens_read: How many tokens it read for that, as its provider reports it; else 0.
         tokens_written: How many it wrote.
@@ -377,17 +373,10 @@ class SummaryReport:
         in_text: How many of them its text tells.
         listed: How many more its list of details tells.
         left: How many are left to the log, and to recall.
-        missing_sections: Headings of the template that the summary does not have.
-        folded: How many parents were put over summaries that a model would else read.
-        doubted: Sentences of the text that the judge of the settings found unsupported.
     """
 
-    key: ThreadKey
-    outcome: Outcome
-    summary: Entry | None = None
-    problem: str = ""
-    is_outage: bool = False
     covered: int = 0
+    folded: int = 0
     calls: int = 0
     tokens_read: int = 0
     tokens_written: int = 0
@@ -397,8 +386,28 @@ class SummaryReport:
     in_text: int = 0
     listed: int = 0
     left: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryReport(SummaryCounts):
+    """What came of an attempt to compact a thread.
+
+    Attributes:
+        key: The thread.
+        outcome: What happened.
+        summary: The entry that was written, if one was; of several, the last.
+        problem: Why nothing was written, in one sentence; empty if there is nothing to say.
+        is_outage: Whether that is because the summariser raised an error instead of answering.
+        missing_sections: Headings of the template that the summary does not have.
+        doubted: Sentences of the text that the judge of the settings found unsupported.
+    """
+
+    key: ThreadKey
+    outcome: Outcome
+    summary: Entry | None = None
+    problem: str = ""
+    is_outage: bool = False
     missing_sections: tuple[str, ...] = ()
-    folded: int = 0
     doubted: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -451,7 +460,7 @@ def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryEvent:
+class SummaryEvent(SummaryCounts):
     """Something that happened to the summaries of a thread: counts, and nothing that was said.
 
     Attributes:
@@ -459,17 +468,6 @@ class SummaryEvent:
         kind: `compacted`: a summary was written. `failed`: no summary came about, and the thread
             rests, longer after each further failure; until then nothing more is told of it.
         problem: For `failed`: why, in one sentence.
-        next_attempt_ms: For `failed`: when it is tried again, milliseconds since the epoch.
-        covered: How many messages the new summaries stand for.
-        folded: How many parents were made.
-        calls: How often the summariser was asked.
-        tokens_read: How many tokens it read for that, as its provider reports it; else 0.
-        tokens_written: How many it wrote.
-        seconds: How long all of it took.
-        facts: How many facts there were to tell.
-        in_text: How many the text tells.
-        listed: How many more the list of details tells.
-        left: How many are left to the log, and to recall.
         missing_sections: How many sections of the template were left out.
         doubted: How many sentences the judge of the settings found unsupported.
     """
@@ -477,17 +475,6 @@ class SummaryEvent:
     key: ThreadKey
     kind: Literal["compacted", "failed"]
     problem: str = ""
-    next_attempt_ms: int = 0
-    covered: int = 0
-    folded: int = 0
-    calls: int = 0
-    tokens_read: int = 0
-    tokens_written: int = 0
-    seconds: float = field(default=0.0, compare=False)
-    facts: int = 0
-    in_text: int = 0
-    listed: int = 0
-    left: int = 0
     missing_sections: int = 0
     doubted: int = 0
 

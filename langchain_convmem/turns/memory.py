@@ -442,7 +442,7 @@ class TurnMemory:
         summaries: Compacts threads after turns.
         profiles: Reads what is known of users.
         token_counters: What counts tokens, as the models of the turns were seen to take them.
-        profile_tokens: Budget of the profile in a turn whose options name none.
+        profile_tokens: Budget of the profile in a turn that recalls and whose options name none.
         active_turns: The turns under way: who closes the memory waits for them.
         log_place: Identifies the log in this process.
     """
@@ -453,7 +453,7 @@ class TurnMemory:
     summaries: Summaries
     profiles: Profiles
     token_counters: TokenCounters
-    profile_tokens: int = 0
+    profile_tokens: int = 150
     active_turns: WritingTurns = field(default_factory=WritingTurns)
     log_place: Hashable = field(init=False)
 
@@ -472,7 +472,8 @@ class TurnMemory:
 
     def get_profile_budget(self, options: TurnOptions) -> int:
         """Return the token budget for what is known of the user in a turn with these options."""
-        return self.profile_tokens if options.profile_tokens is None else options.profile_tokens
+        default = self.profile_tokens if options.recall else 0
+        return default if options.profile_tokens is None else options.profile_tokens
 
     def check_options(self, options: TurnOptions) -> None:
         """Have threads summarised before these options leave something out."""

@@ -65,8 +65,8 @@ class TurnOptions:
             the prompt's own words and the descriptions of tools. What leaves no room for messages
             is lowered to half of them, and logged.
         profile_tokens: Budget of what is known of the user (`UserProfile`), which the model gets as
-            part of the system messages; 0 is none. None: what the memory says, which is 0 by
-            default.
+            part of the system messages; 0 is none. None: what the memory says, which is 150 by
+            default; without `recall`, none.
         remember: Whether the turn is stored.
         recall_place: Where recalled lines stand. `"user"`: before what the user says in the turn,
             where a provider's prompt cache keeps all that stands before. `"system"`: at the end of

@@ -34,7 +34,9 @@ def memory_with_a_buffer() -> ConversationMemory:
 def memory_of_topics(*, buffer_size: int = 0) -> ConversationMemory:
     """Return such a memory, by default one that shows only what was just found."""
     settings = replace(RecallSettings.spec(), window=0, buffer_size=buffer_size)
-    memory = ConversationMemory.open(":memory:", embeddings=TopicEmbeddings(), settings=settings)
+    memory = ConversationMemory.open(
+        ":memory:", embeddings=TopicEmbeddings(), settings=settings, profile_tokens=0
+    )
     for thread_id, text in (("one", BOAT), ("two", DOG)):
         memory.add_messages([HumanMessage(text)], user_id="ana", thread_id=thread_id)
     return memory

@@ -22,8 +22,11 @@ def memory():
 
 @pytest.fixture
 def told():
-    """Return a memory in which Ana told of three things elsewhere, and of one in her thread."""
-    with ConversationMemory(InMemoryLog()) as opened:
+    """Return a memory in which Ana told of three things elsewhere, and of one in her thread.
+
+    It shows no profile, which would tell of the same things.
+    """
+    with ConversationMemory(InMemoryLog(), profile_tokens=0) as opened:
         for number, text in enumerate(("red and fast", "locked in the shed", "ten years old")):
             opened.add_messages(
                 [HumanMessage(f"My bicycle is {text}. {'It rained on that day. ' * 9}")],

@@ -28,6 +28,14 @@ def test_what_is_said_elsewhere_changes_no_block_that_a_thread_has(tmp_path):
     assert "Porto" in _ask(path, "another")
 
 
+def test_a_turn_that_recalls_shows_the_profile_unless_it_is_turned_off(memory):
+    model = ScriptedChatModel(replies=["Soup."] * 4)
+    memory.history("old", user_id="ana").add("user", "I'm coeliac.")
+    for number, options in enumerate(({}, {"profile_tokens": 0}, {"recall": False})):
+        memory.wrap(model, **options).invoke("Plan my lunch.", at(thread_id=f"t{number}"))
+    assert ["<profile>" in str(seen) for seen in model.seen] == [True, False, False]
+
+
 def test_what_is_forgotten_leaves_the_block_at_once(tmp_path):
     path = tmp_path / "memory.db"
     with ConversationMemory.open(path) as memory:

@@ -65,7 +65,7 @@ class _UnreadableLog(InMemoryLog):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_recall_that_fails_ends_its_run_with_the_error(way):
-    memory = ConversationMemory(_UnreadableLog())
+    memory = ConversationMemory(_UnreadableLog(), profile_tokens=0)
     watcher = RunWatcher()
     chain = memory.wrap(ScriptedChatModel(replies=["Hm."]))
     with pytest.raises(LogUnavailableError, match="disk is gone"):

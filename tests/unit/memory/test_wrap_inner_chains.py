@@ -239,7 +239,7 @@ SOURCES = {
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("has_place", [False, True])
 def test_an_answer_that_comes_with_its_sources_remembers(memory, kind, way, has_place):
-    memory.add_messages([HumanMessage("My bike is green.")], thread_id="old", user_id="ana")
+    memory.add_messages([HumanMessage("The bike is green.")], thread_id="old", user_id="ana")
     model, shelf = ScriptedChatModel(replies=["One.", "Two."]), Shelf(asked=[])
     place = [("placeholder", "{history}")] if has_place else []
     prompt = ChatPromptTemplate([("system", "Look: {context}"), *place, ("human", "{input}")])
@@ -249,28 +249,28 @@ def test_an_answer_that_comes_with_its_sources_remembers(memory, kind, way, has_
     system, *said = model.seen[1]
     assert system.text == "Look: the shelf"
     assert [one.text for one in said[:2]] == ["Hello?", "One."]
-    assert "My bike is green." in said[2].text
+    assert "The bike is green." in said[2].text
     assert shelf.asked == ["Hello?", "My bike?"]
     assert [text for _, text in _told(memory)] == ["Hello?", "One.", "My bike?", "Two."]
 
 
 def test_a_step_that_formats_what_the_user_says_gets_the_words_alone(memory):
-    memory.add_messages([HumanMessage("My bike is green.")], thread_id="old", user_id="ana")
+    memory.add_messages([HumanMessage("The bike is green.")], thread_id="old", user_id="ana")
     model, asked = ScriptedChatModel(replies=["One."]), []
     prompt = ChatPromptTemplate([("system", "Look: {context}"), ("human", "{input}")])
     look = RunnablePassthrough.assign(context=lambda given: asked.append(f"q={given['input']}"))
     memory.wrap(look | prompt | model).invoke("My bike?", at())
     assert asked == ["q=My bike?"]
-    assert "My bike is green." in model.asked[0]
+    assert "The bike is green." in model.asked[0]
 
 
 def test_a_retriever_is_asked_without_the_recalled_lines_that_the_prompt_shows(memory):
-    memory.add_messages([HumanMessage("My bike is green.")], thread_id="old", user_id="ana")
+    memory.add_messages([HumanMessage("The bike is green.")], thread_id="old", user_id="ana")
     model, shelf = ScriptedChatModel(replies=["One."]), Shelf(asked=[])
     prompt = ChatPromptTemplate([("system", "Look: {context}"), ("human", "{input}")])
     memory.wrap(BEHIND["a map of what is said"](shelf, prompt, model)).invoke("My bike?", at())
     assert shelf.asked == ["My bike?"]
-    assert "My bike is green." in model.asked[0]
+    assert "The bike is green." in model.asked[0]
 
 
 def test_a_thread_with_instructions_gives_a_prompt_with_its_own_one_system_message(memory):
