@@ -50,7 +50,7 @@ _RESERVED = {"add_generation_prompt", "messages"}
 _OTHER_NAMES = {
     "assistant": ("model", "ai", "bot"),
     "system": ("developer",),
-    "tool": ("ipython", "observation"),
+    "tool": ("function", "ipython", "observation"),
     "user": ("human",),
 }
 
@@ -440,9 +440,11 @@ def _check_roles(roles: Mapping[str, str]) -> Mapping[str, str]:
 def _find_own_roles(tree: nodes.Template) -> dict[str, str]:
     """Return our roles that a template never names, with its own names for them."""
     named = {one.value for one in tree.find_all(nodes.Const)}
-    asked = {
-        one.value for test in tree.find_all(nodes.Compare) for one in test.find_all(nodes.Const)
-    }
+    asked: set[Any] = set()
+    for test in tree.find_all(nodes.Compare):
+        sides = [test.expr, *(operand.expr for operand in test.ops)]
+        if any("role" in (getattr(side, "name", None), _get_key(side)) for side in sides):
+            asked |= {one.value for one in test.find_all(nodes.Const)}
     found = {
         role: [name for name in others if name in asked] for role, others in _OTHER_NAMES.items()
     }
@@ -484,11 +486,12 @@ def _read_arguments(arguments: str) -> Any:
 
 def _is_content_read(expression: nodes.Node) -> bool:
     within = [expression, *expression.find_all((nodes.Getattr, nodes.Getitem))]
-    return any(
-        getattr(one, "attr", None) == "content"
-        or getattr(getattr(one, "arg", None), "value", None) == "content"
-        for one in within
-    )
+    return any(_get_key(one) == "content" for one in within)
+
+
+def _get_key(node: nodes.Node) -> Any:
+    """Return what an expression looks up in a value, such as `role` in `m.role`."""
+    return getattr(node, "attr", None) or getattr(getattr(node, "arg", None), "value", None)
 
 
 # -- Where chat templates come from: files, tokenizer configurations, and our own -----------------

@@ -34,13 +34,9 @@ def read_back(monkeypatch):
 
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))
-def test_our_templates_are_recognised_with_the_texts_that_end_their_replies(name):
+def test_what_our_templates_write_is_read_back(read_back, name):
     form = find_reply_format(ChatTemplate.from_builtin(name))
     assert (form.name, form.stop) == OURS[name]
-
-
-@pytest.mark.parametrize("name", sorted(BUILTINS))
-def test_what_our_templates_write_is_read_back(read_back, name):
     _, outcomes = read_back(read_builtin(name)[0])
     assert {reply for reply, outcome in outcomes.items() if outcome == "read"} == WRITES.get(
         name, set()
@@ -73,22 +69,25 @@ def test_a_family_is_recognised_by_its_marks(source, name):
     assert find_reply_format(ChatTemplate(source)).name == name
 
 
-def test_the_end_of_a_text_comes_first_among_what_stops_a_reply():
-    template = ChatTemplate("[INST]</s>{{ eos_token }}", eos_token="<eos>")
-    assert find_reply_format(template).stop == ("<eos>", "</s>")
-    assert find_reply_format(ChatTemplate("[INST]</s>", eos_token="</s>")).stop == ("</s>",)
-
-
-def test_what_ends_a_thought_stops_no_reply():
-    source = "<|channel|>analysis<|message|><|end|><|return|><|call|>"
-    assert find_reply_format(ChatTemplate(source)).stop == ("<|return|>", "<|call|>")
-
-
-def test_special_tokens_are_those_that_were_given():
-    template = ChatTemplate("x", bos_token="<s>", eos_token="</s>", tools_in_user_message=True)
-    assert template.special_tokens == {"bos_token": "<s>", "eos_token": "</s>"}
-
-
 def test_the_page_about_replies_names_every_format():
     page = (Path(__file__).parents[3] / "docs/concepts/chat_templates.md").read_text("utf-8")
     assert [name for name in REPLY_FORMATS if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "tokens", "stop"),
+    [
+        (
+            "[INST]</s>{{ eos_token }}",
+            {"eos_token": "<eos>", "bos_token": "<s>"},
+            ("<eos>", "</s>"),
+        ),
+        ("[INST]</s>", {"eos_token": "</s>"}, ("</s>",)),
+        # What ends a thought stops no reply.
+        ("<|channel|>analysis<|message|><|end|><|return|><|call|>", {}, ("<|return|>", "<|call|>")),
+    ],
+)
+def test_what_stops_a_reply_begins_with_the_end_of_a_text(source, tokens, stop):
+    template = ChatTemplate(source, tools_in_user_message=True, **tokens)
+    assert find_reply_format(template).stop == stop
+    assert template.special_tokens == tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from langchain_convmem.errors import ConfigError, ConversationError, MissingExtr
 from langchain_convmem.text.completions import CompletionsSession
 from langchain_convmem.text.local import (
     LocalEngine,
+    LocalSession,
     Sampling,
     TokenReader,
     decode_ids,
@@ -56,13 +58,6 @@ def test_every_character_is_told_once_and_none_before_it_is_whole(text, before):
     assert "".join(pieces) + reader.finish() == text
 
 
-@given(st.binary(max_size=60))
-def test_bytes_that_are_no_characters_are_told_as_the_tokenizer_writes_them(data):
-    reader = TokenReader(ByteTokenizer(), ())
-    told = "".join(map(reader.feed, data)) + reader.finish()
-    assert told == data.decode(errors="replace")
-
-
 def test_only_the_latest_tokens_are_decoded():
     longest = 0
 
@@ -84,10 +79,6 @@ def test_a_blank_that_the_tokenizer_puts_before_a_text_comes_only_at_the_beginni
     for text in (" two", "three", ""):
         ids += encode(tokenizer, text, is_first=False)
     assert decode_ids(tokenizer, ids) == "one twothree"
-
-
-def test_a_reply_begins_with_the_blank_that_belongs_to_it():
-    tokenizer = BlankTokenizer()
     reader = TokenReader(tokenizer, encode(tokenizer, "one", is_first=True))
     assert [reader.feed(ord(letter)) for letter in "\u2581two"] == [" ", "t", "w", "o"]
 
@@ -129,3 +120,31 @@ def test_without_its_extra_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[local\]'"):
         LocalEngine("a/model")
+
+
+@pytest.mark.parametrize(
+    ("stop", "limits", "told", "ended"),
+    [
+        (["<stop>"], {}, "héllo ", ("stop", "<stop>")),
+        (["llo <", "zzz"], {}, "hé", ("stop", "llo <")),
+        ([], {}, "héllo <stop> 🚗", ("stop", "<|end|>")),
+        ([], {"max_tokens": 0}, "", ("length", "")),
+        ([], {"max_context": 8}, "héll", ("length", "")),
+    ],
+)
+async def test_a_reply_ends_where_it_should_and_the_session_holds_that(
+    monkeypatch, stop, limits, told, ended
+):
+    script = [*"héllo <stop> 🚗".encode(), 256]
+    monkeypatch.setattr(Sampling, "create_chooser", lambda _self: lambda token: token)
+    engine = SimpleNamespace(tokenizer=ByteTokenizer(), options={}, max_tokens=99)
+    engine.max_context, engine.check_open = limits.get("max_context"), lambda: None
+    engine.end_ids = {256: "<|end|>"}
+    for is_async in (False, True):
+        session = LocalSession(engine, list(b"Q: "))
+        session.compute_scores = lambda held=session: script[held.token_count - 3]
+        given = {"stop": stop, "max_tokens": limits.get("max_tokens")}
+        pieces = [one async for one in session.adecode(**given)] if is_async else []
+        assert "".join(pieces or session.decode(**given)) == told
+        assert (session.finish_reason, session.stop_text) == ended
+        assert session.text == f"Q: {told}"

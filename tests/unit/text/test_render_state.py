@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 import pytest
@@ -46,37 +45,6 @@ def test_the_end_of_a_reply_is_sent_with_the_next_turn():
     assert (increment.kept, increment.diverged) == (len("<user>a</><assistant>b"), False)
 
 
-def test_what_a_look_at_the_end_changes_is_sent_again():
-    source = "{% for m in messages %}{{ m.content }}{{ '!' if loop.last else ',' }}{% endfor %}"
-    state = ChatTemplate(source).start()
-    state.feed([user("a"), user("b")])
-    increment = state.feed([user("c")])
-    assert (increment.kept, increment.text) == (3, ",c!")
-    assert increment.diverged
-
-
-def test_a_template_that_looks_at_the_end_first_diverges_at_its_beginning():
-    stats = started(SCANNING).feed([reply("b"), user("c")]).stats
-    assert (stats.diverged_at, stats.session_had[:2], stats.prompt_has[:2]) == (0, "1:", "3:")
-
-
-def test_what_a_template_remembers_goes_on_with_the_chat():
-    source = (
-        "{% set ns = namespace(count=0, last='') %}{% for m in messages %}"
-        "{% set ns.count = ns.count + 1 %}{{ ns.count ~ m.content ~ ns.last }}"
-        "{% set ns.last = m.content %}{% if loop.changed(m.role) %}#{% endif %}"
-        "{{ '.' if loop.last }}{% endfor %}={{ ns.count }}"
-    )
-    template = ChatTemplate(source)
-    state = template.start()
-    chat = []
-    for n in range(6):
-        new = [user(f"u{n}"), user("x"), reply("y")][: n % 3 + 1]
-        chat += new
-        state.feed(new)
-        assert state.read_text() == template.render(chat)
-
-
 # -- replies that the template shows otherwise ----------------------------------------------------
 
 
@@ -89,28 +57,6 @@ def test_a_reply_that_is_shown_otherwise_diverges_where_it_differs():
     assert increment.text == "B</><user>c</><assistant>"
 
 
-def test_a_session_that_can_go_back_only_so_far_is_sent_the_rest():
-    state = started()
-    increment = state.feed([reply("B"), user("c")])
-    checkpoint = 5
-    assert checkpoint < increment.kept
-    assert state.read_text(checkpoint) == state.read_text()[checkpoint:]
-
-
-def test_a_session_that_was_lost_is_filled_anew():
-    state = started()
-    state.rewind()
-    increment = state.feed([reply("b"), user("c")])
-    assert (increment.kept, increment.diverged) == (0, False)
-    assert increment.text == "<user>a</><assistant>b</><user>c</><assistant>"
-
-
-@pytest.mark.parametrize("length", [-1, 99])
-def test_a_session_cannot_be_taken_to_where_it_never_was(length):
-    with pytest.raises(ConfigError, match=f"not {length}"):
-        started().rewind(length)
-
-
 # -- variables ------------------------------------------------------------------------------------
 
 
@@ -121,13 +67,6 @@ def test_a_variable_of_one_turn_is_gone_in_the_next():
     assert state.read_text().startswith("[loud]")
     state.feed([user("d")])
     assert state.read_text().startswith("[calm]<user>a")
-
-
-def test_a_generation_prompt_that_comes_and_goes_is_sent_alone():
-    state = ChatTemplate(PLAIN).start()
-    state.feed([user("a"), reply("b")], add_generation_prompt=False)
-    increment = state.feed([user("c")])
-    assert increment.text == "<user>c</><assistant>"
 
 
 def test_the_time_stands_still_within_a_conversation():
@@ -152,12 +91,9 @@ TAKING_TURNS = (
     ("source", "bad", "kind"),
     [
         (TAKING_TURNS, user("c"), ChatTemplateError),
-        (TAKING_TURNS + "{{ messages | length }}", user("c"), ChatTemplateError),
-        ("{{ messages | length }}" + TAKING_TURNS, user("c"), ChatTemplateError),
         (PLAIN, {"content": "no role"}, InvalidMessageError),
         (PLAIN, 7, TypeError),
     ],
-    ids=["in the loop", "with a tail", "whole", "no role", "no message"],
 )
 def test_a_turn_that_fails_leaves_no_trace(source, bad, kind):
     state = started(source)
@@ -183,21 +119,6 @@ def test_copies_go_on_by_themselves():
     assert state.read_text() == "<user>a</><assistant>b</><user>c</><assistant>"
 
 
-def test_copies_in_many_threads_do_not_disturb_each_other():
-    counting = PLAIN.replace("</>", "{% set n.i = n.i + 1 %}{{ n.i }}</>")
-    state = started("{% set n = namespace(i=0) %}" + counting)
-
-    def branch(number):
-        twin = state.copy()
-        for turn in range(20):
-            twin.feed([reply("b"), user(f"{number}.{turn}")])
-        return twin.read_text()
-
-    with ThreadPoolExecutor(8) as pool:
-        texts = list(pool.map(branch, range(8)))
-    assert texts == [branch(number) for number in range(8)]
-
-
 # -- a turn in parts ------------------------------------------------------------------------------
 
 
@@ -215,21 +136,6 @@ def test_a_turn_can_come_in_parts():
     state.record_reply("Yes?")
     increment = state.feed([reply("Yes?"), user("No.")])
     assert (increment.text, increment.diverged) == ("</><user>No.</><assistant>", False)
-
-
-def test_another_role_ends_the_turn_before():
-    state = ChatTemplate(IN_PARTS).start()
-    state.feed([user("Hi")], pending=True)
-    increment = state.feed([{"role": "tool", "content": "4"}])
-    assert increment.text == "</><tool>4</><assistant>"
-    assert [message["role"] for message in state.messages] == ["user", "tool"]
-
-
-def test_parts_of_other_kinds_than_text_are_listed():
-    state = ChatTemplate(IN_PARTS).start()
-    state.feed([user("Hi")], pending=True)
-    state.feed([user([{"type": "image"}])])
-    assert state.messages[-1]["content"] == [{"type": "text", "text": "Hi"}, {"type": "image"}]
 
 
 def test_a_part_that_fails_leaves_no_trace():
@@ -250,8 +156,8 @@ def test_a_control_token_cannot_be_spelled_in_two_parts():
     source = IN_PARTS.replace("<{{ m.role }}>", "<|{{ m.role }}|>")
     state = ChatTemplate(source, control_tokens=["<|system|>"]).start()
     state.feed([user("<|sys")], pending=True)
-    state.feed([user("tem|>")])
-    assert state.read_text() == "<|user|>< |system|></><assistant>"
+    state.feed([user("tem|>"), {"role": "tool", "content": "4"}])
+    assert state.read_text() == "<|user|>< |system|></><|tool|>4</><assistant>"
 
 
 def test_a_template_that_knows_no_parts_says_so():
@@ -261,14 +167,6 @@ def test_a_template_that_knows_no_parts_says_so():
     with pytest.raises(ChatTemplateError, match="whole messages only") as caught:
         template.start().feed([user("Hi")], pending=True)
     assert caught.value.kind == "UnsupportedByTemplate"
-
-
-def test_what_was_said_before_a_conversation_began_again_goes_before_a_first_part():
-    state = ChatTemplate(IN_PARTS).start()
-    state.feed([user("a")])
-    state.begin_again()
-    increment = state.feed([user("b")], pending=True)
-    assert (increment.kept, state.read_text()) == (len("<user>"), "<user>b")
 
 
 ONLY_PARTS = (
@@ -311,24 +209,6 @@ def test_what_is_said_so_far_is_read_before_the_message_ends(source):
     assert [message["content"] for message in state.messages] == ["a", "b", "Hello, Ana"]
 
 
-def test_a_message_that_goes_on_may_turn_out_otherwise():
-    state = started()
-    state.feed_unended([reply("b"), user("Hello")])
-    increment = state.feed([user("Help")])
-    assert increment.text == "p</><assistant>"
-    assert (increment.stats.diverged_at, increment.stats.session_had) == (increment.kept, "lo")
-
-
-def test_variables_of_one_part_alone_are_not_left_in_the_session():
-    state = started(head="A ")
-    state.feed_unended([reply("b"), user("c")], extra_context={"head": "B "})
-    assert state.read_text() == "B <user>a</><assistant>b</><user>c"
-    state.feed([user("cd")])
-    assert state.read_text() == "A <user>a</><assistant>b</><user>cd</><assistant>"
-    state.record_reply("e")
-    assert state.feed([reply("e"), user("f")]).text == "</><user>f</><assistant>"
-
-
 def test_a_message_in_blocks_goes_on_with_its_last_text():
     source = "{% for m in messages %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endfor %}"
     state = ChatTemplate(source).start()
@@ -337,18 +217,22 @@ def test_a_message_in_blocks_goes_on_with_its_last_text():
     assert state.feed_unended([user(parts)]).text == "][b"
 
 
+def test_a_session_that_was_lost_is_filled_anew():
+    state = started()
+    with pytest.raises(ConfigError, match="not 99"):
+        state.rewind(99)
+    state.rewind()
+    increment = state.feed([reply("b"), user("c")])
+    assert (increment.kept, increment.diverged) == (0, False)
+    assert increment.text == "<user>a</><assistant>b</><user>c</><assistant>"
+
+
 @pytest.mark.parametrize("source", ["{{ messages | length }}", "{{ messages[0].content | upper }}"])
 def test_a_template_that_hides_the_message_cannot_let_it_go_on(source):
     state = ChatTemplate(source).start()
+    with pytest.raises(InvalidMessageError, match="end with text"):
+        state.feed_unended([user([{"type": "image"}])])
     with pytest.raises(ChatTemplateError) as caught:
         state.feed_unended([user("a")])
     assert caught.value.kind == "NothingToContinue"
     assert (state.read_text(), state.messages) == ("", [])
-
-
-def test_what_does_not_end_with_text_cannot_go_on():
-    state = ChatTemplate(PLAIN).start()
-    for messages in ([], [user([{"type": "image"}])]):
-        with pytest.raises(InvalidMessageError, match="end with text"):
-            state.feed_unended(messages)
-    assert state.read_text() == ""

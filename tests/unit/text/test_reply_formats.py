@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import pickle
-from dataclasses import replace
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage
 from written_calls import CALLS, WRITTEN
 
 from langchain_convmem.errors import ConfigError
@@ -66,16 +64,6 @@ def test_reasoning_is_a_block_of_the_message_and_the_text_is_clean():
     ]
 
 
-def test_several_sections_of_a_channel_are_joined_and_the_text_around_them_stays():
-    message = read_reply("A <think>b</think>c\n<think>d</think>\ne <think>f", "hermes")
-    assert message.content == "A c\ne "
-    assert message.additional_kwargs["reasoning_content"] == "bdf"
-
-
-def test_what_no_mark_stands_beside_is_kept_to_the_last_line_end():
-    assert read_reply("\n Hi \n\n", "hermes").content == "\n Hi \n\n"
-
-
 @pytest.mark.parametrize("prompt", ["<think>", "..<think>\n", "<think></think><think>Let me"])
 def test_a_prompt_that_ends_in_a_channel_lets_the_reply_begin_there(prompt):
     message = read_reply("R\n</think>\n\nText", "hermes", prompt_end=prompt)
@@ -89,25 +77,6 @@ def test_a_prompt_that_ends_in_a_channel_lets_the_reply_begin_there(prompt):
 )
 def test_a_prompt_whose_channel_is_closed_or_was_only_spoken_of_does_not(prompt):
     assert read_reply("Text", "hermes", prompt_end=prompt).content == "Text"
-
-
-def test_a_prompt_that_ends_in_the_header_of_harmony_is_read_on_from_there():
-    message = read_reply(
-        ' to=functions.f<|channel|>commentary json<|message|>{"a": 1}',
-        "harmony",
-        prompt_end="<|end|><|start|>assistant",
-    )
-    assert called(message) == [("f", {"a": 1})]
-    assert message.content == ""
-
-
-def test_a_call_within_reasoning_is_a_thought_and_a_thought_within_a_call_is_its_text():
-    thought = '<tool_call>{"name": "f"}</tool_call>'
-    message = read_reply(f"<think>{thought}</think>", "hermes")
-    assert message.additional_kwargs == {"reasoning_content": thought}
-    assert message.tool_calls == []
-    call = '<tool_call>{"name": "f", "arguments": {"a": "<think>"}}</tool_call>'
-    assert called(read_reply(call, "hermes")) == [("f", {"a": "<think>"})]
 
 
 @pytest.mark.parametrize(
@@ -127,14 +96,6 @@ def test_a_mark_in_an_argument_is_part_of_it(name, start, end):
         assert called(read_reply(once * 2, name)) == [("f", written)] * 2
 
 
-def test_a_call_that_can_be_read_is_told_when_its_fence_closes_whatever_its_texts_resemble():
-    reader = ReplyReader("pythonic")
-    [chunk] = reader.feed("""<|tool_call_start|>[f(a='{"b')]<|tool_call_end|>""")
-    assert [(call["name"], call["args"]) for call in chunk.tool_call_chunks] == [
-        ("f", json.dumps({"a": '{"b'}))
-    ]
-
-
 def test_channels_given_replace_those_of_the_format_and_none_is_none():
     text = "<think>a</think><note>b</note>c"
     note = Channel("note", "<note>", "</note>", reasoning=False)
@@ -147,11 +108,6 @@ def test_channels_given_replace_those_of_the_format_and_none_is_none():
 # -- calls ----------------------------------------------------------------------------------------
 
 
-def test_arguments_that_are_json_within_json_are_read():
-    text = '<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>'
-    assert called(read_reply(text, "hermes")) == [("f", {"a": 1})]
-
-
 def test_ids_of_the_model_are_kept_unless_they_were_given_before():
     one = '{"name": "f", "arguments": {}, "id": "abcdefghi"}'
     message = read_reply(f"[TOOL_CALLS][{one}, {one}]", "mistral")
@@ -160,24 +116,6 @@ def test_ids_of_the_model_are_kept_unless_they_were_given_before():
     assert second != first
     assert len(second) == 9
     assert second.isalnum()
-
-
-def test_every_reply_has_ids_of_its_own():
-    text = '<tool_call>{"name": "f"}</tool_call>' * 2
-    ids = [call["id"] for _ in range(2) for call in read_reply(text, "hermes").tool_calls]
-    assert len(set(ids)) == 4
-    assert all(one.startswith("call_") for one in ids)
-
-
-def test_ids_that_were_made_twice_are_told_apart():
-    text = '<tool_call>{"name": "f"}</tool_call>' * 3
-    ids = [call["id"] for call in read_reply(text, "hermes", call_ids=lambda: "a").tool_calls]
-    assert ids == ["a", "a_1", "a_2"]
-
-
-def test_an_id_that_is_a_mere_number_is_replaced_for_the_next_reply_begins_to_count_anew():
-    text = '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f"}]<|END_ACTION|>'
-    assert read_reply(text, "cohere", call_ids=lambda: "a").tool_calls[0]["id"] == "a"
 
 
 @pytest.mark.parametrize(
@@ -202,14 +140,6 @@ def test_a_broken_call_is_kept_as_an_invalid_one(name, text):
     assert message.tool_calls == []
     assert len(message.invalid_tool_calls) == 1
     assert message.response_metadata["raw_text"] == text
-
-
-def test_the_text_of_a_broken_call_is_told_beside_the_calls_that_are_whole():
-    text = '<tool_call>{"name": "f", a</tool_call>.<tool_call>{"name": "g"}</tool_call>'
-    message = read_reply(text, "hermes")
-    assert called(message) == [("g", {})]
-    assert [json.loads(call["args"]) for call in message.invalid_tool_calls] == ['{"name": "f", a']
-    assert message.content == "."
 
 
 SCHEMA = {
@@ -238,11 +168,6 @@ def test_the_schema_of_a_tool_tells_texts_from_numbers_where_the_model_does_not(
     assert told == [("f", {**guessed, "zip": "12345"})]
 
 
-@pytest.mark.parametrize("tools", [[{}], [{"name": 3}], [3], [{"function": {"name": "f"}}]])
-def test_tools_in_any_other_form_tell_nothing(tools):
-    assert called(read_reply('<tool_call>{"name": "f"}', "hermes", tools=tools)) == [("f", {})]
-
-
 # -- what resembles a call ------------------------------------------------------------------------
 
 
@@ -267,36 +192,6 @@ def test_what_merely_resembles_a_call_is_text_to_the_letter(name, text):
     assert (message.tool_calls, message.invalid_tool_calls) == ([], [])
 
 
-def test_bare_text_is_held_only_while_it_may_begin_a_call():
-    reader = ReplyReader("llama3")
-    assert reader.feed('{"age": "' + "x" * 150) == []
-    assert [len(chunk.content) for chunk in reader.feed("x" * 50)] == [209]
-    reader = ReplyReader("llama3")
-    assert reader.feed('{"name": "Ana", "age": 3}') == []
-    assert reader.finish()[0].content == '{"name": "Ana", "age": 3}'
-
-
-def test_a_call_comes_as_soon_as_it_is_closed_and_in_one_piece():
-    reader = ReplyReader("hermes")
-    assert reader.feed('<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call') == []
-    (chunk,) = reader.feed(">")
-    assert [(call["name"], call["args"]) for call in chunk.tool_calls] == [("f", {"a": 1})]
-
-
-def test_a_bare_call_may_follow_reasoning_but_no_text():
-    call = '{"name": "f", "parameters": {}}'
-    form = replace(REPLY_FORMATS["llama3"], channels=REPLY_FORMATS["hermes"].channels)
-    assert called(read_reply(f"<think>R</think>\n{call}", form)) == [("f", {})]
-    message = read_reply(f"As in <think>R</think>{call}", form)
-    assert (message.content, message.tool_calls) == (f"As in {call}", [])
-
-
-def test_text_behind_a_bare_call_is_text():
-    message = read_reply('{"name": "f", "parameters": {}}\nDone.', "llama3")
-    assert called(message) == [("f", {})]
-    assert message.content == "Done."
-
-
 # -- formats --------------------------------------------------------------------------------------
 
 
@@ -316,16 +211,6 @@ def test_a_format_of_ones_own_is_read_like_those_that_are_known():
     assert message.additional_kwargs == {"channels": {"aside": "hm"}}
 
 
-@pytest.mark.parametrize("name", sorted(REPLY_FORMATS))
-def test_formats_pickle(name):
-    assert pickle.loads(pickle.dumps(REPLY_FORMATS[name])) == REPLY_FORMATS[name]  # noqa: S301
-
-
-def test_an_unknown_format_is_refused_with_those_that_there_are():
-    with pytest.raises(ConfigError, match=r"'gpt'.*'gemma'.*'hermes'"):
-        get_reply_format("gpt")
-
-
 @pytest.mark.parametrize(
     "channel", [("", "<a>", "</a>"), ("a", "", "</a>"), ("a", "<a>", ""), ("id", "<a>", "</a>")]
 )
@@ -336,19 +221,74 @@ def test_a_channel_without_a_name_or_marks_is_refused(channel):
         ReplyReader("hermes", channels=[Channel(*channel)])
 
 
-@pytest.mark.parametrize("marks", [{"marks": ("",)}, {"stop": ("",)}])
-def test_a_format_with_an_empty_mark_is_refused(marks):
-    with pytest.raises(ConfigError, match="empty mark"):
-        ReplyFormat(name="mine", **marks)
+# -- texts, thoughts and calls of whole replies ---------------------------------------------------
+
+F = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+BARE = '{"name": "f", "parameters": {}}'
 
 
-def test_the_last_chunk_is_empty_and_tells_why_the_reply_ended():
+@pytest.mark.parametrize(
+    ("name", "text", "content", "thought", "calls"),
+    [
+        ("hermes", "\n Hi \n\n", "\n Hi \n\n", None, []),
+        ("hermes", "A <think>b</think>c\n<think>d</think>\ne <think>f", "A c\ne ", "bdf", []),
+        ("hermes", f"<think>{F}</think>", "", F, []),
+        ("hermes", F.replace("{}", '{"a": "<think>"}'), "", None, [("f", {"a": "<think>"})]),
+        ("hermes", F.replace("{}", '"{\\"a\\": 1}"'), "", None, [("f", {"a": 1})]),
+        ("hermes", f"<tool_call>{{</tool_call>.{F}", ".", None, [("f", {})]),
+        ("llama3", f"{BARE}\nDone.", "Done.", None, [("f", {})]),
+        ("llama3", f"As in {BARE}", f"As in {BARE}", None, []),
+    ],
+)
+def test_a_reply_is_taken_apart(name, text, content, thought, calls):
+    message = read_reply(text, name)
+    assert (message.content, called(message)) == (content, calls)
+    assert message.additional_kwargs.get("reasoning_content") == thought
+
+
+def test_a_prompt_that_ends_in_the_header_of_harmony_is_read_on_from_there():
+    text = ' to=functions.f<|channel|>commentary json<|message|>{"a": 1}'
+    message = read_reply(text, "harmony", prompt_end="<|end|><|start|>assistant")
+    assert (called(message), message.content) == ([("f", {"a": 1})], "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "ids"),
+    [
+        ("hermes", F * 3, ["a", "a_1", "a_2"]),
+        ("mistral", '[TOOL_CALLS][{"name": "f", "id": "abcdefghi"}]', ["abcdefghi"]),
+        ("cohere", '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f"}]', ["a"]),
+    ],
+)
+def test_every_call_has_an_id_of_its_own(name, text, ids):
+    message = read_reply(text, name, call_ids=lambda: "a")
+    assert [call["id"] for call in message.tool_calls] == ids
+    made = [call["id"] for _ in range(2) for call in read_reply(F * 2, "hermes").tool_calls]
+    assert len(set(made)) == 4
+
+
+def test_a_call_comes_as_soon_as_it_is_closed_and_in_one_piece():
     reader = ReplyReader("hermes")
-    assert reader.feed("<") == []
-    held, last = reader.finish(finish_reason="length")
-    assert held.content == "<"
-    assert last == AIMessageChunk(
-        content="",
-        chunk_position="last",
-        response_metadata={"raw_text": "<", "finish_reason": "length"},
-    )
+    assert reader.feed(F[:-1]) == []
+    (chunk,) = reader.feed(F[-1])
+    assert [(call["name"], call["args"]) for call in chunk.tool_calls] == [("f", {})]
+    reader = ReplyReader("pythonic")
+    [chunk] = reader.feed("""<|tool_call_start|>[f(a='{"b')]<|tool_call_end|>""")
+    assert [call["args"] for call in chunk.tool_call_chunks] == [json.dumps({"a": '{"b'})]
+
+
+def test_bare_text_is_held_only_while_it_may_begin_a_call():
+    reader = ReplyReader("llama3")
+    assert reader.feed('{"age": "' + "x" * 150) == []
+    assert [len(chunk.content) for chunk in reader.feed("x" * 50)] == [209]
+    reader = ReplyReader("llama3")
+    assert reader.feed('{"name": "Ana", "age": 3}') == []
+    assert reader.finish()[0].content == '{"name": "Ana", "age": 3}'
+
+
+def test_a_format_that_cannot_be_is_refused():
+    with pytest.raises(ConfigError, match=r"'gpt'.*'gemma'.*'hermes'"):
+        get_reply_format("gpt")
+    for marks in ({"marks": ("",)}, {"stop": ("",)}):
+        with pytest.raises(ConfigError, match="empty mark"):
+            ReplyFormat(name="mine", **marks)

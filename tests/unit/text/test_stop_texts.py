@@ -40,14 +40,3 @@ def test_it_does_not_matter_how_the_text_comes(text, texts, data):
     assert (passed, found) == _cut([text], texts)
     assert text.startswith(passed + found)
     assert not any(stop in passed for stop in texts if stop)
-
-
-def test_what_may_yet_become_a_stop_text_is_held_back():
-    stops = StopTexts(["<end>"])
-    assert [stops.feed(piece) for piece in ("a<", "en", "x", "<end>", "b")] == [
-        "a",
-        "",
-        "<enx",
-        "",
-        "",
-    ]

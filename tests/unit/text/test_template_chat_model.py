@@ -87,26 +87,44 @@ def _merged(chunks: list[AIMessageChunk]) -> AIMessageChunk:
 # -- what is sent -------------------------------------------------------------------------------
 
 
-def test_the_model_reads_what_the_template_writes():
-    model = _model()
-    messages = [("system", "Be brief."), ("human", "Where did I park?")]
-    assert model.invoke(messages).content == "Level 3."
-    assert _sent(model)["prompt"] == ChatTemplate.from_builtin("qwen").render(messages)
-
-
 def test_what_the_template_reads_goes_to_it_and_the_rest_to_the_model():
     model = _model()
+    model.invoke([("human", "Hi")])
+    assert _sent(model)["prompt"] == ChatTemplate.from_builtin("qwen").render(["Hi"])
     model.bind(enable_thinking=False, temperature=0.5).invoke("Hi", top_k=3)
     assert _sent(model)["prompt"].endswith("<think>\n\n</think>\n\n")
     assert (_sent(model)["temperature"], _sent(model)["top_k"]) == (0.5, 3)
     assert "enable_thinking" not in _sent(model)
 
 
-def test_what_the_template_refuses_is_never_sent():
+def test_what_the_template_refuses_or_returns_no_text_is_refused():
     model = _model(template=ChatTemplate("{{ raise_exception('no') }}"))
     with pytest.raises(ChatTemplateError, match="no"):
         model.invoke("Hi")
     assert model.llm.sent == []
+    model = TemplateChatModel(llm=RunnableLambda(AIMessage), template="chatml")
+    with pytest.raises(ConfigError, match="AIMessage; it must return text"):
+        model.invoke("Hi")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "tools", "choice", "told"),
+    [
+        ({"llm": FakeListChatModel(responses=[])}, [], None, "reads messages"),
+        ({"llm": str.upper}, [], None, "pass a BaseLLM"),
+        ({"template": "qwem"}, [], None, "no built-in template 'qwem'"),
+        ({"reply_format": "qwem"}, [], None, "no reply format 'qwem'"),
+        ({}, [look], "smell", r"'smell'.*\['look'\]"),
+        ({}, [], "any", "there are no tools"),
+        ({"reply_format": "plain"}, [look], "any", "'plain'"),
+        ({"reply_format": "harmony"}, [look], "any", "'harmony'"),
+        ({"template": ChatTemplate("{{ messages }}")}, [look], None, "shows no tools"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(wrong, tools, choice, told):
+    given = {"llm": ScriptedLLM(reply=""), "template": "qwen", **wrong}
+    with pytest.raises(ValueError, match=told):
+        TemplateChatModel(**given).bind_tools(tools, tool_choice=choice)
 
 
 @pytest.mark.parametrize("kind", ["image", "audio", "file"])
@@ -148,6 +166,7 @@ async def test_all_ways_of_calling_give_the_same_reply():
     assert _told(_merged(chunks)) == _told(_merged(achunks)) == _told(whole)
     assert _told(await model.ainvoke("Hi")) == _told(whole)
     assert chunks[-1].chunk_position == "last"
+    assert _model(CALL).invoke("Hi").content == CALL  # without tools it is text
     assert chunks[-1].usage_metadata == whole.usage_metadata
 
 
@@ -165,15 +184,6 @@ def test_stop_texts_of_all_origins_are_told_to_the_model_and_kept_here():
     assert model.invoke("Hi", stop=["two", "three"]).content == "one "
     assert _sent(model)["stop"] == ["two", "three", "four", "<|im_end|>"]
     assert model.invoke("Hi").content == "one two "
-
-
-def test_a_call_is_text_where_there_are_no_tools():
-    assert _model(CALL).invoke("Hi").content == CALL
-
-
-def test_a_format_can_be_chosen():
-    model = _model("[TOOL_CALLS]look[ARGS]{}", reply_format="mistral").bind_tools([look])
-    assert model.invoke("Hi").tool_calls[0]["name"] == "look"
 
 
 # -- other models -------------------------------------------------------------------------------
@@ -205,26 +215,6 @@ def test_a_response_format_is_refused_where_nobody_would_read_it():
     told = _model()
     told.invoke("Hi", response_format={"type": "json_object"})
     assert _sent(told)["response_format"] == {"type": "json_object"}
-
-
-def test_a_model_that_returns_no_text_is_refused():
-    model = TemplateChatModel(llm=RunnableLambda(AIMessage), template="chatml")
-    with pytest.raises(ConfigError, match="AIMessage; it must return text"):
-        model.invoke("Hi")
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ({"llm": FakeListChatModel(responses=[])}, "reads messages"),
-        ({"llm": str.upper}, "pass a BaseLLM"),
-        ({"template": "qwem"}, "no built-in template 'qwem'"),
-        ({"reply_format": "qwem"}, "no reply format 'qwem'"),
-    ],
-)
-def test_what_cannot_work_is_refused_at_once(wrong, told):
-    with pytest.raises(ValueError, match=told):
-        TemplateChatModel(**{"llm": ScriptedLLM(reply=""), "template": "qwen", **wrong})
 
 
 def test_callbacks_see_one_run_and_each_chunk():
@@ -277,57 +267,31 @@ async def test_a_cancelled_stream_lets_go_of_the_model():
 # -- tools --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("choice", ["any", "required", True])
-def test_a_demanded_call_begins_the_reply(choice):
-    model = _model(CALL.removeprefix("<tool_call>"))
-    reply = model.bind_tools([look, listen], tool_choice=choice).invoke("Hi")
-    assert _sent(model)["prompt"].endswith("<|im_start|>assistant\n<tool_call>")
-    assert all(name in _sent(model)["prompt"] for name in ("look", "listen"))
-    assert reply.tool_calls[0]["name"] == "look"
-
-
-@pytest.mark.parametrize("choice", ["look", {"type": "function", "function": {"name": "look"}}])
-def test_a_demanded_tool_is_the_only_one_that_is_shown(choice):
-    model = _model(CALL.removeprefix("<tool_call>"))
-    reply = model.bind_tools([listen, look], tool_choice=choice).invoke("Hi")
-    assert "listen" not in _sent(model)["prompt"]
-    assert reply.tool_calls[0]["name"] == "look"
-
-
-def test_a_demanded_call_is_no_thought():
-    source = ChatTemplate.from_builtin("qwen").source + "{{- '<think>\n' -}}"
-    model = _model(CALL.removeprefix("<tool_call>"), template=ChatTemplate(source))
-    reply = model.bind_tools([look], tool_choice="any").invoke("Hi")
-    assert _sent(model)["prompt"].endswith("<think>\n</think>\n\n<tool_call>")
-    assert reply.tool_calls[0]["name"] == "look"
+LOOK = {"type": "function", "function": {"name": "look"}}
+THINKING = ChatTemplate(ChatTemplate.from_builtin("qwen").source + "{{- '<think>\n' -}}")
 
 
 @pytest.mark.parametrize(
-    ("template", "start"), [("llama3", '{"name": "'), ("mistral", "[TOOL_CALLS]")]
+    ("template", "choice", "start", "shown"),
+    [
+        ("qwen", "any", "<|im_start|>assistant\n<tool_call>", "listen look"),
+        ("qwen", True, "<|im_start|>assistant\n<tool_call>", "listen look"),
+        ("qwen", "look", "<|im_start|>assistant\n<tool_call>", "look"),
+        ("qwen", LOOK, "<|im_start|>assistant\n<tool_call>", "look"),
+        (THINKING, "required", "<think>\n</think>\n\n<tool_call>", "listen look"),
+        ("llama3", "any", '{"name": "', "listen look"),
+        ("mistral", "any", "[TOOL_CALLS]", "listen look"),
+        ("qwen", "none", "<|im_start|>assistant\n", ""),
+    ],
 )
-def test_a_demanded_call_begins_as_the_family_writes_it(template, start):
-    model = _model("", template=template)
-    model.bind_tools([look], tool_choice="any").invoke("Hi")
-    assert _sent(model)["prompt"].endswith(start)
-
-
-def test_no_tools_are_shown_where_none_is_to_be_called():
-    model = _model(CALL)
-    assert model.bind_tools([look], tool_choice="none").invoke("Hi").tool_calls == []
-    assert "look" not in _sent(model)["prompt"]
-
-
-def test_a_choice_that_cannot_be_kept_is_refused():
-    with pytest.raises(ConfigError, match=r"'smell'.*\['look'\]"):
-        _model().bind_tools([look], tool_choice="smell")
-    with pytest.raises(ConfigError, match="there are no tools"):
-        _model().bind_tools([], tool_choice="any")
-    with pytest.raises(ConfigError, match="'plain'"):
-        _model(reply_format="plain").bind_tools([look], tool_choice="any")
-    with pytest.raises(ConfigError, match="'harmony'"):
-        _model(reply_format="harmony").bind_tools([look], tool_choice="any")
-    with pytest.raises(ConfigError, match="shows no tools"):
-        _model(template=ChatTemplate("{{ messages }}")).bind_tools([look])
+def test_a_demanded_call_begins_the_reply_as_the_family_writes_it(template, choice, start, shown):
+    model = _model(CALL.removeprefix("<tool_call>"), template=template)
+    reply = model.bind_tools([listen, look], tool_choice=choice).invoke("Hi")
+    prompt = _sent(model)["prompt"]
+    assert prompt.endswith(start)
+    assert " ".join(name for name in ("listen", "look") if f'"{name}"' in prompt) == shown
+    if start.endswith("<tool_call>"):
+        assert reply.tool_calls[0]["name"] == "look"
 
 
 def test_structured_output_is_a_demanded_call():
@@ -355,22 +319,6 @@ def test_models_that_write_otherwise_are_told_apart():
     params = [model._identifying_params for model in [first, *changed]]
     assert all(params.count(one) == 1 for one in params)
     assert _model()._identifying_params == first._identifying_params
-
-
-def test_traces_tell_the_model_and_its_settings():
-    told = _model(stop=["x"])._get_ls_params(stop=["y"], temperature=0.5, max_tokens=9)
-    assert told == {
-        "ls_provider": "convmem-template",
-        "ls_model_name": "scripted",
-        "ls_model_type": "chat",
-        "ls_stop": ["y", "x"],
-        "ls_temperature": 0.5,
-        "ls_max_tokens": 9,
-    }
-
-
-def test_tokens_are_those_of_the_prompt():
-    model = _model()
-    bare = model.get_num_tokens_from_messages([HumanMessage("Hi")])
-    assert model.get_num_tokens("Hi") < bare
-    assert bare < model.get_num_tokens_from_messages([HumanMessage("Hi")], tools=[look])
+    traced = _model(stop=["x"])._get_ls_params(stop=["y"], temperature=0.5)
+    assert traced["ls_stop"] == ["y", "x"]
+    assert (traced["ls_model_name"], traced["ls_temperature"]) == ("scripted", 0.5)

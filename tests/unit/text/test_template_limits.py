@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from langchain_core.runnables import RunnableLambda
 
 from benchmarks.templates_hostile import read_hostile, render_both
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError, ConfigError
 from langchain_convmem.text import TemplateLimits
-from langchain_convmem.text.template_chat_model import TemplateChatModel
 
 USER = {"role": "user", "content": "Hi"}
 HOSTILE = read_hostile()
 HARMLESS = {"nested namespaces"}
 """They show nothing of what they hold, so such a template may finish."""
-ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-BUSY = TemplateLimits(max_work=2_000_000)
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
@@ -106,80 +101,7 @@ def test_a_rendering_keeps_nothing_of_what_it_made():
     assert held < 1_000_000
 
 
-def test_the_parts_of_one_prompt_share_its_limits():
-    source = "{{ ('x' * 1000) | length }}{{ message.content }}{{ is_appending_to_prefill }}"
-    template = ChatTemplate(source, limits=TemplateLimits(max_work=20_000))
-    assert template.render([USER] * 2) == "1000HiTrue" * 2
-    with pytest.raises(ChatTemplateError, match="more work than 20000"):
-        template.render([USER] * 90)
-
-
-def test_limits_hold_in_any_thread():
-    template = ChatTemplate(ENDLESS, limits=BUSY)
-    with ThreadPoolExecutor(2) as pool:
-        errors = [
-            one.exception() for one in [pool.submit(template.render, [USER]) for _ in range(2)]
-        ]
-    assert [error.kind for error in errors] == ["LimitExceeded"] * 2
-
-
-async def test_limits_hold_in_async_code_and_the_model_is_not_called():
-    called = []
-    template = ChatTemplate(ENDLESS, limits=BUSY)
-    model = TemplateChatModel(llm=RunnableLambda(called.append), template=template)
-    with pytest.raises(ChatTemplateError, match="more work"):
-        await model.ainvoke("Hi")
-    with pytest.raises(ChatTemplateError, match="more work"):
-        async for _ in model.astream("Hi"):
-            pass
-    assert called == []
-
-
 # -- what is allowed ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("source", "written"),
-    [
-        ("{{ ' a,b ' | trim | upper | replace(',', ';') }}", "A;B"),
-        ("{{ 'a b'.split(' ') | join('-') }}{{ 'x'.join(['a', 'b']) }}", "a-baxb"),
-        (
-            "{{ 'abab'.rsplit('b', 1)[0] }}{{ 'ab'.strip('b') }}{{ 'ab'.replace('', '.') }}",
-            "abaa.a.b.",
-        ),
-        (
-            "{{ [3, 1, 2] | reverse | join('-') }}{{ [1, 2] | map('string') | list }}",
-            "2-1-3['1', '2']",
-        ),
-        ("{{ {'a': [1, 'é']} | tojson }}{{ [1] | tojson(indent=1) }}", '{"a": [1, "é"]}[\n 1\n]'),
-        ("{{ messages | selectattr('role', 'equalto', 'user') | list | length }}", "1"),
-        ("{{ messages | map(attribute='content') | first }}", "Hi"),
-        ("{{ {'a': {'b': 1}}.get('a').b }}{{ {'b': 1}.items() | list }}", "1[('b', 1)]"),
-        ("{% for k, v in {'b': 1, 'a': 2} | dictsort %}{{ k ~ v }}{% endfor %}", "a2b1"),
-        ("{{ 'b' in 'abc' and 1 in [1] and 'k' in {'k': 1} and 1 < 2 <= 2 }}", "True"),
-        ("{{ 7 // 2 - 1 }}{{ 7 % 3 }}{{ [1] + [2] }}{{ [0] * 2 }}", "21[1, 2][0, 0]"),
-        ("{{ 'abc'[::-1] }}{{ [1, 2, 3][1:] }}{{ 'abc'[-1] }}", "cba[2, 3]c"),
-        ("{{ ('<' | safe) + '<' }}{{ '<' | safe }}", "<&lt;<"),
-        ("{{ '12' | int + 1 }}{{ '1.5' | float }}{{ -3 | abs }}", "131.53"),
-        (
-            "{% macro f(x) %}[{{ x }}{{ caller() }}]{% endmacro %}{% call f(1) %}y{% endcall %}",
-            "[1y]",
-        ),
-        (
-            "{% for x in [1, [2]] recursive %}{{ loop(x) if x is iterable else x }}{% endfor %}",
-            "12",
-        ),
-        (
-            "{% for x in 'aab' %}{{ loop.changed(x) }}{{ loop.cycle(1, 2) }}{% endfor %}",
-            "True1False2True1",
-        ),
-        ("{% filter upper %}a{{ 'b' }}{% endfilter %}{% set x %}c{% endset %}{{ x }}", "ABc"),
-        ("{% if false %}{{ 'x' | center(9) }}{% endif %}ok", "ok"),
-    ],
-    ids=range(19),
-)
-def test_what_chat_templates_use_does_what_it_does_in_jinja(source, written):
-    assert ChatTemplate(source).render([USER]) == written
 
 
 @pytest.mark.parametrize(
@@ -192,20 +114,47 @@ def test_what_chat_templates_use_does_what_it_does_in_jinja(source, written):
         ("{{ '{:>9}'.format(1) }}", "attribute 'format' of 'str' object is unsafe"),
         ("{{ 'x'['format'](1) }}", "attribute 'format' of 'str' object is unsafe"),
         ("{{ '%9s' % 'x' }}", "does not use '%' here"),
-        ("{{ 2 ** 3 }}", "does not use '\\*\\*' here"),
+        ("{{ 2 ** 3 }}", "does not use '..' here"),
         ("{{ (5).bit_length() }}", "attribute 'bit_length' of 'int' object is unsafe"),
         ("{{ messages.append(1) }}", "attribute 'append' of 'list' object is unsafe"),
         ("{{ strftime_now.__globals__ }}x{{ strftime_now.__globals__.x }}", "is unsafe"),
         ("{% include 'x' %}", "no loader"),
+        ("{{ raise_exception('x' * 90000) }}", r": x{2000} \(TemplateError"),
     ],
-    ids=range(12),
 )
 def test_what_chat_templates_do_not_use_is_refused_by_name(source, name):
     with pytest.raises(ChatTemplateError, match=name):
         ChatTemplate(source).render([USER])
 
 
-def test_the_words_of_a_template_are_cut_short():
-    with pytest.raises(ChatTemplateError) as caught:
-        ChatTemplate("{{ raise_exception('x' * 90000) }}").render([])
-    assert caught.value.reason == "x" * 2000
+USED = """
+{{ ' a,b ' | trim | upper | replace(',', ';') }} -> A;B
+{{ 'a b'.split(' ') | join('-') }}{{ 'x'.join(['a', 'b']) }} -> a-baxb
+{{ 'abab'.rsplit('b', 1)[0] }}{{ 'ab'.strip('b') }}{{ 'ab'.replace('', '.') }} -> abaa.a.b.
+{{ [3, 1, 2] | reverse | join('-') }}{{ [1, 2] | map('string') | list }} -> 2-1-3['1', '2']
+{{ {'a': [1, 'é']} | tojson }}{{ ['<'] | tojson(separators=(',', ':')) }} -> {"a": [1, "é"]}["<"]
+{{ {'b': 1, 'a': 2} | tojson(sort_keys=true) }} -> {"a": 2, "b": 1}
+{{ messages | selectattr('role', 'equalto', 'user') | list | length }} -> 1
+{{ messages | map(attribute='content') | first }} -> Hi
+{{ {'a': {'b': 1}}.get('a').b }}{{ {'b': 1}.items() | list }} -> 1[('b', 1)]
+{% for k, v in {'b': 1, 'a': 2} | dictsort %}{{ k ~ v }}{% endfor %} -> a2b1
+{{ 'b' in 'abc' and 1 in [1] and 'k' in {'k': 1} and 1 < 2 <= 2 }} -> True
+{{ 7 // 2 - 1 }}{{ 7 % 3 }}{{ [1] + [2] }}{{ [0] * 2 }}{{ 'x' * -9 }} -> 21[1, 2][0, 0]
+{{ 'abc'[::-1] }}{{ [1, 2, 3][1:] }}{{ 'abc'[-1] }} -> cba[2, 3]c
+{{ ('<' | safe) + '<' }}{{ '<' | safe }} -> <&lt;<
+{{ '12' | int + 1 }}{{ '1.5' | float }}{{ -3 | abs }} -> 131.53
+{% macro f(x) %}[{{ x }}{{ caller() }}]{% endmacro %}{% call f(1) %}y{% endcall %} -> [1y]
+{% for x in [1, [2]] recursive %}{{ loop(x) if x is iterable else x }}{% endfor %} -> 12
+{% for x in 'aab' %}{{ loop.changed(x) }}{{ loop.cycle(1, 2) }}{% endfor %} -> True1False2True1
+{% filter upper %}a{{ 'b' }}{% endfilter %}{% set x %}c{% endset %}{{ x }} -> ABc
+{% if false %}{{ 'x' | center(9) }}{% endif %}ok -> ok
+{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %} -> Hi
+{% for m in 'ab' %}{% if m == 'a' %}{% continue %}{% endif %}{{ m }}{% endfor %} -> b
+{% for m in 'ab' %}{% if m == 'b' %}{% break %}{% endif %}{{ m }}{% endfor %} -> a
+"""
+
+
+@pytest.mark.parametrize("line", USED.strip().splitlines())
+def test_what_chat_templates_use_does_what_it_does_in_jinja(line):
+    source, _, written = line.partition(" -> ")
+    assert ChatTemplate(source).render([USER]) == written
