@@ -39,7 +39,6 @@ from langchain_convmem.views.edits import (
 from langchain_convmem.views.export import (
     ExportCursor,
     export_maps,
-    format_html_table,
     format_text_table,
     make_turn_map,
 )
@@ -644,15 +643,8 @@ class ConversationHistory(BaseChatMessageHistory):
         Marks: `*` the first turn that a model gets, `-` the next turn to export to the default
         sink, `^` the live summary.
         """
-        return format_text_table(*self._read_table())
-
-    def _repr_html_(self) -> str:
-        """Return the latest turns as a table, for notebooks; what was said is escaped."""
-        return format_html_table(*self._read_table())
-
-    def _read_table(self) -> tuple[Sequence[Entry], ExportCursor | None]:
         cursor, _ = self._read_cursor(DEFAULT_SINK)
-        return self.entries, cursor
+        return format_text_table(self.entries, cursor)
 
     def _read_cursor(self, sink: str) -> tuple[ExportCursor, int | None]:
         """Return how far a sink was served, and the version of the document that says so."""

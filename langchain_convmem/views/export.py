@@ -22,8 +22,7 @@ from langchain_convmem.views.live import (
     find_live_entries,
     find_live_summary,
 )
-from langchain_convmem.views.markup import describe_turn, escape_html, render_table
-from langchain_convmem.views.shown import Turn
+from langchain_convmem.views.shown import Turn, describe_turn
 
 RETRACTED = "retracted"
 """Mark of a turn that a sink was given and that no longer counts."""
@@ -133,9 +132,7 @@ def _mark_retracted(turn: Turn) -> dict[str, Any]:
     return {**known, "metadata": {**known["metadata"], "attribute": marked}}
 
 
-# -- A thread as a table: for people who look into it, on a terminal or in a notebook -------------
-MAX_HTML_ROWS = 200
-"""How many of the latest turns a notebook shows."""
+# -- A thread as a table: for people who look into it -----------------------------------------------
 _NOTHING = "---"
 _HEADER = "TURNS ('*' first for the model, '-' next to export, '^' last summary):"
 
@@ -165,29 +162,6 @@ def format_text_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> 
     beyond = ", ".join(f"'{mark}' -> index {at}" for mark, at in marks.items() if at >= len(shown))
     table = [_HEADER, ",\n".join(lines) + ".", *([f".\t{beyond}."] if beyond else [])]
     return "\n".join(table) + "".join(damaged)
-
-
-def format_html_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
-    """Return the latest turns as an HTML table; whatever was said is escaped.
-
-    Args:
-        entries: The thread's entries by ascending position, control entries included.
-        cursor: How far the default sink was served; None leaves out its mark.
-    """
-    shown = build_turns(entries)
-    marks = _find_marks(entries, shown, cursor)
-    first = max(0, len(shown) - MAX_HTML_ROWS)
-    rows = []
-    for number, turn in enumerate(shown[first:], start=first):
-        known = {**make_turn_map(turn)["metadata"]}
-        del known["timing"]
-        pieces, marked = "\n".join(describe_turn(turn)), _join_marks_at(number, marks)
-        cells = [str(number), marked, turn.role, pieces, turn.id, str(known or "")]
-        rows.append([escape_html(cell) for cell in cells])
-    problems = [f"{first} earlier turns are not shown."] if first else []
-    problems += describe_damage(entries)
-    notes = "".join(f"<p>{escape_html(problem)}</p>" for problem in problems)
-    return notes + render_table(["#", "", "role", "contents", "id", "metadata"], rows)
 
 
 def _find_marks(
