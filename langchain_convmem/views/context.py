@@ -17,13 +17,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.records import Entry, Role
 from langchain_convmem.views.codec import clean_text
-from langchain_convmem.views.compactions import find_outdated
 from langchain_convmem.views.content import (
     BlockFitter,
     add_speaker,
     drop_idle_reasoning,
     drop_reasoning,
     find_first_speakers,
+    find_outdated,
     find_speaker,
     find_stale_reasoning,
     forget_dialect,
@@ -31,7 +31,7 @@ from langchain_convmem.views.content import (
     keep_newest,
     place_name,
 )
-from langchain_convmem.views.cuts import shorten_messages
+from langchain_convmem.views.counting import shorten_messages
 from langchain_convmem.views.live import (
     PLACEHOLDER_TEXT,
     describe_damage,

@@ -18,7 +18,7 @@ from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.views.codec import get_role, make_draft, redraft
-from langchain_convmem.views.compactions import drop_compactions, find_compactions
+from langchain_convmem.views.content import drop_compactions, find_compactions
 from langchain_convmem.views.live import (
     EntryPlaces,
     find_live_entries,

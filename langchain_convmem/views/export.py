@@ -132,7 +132,7 @@ def _mark_retracted(turn: Turn) -> dict[str, Any]:
     return {**known, "metadata": {**known["metadata"], "attribute": marked}}
 
 
-# -- A thread as a table: for people who look into it -----------------------------------------------
+# -- A thread as a table: for people who look into it --------------------------------------------
 _NOTHING = "---"
 _HEADER = "TURNS ('*' first for the model, '-' next to export, '^' last summary):"
 
