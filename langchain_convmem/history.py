@@ -28,7 +28,6 @@ from langchain_convmem.views.edits import (
     find_entries_until,
     find_reply,
     fork_entry,
-    fork_hold,
     fork_summary,
     plan_clear,
     plan_cut,
@@ -638,13 +637,8 @@ class ConversationHistory(BaseChatMessageHistory):
     ato_maps = to_async(to_maps)
 
     def __str__(self) -> str:
-        """Return the conversation as text, one line per turn.
-
-        Marks: `*` the first turn that a model gets, `-` the next turn to export to the default
-        sink, `^` the live summary.
-        """
-        cursor, _ = self._read_cursor(DEFAULT_SINK)
-        return format_text_table(self.entries, cursor)
+        """Return the conversation as text, one line per turn."""
+        return format_text_table(self.entries)
 
     def _read_cursor(self, sink: str) -> tuple[ExportCursor, int | None]:
         """Return how far a sink was served, and the version of the document that says so."""
@@ -809,8 +803,7 @@ def fork_thread(
 ) -> ThreadKey:
     """Copy what a thread shows up to a point into another one of its user; return that one.
 
-    Pins go along, but for those of messages that do not, and so does what undoing a summary
-    showed again: no turn compacts it.
+    Pins go along, but for those of messages that do not.
 
     What was said is copied at once or not at all; summaries follow one by one, since each names
     what it covers by the places the copies got. A fork that was cut short can be made again.
@@ -839,8 +832,7 @@ def fork_thread(
     for summary in sorted(summaries, key=lambda entry: entry.position):
         draft = fork_summary(summary, spoken, copies)
         [copies[summary.id]] = log.append(target, [draft])
-    marks = [*fork_pins(entries, copies, there), *fork_hold(entries, copies, there)]
-    if marks:
+    if marks := fork_pins(entries, copies, there):
         log.append(target, marks)
     return target
 

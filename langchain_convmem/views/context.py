@@ -457,9 +457,10 @@ class _FittedView:
         pieces = [piece for piece in self.body[latest:] if piece.role in ("user", "tool")]
         excess = self._weigh(latest) - max_tokens
         cut = shorten_messages([piece.message for piece in pieces], excess, self.count)
-        for message, number in cut:
-            pieces[number].message = message
-            repairs.append(f"show {message.id} cut to stay within {max_tokens} tokens")
+        for piece, message in zip(pieces, cut, strict=True):
+            if piece.message is not message:
+                piece.message = message
+                repairs.append(f"show {message.id} cut to stay within {max_tokens} tokens")
         self._fit_summaries(max_tokens)
 
     def _fit_summaries(self, max_tokens: int) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -123,8 +122,8 @@ def describe_cut(message_id: str, start: int, left_out: int) -> str:
 
 def shorten_messages(
     messages: Sequence[BaseMessage], excess: int, counter: TokenCounter
-) -> list[tuple[BaseMessage, int]]:
-    """Return cut copies of the longest messages, so that all together are smaller by an excess.
+) -> list[BaseMessage]:
+    """Return messages, the longest as cut copies, so that all are smaller by an excess.
 
     The longest texts are cut to one length, so that short ones stay whole. Where that does not
     suffice, all of them are cut as far as they may be.
@@ -133,26 +132,20 @@ def shorten_messages(
         messages: What may be cut.
         excess: So many tokens are to be saved.
         counter: Counts the tokens of messages.
-
-    Returns:
-        The copies, each with its number among the messages.
     """
     count = get_text_counter(counter)
-    texts = [
-        text for number, one in enumerate(messages) for text in _list_texts(number, one, count)
-    ]
-    total, whole = sum(text.tokens for text in texts), counter(messages)
-    shown = _find_level([text.tokens for text in texts], total - excess)
-    cut: dict[int, BaseMessage] = {}
+    sizes = [count(text) for one in messages for text in map(_get_text, _list_blocks(one)) if text]
+    whole, shown = counter(messages), _find_level(sizes, sum(sizes) - excess)
+    cut = list(messages)
     for _ in range(_MOST_PASSES):
-        pieces = {text: text.cut(shown, count) for text in texts if text.tokens > shown}
-        cut = _apply_cuts(messages, pieces)
-        saved = whole - counter([cut.get(number, one) for number, one in enumerate(messages)])
+        cut = [_shorten(message, shown, count) for message in messages]
+        saved = whole - counter(cut)
         if saved >= excess or shown <= LEAST_SHOWN:
             break
         # What is said in parts need not count as their sum: what is too much is taken from each.
-        shown = max(shown - (excess - saved) // max(len(pieces), 1) - _MARGIN, LEAST_SHOWN)
-    return [(message, number) for number, message in cut.items()]
+        longer = sum(size > shown for size in sizes)
+        shown = max(shown - (excess - saved) // max(longer, 1) - _MARGIN, LEAST_SHOWN)
+    return cut
 
 
 def _find_level(sizes: Sequence[int], room: int) -> int:
@@ -166,48 +159,37 @@ def _find_level(sizes: Sequence[int], room: int) -> int:
     return max(sizes, default=LEAST_SHOWN)
 
 
-@dataclass(frozen=True, slots=True)
-class _LongText:
-    """A text of a message that may be cut.
+def _shorten(message: BaseMessage, shown: int, count: TextCounter) -> BaseMessage:
+    """Return a message whose texts of more tokens are cut; itself where there are none."""
+    blocks = _list_blocks(message)
+    offset, is_cut = 0, False
+    for place, block in enumerate(blocks):
+        text = _get_text(block)
+        if text and count(text) > shown:
+            piece = _cut_text(text, str(message.id), offset, shown, count)
+            blocks[place] = piece if isinstance(block, str) else {**block, "text": piece}
+            is_cut = True
+        offset += len(text) + 1 if text else 0  # as in `get_text`
+    content = blocks[0] if isinstance(message.content, str) else blocks
+    return message.model_copy(update={"content": content}) if is_cut else message
 
-    Attributes:
-        number: The message's.
-        place: Its block's number; 0 where the text is all of its content.
-        name: The message's id.
+
+def _cut_text(text: str, name: str, offset: int, tokens: int, count: TextCounter) -> str:
+    """Return a text's beginning and its end around a note, in about so many tokens.
+
+    Args:
         text: The text.
+        name: The message's id.
         offset: How many characters of the message stand before it.
-        tokens: How many tokens it takes.
+        tokens: How many tokens are shown.
+        count: Counts the tokens of texts.
     """
-
-    number: int
-    place: int
-    name: str
-    text: str
-    offset: int
-    tokens: int
-
-    def cut(self, tokens: int, count: TextCounter) -> str:
-        """Return its beginning and its end around a note, in about so many tokens."""
-        longest = describe_cut(self.name, self.offset + len(self.text), len(self.text))
-        room = max(tokens - count(longest), 2)
-        first = find_prefix(self.text, round(room * _SHARE_OF_BEGINNING), count)
-        rest = self.text[first:]
-        last = find_suffix(rest, room - count(self.text[:first]), count)
-        left_out = len(rest) - last
-        note = describe_cut(self.name, self.offset + first, left_out)
-        return f"{self.text[:first]}{note}{rest[left_out:]}"
-
-
-def _list_texts(number: int, message: BaseMessage, count: TextCounter) -> list[_LongText]:
-    """Return the texts of a message, with their place in what `get_text` returns of it."""
-    texts: list[_LongText] = []
-    offset = 0
-    for place, block in enumerate(_list_blocks(message)):
-        text = _get_block_text(block)
-        if text:
-            texts.append(_LongText(number, place, str(message.id), text, offset, count(text)))
-            offset += len(text) + 1
-    return texts
+    room = max(tokens - count(describe_cut(name, offset + len(text), len(text))), 2)
+    first = find_prefix(text, round(room * _SHARE_OF_BEGINNING), count)
+    rest = text[first:]
+    last = find_suffix(rest, room - count(text[:first]), count)
+    left_out = len(rest) - last
+    return f"{text[:first]}{describe_cut(name, offset + first, left_out)}{rest[left_out:]}"
 
 
 def _list_blocks(message: BaseMessage) -> list[str | dict[str, object]]:
@@ -215,26 +197,11 @@ def _list_blocks(message: BaseMessage) -> list[str | dict[str, object]]:
     return [content] if isinstance(content, str) else list(content)
 
 
-def _get_block_text(block: str | dict[str, object]) -> str:
+def _get_text(block: str | dict[str, object]) -> str:
     text = block if isinstance(block, str) else block.get("text")
     return text if isinstance(text, str) else ""
 
 
 def get_text(message: BaseMessage) -> str:
     """Return the text of a message whose characters notes count: its pieces, line by line."""
-    return "\n".join(filter(None, map(_get_block_text, _list_blocks(message))))
-
-
-def _apply_cuts(
-    messages: Sequence[BaseMessage], pieces: dict[_LongText, str]
-) -> dict[int, BaseMessage]:
-    """Return copies of the messages of which a text is cut, by number."""
-    copies: dict[int, BaseMessage] = {}
-    for text, piece in pieces.items():
-        message = copies.get(text.number, messages[text.number])
-        blocks = _list_blocks(message)
-        block = blocks[text.place]
-        blocks[text.place] = piece if isinstance(block, str) else {**block, "text": piece}
-        content = piece if isinstance(message.content, str) else blocks
-        copies[text.number] = message.model_copy(update={"content": content})
-    return copies
+    return "\n".join(filter(None, map(_get_text, _list_blocks(message))))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -32,7 +32,6 @@ from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.summaries import (
     check_pieces,
     digest_children,
-    find_held_back,
     find_summaries_over,
     get_children,
     make_cover,
@@ -391,43 +390,28 @@ def _find_end_of_words(text: str, heard: str) -> int:
     """
     if text.startswith(heard):
         return len(heard)
-    spoken = list(_iterate_letters(text))
-    wanted = "".join(letter for _, letter in _iterate_letters(heard))
-    if not wanted:
+    plain = _fold(heard)
+    letters = re.findall(r"[^\W_]", plain)
+    if not letters:
         return 0
-    letters = "".join(letter for _, letter in spoken)
-    places = (found.start() for found in re.finditer(f"(?={wanted})", letters))
-    place = next((one for one in places if _is_word_start(text, spoken[one][0])), None)
-    if place is None:
+    # In scripts without spaces a word may begin anywhere.
+    start = r"(?<![^\W_])" if letters[0].isascii() else ""
+    marks = "".join(f"{re.escape(mark)}?" for mark in re.findall(r"[^\w\s]*$", plain.strip())[0])
+    found = re.search(start + r"[\W_]*".join(letters) + _ACCENTS + marks, _fold(text))
+    if found is None:
         raise InvalidMessageError(
             "what was heard is not in the reply; pass the reply's own words, or how many of its "
             "characters were heard"
         )
-    return _skip_marks(text, spoken[place + len(wanted) - 1][0] + 1, heard)
+    return found.end()
 
 
-def _iterate_letters(text: str) -> Iterator[tuple[int, str]]:
-    """Yield letters and digits without case and accents, each with its place."""
-    for place, character in enumerate(text):
-        for letter in unicodedata.normalize("NFKD", character).casefold():
-            if letter.isalnum():
-                yield place, letter
+_ACCENTS = "[\u0300-\u036f]*"
 
 
-def _is_word_start(text: str, place: int) -> bool:
-    # In scripts without spaces a word may begin anywhere.
-    return place == 0 or not (text[place - 1].isalnum() and text[place].isascii())
-
-
-def _skip_marks(text: str, end: int, heard: str) -> int:
-    """Return where the punctuation ends that was heard with the last word."""
-    while end < len(text) and unicodedata.combining(text[end]):
-        end += 1
-    last = max(place for place, _ in _iterate_letters(heard))
-    for mark in "".join(heard[last + 1 :].split()):
-        if text.startswith(mark, end):
-            end += 1
-    return end
+def _fold(text: str) -> str:
+    """Return a text of the same length without case and accents."""
+    return "".join(unicodedata.normalize("NFKD", one)[0].casefold()[0] for one in text)
 
 
 # -- Forking: what a new thread holds that goes on from a point of an old one ---------------------
@@ -494,23 +478,3 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
     aux = {**add_origin(summary).aux, **translate_record(summary, ids, places)}
     metadata = replace(summary.metadata, summary_ids=names, aux=aux)
     return make_summary_draft(summary.contents, cover, metadata)
-
-
-def fork_hold(
-    entries: Sequence[Entry], copies: Mapping[str, Entry], there: Sequence[Entry]
-) -> list[Draft]:
-    """Return what keeps a fork from compacting what undoing a summary showed again.
-
-    Args:
-        entries: The thread's entries.
-        copies: The copies by the id of what they are copies of.
-        there: What the fork holds already, if it was cut short.
-    """
-    held = find_held_back(entries)
-    covered = [copies[entry.id] for entry in entries if entry.id in held and entry.id in copies]
-    if not covered or any(one.control is not None and one.cover is not None for one in there):
-        return []
-    origin = {"thread_id": entries[0].key.thread_id, "entry_id": ""}
-    metadata = Metadata(aux={FORKED_FROM: origin})
-    cover = make_cover(copies.values(), covered)
-    return [Draft(role="control", control=Control((), "rewind"), cover=cover, metadata=metadata)]

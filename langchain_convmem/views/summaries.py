@@ -31,6 +31,7 @@ from langchain_convmem.views.live import (
     find_live_summary,
     find_nodes,
     find_retracted_ids,
+    find_uncovered,
     get_level,
     has_calls,
     make_turn,
@@ -188,12 +189,7 @@ def find_said_since(live: Sequence[Entry], summaries: Iterable[Entry]) -> list[E
         live: Live entries.
         summaries: Some of them; without any, all that was said.
     """
-    covered = find_covers(live, find_nodes(live, summaries))
-    return [
-        entry
-        for entry in live
-        if entry.role not in ("summary", "system") and entry.id not in covered
-    ]
+    return [entry for entry in find_uncovered(live, summaries) if entry.role != "system"]
 
 
 def make_window(
