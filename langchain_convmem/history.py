@@ -21,7 +21,7 @@ from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import TIMINGS, Control, Draft, Entry, Metadata, Role, ThreadKey
 from langchain_convmem.views.codec import get_role
-from langchain_convmem.views.context import SummaryPlace, build_context
+from langchain_convmem.views.context import LiveReach, SummaryPlace, build_context
 from langchain_convmem.views.edits import (
     Heard,
     check_target,
@@ -58,30 +58,27 @@ from langchain_convmem.views.messages import (
     make_content,
     read_messages,
 )
-from langchain_convmem.views.pins import (
-    Pin,
-    draft_pin,
-    find_pin_source,
-    find_pinned_text,
-    find_pins,
-    fork_pins,
-    plan_unpin,
-    read_pin,
-)
 from langchain_convmem.views.providers import Provider
-from langchain_convmem.views.reach import LiveReach, is_self_contained
 from langchain_convmem.views.shown import Context, Turn
 from langchain_convmem.views.summaries import (
+    Pin,
     SummaryNode,
     SummaryWindow,
     build_summary_tree,
     check_kept,
     check_pieces,
+    draft_pin,
     draft_summary,
     find_applied_summary,
+    find_pin_source,
+    find_pinned_text,
+    find_pins,
     find_summary_window,
+    fork_pins,
     plan_edit_summary,
     plan_undo_summary,
+    plan_unpin,
+    read_pin,
 )
 from langchain_convmem.views.tool_calls import drop_open_notes
 
@@ -711,8 +708,8 @@ class AddedTurn(Turn):
         page = log.entries(added.key, last=_PAGE)
         if len(page) < _PAGE:
             return cls.find_holding(added, page, log)
-        latest = build_turns(page[1:]) if is_self_contained(page) else []
-        holder = _find_holder(added, latest[1:])  # after another turn it begins where it seems to
+        # After another turn of the page it begins where it seems to.
+        holder = _find_holder(added, build_turns(page[1:])[1:])
         if holder is not None:
             return cls.wrap(holder, log)
         return cls.find_holding(added, log.entries(added.key), log)

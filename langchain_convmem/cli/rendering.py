@@ -15,8 +15,8 @@ from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadIn
 from langchain_convmem.views.codec import get_line_time_ms, make_plain
 from langchain_convmem.views.lines import clean_name, get_moment, name_speaker
 from langchain_convmem.views.live import find_retracted_ids
-from langchain_convmem.views.pins import is_pin
 from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock, describe_entry
+from langchain_convmem.views.summaries import is_pin
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.stats import ThreadStats

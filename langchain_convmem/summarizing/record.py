@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.summarizing.checks import TITLE, list_said
 from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered
-from langchain_convmem.views.pins import find_pins
-from langchain_convmem.views.summaries import DAYS_LINE
+from langchain_convmem.views.summaries import DAYS_LINE, find_pins
 from langchain_convmem.words.facts import Kind, check_told, find_facts
 
 if TYPE_CHECKING:

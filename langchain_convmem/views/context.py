@@ -10,12 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Literal, Self, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.errors import BudgetError, ConfigError
-from langchain_convmem.records import Entry, Role
+from langchain_convmem.ids import is_ulid
+from langchain_convmem.records import Entry, Role, Stretch
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.content import (
     BlockFitter,
@@ -37,9 +39,11 @@ from langchain_convmem.views.live import (
     describe_damage,
     find_frontier,
     find_live_entries,
+    find_nodes,
     find_uncovered,
     is_blank,
     make_placeholder_turn,
+    merge_entries,
 )
 from langchain_convmem.views.messages import (
     TokenCounter,
@@ -49,14 +53,17 @@ from langchain_convmem.views.messages import (
     is_blank_message,
     is_plain_text,
 )
-from langchain_convmem.views.pins import find_pin_entries, format_pins, read_pin
 from langchain_convmem.views.providers import Place, Provider, ProviderProfile, resolve_provider
 from langchain_convmem.views.shown import Context
-from langchain_convmem.views.summaries import format_summary, read_summaries
-from langchain_convmem.views.tool_calls import (
-    CALL_BLOCKS,
-    ToolCalls,
+from langchain_convmem.views.summaries import (
+    find_pin_entries,
+    format_pins,
+    format_summary,
+    is_pin,
+    read_pin,
+    read_summaries,
 )
+from langchain_convmem.views.tool_calls import CALL_BLOCKS, ToolCalls, find_answered_calls
 
 SummaryPlace = Literal["user", "system", "omit"]
 SUMMARY_SOURCE = "convmem_summary"
@@ -106,11 +113,6 @@ def build_context(
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
     live = find_live_entries(entries)
-    plain = _list_plain(live) if len(live) == len(entries) and not earlier_left_out else []
-    if plain and (max_tokens is None or token_counter(plain) <= max_tokens):
-        positions = frozenset([entry.position for entry in live])
-        copies = [build_message(entry) for entry in live]
-        return Context(copies, (), positions, token_counter=token_counter)
     repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
     several = len(find_first_speakers(uncovered)) > 1
@@ -125,21 +127,6 @@ def build_context(
     if max_tokens is not None:
         view.fit_latest(max_tokens, repairs, shorten=shorten)
     return view.build(max_tokens, repairs)
-
-
-def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
-    """Return the messages of a plain dialogue, which every provider takes as it is.
-
-    Nothing where it is more than texts of the user and the assistant in turn.
-    """
-    messages: list[BaseMessage] = []
-    for number, entry in enumerate(live):
-        role, kind = ("assistant", AIMessage) if number % 2 else ("user", HumanMessage)
-        message = entry.message
-        if entry.role != role or not isinstance(message, kind) or not is_plain_text(message):
-            return []
-        messages.append(message)
-    return messages if len({entry.message_id for entry in live}) == len(messages) else []
 
 
 _OPENED = "opened with a placeholder user turn: the assistant spoke first"
@@ -618,3 +605,166 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> None
         for piece in pieces
         if drop_reasoning(piece.message)
     )
+
+
+# -- How far back a thread is read for its next view, so that none reads an archive ---------------
+# A view shows the latest messages within its budget, the system messages, and the summaries with
+# what they do not cover. `LiveReach` tells a log that reads backwards what it can skip and when it
+# has enough; the view of what was read is then that of the whole thread, with these limits:
+#
+# - What a provider compacted counts only as far as the budget reaches; it is always nearer than
+#   that where the provider saw the thread within the same budget.
+# - What is a system message between messages further back stands before all that is shown.
+# - Names are written into the text where several people speak within reach.
+# - Messages further back are not counted: `Context.left_out` says that there are some.
+_RESERVE = 1.25
+"""How much further than its budget a view's entries reach: what is shown may weigh less."""
+
+
+class LiveReach:
+    """What the next view of a thread needs, for one read of it; see `MessageLog.read_back`.
+
+    Attributes:
+        floor: All entries after this position were read; 0: all of them.
+        is_cut: Whether something that a view could show lies before it.
+    """
+
+    def __init__(self, max_tokens: int | None, token_counter: TokenCounter) -> None:
+        """Prepare for a budget of `max_tokens`; None needs all that no summary covers."""
+        self._tokens = None if max_tokens is None else round(_RESERVE * max_tokens)
+        self._count = token_counter
+        self._framing: Sequence[Entry] = ()
+        self._named: Collection[str] = ()
+        self._covered_ends: list[int] = []
+        self.floor = 0
+        self.is_cut = False
+
+    def find_stretches(self, framing: Sequence[Entry]) -> Sequence[Stretch]:
+        """Return where entries may stand that no summary covers, and what is before each of them.
+
+        Args:
+            framing: The thread's system messages, summaries and control entries, by position.
+        """
+        self._framing = framing
+        found: list[Stretch] = []
+        after = 0
+        is_covered = any(entry.cover is not None for entry in framing)
+        summaries = find_nodes(find_live_entries(framing)) if is_covered else []
+        for first, last in _join_ranges(summaries, framing):
+            if first > after + 1:
+                found.append((max(after - 1, 0), first - 1))
+            after = last
+            self._covered_ends.append(last)
+        self.floor = after
+        return [*found, (max(after - 1, 0), None)]
+
+    def find_named(self, framing: Sequence[Entry]) -> Collection[str]:
+        """Return the ids of messages of pins: what was done to a message may take its pin away."""
+        pinned = (read_pin(entry) for entry in framing if is_pin(entry))
+        self._named = {pin.message_id for pin in pinned if pin.message_id is not None}
+        return self._named
+
+    def is_enough(self, page: Sequence[Entry]) -> bool:
+        """Return whether a view needs nothing before these entries.
+
+        Args:
+            page: The entries read so far of `find_stretches`, by position.
+        """
+        if self._tokens is None or not page:
+            return False
+        live = find_live_entries(merge_entries(self._framing, page))
+        said = [entry for entry in find_uncovered(live) if entry.role != "system"]
+        cut = self._find_cut(said, page)
+        if cut is None:
+            return False
+        self.floor, self.is_cut = max(self.floor, cut), True
+        return True
+
+    def is_certain(self, entries: Sequence[Entry]) -> bool:
+        """Return whether the order of a conversation can be told from the entries of a read.
+
+        A turn stands where it began, and that may be where a summary covers it.
+        """
+        if not self.floor or self.is_cut:
+            return True
+        unknown = self._find_unknown_turns(entries, is_from_start=True)
+        return not any(one.turn_id in unknown for one in find_uncovered(find_live_entries(entries)))
+
+    def select_needed(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return the entries of a read without those that a view of all would leave out."""
+        if not self.is_cut:
+            return list(entries)
+        shown = {entry.id for entry in find_uncovered(find_live_entries(entries))}
+        return [
+            entry
+            for entry in entries
+            if entry.position > self.floor
+            or entry.role == "system"
+            or entry.id not in shown
+            or entry.message_id in self._named
+        ]
+
+    def _find_cut(self, said: Sequence[Entry], page: Sequence[Entry]) -> int | None:
+        """Return the position after which all is needed, and nothing before it.
+
+        What follows it weighs enough, begins with a user's message, and is complete: every turn
+        and tool loop of it was read from its beginning, and all before it was said before.
+        """
+        calls = {result: call for call, result in find_answered_calls(said)}
+        highest = list(accumulate((entry.position for entry in said), max))
+        unknown = self._find_unknown_turns(page)
+        lowest, weight = page[-1].position, 0
+        waiting: set[str] = set()
+        for number in range(len(said) - 1, 0, -1):
+            entry, earlier = said[number], said[number - 1]
+            if entry.turn_id in unknown:
+                return None
+            lowest = min(lowest, entry.position)
+            weight += 0 if entry.message is None else self._count([entry.message])
+            waiting.discard(entry.id)
+            waiting.update(calls[name] for name in [entry.id] if name in calls)
+            opens = entry.role == "user" and earlier.role != "user"
+            is_alone = earlier.turn_id != entry.turn_id and highest[number - 1] < lowest
+            if weight >= (self._tokens or 0) and opens and is_alone and not waiting:
+                return lowest - 1
+        return None
+
+    def _find_unknown_turns(
+        self, entries: Sequence[Entry], *, is_from_start: bool = False
+    ) -> Collection[str]:
+        """Return the turns that may have begun before the first entry of theirs that was read."""
+        seen: set[str] = set()
+        unknown: set[str] = set()
+        before = None if is_from_start else entries[0].id
+        ends = list(self._covered_ends)
+        for entry in entries:
+            turn = entry.turn_id
+            while ends and entry.position >= ends[0]:
+                before = entry.id  # what a summary covers was not read
+                ends.pop(0)
+            if entry.control is None and turn not in seen:
+                seen.add(turn)
+                if not (turn == entry.id or before is None or _is_newer(turn, before)):
+                    unknown.add(turn)
+        return unknown
+
+
+def _is_newer(turn_id: str, entry_id: str) -> bool:
+    """Return whether a turn is known to have begun after an entry."""
+    return is_ulid(turn_id) and turn_id > entry_id
+
+
+def _join_ranges(summaries: Iterable[Entry], framing: Iterable[Entry]) -> list[tuple[int, int]]:
+    """Return the positions that summaries cover as ranges, ascending, with framing between them."""
+    covers = (one.cover for one in summaries if one.cover is not None)
+    known = {entry.position for entry in framing}
+    found: list[tuple[int, int]] = []
+    for first, end in sorted(part for cover in covers for part in cover.ranges):
+        last = max(end, found[-1][1] if found else 0)
+        while last + 1 in known:
+            last += 1
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], last
+        else:
+            found.append((first, last))
+    return found

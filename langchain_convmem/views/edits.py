@@ -27,13 +27,16 @@ from langchain_convmem.views.live import (
     is_blank,
 )
 from langchain_convmem.views.messages import build_message
-from langchain_convmem.views.pins import FORKED_FROM, add_origin, find_pin_entries, is_pin
 from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.summaries import (
+    FORKED_FROM,
+    add_origin,
     check_pieces,
     digest_children,
+    find_pin_entries,
     find_summaries_over,
     get_children,
+    is_pin,
     make_cover,
     make_summary_draft,
     translate_record,

@@ -23,13 +23,13 @@ from langchain_convmem.views.context import (
     LEFT_OUT_ID,
     LEFT_OUT_TEXT,
     SUMMARY_SOURCE,
+    LiveReach,
     build_context,
     count_said,
 )
 from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.providers import resolve_provider
-from langchain_convmem.views.reach import LiveReach
 from langchain_convmem.views.shown import Context
 from tests.fuzz.generator import KEY
 from tests.fuzz.validators import VALIDATORS
