@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -121,9 +121,9 @@ def build_context(
     builder = _ContextBuilder(rules, repairs, uncovered, stale, outdated, several)
     head, body = builder.build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
-    told = _SummaryMessage.read(entries, live, summary)
     said = [entry.position for entry in uncovered if count_said([entry])]
-    view = _FittedView(head, body, told, said, earlier_left_out, token_counter)
+    pinned, shown = find_pin_entries(entries), _find_shown_summaries(live)
+    view = _FittedView(head, body, pinned, shown, summary, said, earlier_left_out, token_counter)
     if max_tokens is not None:
         view.fit_latest(max_tokens, repairs, shorten=shorten)
     return view.build(max_tokens, repairs)
@@ -324,62 +324,6 @@ def make_summary_messages(text: str, ids: Sequence[str | None]) -> list[BaseMess
 # -- The message of the summary -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _SummaryMessage:
-    """What stands for all that a view does not show: pins, summaries, what is missing.
-
-    Attributes:
-        pinned: The entries of the thread's pins.
-        summaries: Those that are shown, oldest first.
-        place: Whose message it is.
-    """
-
-    pinned: Sequence[Entry]
-    summaries: Sequence[Entry]
-    place: SummaryPlace
-
-    @classmethod
-    def read(
-        cls,
-        entries: Sequence[Entry],
-        live: Sequence[Entry],
-        place: SummaryPlace = "user",
-    ) -> Self:
-        """Return the message of a thread; see `build_context`."""
-        summaries = find_frontier(live)
-        is_blank = not any("".join(entry.contents).strip() for entry in summaries)
-        shown = () if is_blank else summaries
-        return cls(find_pin_entries(entries), shown, place)
-
-    def format_text(self, *, is_cut: bool = False) -> str:
-        """Return its text without a fence; empty where there is nothing to say.
-
-        Args:
-            is_cut: Whether earlier messages are neither shown nor summarised.
-        """
-        told = "\n".join(map(clean_text, read_summaries(self.summaries)))
-        pins = format_pins(list(map(read_pin, self.pinned)))
-        return "\n\n".join(filter(None, [pins, told, LEFT_OUT_TEXT if is_cut else ""]))
-
-    def make_pieces(self, *, is_cut: bool = False) -> list[ContextPiece]:
-        """Return the message, and the answer to it, if there is anything to say here."""
-        text = "" if self.place == "omit" else self.format_text(is_cut=is_cut)
-        if not text:
-            return []
-        role: Role = "system" if self.place == "system" else "user"
-        name = self._find_id()
-        ids = (name,) if role == "system" else (name, f"{name}-noted")
-        message, *noted = make_summary_messages(format_summary([text]), ids)
-        positions = {entry.position for entry in (*self.summaries, *self.pinned)}
-        answers = [ContextPiece("assistant", one) for one in noted]
-        return [ContextPiece(role, message, positions), *answers]
-
-    def _find_id(self) -> str:
-        if self.summaries:
-            return max(self.summaries, key=lambda entry: entry.position).id
-        return self.pinned[0].id if self.pinned else LEFT_OUT_ID
-
-
 LEFT_OUT_ID = "convmem-left-out"
 """Id of a message that says nothing but how many others are left out."""
 
@@ -398,8 +342,23 @@ def format_summary_text(entries: Sequence[Entry], *, is_cut: bool = False) -> st
         entries: A thread's entries, or those that its next view needs.
         is_cut: Whether earlier messages are neither shown nor summarised.
     """
-    live = find_live_entries(entries)
-    return _SummaryMessage.read(entries, live).format_text(is_cut=is_cut)
+    shown = _find_shown_summaries(find_live_entries(entries))
+    return _format_summary_text(find_pin_entries(entries), shown, is_cut=is_cut)
+
+
+def _find_shown_summaries(live: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the summaries that are shown, oldest first; none where all are blank."""
+    summaries = find_frontier(live)
+    return summaries if any("".join(one.contents).strip() for one in summaries) else ()
+
+
+def _format_summary_text(
+    pinned: Sequence[Entry], summaries: Sequence[Entry], *, is_cut: bool
+) -> str:
+    """Return what stands for all that a view does not show; empty where there is nothing to say."""
+    told = "\n".join(map(clean_text, read_summaries(summaries)))
+    pins = format_pins(list(map(read_pin, pinned)))
+    return "\n\n".join(filter(None, [pins, told, LEFT_OUT_TEXT if is_cut else ""]))
 
 
 # -- A view within a token budget -----------------------------------------------------------------
@@ -412,7 +371,9 @@ class _FittedView:
     Attributes:
         head: System messages before the conversation.
         body: The conversation.
-        summarised: The message of the summary.
+        pinned: The entries of the thread's pins.
+        summaries: Those that are shown, oldest first.
+        place: Whose message the summary is.
         said: Positions of the messages in it, in order; blank ones are left out.
         earlier: How many messages before the conversation are left out anyway, at least.
         count: Counts the tokens of messages; it need not be additive.
@@ -421,7 +382,9 @@ class _FittedView:
 
     head: Sequence[ContextPiece]
     body: Sequence[ContextPiece]
-    summarised: _SummaryMessage
+    pinned: Sequence[Entry]
+    summaries: Sequence[Entry]
+    place: SummaryPlace
     said: Sequence[int]
     earlier: int
     count: TokenCounter
@@ -452,12 +415,12 @@ class _FittedView:
 
     def _fit_summaries(self, max_tokens: int) -> bool:
         """Keep as many of the latest summaries as fit; all of them where not one does."""
-        every = self.summarised
-        for first in range(max(len(every.summaries), 1)):
-            self.summarised = replace(every, summaries=every.summaries[first:])
+        every = self.summaries
+        for first in range(max(len(every), 1)):
+            self.summaries = every[first:]
             if self._weigh(self._find_exchanges()[-1]) <= max_tokens:
                 return True
-        self.summarised = every
+        self.summaries = every
         return False
 
     def build(self, max_tokens: int | None, repairs: list[str]) -> Context:
@@ -518,7 +481,21 @@ class _FittedView:
         return self.count([one.message for one in (*self._make_head(), *self._keep_from(start))])
 
     def _make_head(self) -> list[ContextPiece]:
-        return [*self.head, *self.summarised.make_pieces(is_cut=self.is_cut)]
+        """Return what stands before the conversation: system messages, and that of the summary."""
+        text = ""
+        if self.place != "omit":
+            text = _format_summary_text(self.pinned, self.summaries, is_cut=self.is_cut)
+        if not text:
+            return [*self.head]
+        newest = max(self.summaries, key=lambda entry: entry.position, default=None)
+        source = newest or next(iter(self.pinned), None)
+        name = LEFT_OUT_ID if source is None else source.id
+        role: Role = "system" if self.place == "system" else "user"
+        ids = (name,) if role == "system" else (name, f"{name}-noted")
+        message, *noted = make_summary_messages(format_summary([text]), ids)
+        positions = {entry.position for entry in (*self.summaries, *self.pinned)}
+        answers = [ContextPiece("assistant", one) for one in noted]
+        return [*self.head, ContextPiece(role, message, positions), *answers]
 
     def _count_left_out(self, kept: Sequence[ContextPiece]) -> int:
         """Return how many messages are said before all that these pieces of the body show."""

@@ -46,7 +46,7 @@ from langchain_convmem.views.live import (
     split_runs,
 )
 from langchain_convmem.views.messages import escape_fences, get_block_type, make_content
-from langchain_convmem.views.shown import Turn
+from langchain_convmem.views.shown import Turn, shorten_text
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_answered_calls, find_calls
 
@@ -618,9 +618,6 @@ def find_summaries_over(live: Sequence[Entry], ids: Collection[str]) -> list[str
 
 
 # -- The tree, for whoever looks at it -------------------------------------------------------------
-_SHOWN_CHARS = 60
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class SummaryNode:
     """A summary with those that it was made of.
@@ -699,10 +696,8 @@ def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:
 def _describe(node: SummaryNode) -> str:
     places = ", ".join(f"{first}-{last}" for first, last in node.ranges)
     days = " to ".join(dict.fromkeys(node.days))
-    told = " ".join(node.text.split())
-    shown = told if len(told) <= _SHOWN_CHARS else f"{told[:_SHOWN_CHARS]}..."
     marks = [f"level {node.level}", f"positions {places}" if places else "", days]
-    return f"SummaryNode({', '.join(filter(None, marks))}: {shown!r})"
+    return f"SummaryNode({', '.join(filter(None, marks))}: {shorten_text(node.text)!r})"
 
 
 # == Pinned facts: words that stay in view, as they were said, however long a thread becomes =======

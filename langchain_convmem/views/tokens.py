@@ -31,6 +31,8 @@ _BLANK_BEFORE_DIGIT = 0.8
 _CODE_CHARACTER = 0.95
 """A character of an id, a hash or of base64."""
 
+_OTHER = 3.25
+"""What a character of any other script costs."""
 # First and last high byte of the code unit (UTF-16), and its price.
 _PRICES: tuple[tuple[int, int, float], ...] = (
     (0x00, 0x00, 1.2),
@@ -42,27 +44,18 @@ _PRICES: tuple[tuple[int, int, float], ...] = (
     (0x06, 0x06, 1.17),
     (0x07, 0x08, 2.3),
     (0x09, 0x09, 1.5),
-    (0x0A, 0x0A, 3.25),
     (0x0B, 0x0B, 2.15),
-    (0x0C, 0x0C, 3.05),
-    (0x0D, 0x0D, 3.1),
     (0x0E, 0x0E, 1.9),
-    (0x0F, 0x0F, 3.05),
     (0x10, 0x10, 2.2),
-    (0x11, 0x11, 3.0),
-    (0x12, 0x1D, 3.25),
     (0x1E, 0x1E, 3.1),
     (0x1F, 0x1F, 2.6),
     (0x20, 0x20, 1.25),
     (0x21, 0x2F, 2.6),
     (0x30, 0x30, 1.17),
     (0x31, 0x33, 2.5),
-    (0x34, 0x4D, 3.0),
     (0x4E, 0x9F, 1.58),
-    (0xA0, 0xAB, 3.0),
     (0xAC, 0xD7, 2.27),
     (0xD8, 0xDF, 1.95),  # surrogates: an emoji has two of them
-    (0xE0, 0xF8, 3.0),
     (0xF9, 0xFA, 2.0),
     (0xFB, 0xFD, 2.5),
     (0xFE, 0xFE, 2.5),
@@ -183,6 +176,6 @@ def _weigh_excess(run: bytes, letter: float) -> float:
 def _weigh_foreign(foreign: str) -> float:
     """Return what the characters beyond ASCII weigh."""
     highs = foreign.encode("utf-16-le", "surrogatepass")[1::2]
-    weight = sum(_PRICE_OF.get(high, 3.0) * highs.count(high) for high in set(highs))
+    weight = sum(_PRICE_OF.get(high, _OTHER) * highs.count(high) for high in set(highs))
     dear = _DEAR.findall(foreign)
     return weight + sum(_DEAR_PRICES[ord(run[0]) >> 8] * len(run) for run in dear)
