@@ -513,10 +513,12 @@ _THOUGHT_KEYS = ("thinking", "reasoning", "text")
 
 
 # -- When it no longer may ------------------------------------------------------------------------
-def find_stale_reasoning(
+def find_stale(
     entries: Sequence[Entry], live: Sequence[Entry], shown: Sequence[Entry], *, hoists: bool
 ) -> frozenset[str]:
-    """Return the ids of entries whose reasoning was made when the view began differently.
+    """Return the ids of entries that were made when the view began differently.
+
+    Reasoning in them, and items of a compaction, go back to nobody.
 
     Args:
         entries: The thread's entries, control entries included.
@@ -525,7 +527,8 @@ def find_stale_reasoning(
         hoists: Whether the view puts system messages first, wherever they were written.
     """
     said = [entry.message.content for entry in shown if entry.message is not None]
-    if not any(isinstance(content, list) and any(map(is_reasoning, content)) for content in said):
+    blocks = (block for content in said if isinstance(content, list) for block in content)
+    if not any(is_reasoning(block) or is_compaction(unwrap_block(block)) for block in blocks):
         return frozenset()
     changes = find_changes(entries)
     changes += [
@@ -615,17 +618,3 @@ def drop_compactions(message: BaseMessage) -> BaseMessage:
         return message
     kept = [block for block in message.content if not is_compaction(unwrap_block(block))]
     return message.model_copy(update={"content": kept})
-
-
-def find_outdated(entries: Sequence[Entry], shown: Iterable[Entry]) -> frozenset[str]:
-    """Return the ids of entries whose items stand for something that was changed since.
-
-    Args:
-        entries: The thread's entries by ascending position, control entries included.
-        shown: Those that a view may show.
-    """
-    holding = [one for one in shown if one.role == "assistant" and find_compactions(one.message)]
-    changes = find_changes(entries) if holding else []
-    return frozenset(
-        one.id for one in holding if any(begun < one.position < done for begun, done in changes)
-    )

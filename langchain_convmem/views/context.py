@@ -25,9 +25,8 @@ from langchain_convmem.views.content import (
     drop_idle_reasoning,
     drop_reasoning,
     find_first_speakers,
-    find_outdated,
     find_speaker,
-    find_stale_reasoning,
+    find_stale,
     forget_dialect,
     is_paused,
     keep_newest,
@@ -116,9 +115,8 @@ def build_context(
     repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
     several = len(find_first_speakers(uncovered)) > 1
-    stale = find_stale_reasoning(entries, live, uncovered, hoists=rules.system == "head")
-    outdated = find_outdated(entries, uncovered)
-    builder = _ContextBuilder(rules, repairs, uncovered, stale, outdated, several)
+    stale = find_stale(entries, live, uncovered, hoists=rules.system == "head")
+    builder = _ContextBuilder(rules, repairs, uncovered, stale, several)
     head, body = builder.build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
     said = [entry.position for entry in uncovered if count_said([entry])]
@@ -140,7 +138,6 @@ class _ContextBuilder:
     repairs: list[str]
     shown: Sequence[Entry]
     stale: Collection[str]
-    outdated: Collection[str]
     several: bool
     head: list[ContextPiece] = field(default_factory=list)
     body: list[ContextPiece] = field(default_factory=list)
@@ -204,7 +201,7 @@ class _ContextBuilder:
             cast("Place", entry.role),
             key,
             as_written=as_written,
-            compacts=entry.id not in self.outdated,
+            compacts=is_current or entry.id not in self.stale,
             is_old=entry.id in self.old,
         )
         if not is_current and drop_idle_reasoning(message):
@@ -547,15 +544,6 @@ class ContextBudget:
 
     tokens: int
     reserved: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse a budget that leaves nothing."""
-        if self.tokens < 1 or not 0 <= self.reserved < self.tokens:
-            msg = (
-                "a context budget needs room for messages, got "
-                f"context_tokens={self.tokens!r} and reserved_tokens={self.reserved!r}"
-            )
-            raise ConfigError(msg)
 
     def list_message_budgets(self, wished: int) -> tuple[int, ...]:
         """Return the budgets of a thread's messages to try, until what cannot be cut fits.

@@ -46,7 +46,7 @@ from langchain_convmem.views.live import (
     split_runs,
 )
 from langchain_convmem.views.messages import escape_fences, get_block_type, make_content
-from langchain_convmem.views.shown import Turn, shorten_text
+from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_answered_calls, find_calls
 
@@ -618,11 +618,9 @@ def find_summaries_over(live: Sequence[Entry], ids: Collection[str]) -> list[str
 
 
 # -- The tree, for whoever looks at it -------------------------------------------------------------
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class SummaryNode:
     """A summary with those that it was made of.
-
-    `print()` shows the tree below it, one line for each summary.
 
     Attributes:
         turn: The summary; its `contents` are the text.
@@ -639,7 +637,7 @@ class SummaryNode:
     level: int = 0
     ranges: tuple[tuple[int, int], ...] = ()
     days: tuple[str, ...] = ()
-    children: tuple[SummaryNode, ...] = field(default=())
+    children: tuple[SummaryNode, ...] = field(default=(), repr=False)
 
     @property
     def id(self) -> str:
@@ -654,21 +652,13 @@ class SummaryNode:
     @property
     def leaves(self) -> tuple[SummaryNode, ...]:
         """The summaries at the ends of the branches, in order; of a leaf, itself."""
-        return tuple(node for node, _ in self._walk() if not node.children)
-
-    def _walk(self) -> Iterator[tuple[SummaryNode, int]]:
-        """Yield this summary and all below it, each with its depth, in order.
-
-        Without recursion: summaries may continue each other, thousands deep.
-        """
-        todo = [(self, 0)]
-        while todo:
-            node, depth = todo.pop()
-            yield node, depth
-            todo += [(child, depth + 1) for child in reversed(node.children)]
-
-    def __repr__(self) -> str:
-        return "\n".join(f"{'  ' * depth}{_describe(node)}" for node, depth in self._walk())
+        found: list[SummaryNode] = []
+        todo = [self]
+        while todo:  # without recursion: summaries may continue each other, thousands deep
+            node = todo.pop()
+            todo += reversed(node.children)
+            found += [] if node.children else [node]
+        return tuple(found)
 
 
 def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:
@@ -691,13 +681,6 @@ def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:
             children=tuple(made.pop(name) for name in names),
         )
     return [made[top.id] for top in tops]
-
-
-def _describe(node: SummaryNode) -> str:
-    places = ", ".join(f"{first}-{last}" for first, last in node.ranges)
-    days = " to ".join(dict.fromkeys(node.days))
-    marks = [f"level {node.level}", f"positions {places}" if places else "", days]
-    return f"SummaryNode({', '.join(filter(None, marks))}: {shorten_text(node.text)!r})"
 
 
 # == Pinned facts: words that stay in view, as they were said, however long a thread becomes =======
