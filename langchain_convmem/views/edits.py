@@ -393,28 +393,34 @@ def _find_end_of_words(text: str, heard: str) -> int:
     """
     if text.startswith(heard):
         return len(heard)
-    plain = _fold(heard)
-    letters = re.findall(r"[^\W_]", plain)
+    spoken, wanted = _fold(text), "".join(letter for _, letter in _fold(heard)).strip()
+    letters = re.findall(r"[^\W_]", wanted)
     if not letters:
         return 0
     # In scripts without spaces a word may begin anywhere.
     start = r"(?<![^\W_])" if letters[0].isascii() else ""
-    marks = "".join(f"{re.escape(mark)}?" for mark in re.findall(r"[^\w\s]*$", plain.strip())[0])
-    found = re.search(start + r"[\W_]*".join(letters) + _ACCENTS + marks, _fold(text))
+    marks = "".join(f"{re.escape(mark)}?" for mark in re.findall(r"[^\w\s]*$", wanted)[0])
+    pattern = start + r"[\W_]*".join(letters) + marks
+    found = re.search(pattern, "".join(letter for _, letter in spoken))
     if found is None:
         raise InvalidMessageError(
             "what was heard is not in the reply; pass the reply's own words, or how many of its "
             "characters were heard"
         )
-    return found.end()
+    end = spoken[found.end() - 1][0] + 1
+    return end + next(
+        (n for n, one in enumerate(text[end:]) if not unicodedata.combining(one)), len(text) - end
+    )
 
 
-_ACCENTS = "[\u0300-\u036f]*"
-
-
-def _fold(text: str) -> str:
-    """Return a text of the same length without case and accents."""
-    return "".join(unicodedata.normalize("NFKD", one)[0].casefold()[0] for one in text)
+def _fold(text: str) -> list[tuple[int, str]]:
+    """Return the characters of a text without case and accents, each with its place."""
+    return [
+        (place, letter)
+        for place, one in enumerate(text)
+        for letter in unicodedata.normalize("NFKD", one).casefold()
+        if not unicodedata.combining(letter)
+    ]
 
 
 # -- Forking: what a new thread holds that goes on from a point of an old one ---------------------

@@ -307,18 +307,6 @@ def test_the_models_turns_hold_what_its_messages_show(entries):
     assert found - shown.positions <= left_out
 
 
-def test_a_turn_is_a_map_of_id_message_and_metadata():
-    [entry] = spoken("Hi")
-    created = entry.metadata.timing["creation"]
-    assert list(map(make_turn_map, build_turns([entry]))) == [
-        {
-            "id": entry.id,
-            "message": {"role": "user", "contents": ["Hi"]},
-            "metadata": {"timing": {"creation": created}},
-        }
-    ]
-
-
 def test_keys_of_metadata_appear_in_order_only_where_they_are_set():
     [turn] = build_turns(spoken("Hi"))
     metadata = Metadata(("merged",), {"creation": 1, "llmEnd": 2}, ("s", "a"), {"k": [1]})
