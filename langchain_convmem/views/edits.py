@@ -10,9 +10,8 @@ import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError
@@ -280,16 +279,10 @@ def _make_message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
 def _make_text_message(old: Entry, text: str) -> BaseMessage:
     """Return a text as a message of the entry's role, with what is known of the old message."""
     known = build_message(old)
-    marks = known.additional_kwargs.items()
-    update: dict[str, Any] = {
-        "content": text,
-        "additional_kwargs": {key: one for key, one in marks if key not in _OF_THE_WORDS},
-    }
-    if isinstance(known, AIMessage):
-        update |= {"tool_calls": [], "invalid_tool_calls": []}
-    if isinstance(known, ToolMessage):
-        update["artifact"] = None
-    return known.model_copy(update=update)
+    marks = {key: one for key, one in known.additional_kwargs.items() if key not in _OF_THE_WORDS}
+    cleared: dict[str, Any] = {"tool_calls": [], "invalid_tool_calls": [], "artifact": None}
+    own = {name: one for name, one in cleared.items() if name in type(known).model_fields}
+    return known.model_copy(update={"content": text, "additional_kwargs": marks, **own})
 
 
 def draft_retraction(ids: Sequence[str], reason: RetractReason) -> list[Draft]:

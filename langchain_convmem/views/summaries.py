@@ -154,13 +154,8 @@ class SummaryWindow:
         Returns:
             The text; of an empty window, the preamble alone.
         """
-        style = TextStyle(
-            tags={"user": user_tag, "assistant": assistant_tag, "tool": tool_tag},
-            prefix=prefix,
-            postfix=postfix,
-            separator=separator,
-            transformer=transformer,
-        )
+        tags = {"user": user_tag, "assistant": assistant_tag, "tool": tool_tag}
+        style = TextStyle(tags, prefix, postfix, separator, transformer)
         if not self.turns:
             return preamble
         lines = [line for turn in self.turns for _, line in format_turn_lines(turn, style)]
