@@ -94,7 +94,7 @@ def build_context(
             caller's.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages and the summaries are never cut. Where the latest exchange does not fit, its
-            longest texts of the user and of tools are shown cut; see `views.cuts`.
+            longest texts of the user and of tools are shown cut; see `views.counting`.
         summary: The summaries of the frontier as one marked message, with the authority of the
             user, whose words they hold, and a short answer to it, or with that of the system; or
             left out. Where not even the latest exchange would fit beside them, the latest of them.
