@@ -375,10 +375,10 @@ def find_applied_summary(
     text: str | Sequence[str], window: SummaryWindow, entries: Sequence[Entry]
 ) -> Entry | None:
     """Return the live summary that says the same of the same window, if there is one."""
-    covering = (one for one in find_live_entries(entries) if one.cover and not window.is_empty)
-    same = (one for one in covering if one.cover and one.cover.digest == window.cover.digest)
     pieces = check_pieces(text, what="a summary")
-    return next((one for one in same if one.contents == pieces), None)
+    said = (one for one in find_live_entries(entries) if one.contents == pieces and one.cover)
+    same = (one for one in said if one.cover and one.cover.digest == window.cover.digest)
+    return None if window.is_empty else next(same, None)
 
 
 def draft_summary(
