@@ -21,14 +21,13 @@ from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import TIMINGS, Control, Draft, Entry, Metadata, Role, ThreadKey
 from langchain_convmem.views.codec import get_role
-from langchain_convmem.views.context import SummaryPlace, build_context
+from langchain_convmem.views.context import LiveReach, SummaryPlace, build_context
 from langchain_convmem.views.edits import (
     Heard,
     check_target,
     find_entries_until,
     find_reply,
     fork_entry,
-    fork_hold,
     fork_summary,
     plan_clear,
     plan_cut,
@@ -39,7 +38,6 @@ from langchain_convmem.views.edits import (
 from langchain_convmem.views.export import (
     ExportCursor,
     export_maps,
-    format_html_table,
     format_text_table,
     make_turn_map,
 )
@@ -60,30 +58,27 @@ from langchain_convmem.views.messages import (
     make_content,
     read_messages,
 )
-from langchain_convmem.views.pins import (
-    Pin,
-    draft_pin,
-    find_pin_source,
-    find_pinned_text,
-    find_pins,
-    fork_pins,
-    plan_unpin,
-    read_pin,
-)
 from langchain_convmem.views.providers import Provider
-from langchain_convmem.views.reach import LiveReach, is_self_contained
 from langchain_convmem.views.shown import Context, Turn
 from langchain_convmem.views.summaries import (
+    Pin,
     SummaryNode,
     SummaryWindow,
     build_summary_tree,
     check_kept,
     check_pieces,
+    draft_pin,
     draft_summary,
     find_applied_summary,
+    find_pin_source,
+    find_pinned_text,
+    find_pins,
     find_summary_window,
+    fork_pins,
     plan_edit_summary,
     plan_undo_summary,
+    plan_unpin,
+    read_pin,
 )
 from langchain_convmem.views.tool_calls import drop_open_notes
 
@@ -639,20 +634,8 @@ class ConversationHistory(BaseChatMessageHistory):
     ato_maps = to_async(to_maps)
 
     def __str__(self) -> str:
-        """Return the conversation as text, one line per turn.
-
-        Marks: `*` the first turn that a model gets, `-` the next turn to export to the default
-        sink, `^` the live summary.
-        """
-        return format_text_table(*self._read_table())
-
-    def _repr_html_(self) -> str:
-        """Return the latest turns as a table, for notebooks; what was said is escaped."""
-        return format_html_table(*self._read_table())
-
-    def _read_table(self) -> tuple[Sequence[Entry], ExportCursor | None]:
-        cursor, _ = self._read_cursor(DEFAULT_SINK)
-        return self.entries, cursor
+        """Return the conversation as text, one line per turn."""
+        return format_text_table(self.entries)
 
     def _read_cursor(self, sink: str) -> tuple[ExportCursor, int | None]:
         """Return how far a sink was served, and the version of the document that says so."""
@@ -725,8 +708,8 @@ class AddedTurn(Turn):
         page = log.entries(added.key, last=_PAGE)
         if len(page) < _PAGE:
             return cls.find_holding(added, page, log)
-        latest = build_turns(page[1:]) if is_self_contained(page) else []
-        holder = _find_holder(added, latest[1:])  # after another turn it begins where it seems to
+        # After another turn of the page it begins where it seems to.
+        holder = _find_holder(added, build_turns(page[1:])[1:])
         if holder is not None:
             return cls.wrap(holder, log)
         return cls.find_holding(added, log.entries(added.key), log)
@@ -817,8 +800,7 @@ def fork_thread(
 ) -> ThreadKey:
     """Copy what a thread shows up to a point into another one of its user; return that one.
 
-    Pins go along, but for those of messages that do not, and so does what undoing a summary
-    showed again: no turn compacts it.
+    Pins go along, but for those of messages that do not.
 
     What was said is copied at once or not at all; summaries follow one by one, since each names
     what it covers by the places the copies got. A fork that was cut short can be made again.
@@ -847,8 +829,7 @@ def fork_thread(
     for summary in sorted(summaries, key=lambda entry: entry.position):
         draft = fork_summary(summary, spoken, copies)
         [copies[summary.id]] = log.append(target, [draft])
-    marks = [*fork_pins(entries, copies, there), *fork_hold(entries, copies, there)]
-    if marks:
+    if marks := fork_pins(entries, copies, there):
         log.append(target, marks)
     return target
 

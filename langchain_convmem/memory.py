@@ -48,12 +48,7 @@ from langchain_convmem.turns.memory import (
 )
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_profile_tokens
 from langchain_convmem.turns.stats import ThreadStats, compute_stats
-from langchain_convmem.views.counting import (
-    CurrentCounter,
-    TokenCounterLike,
-    TokenCounters,
-    read_counter,
-)
+from langchain_convmem.views.counting import TokenCounterLike, read_counter
 from langchain_convmem.views.messages import DraftBuilder, MessagesInput, WriteHook, read_messages
 from langchain_convmem.views.providers import Provider, resolve_provider
 from langchain_convmem.views.shown import Recall, Turn
@@ -130,11 +125,11 @@ class ConversationMemory:
             raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}; {way}")
         self.log = log
         drafting = DraftBuilder(before_write)
-        counters = TokenCounters(read_counter(token_counter))
-        recaller = Recaller(log, drafting, counters, embeddings, settings, rewriter, given=recall)
+        counter = read_counter(token_counter)
+        recaller = Recaller(log, drafting, counter, embeddings, settings, rewriter, given=recall)
         summaries = Summaries(recaller, summarizer, summary_settings, summarize_when, on_summary)
         self._turn_memory = TurnMemory(
-            log, drafting, recaller, summaries, Profiles(log, profiler), counters, profile_tokens
+            log, drafting, recaller, summaries, Profiles(log, profiler), counter, profile_tokens
         )
         self._opened: tuple[str, bytes | str | None] | None = None
 
@@ -185,7 +180,7 @@ class ConversationMemory:
                 nobody who lacks it can alter them unseen; see `SQLiteLog`.
             token_counter: Counts tokens wherever tokens are counted: a function of messages, or a
                 model that counts for itself, perhaps over the network. None is an estimate by
-                script and kind of text, which learns from the usage that providers report.
+                script and kind of text.
             profile_tokens: How many tokens of what is known of a user (`profile`) a model gets with
                 every turn that recalls; 0 is none. Hosts and calls may set it for themselves.
             profiler: A chat model, another Runnable or a function of messages that reads behind
@@ -437,7 +432,7 @@ class ConversationMemory:
     def history(self, thread_id: str, *, user_id: str | None = None) -> ConversationHistory:
         """Return the history of a thread, which need not exist yet."""
         hook = self._turn_memory.drafting.hook
-        counter = CurrentCounter(self._turn_memory.token_counters)
+        counter = self._turn_memory.token_counter
         return ConversationHistory(
             self.log, thread_id, user_id=user_id, before_write=hook, token_counter=counter
         )

@@ -349,8 +349,8 @@ class WrappedTurn:
             self.turn.note_first_token()
 
     def listen(self) -> PartialReplyHandler:
-        """Return what hears the models of the chain, and learns what they take."""
-        return PartialReplyHandler(self.turn.memory.token_counters.learn)
+        """Return what hears the models of the chain."""
+        return PartialReplyHandler()
 
     def finish(self, output: Any, heard: AIMessage | None = None) -> None:
         """Store a complete reply, or one that its provider never finished.

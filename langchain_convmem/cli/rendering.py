@@ -13,9 +13,8 @@ from langchain_convmem.titles import list_titles as list_thread_titles
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import clean_name, format_iso_time, get_moment, name_speaker
 from langchain_convmem.views.live import find_retracted_ids
-from langchain_convmem.views.markup import describe_entry
-from langchain_convmem.views.pins import is_pin
-from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock
+from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock, describe_entry
+from langchain_convmem.views.summaries import is_pin
 
 if TYPE_CHECKING:
     from langchain_convmem.message_log import MessageLog

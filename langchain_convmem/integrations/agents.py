@@ -47,8 +47,7 @@ from langchain_convmem.turns.view import (
 )
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.models import ModelFacts
-from langchain_convmem.views.providers import Provider, find_provider, resolve_provider
+from langchain_convmem.views.providers import ModelFacts, Provider, find_provider, resolve_provider
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import ModelRequest, ModelResponse, ToolCallRequest
@@ -223,7 +222,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """Call the model with the thread and store its reply."""
         run = partial(self._run, request.runtime)
         asked = run(partial(self._prepare, request))
-        with collect_replies(self._turn_memory.token_counters.learn) as heard:
+        with collect_replies() as heard:
             try:
                 response = handler(asked.request)
             except BaseException:
@@ -239,7 +238,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """Call the model with the thread and store its reply; see `wrap_model_call`."""
         run = partial(self._run, request.runtime)
         asked = await hop(lambda: run(partial(self._prepare, request)))
-        with collect_replies(self._turn_memory.token_counters.learn) as heard:
+        with collect_replies() as heard:
             try:
                 response = await handler(asked.request)
             except GeneratorExit:
@@ -259,9 +258,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         provider = self._provider or find_provider(request.model)
         model = ModelFacts.read(request.model)
         self._turn_memory.use_model(model)
-        view = TurnView(
-            self._turn_memory, sync.context.key, hook.options, provider, trace, model=model.name
-        )
+        view = TurnView(self._turn_memory, sync.context.key, hook.options, provider, trace)
         held, shown = rename_known(state["messages"], note), rename_known(request.messages, note)
         shown = loop.apply_edits(shown, held)
         ids = {message.id for message in held}

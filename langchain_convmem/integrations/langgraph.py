@@ -401,7 +401,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
         run = partial(nodes.run, state, config)
         asked = run(NodeRun.prepare_call)
-        heard = PartialReplyHandler(nodes.memory.token_counters.learn)
+        heard = PartialReplyHandler()
         try:
             output = model.invoke(*asked.make_inputs(config, heard))
         except BaseException:
@@ -412,7 +412,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
     async def acall(state: Any, config: RunnableConfig) -> Update:
         run = partial(nodes.run, state, config)
         asked = await hop(lambda: run(NodeRun.prepare_call))
-        heard = PartialReplyHandler(nodes.memory.token_counters.learn)
+        heard = PartialReplyHandler()
         try:
             output = await model.ainvoke(*asked.make_inputs(config, heard))
         except GeneratorExit:
@@ -557,7 +557,6 @@ class NodeRun:
             shape.provider,
             self.trace,
             shape.slots,
-            shape.model.name,
         )
         context = view.build_context(locate)
         self.trace.dispatch_event("convmem.context", context.count)

@@ -18,8 +18,7 @@ from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
 from langchain_convmem.turns.recalled import fence_blocks, select_visible
 from langchain_convmem.turns.view import SPOKEN
-from langchain_convmem.views.counting import CurrentCounter, find_prefix
-from langchain_convmem.views.cuts import READ_TOOL, get_text
+from langchain_convmem.views.counting import READ_TOOL, find_prefix, get_text, get_text_counter
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import escape_tag
 
@@ -171,8 +170,8 @@ def read_message_tool(
         text, start = get_text(message), max(start, 0)
         if start >= len(text):
             return f"The message ends before: it has {len(text):,} characters.", {}
-        counter = CurrentCounter(get_turn_memory(memory).token_counters)
-        end = start + max(find_prefix(text[start:], max_tokens, counter.count_text), 1)
+        count_text = get_text_counter(get_turn_memory(memory).token_counter)
+        end = start + max(find_prefix(text[start:], max_tokens, count_text), 1)
         onward = f'; read on with {READ_TOOL}("{message_id}", start={end})'
         shown = (
             f"Characters {start:,} to {end:,} of {len(text):,}{onward if end < len(text) else ''}. "

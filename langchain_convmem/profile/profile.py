@@ -25,7 +25,6 @@ from langchain_convmem.profile.statements import (
 from langchain_convmem.records import Control, DialogLine, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.lines import format_day, indent_text
-from langchain_convmem.views.markup import escape_html, render_table
 from langchain_convmem.views.messages import TextCounter, escape_tag
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.dates import Span, find_named_days
@@ -307,18 +306,6 @@ class UserProfile:
             if lines
         ]
         return "\n\n".join(["# Profile", *(said or ["Nothing is known yet."])]) + "\n"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (
-                escape_html(item.kind if item.is_current else item.state),
-                f"{'<b>pinned</b> ' if item.is_pinned else ''}{escape_html(str(item))}",
-                escape_html(f"{item.label}: {item.value}" if item.value else item.label),
-                escape_html(item.key.thread_id),
-            )
-            for item in (*self.current, *self.past)
-        ]
-        return render_table(("kind", "said", "about", "thread"), rows)
 
     def __str__(self) -> str:
         return self.to_markdown()

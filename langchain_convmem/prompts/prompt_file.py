@@ -45,7 +45,6 @@ from langchain_convmem.prompts.variables import (
     fill_pieces,
     split_pieces,
 )
-from langchain_convmem.views.markup import render_facts
 
 if TYPE_CHECKING:
     from langchain_core.prompts import ChatPromptTemplate
@@ -202,10 +201,6 @@ class PromptFile:
     def __repr__(self) -> str:
         errors = sum(found.level == "error" for found in self.diagnostics)
         return f"PromptFile({self.name!r}, sections={list(self.sections)}, errors={errors})"
-
-    def _repr_html_(self) -> str:
-        found = {f"{n}. {one.level}": str(one) for n, one in enumerate(self.diagnostics, 1)}
-        return render_facts(self.name, {**found, **self.sections})
 
     @property
     def summary_title(self) -> str | None:

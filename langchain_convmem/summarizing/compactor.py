@@ -45,7 +45,6 @@ from langchain_convmem.summarizing.summarizers import (
 from langchain_convmem.summarizing.tree import plan_parent
 from langchain_convmem.views.context import SUMMARY_SOURCE, is_framing
 from langchain_convmem.views.live import LEVEL, RECORD, find_live_entries, find_nodes
-from langchain_convmem.views.markup import render_facts
 from langchain_convmem.views.messages import DraftBuilder
 from langchain_convmem.views.shown import Context
 from langchain_convmem.views.summaries import (
@@ -413,13 +412,6 @@ class SummaryReport(SummaryCounts):
     def __bool__(self) -> bool:
         """Whether a summary was written."""
         return self.outcome == "written"
-
-    def _repr_html_(self) -> str:
-        facts = {one.name: getattr(self, one.name) for one in fields(self)}
-        summary = facts.pop("summary")
-        facts |= {"key": self.key.thread_id, "doubted": len(self.doubted)}
-        facts["summary"] = "" if summary is None else " ".join(summary.contents)
-        return render_facts("SummaryReport", facts)
 
     def to_record(self) -> dict[str, Any]:
         """Return what stands with the summary about how it was made."""

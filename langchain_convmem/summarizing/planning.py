@@ -21,13 +21,14 @@ from langchain_convmem.views.live import (
     find_live_summary,
 )
 from langchain_convmem.views.messages import TextCounter, TokenCounter, count_tokens
-from langchain_convmem.views.pins import find_pins, format_pins
 from langchain_convmem.views.summaries import (
     SummaryWindow,
     find_closing_points,
     find_continued,
     find_held_back,
+    find_pins,
     find_said_since,
+    format_pins,
     format_summary,
     make_window,
     read_summaries,

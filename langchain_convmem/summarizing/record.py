@@ -10,9 +10,7 @@ from typing import Any, Literal, TypeAlias
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.summarizing.checks import TITLE, list_said
 from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered
-from langchain_convmem.views.markup import render_table
-from langchain_convmem.views.pins import find_pins
-from langchain_convmem.views.summaries import DAYS_LINE
+from langchain_convmem.views.summaries import DAYS_LINE, find_pins
 from langchain_convmem.words.facts import Kind, ToldFacts, find_facts
 
 FactState: TypeAlias = Literal["told", "listed", "left"]
@@ -76,10 +74,6 @@ class SummaryRecord:
             told = ", ".join(f"{count} {state}" for state, count in states.items() if count)
             parts.append(f"{kind} {told}")
         return f"SummaryRecord({'; '.join(parts)})"
-
-    def _repr_html_(self) -> str:
-        rows = [(kind, *map(str, states.values())) for kind, states in self.count().items()]
-        return render_table(["facts", *STATES], rows)
 
 
 def record(key: ThreadKey, entries: Sequence[Entry]) -> SummaryRecord:

@@ -19,8 +19,7 @@ from langchain_convmem.records import Control, Draft, Entry, Owner, ThreadInfo, 
 from langchain_convmem.titles import DOCUMENT
 from langchain_convmem.views.codec import redraft
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.pins import find_pins
-from langchain_convmem.views.summaries import translate_record
+from langchain_convmem.views.summaries import find_pins, translate_record
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,13 @@ from langchain_core.runnables.configurable import (
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.turns.recalled import CARRIED, Carried, MessageList, SaidText
-from langchain_convmem.views.models import NO_MODEL, ModelFacts
-from langchain_convmem.views.providers import Provider, find_provider, join_providers
+from langchain_convmem.views.providers import (
+    NO_MODEL,
+    ModelFacts,
+    Provider,
+    find_provider,
+    join_providers,
+)
 
 _NOTHING: Mapping[str, Any] = {}
 

@@ -16,8 +16,7 @@ from langchain_convmem.titles import DOCUMENT
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.recalled import RECALLS
 from langchain_convmem.views.edits import plan_without_compactions
-from langchain_convmem.views.pins import find_pins_over
-from langchain_convmem.views.summaries import find_summaries_over
+from langchain_convmem.views.summaries import find_pins_over, find_summaries_over
 
 
 def list_owners(

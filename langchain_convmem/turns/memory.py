@@ -24,7 +24,7 @@ from langchain_convmem.history import read_live
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.runnables import allow_own_loop, check_askable
-from langchain_convmem.views.counting import CurrentCounter, TokenCounters
+from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder, check_plain_function
 
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
     from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike
     from langchain_convmem.turns.options import TurnOptions
-    from langchain_convmem.views.models import ModelFacts
+    from langchain_convmem.views.messages import TokenCounter
+    from langchain_convmem.views.providers import ModelFacts
     from langchain_convmem.views.shown import Context
 
 OnSummary: TypeAlias = "Callable[[SummaryEvent], object]"
@@ -134,7 +135,7 @@ class Recaller:
 
     log: MessageLog
     drafting: DraftBuilder
-    counters: TokenCounters
+    counter: TokenCounter
     embeddings: Embeddings | None = None
     settings: RecallSettings | None = None
     rewriter: Rewriter | None = None
@@ -174,7 +175,7 @@ class Recaller:
                 raise ConfigError(f"recall has its own {name}; pass one or the other")
 
     def _bind(self, recall: DialogRecall) -> DialogRecall:
-        bound = recall.bind_counter(CurrentCounter(self.counters).count_text)
+        bound = recall.bind_counter(get_text_counter(self.counter))
         if self.drafting.hook is None:
             return bound
         return bound.bind_query_hook(self.drafting.filter_question)
@@ -317,7 +318,7 @@ class Summaries:
         from langchain_convmem.summarizing.leases import Leases
 
         given, log = settings or SummarySettings(), self._recaller.log
-        counter = given.token_counter or CurrentCounter(self._recaller.counters)
+        counter = given.token_counter or self._recaller.counter
         settings = replace(given, token_counter=counter)
         return Compactor(
             log=log,
@@ -441,7 +442,7 @@ class TurnMemory:
         recaller: Finds lines of earlier conversations.
         summaries: Compacts threads after turns.
         profiles: Reads what is known of users.
-        token_counters: What counts tokens, as the models of the turns were seen to take them.
+        token_counter: What counts tokens.
         profile_tokens: Budget of the profile in a turn that recalls and whose options name none.
         active_turns: The turns under way: who closes the memory waits for them.
         log_place: Identifies the log in this process.
@@ -452,7 +453,7 @@ class TurnMemory:
     recaller: Recaller
     summaries: Summaries
     profiles: Profiles
-    token_counters: TokenCounters
+    token_counter: TokenCounter
     profile_tokens: int = 150
     active_turns: WritingTurns = field(default_factory=WritingTurns)
     log_place: Hashable = field(init=False)

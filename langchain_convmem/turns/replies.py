@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -28,9 +28,6 @@ from langchain_convmem.runnables import INTERNAL_TAGS
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tool_calls import find_calls
-
-LearnUsage: TypeAlias = Callable[[str, Sequence[BaseMessage], Any, Any], object]
-"""Gets a model's name, the messages that it got, the input tokens it reports, and its tools."""
 
 INTERRUPTED = "interrupted"
 """Attribute of a reply that was cut off."""
@@ -394,14 +391,8 @@ class PartialReplyHandler(BaseCallbackHandler):
 
     run_inline = True
 
-    def __init__(self, learn: LearnUsage | None = None) -> None:
-        """Start with nothing heard.
-
-        Args:
-            learn: Is told what models report to have read, of any that is called.
-        """
-        self._learn = learn
-        self._reports: dict[UUID, Callable[[Any], object]] = {}
+    def __init__(self) -> None:
+        """Start with nothing heard."""
         self._chunks: dict[UUID, list[BaseMessage] | None] = {}  # None when a reply is over
         self.first_token_ms: int | None = None
         """When the first words of the latest reply came, if it was streamed."""
@@ -420,13 +411,8 @@ class PartialReplyHandler(BaseCallbackHandler):
                 reply.add(chunk)
         return reply.collect_cut(())
 
-    def on_chat_model_start(self, *given: Any, run_id: UUID, **run: Any) -> None:
+    def on_chat_model_start(self, *_: Any, run_id: UUID, **run: Any) -> None:
         """Listen to a reply, unless another model makes it, or the memory for itself."""
-        learn, batch = self._learn, given[-1]
-        model = (run.get("metadata") or {}).get("ls_model_name")
-        if learn is not None and len(batch) == 1 and isinstance(model, str) and model:
-            tools = (run.get("invocation_params") or {}).get("tools")
-            self._reports[run_id] = lambda tokens: learn(model, batch[0], tokens, tools)
         is_own = not set(INTERNAL_TAGS).isdisjoint(run.get("tags") or ())
         if not is_own and run.get("parent_run_id") not in self._chunks:
             self._chunks[run_id] = []
@@ -454,10 +440,6 @@ class PartialReplyHandler(BaseCallbackHandler):
         """Keep a reply that came whole; forget what broke before it: it was tried again."""
         made = response.generations
         said = getattr(made[0][0], "message", None) if made and made[0] else None
-        usage = getattr(said, "usage_metadata", None)
-        report = self._reports.pop(run_id, None)
-        if report is not None and usage:
-            report(usage.get("input_tokens"))
         if run_id not in self._chunks:
             return
         for begun in list(self._chunks):  # models that run at the same time end in any order
@@ -470,9 +452,9 @@ class PartialReplyHandler(BaseCallbackHandler):
 
 
 @contextmanager
-def collect_replies(learn: LearnUsage | None = None) -> Iterator[PartialReplyHandler]:
+def collect_replies() -> Iterator[PartialReplyHandler]:
     """Listen to the models that are called inside the block; see `PartialReplyHandler`."""
-    heard = PartialReplyHandler(learn)
+    heard = PartialReplyHandler()
     before = var_child_runnable_config.get()
     var_child_runnable_config.set(heard.listen(before))
     try:

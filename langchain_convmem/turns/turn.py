@@ -242,13 +242,7 @@ class Turn:
     def _make_view(self) -> TurnView:
         shape = self.shape
         return TurnView(
-            self.memory,
-            self.key,
-            self.options,
-            shape.provider,
-            self.trace,
-            shape.slots,
-            shape.model.name,
+            self.memory, self.key, self.options, shape.provider, self.trace, shape.slots
         )
 
     def _pass_hook(self, said: Sequence[BaseMessage]) -> None:
@@ -580,7 +574,7 @@ class Turn:
     ) -> Metadata:
         noted = dict(aux)
         if self.record_recall and self.options.recall:
-            counter = self.memory.token_counters.get_counter(self.shape.model.name)
+            counter = self.memory.token_counter
             noted[RECALLED] = note_recalled(context, get_text_counter(counter))
         noted |= self.trace.own_tokens.to_aux()
         attributes = (INTERRUPTED,) if status == "interrupted" else ()

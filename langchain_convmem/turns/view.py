@@ -92,7 +92,6 @@ class TurnView:
         provider: Provider rules for the messages.
         trace: Where recall is reported.
         slots: The variables of the prompt that can be filled; None where it gets messages alone.
-        model: The name of the model, by which tokens are counted; None if it is not known.
     """
 
     memory: TurnMemory
@@ -101,7 +100,6 @@ class TurnView:
     provider: Provider
     trace: TurnTrace = field(repr=False)
     slots: Collection[str] | None = None
-    model: str | None = None
     _counter: TokenCounter = field(init=False, repr=False)
     _count_text: TextCounter = field(init=False, repr=False)
     _wished: int = field(init=False, repr=False)
@@ -109,7 +107,7 @@ class TurnView:
 
     def __post_init__(self) -> None:
         """Find what counts tokens, and what the prompt has slots for."""
-        self._counter = self.memory.token_counters.get_counter(self.model)
+        self._counter = self.memory.token_counter
         self._count_text = get_text_counter(self._counter)
         self._wished = self.memory.get_recall_budget(self.options)
         self._shows_summary = self.slots is not None and "summary" in self.slots

@@ -470,13 +470,11 @@ _SIDE_FIELDS = ("additional_kwargs", "response_metadata", "artifact")
 
 def _repair_usage(usage: Any) -> Any:
     """Return usage as LangChain declares it; None if it counts neither input nor output."""
-    counts = _fill_counts(usage)
-    said = [counts.get(f"{kind}_tokens") for kind in ("input", "output")]
-    if not any(isinstance(count, int) for count in said):
+    if not any(isinstance(usage.get(f"{kind}_tokens"), int) for kind in ("input", "output")):
         return None
-    read, written = (count if isinstance(count, int) else 0 for count in said)
-    total = counts.get("total_tokens")
-    total = total if isinstance(total, int) else read + written
+    counts = _fill_counts(usage)
+    read, written = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
+    total = counts.get("total_tokens") or read + written
     return {**counts, "input_tokens": read, "output_tokens": written, "total_tokens": total}
 
 

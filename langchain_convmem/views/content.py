@@ -19,7 +19,6 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import clean_text, make_plain
-from langchain_convmem.views.compactions import find_sendable_compaction, is_compaction
 from langchain_convmem.views.lines import INDENT, clean_name, indent_text
 from langchain_convmem.views.live import find_changes
 from langchain_convmem.views.media import (
@@ -514,10 +513,12 @@ _THOUGHT_KEYS = ("thinking", "reasoning", "text")
 
 
 # -- When it no longer may ------------------------------------------------------------------------
-def find_stale_reasoning(
+def find_stale(
     entries: Sequence[Entry], live: Sequence[Entry], shown: Sequence[Entry], *, hoists: bool
 ) -> frozenset[str]:
-    """Return the ids of entries whose reasoning was made when the view began differently.
+    """Return the ids of entries that were made when the view began differently.
+
+    Reasoning in them, and items of a compaction, go back to nobody.
 
     Args:
         entries: The thread's entries, control entries included.
@@ -526,7 +527,8 @@ def find_stale_reasoning(
         hoists: Whether the view puts system messages first, wherever they were written.
     """
     said = [entry.message.content for entry in shown if entry.message is not None]
-    if not any(isinstance(content, list) and any(map(is_reasoning, content)) for content in said):
+    blocks = (block for content in said if isinstance(content, list) for block in content)
+    if not any(is_reasoning(block) or is_compaction(unwrap_block(block)) for block in blocks):
         return frozenset()
     changes = find_changes(entries)
     changes += [
@@ -567,3 +569,52 @@ def has_half_a_tool(message: BaseMessage) -> bool:
 def is_paused(message: BaseMessage | None) -> bool:
     """Return whether the provider broke off in a reply, to go on once it gets it back as it is."""
     return message is not None and message.response_metadata.get("stop_reason") == "pause_turn"
+
+
+# -- What providers compact themselves: items that stand for all that was said before them ---------
+# An item goes back, as it came, to the provider that made it, which then reads nothing before it.
+# Everybody else gets the messages alone, and so does it once one of them is undone or replaced.
+_KIND = "compaction"
+_OF_STREAMS = frozenset({"index"})
+"""Where a piece of a stream belongs; no provider takes it back."""
+
+
+def is_compaction(block: object) -> bool:
+    """Return whether a content block is a provider's item of a compaction."""
+    return get_block_type(block) == _KIND
+
+
+def find_compactions(message: BaseMessage | None) -> list[Mapping[Any, Any]]:
+    """Return the items of a message, in order."""
+    content = None if message is None else message.content
+    if not isinstance(content, list):
+        return []
+    return [inner for block in content if is_compaction(inner := unwrap_block(block))]
+
+
+def find_sendable_compaction(
+    block: Mapping[Any, Any], message: BaseMessage, provider: ProviderProfile
+) -> dict[str, Any] | None:
+    """Return an item as its provider takes it back; None where it may not be sent.
+
+    One without content stands for nothing: the provider failed to make it.
+    """
+    # One that does not say who made it: one of them enciphers all of it.
+    is_cipher = "content" not in block and "encrypted_content" in block
+    origin = find_origin(message, "openai" if is_cipher else "anthropic")
+    said = block.get("content" if origin == "anthropic" else "encrypted_content")
+    if origin not in provider.takes_back or not isinstance(said, str) or not said:
+        return None
+    return {
+        str(key): make_plain(value)
+        for key, value in block.items()
+        if key not in _OF_STREAMS and (value is not None or key == "content")
+    }
+
+
+def drop_compactions(message: BaseMessage) -> BaseMessage:
+    """Return a message without its items."""
+    if not find_compactions(message):
+        return message
+    kept = [block for block in message.content if not is_compaction(unwrap_block(block))]
+    return message.model_copy(update={"content": kept})

@@ -10,14 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, cast
+from itertools import accumulate
+from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.errors import BudgetError, ConfigError
-from langchain_convmem.records import Entry, Role
+from langchain_convmem.ids import is_ulid
+from langchain_convmem.records import Entry, Role, Stretch
 from langchain_convmem.views.codec import clean_text
-from langchain_convmem.views.compactions import find_outdated
 from langchain_convmem.views.content import (
     BlockFitter,
     add_speaker,
@@ -25,21 +26,23 @@ from langchain_convmem.views.content import (
     drop_reasoning,
     find_first_speakers,
     find_speaker,
-    find_stale_reasoning,
+    find_stale,
     forget_dialect,
     is_paused,
     keep_newest,
     place_name,
 )
-from langchain_convmem.views.cuts import shorten_messages
+from langchain_convmem.views.counting import shorten_messages
 from langchain_convmem.views.live import (
     PLACEHOLDER_TEXT,
     describe_damage,
     find_frontier,
     find_live_entries,
+    find_nodes,
     find_uncovered,
     is_blank,
     make_placeholder_turn,
+    merge_entries,
 )
 from langchain_convmem.views.messages import (
     TokenCounter,
@@ -49,14 +52,17 @@ from langchain_convmem.views.messages import (
     is_blank_message,
     is_plain_text,
 )
-from langchain_convmem.views.pins import find_pin_entries, format_pins, read_pin
 from langchain_convmem.views.providers import Place, Provider, ProviderProfile, resolve_provider
 from langchain_convmem.views.shown import Context
-from langchain_convmem.views.summaries import format_summary, read_summaries
-from langchain_convmem.views.tool_calls import (
-    CALL_BLOCKS,
-    ToolCalls,
+from langchain_convmem.views.summaries import (
+    find_pin_entries,
+    format_pins,
+    format_summary,
+    is_pin,
+    read_pin,
+    read_summaries,
 )
+from langchain_convmem.views.tool_calls import CALL_BLOCKS, ToolCalls, find_answered_calls
 
 SummaryPlace = Literal["user", "system", "omit"]
 SUMMARY_SOURCE = "convmem_summary"
@@ -88,7 +94,7 @@ def build_context(
             caller's.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages and the summaries are never cut. Where the latest exchange does not fit, its
-            longest texts of the user and of tools are shown cut; see `views.cuts`.
+            longest texts of the user and of tools are shown cut; see `views.counting`.
         summary: The summaries of the frontier as one marked message, with the authority of the
             user, whose words they hold, and a short answer to it, or with that of the system; or
             left out. Where not even the latest exchange would fit beside them, the latest of them.
@@ -106,40 +112,19 @@ def build_context(
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
     live = find_live_entries(entries)
-    plain = _list_plain(live) if len(live) == len(entries) and not earlier_left_out else []
-    if plain and (max_tokens is None or token_counter(plain) <= max_tokens):
-        positions = frozenset([entry.position for entry in live])
-        copies = [build_message(entry) for entry in live]
-        return Context(copies, (), positions, token_counter=token_counter)
     repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
     several = len(find_first_speakers(uncovered)) > 1
-    stale = find_stale_reasoning(entries, live, uncovered, hoists=rules.system == "head")
-    outdated = find_outdated(entries, uncovered)
-    builder = _ContextBuilder(rules, repairs, uncovered, stale, outdated, several)
+    stale = find_stale(entries, live, uncovered, hoists=rules.system == "head")
+    builder = _ContextBuilder(rules, repairs, uncovered, stale, several)
     head, body = builder.build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
-    told = _SummaryMessage.read(entries, live, summary)
     said = [entry.position for entry in uncovered if count_said([entry])]
-    view = _FittedView(head, body, told, said, earlier_left_out, token_counter)
+    pinned, shown = find_pin_entries(entries), _find_shown_summaries(live)
+    view = _FittedView(head, body, pinned, shown, summary, said, earlier_left_out, token_counter)
     if max_tokens is not None:
         view.fit_latest(max_tokens, repairs, shorten=shorten)
     return view.build(max_tokens, repairs)
-
-
-def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
-    """Return the messages of a plain dialogue, which every provider takes as it is.
-
-    Nothing where it is more than texts of the user and the assistant in turn.
-    """
-    messages: list[BaseMessage] = []
-    for number, entry in enumerate(live):
-        role, kind = ("assistant", AIMessage) if number % 2 else ("user", HumanMessage)
-        message = entry.message
-        if entry.role != role or not isinstance(message, kind) or not is_plain_text(message):
-            return []
-        messages.append(message)
-    return messages if len({entry.message_id for entry in live}) == len(messages) else []
 
 
 _OPENED = "opened with a placeholder user turn: the assistant spoke first"
@@ -153,7 +138,6 @@ class _ContextBuilder:
     repairs: list[str]
     shown: Sequence[Entry]
     stale: Collection[str]
-    outdated: Collection[str]
     several: bool
     head: list[ContextPiece] = field(default_factory=list)
     body: list[ContextPiece] = field(default_factory=list)
@@ -217,7 +201,7 @@ class _ContextBuilder:
             cast("Place", entry.role),
             key,
             as_written=as_written,
-            compacts=entry.id not in self.outdated,
+            compacts=is_current or entry.id not in self.stale,
             is_old=entry.id in self.old,
         )
         if not is_current and drop_idle_reasoning(message):
@@ -337,62 +321,6 @@ def make_summary_messages(text: str, ids: Sequence[str | None]) -> list[BaseMess
 # -- The message of the summary -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _SummaryMessage:
-    """What stands for all that a view does not show: pins, summaries, what is missing.
-
-    Attributes:
-        pinned: The entries of the thread's pins.
-        summaries: Those that are shown, oldest first.
-        place: Whose message it is.
-    """
-
-    pinned: Sequence[Entry]
-    summaries: Sequence[Entry]
-    place: SummaryPlace
-
-    @classmethod
-    def read(
-        cls,
-        entries: Sequence[Entry],
-        live: Sequence[Entry],
-        place: SummaryPlace = "user",
-    ) -> Self:
-        """Return the message of a thread; see `build_context`."""
-        summaries = find_frontier(live)
-        is_blank = not any("".join(entry.contents).strip() for entry in summaries)
-        shown = () if is_blank else summaries
-        return cls(find_pin_entries(entries), shown, place)
-
-    def format_text(self, *, is_cut: bool = False) -> str:
-        """Return its text without a fence; empty where there is nothing to say.
-
-        Args:
-            is_cut: Whether earlier messages are neither shown nor summarised.
-        """
-        told = "\n".join(map(clean_text, read_summaries(self.summaries)))
-        pins = format_pins(list(map(read_pin, self.pinned)))
-        return "\n\n".join(filter(None, [pins, told, LEFT_OUT_TEXT if is_cut else ""]))
-
-    def make_pieces(self, *, is_cut: bool = False) -> list[ContextPiece]:
-        """Return the message, and the answer to it, if there is anything to say here."""
-        text = "" if self.place == "omit" else self.format_text(is_cut=is_cut)
-        if not text:
-            return []
-        role: Role = "system" if self.place == "system" else "user"
-        name = self._find_id()
-        ids = (name,) if role == "system" else (name, f"{name}-noted")
-        message, *noted = make_summary_messages(format_summary([text]), ids)
-        positions = {entry.position for entry in (*self.summaries, *self.pinned)}
-        answers = [ContextPiece("assistant", one) for one in noted]
-        return [ContextPiece(role, message, positions), *answers]
-
-    def _find_id(self) -> str:
-        if self.summaries:
-            return max(self.summaries, key=lambda entry: entry.position).id
-        return self.pinned[0].id if self.pinned else LEFT_OUT_ID
-
-
 LEFT_OUT_ID = "convmem-left-out"
 """Id of a message that says nothing but how many others are left out."""
 
@@ -411,8 +339,23 @@ def format_summary_text(entries: Sequence[Entry], *, is_cut: bool = False) -> st
         entries: A thread's entries, or those that its next view needs.
         is_cut: Whether earlier messages are neither shown nor summarised.
     """
-    live = find_live_entries(entries)
-    return _SummaryMessage.read(entries, live).format_text(is_cut=is_cut)
+    shown = _find_shown_summaries(find_live_entries(entries))
+    return _format_summary_text(find_pin_entries(entries), shown, is_cut=is_cut)
+
+
+def _find_shown_summaries(live: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the summaries that are shown, oldest first; none where all are blank."""
+    summaries = find_frontier(live)
+    return summaries if any("".join(one.contents).strip() for one in summaries) else ()
+
+
+def _format_summary_text(
+    pinned: Sequence[Entry], summaries: Sequence[Entry], *, is_cut: bool
+) -> str:
+    """Return what stands for all that a view does not show; empty where there is nothing to say."""
+    told = "\n".join(map(clean_text, read_summaries(summaries)))
+    pins = format_pins(list(map(read_pin, pinned)))
+    return "\n\n".join(filter(None, [pins, told, LEFT_OUT_TEXT if is_cut else ""]))
 
 
 # -- A view within a token budget -----------------------------------------------------------------
@@ -425,7 +368,9 @@ class _FittedView:
     Attributes:
         head: System messages before the conversation.
         body: The conversation.
-        summarised: The message of the summary.
+        pinned: The entries of the thread's pins.
+        summaries: Those that are shown, oldest first.
+        place: Whose message the summary is.
         said: Positions of the messages in it, in order; blank ones are left out.
         earlier: How many messages before the conversation are left out anyway, at least.
         count: Counts the tokens of messages; it need not be additive.
@@ -434,7 +379,9 @@ class _FittedView:
 
     head: Sequence[ContextPiece]
     body: Sequence[ContextPiece]
-    summarised: _SummaryMessage
+    pinned: Sequence[Entry]
+    summaries: Sequence[Entry]
+    place: SummaryPlace
     said: Sequence[int]
     earlier: int
     count: TokenCounter
@@ -457,19 +404,20 @@ class _FittedView:
         pieces = [piece for piece in self.body[latest:] if piece.role in ("user", "tool")]
         excess = self._weigh(latest) - max_tokens
         cut = shorten_messages([piece.message for piece in pieces], excess, self.count)
-        for message, number in cut:
-            pieces[number].message = message
-            repairs.append(f"show {message.id} cut to stay within {max_tokens} tokens")
+        for piece, message in zip(pieces, cut, strict=True):
+            if piece.message is not message:
+                piece.message = message
+                repairs.append(f"show {message.id} cut to stay within {max_tokens} tokens")
         self._fit_summaries(max_tokens)
 
     def _fit_summaries(self, max_tokens: int) -> bool:
         """Keep as many of the latest summaries as fit; all of them where not one does."""
-        every = self.summarised
-        for first in range(max(len(every.summaries), 1)):
-            self.summarised = replace(every, summaries=every.summaries[first:])
+        every = self.summaries
+        for first in range(max(len(every), 1)):
+            self.summaries = every[first:]
             if self._weigh(self._find_exchanges()[-1]) <= max_tokens:
                 return True
-        self.summarised = every
+        self.summaries = every
         return False
 
     def build(self, max_tokens: int | None, repairs: list[str]) -> Context:
@@ -530,7 +478,21 @@ class _FittedView:
         return self.count([one.message for one in (*self._make_head(), *self._keep_from(start))])
 
     def _make_head(self) -> list[ContextPiece]:
-        return [*self.head, *self.summarised.make_pieces(is_cut=self.is_cut)]
+        """Return what stands before the conversation: system messages, and that of the summary."""
+        text = ""
+        if self.place != "omit":
+            text = _format_summary_text(self.pinned, self.summaries, is_cut=self.is_cut)
+        if not text:
+            return [*self.head]
+        newest = max(self.summaries, key=lambda entry: entry.position, default=None)
+        source = newest or next(iter(self.pinned), None)
+        name = LEFT_OUT_ID if source is None else source.id
+        role: Role = "system" if self.place == "system" else "user"
+        ids = (name,) if role == "system" else (name, f"{name}-noted")
+        message, *noted = make_summary_messages(format_summary([text]), ids)
+        positions = {entry.position for entry in (*self.summaries, *self.pinned)}
+        answers = [ContextPiece("assistant", one) for one in noted]
+        return [*self.head, ContextPiece(role, message, positions), *answers]
 
     def _count_left_out(self, kept: Sequence[ContextPiece]) -> int:
         """Return how many messages are said before all that these pieces of the body show."""
@@ -583,15 +545,6 @@ class ContextBudget:
     tokens: int
     reserved: int = 0
 
-    def __post_init__(self) -> None:
-        """Refuse a budget that leaves nothing."""
-        if self.tokens < 1 or not 0 <= self.reserved < self.tokens:
-            msg = (
-                "a context budget needs room for messages, got "
-                f"context_tokens={self.tokens!r} and reserved_tokens={self.reserved!r}"
-            )
-            raise ConfigError(msg)
-
     def list_message_budgets(self, wished: int) -> tuple[int, ...]:
         """Return the budgets of a thread's messages to try, until what cannot be cut fits.
 
@@ -617,3 +570,166 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> None
         for piece in pieces
         if drop_reasoning(piece.message)
     )
+
+
+# -- How far back a thread is read for its next view, so that none reads an archive ---------------
+# A view shows the latest messages within its budget, the system messages, and the summaries with
+# what they do not cover. `LiveReach` tells a log that reads backwards what it can skip and when it
+# has enough; the view of what was read is then that of the whole thread, with these limits:
+#
+# - What a provider compacted counts only as far as the budget reaches; it is always nearer than
+#   that where the provider saw the thread within the same budget.
+# - What is a system message between messages further back stands before all that is shown.
+# - Names are written into the text where several people speak within reach.
+# - Messages further back are not counted: `Context.left_out` says that there are some.
+_RESERVE = 1.25
+"""How much further than its budget a view's entries reach: what is shown may weigh less."""
+
+
+class LiveReach:
+    """What the next view of a thread needs, for one read of it; see `MessageLog.read_back`.
+
+    Attributes:
+        floor: All entries after this position were read; 0: all of them.
+        is_cut: Whether something that a view could show lies before it.
+    """
+
+    def __init__(self, max_tokens: int | None, token_counter: TokenCounter) -> None:
+        """Prepare for a budget of `max_tokens`; None needs all that no summary covers."""
+        self._tokens = None if max_tokens is None else round(_RESERVE * max_tokens)
+        self._count = token_counter
+        self._framing: Sequence[Entry] = ()
+        self._named: Collection[str] = ()
+        self._covered_ends: list[int] = []
+        self.floor = 0
+        self.is_cut = False
+
+    def find_stretches(self, framing: Sequence[Entry]) -> Sequence[Stretch]:
+        """Return where entries may stand that no summary covers, and what is before each of them.
+
+        Args:
+            framing: The thread's system messages, summaries and control entries, by position.
+        """
+        self._framing = framing
+        found: list[Stretch] = []
+        after = 0
+        is_covered = any(entry.cover is not None for entry in framing)
+        summaries = find_nodes(find_live_entries(framing)) if is_covered else []
+        for first, last in _join_ranges(summaries, framing):
+            if first > after + 1:
+                found.append((max(after - 1, 0), first - 1))
+            after = last
+            self._covered_ends.append(last)
+        self.floor = after
+        return [*found, (max(after - 1, 0), None)]
+
+    def find_named(self, framing: Sequence[Entry]) -> Collection[str]:
+        """Return the ids of messages of pins: what was done to a message may take its pin away."""
+        pinned = (read_pin(entry) for entry in framing if is_pin(entry))
+        self._named = {pin.message_id for pin in pinned if pin.message_id is not None}
+        return self._named
+
+    def is_enough(self, page: Sequence[Entry]) -> bool:
+        """Return whether a view needs nothing before these entries.
+
+        Args:
+            page: The entries read so far of `find_stretches`, by position.
+        """
+        if self._tokens is None or not page:
+            return False
+        live = find_live_entries(merge_entries(self._framing, page))
+        said = [entry for entry in find_uncovered(live) if entry.role != "system"]
+        cut = self._find_cut(said, page)
+        if cut is None:
+            return False
+        self.floor, self.is_cut = max(self.floor, cut), True
+        return True
+
+    def is_certain(self, entries: Sequence[Entry]) -> bool:
+        """Return whether the order of a conversation can be told from the entries of a read.
+
+        A turn stands where it began, and that may be where a summary covers it.
+        """
+        if not self.floor or self.is_cut:
+            return True
+        unknown = self._find_unknown_turns(entries, is_from_start=True)
+        return not any(one.turn_id in unknown for one in find_uncovered(find_live_entries(entries)))
+
+    def select_needed(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return the entries of a read without those that a view of all would leave out."""
+        if not self.is_cut:
+            return list(entries)
+        shown = {entry.id for entry in find_uncovered(find_live_entries(entries))}
+        return [
+            entry
+            for entry in entries
+            if entry.position > self.floor
+            or entry.role == "system"
+            or entry.id not in shown
+            or entry.message_id in self._named
+        ]
+
+    def _find_cut(self, said: Sequence[Entry], page: Sequence[Entry]) -> int | None:
+        """Return the position after which all is needed, and nothing before it.
+
+        What follows it weighs enough, begins with a user's message, and is complete: every turn
+        and tool loop of it was read from its beginning, and all before it was said before.
+        """
+        calls = {result: call for call, result in find_answered_calls(said)}
+        highest = list(accumulate((entry.position for entry in said), max))
+        unknown = self._find_unknown_turns(page)
+        lowest, weight = page[-1].position, 0
+        waiting: set[str] = set()
+        for number in range(len(said) - 1, 0, -1):
+            entry, earlier = said[number], said[number - 1]
+            if entry.turn_id in unknown:
+                return None
+            lowest = min(lowest, entry.position)
+            weight += 0 if entry.message is None else self._count([entry.message])
+            waiting.discard(entry.id)
+            waiting.update(calls[name] for name in [entry.id] if name in calls)
+            opens = entry.role == "user" and earlier.role != "user"
+            is_alone = earlier.turn_id != entry.turn_id and highest[number - 1] < lowest
+            if weight >= (self._tokens or 0) and opens and is_alone and not waiting:
+                return lowest - 1
+        return None
+
+    def _find_unknown_turns(
+        self, entries: Sequence[Entry], *, is_from_start: bool = False
+    ) -> Collection[str]:
+        """Return the turns that may have begun before the first entry of theirs that was read."""
+        seen: set[str] = set()
+        unknown: set[str] = set()
+        before = None if is_from_start else entries[0].id
+        ends = list(self._covered_ends)
+        for entry in entries:
+            turn = entry.turn_id
+            while ends and entry.position >= ends[0]:
+                before = entry.id  # what a summary covers was not read
+                ends.pop(0)
+            if entry.control is None and turn not in seen:
+                seen.add(turn)
+                if not (turn == entry.id or before is None or _is_newer(turn, before)):
+                    unknown.add(turn)
+        return unknown
+
+
+def _is_newer(turn_id: str, entry_id: str) -> bool:
+    """Return whether a turn is known to have begun after an entry."""
+    return is_ulid(turn_id) and turn_id > entry_id
+
+
+def _join_ranges(summaries: Iterable[Entry], framing: Iterable[Entry]) -> list[tuple[int, int]]:
+    """Return the positions that summaries cover as ranges, ascending, with framing between them."""
+    covers = (one.cover for one in summaries if one.cover is not None)
+    known = {entry.position for entry in framing}
+    found: list[tuple[int, int]] = []
+    for first, end in sorted(part for cover in covers for part in cover.ranges):
+        last = max(end, found[-1][1] if found else 0)
+        while last + 1 in known:
+            last += 1
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], last
+        else:
+            found.append((first, last))
+    return found

@@ -1,16 +1,17 @@
-"""What counts tokens: the estimate of this package, a counter of the application, or a model's.
+"""What counts tokens, and long texts that are shown cut to what has room.
 
-One counter serves every place that counts: contexts, recalled lines, marks, lists of details, tool
-results. The estimate is calibrated by the usage that providers report, for each model and script.
+One counter serves every place that counts: the estimate of this package, a function of the
+application, or a model's own.
+
+The log keeps every message whole. Of those that a view cannot leave out, the longest are shown by
+their beginning and their end, where a question often stands; a note between the two says how much
+is left out, and how to read it.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -20,30 +21,28 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.messages import (
-    TOKENS_PER_MESSAGE,
     TextCounter,
     TokenCounter,
     count_tokens,
-    list_counted,
 )
-from langchain_convmem.views.tokens import Script, count_text_tokens, round_up, weigh_text
+from langchain_convmem.views.tokens import count_text_tokens
 
 TokenCounterLike: TypeAlias = TokenCounter | BaseLanguageModel[Any] | Literal["auto"]
 """What may count: a function of messages, a model that counts for itself, or `"auto"`, which is the
-estimate of this package, calibrated."""
+estimate of this package."""
 
 _CHARACTERS_PER_TOKEN = 16
 """No token of a budget holds more characters than this on average."""
 
 
-def read_counter(value: TokenCounterLike | None) -> TokenCounter | None:
-    """Return what counts messages; None for the calibrated estimate.
+def read_counter(value: TokenCounterLike | None) -> TokenCounter:
+    """Return what counts messages; without a counter of the application's, the estimate.
 
     Raises:
         ConfigError: If it can count nothing.
     """
     if value is None or (isinstance(value, str) and value == "auto"):
-        return None
+        return count_tokens
     if isinstance(value, BaseLanguageModel):
         return partial(_count_checked, value.get_num_tokens_from_messages)
     if callable(value) and not isinstance(value, type):
@@ -76,8 +75,6 @@ def get_text_counter(counter: TokenCounter) -> TextCounter:
     """
     if counter is count_tokens:
         return count_text_tokens
-    if isinstance(counter, CalibratedCounter | CurrentCounter):
-        return counter.count_text
     return lambda text: counter([HumanMessage(text)]) if text else 0
 
 
@@ -96,157 +93,115 @@ def _find_most(text: str, room: int, count: Callable[[int], int]) -> int:
     return bisect_right(sizes, room, key=count)
 
 
-# -- The estimate, calibrated ---------------------------------------------------------------------
-_LEAST_RATIO, _MOST_RATIO = 0.12, 3.0
-_STEP = 1.05
-"""Ratios are rounded up to powers of this: what a model reads must not change with every reply."""
-_SAFETY = 1.02
-_LEARN_DOWN = 0.25
-"""How much of a difference is learned from one reply that took less; one that took more counts in
-full at once."""
-_LEAST_SAMPLE = 200
-"""Shorter requests tell more of what stands around the messages than of these."""
+# -- Long texts, cut: what a user pasted or a tool returned ----------------------------------------
+LEAST_SHOWN = 96
+"""A text of no more tokens than this is never cut, and one that is takes no fewer, the note
+included."""
+
+READ_TOOL = "read_message"
+"""Name of the tool that notes tell of."""
+
+_MOST_PASSES = 6
+_MARGIN = 4
+_SHARE_OF_BEGINNING = 2 / 3
 
 
-@dataclass(frozen=True, slots=True)
-class CalibratedCounter:
-    """The estimate of this package, by what a model was seen to take. Thread-safe.
+def describe_cut(message_id: str, start: int, left_out: int) -> str:
+    """Return the note in the middle of a text that is shown cut.
 
-    Attributes:
-        ratios: By script, real tokens for one that is estimated; 1 for those that are not here.
+    Args:
+        message_id: The message.
+        start: The first character that is not shown.
+        left_out: How many are not.
     """
-
-    ratios: Mapping[Script, float]
-
-    def __call__(self, messages: Iterable[BaseMessage]) -> int:
-        """Return about how many tokens messages take."""
-        return count_tokens(messages, self.count_text)
-
-    def count_text(self, text: str) -> int:
-        """Return about how many tokens a text takes."""
-        weights = weigh_text(text).items()
-        return round_up(sum(weight * self.ratios.get(one, 1.0) for one, weight in weights))
+    return (
+        f'\n[... {left_out:,} more characters here; read on with {READ_TOOL}("{message_id}",'
+        f" start={start})]\n"
+    )
 
 
-class TokenCounters:
-    """The counters of a memory, by model. Thread-safe; kept per process.
+def shorten_messages(
+    messages: Sequence[BaseMessage], excess: int, counter: TokenCounter
+) -> list[BaseMessage]:
+    """Return messages, the longest as cut copies, so that all are smaller by an excess.
 
-    The estimate learns from reported usage how many tokens models take; a counter of the
-    application counts as it does.
+    The longest texts are cut to one length, so that short ones stay whole. Where that does not
+    suffice, all of them are cut as far as they may be.
 
-    A reply that took more than was estimated counts in full at once, one that took less little by
-    little; so does an error of the provider's. Numbers that cannot be true are not believed.
+    Args:
+        messages: What may be cut.
+        excess: So many tokens are to be saved.
+        counter: Counts the tokens of messages.
     """
-
-    def __init__(self, given: TokenCounter | None = None) -> None:
-        """Start with nothing learned.
-
-        Args:
-            given: A counter of the application, for all models; None is the estimate.
-        """
-        self._given = given
-        self._ratios: dict[str, dict[Script, float]] = {}
-        self._counters: dict[str, TokenCounter] = {}
-
-    def get_counter(self, model: str | None = None) -> TokenCounter:
-        """Return the counter for a model.
-
-        Args:
-            model: Its name. None: not known; where all that was learned is of one model, it is
-                taken for that.
-        """
-        if self._given is not None:
-            return self._given
-        known = dict(self._counters)
-        if model is None:
-            return next(iter(known.values())) if len(known) == 1 else count_tokens
-        return known.get(model, count_tokens)
-
-    def learn(
-        self, model: str, messages: Sequence[BaseMessage], tokens: Any, tools: Any = None
-    ) -> bool:
-        """Take in what a model reported for messages that it got; return whether it was believed.
-
-        Args:
-            model: The model's name.
-            messages: All that it got.
-            tokens: The input tokens that it reported.
-            tools: Descriptions of tools that it got beside them, plain values.
-        """
-        if self._given is not None:
-            return False
-        weights, frame = _weigh_request(messages, tools)
-        total = sum(weights.values())
-        if not _is_credible(tokens, total, frame):
-            return False
-        # Of two replies at once one may teach nothing.
-        ratios = _learn_ratios(self._ratios.get(model, {}), weights, tokens - frame)
-        self._ratios[model], self._counters[model] = ratios, _make_counter(ratios)
-        return True
+    count = get_text_counter(counter)
+    sizes = [count(text) for one in messages for text in map(_get_text, _list_blocks(one)) if text]
+    whole, shown = counter(messages), _find_level(sizes, sum(sizes) - excess)
+    cut = list(messages)
+    for _ in range(_MOST_PASSES):
+        cut = [_shorten(message, shown, count) for message in messages]
+        saved = whole - counter(cut)
+        if saved >= excess or shown <= LEAST_SHOWN:
+            break
+        # What is said in parts need not count as their sum: what is too much is taken from each.
+        longer = sum(size > shown for size in sizes)
+        shown = max(shown - (excess - saved) // max(longer, 1) - _MARGIN, LEAST_SHOWN)
+    return cut
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentCounter:
-    """The counter as it is calibrated by now, for what outlives a turn. Thread-safe."""
-
-    counters: TokenCounters
-
-    def __call__(self, messages: Sequence[BaseMessage]) -> int:
-        """Return about how many tokens messages take."""
-        return self.counters.get_counter()(messages)
-
-    def count_text(self, text: str) -> int:
-        """Return about how many tokens a text takes."""
-        return get_text_counter(self.counters.get_counter())(text)
+def _find_level(sizes: Sequence[int], room: int) -> int:
+    """Return to how many tokens the longest are cut so that all fit into a room."""
+    left = sorted(sizes)
+    while left:
+        level = room // len(left)
+        if left[0] > level:
+            return max(level, LEAST_SHOWN)
+        room -= left.pop(0)
+    return max(sizes, default=LEAST_SHOWN)
 
 
-def _weigh_request(messages: Sequence[BaseMessage], tools: Any) -> tuple[dict[Script, float], int]:
-    """Return the tokens of what was sent by script, and what stands around the messages.
+def _shorten(message: BaseMessage, shown: int, count: TextCounter) -> BaseMessage:
+    """Return a message whose texts of more tokens are cut; itself where there are none."""
+    blocks = _list_blocks(message)
+    offset, is_cut = 0, False
+    for place, block in enumerate(blocks):
+        text = _get_text(block)
+        if text and count(text) > shown:
+            piece = _cut_text(text, str(message.id), offset, shown, count)
+            blocks[place] = piece if isinstance(block, str) else {**block, "text": piece}
+            is_cut = True
+        offset += len(text) + 1 if text else 0  # as in `get_text`
+    content = blocks[0] if isinstance(message.content, str) else blocks
+    return message.model_copy(update={"content": content}) if is_cut else message
 
-    Nothing is returned of messages with media, which nobody can price here.
+
+def _cut_text(text: str, name: str, offset: int, tokens: int, count: TextCounter) -> str:
+    """Return a text's beginning and its end around a note, in about so many tokens.
+
+    Args:
+        text: The text.
+        name: The message's id.
+        offset: How many characters of the message stand before it.
+        tokens: How many tokens are shown.
+        count: Counts the tokens of texts.
     """
-    texts = [json.dumps(tools, default=str, ensure_ascii=False)] if tools else []
-    for message in messages:
-        own, media = list_counted(message)
-        if media:
-            return {}, 0
-        texts += own
-    weights: dict[Script, float] = {}
-    for text in texts:
-        for script, weight in weigh_text(text).items():
-            weights[script] = weights.get(script, 0.0) + weight
-    return weights, TOKENS_PER_MESSAGE * len(messages)
+    room = max(tokens - count(describe_cut(name, offset + len(text), len(text))), 2)
+    first = find_prefix(text, round(room * _SHARE_OF_BEGINNING), count)
+    rest = text[first:]
+    last = find_suffix(rest, room - count(text[:first]), count)
+    left_out = len(rest) - last
+    return f"{text[:first]}{describe_cut(name, offset + first, left_out)}{rest[left_out:]}"
 
 
-def _is_credible(tokens: Any, estimated: float, frame: int) -> bool:
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or estimated < _LEAST_SAMPLE:
-        return False
-    return _LEAST_RATIO <= (tokens - frame) / estimated <= _MOST_RATIO
+def _list_blocks(message: BaseMessage) -> list[str | dict[str, object]]:
+    content = message.content
+    return [content] if isinstance(content, str) else list(content)
 
 
-def _learn_ratios(
-    before: Mapping[Script, float], weights: Mapping[Script, float], tokens: float
-) -> dict[Script, float]:
-    """Return ratios that come nearer to what was reported, those of large parts most."""
-    error = tokens - sum(before.get(one, 1.0) * weight for one, weight in weights.items())
-    rate = error if error > 0 else error * _LEARN_DOWN
-    power = sum(weight * weight for weight in weights.values())
-    after = dict(before)
-    for script, weight in weights.items():
-        ratio = before.get(script, 1.0) + rate * weight / power
-        after[script] = min(max(ratio, _LEAST_RATIO), _MOST_RATIO)
-    return after
+def _get_text(block: str | dict[str, object]) -> str:
+    text = block if isinstance(block, str) else block.get("text")
+    return text if isinstance(text, str) else ""
 
 
-def _make_counter(ratios: Mapping[Script, float]) -> TokenCounter:
-    """Return the counter with ratios rounded up; the plain estimate where they change nothing."""
-    rounded = {script: _round_ratio(ratio) for script, ratio in ratios.items()}
-    changed: dict[Script, float] = {one: ratio for one, ratio in rounded.items() if ratio != 1.0}
-    return CalibratedCounter(changed) if changed else count_tokens
-
-
-def _round_ratio(ratio: float) -> float:
-    """Return a ratio as it is used: with a margin, up to the next step; near 1 it is 1."""
-    if 1 / _STEP < ratio < _SAFETY:
-        return 1.0
-    return min(_STEP ** math.ceil(math.log(ratio * _SAFETY, _STEP)), _MOST_RATIO)
+def get_text(message: BaseMessage) -> str:
+    """Return the text of a message whose characters notes count: its pieces, line by line."""
+    return "\n".join(filter(None, map(_get_text, _list_blocks(message))))

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.views.codec import get_role, make_draft, redraft
-from langchain_convmem.views.compactions import drop_compactions, find_compactions
+from langchain_convmem.views.content import drop_compactions, find_compactions
 from langchain_convmem.views.live import (
     EntryPlaces,
     find_live_entries,
@@ -27,14 +27,16 @@ from langchain_convmem.views.live import (
     is_blank,
 )
 from langchain_convmem.views.messages import build_message
-from langchain_convmem.views.pins import FORKED_FROM, add_origin, find_pin_entries, is_pin
 from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.summaries import (
+    FORKED_FROM,
+    add_origin,
     check_pieces,
     digest_children,
-    find_held_back,
+    find_pin_entries,
     find_summaries_over,
     get_children,
+    is_pin,
     make_cover,
     make_summary_draft,
     translate_record,
@@ -278,16 +280,10 @@ def _make_message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
 def _make_text_message(old: Entry, text: str) -> BaseMessage:
     """Return a text as a message of the entry's role, with what is known of the old message."""
     known = build_message(old)
-    marks = known.additional_kwargs.items()
-    update: dict[str, Any] = {
-        "content": text,
-        "additional_kwargs": {key: one for key, one in marks if key not in _OF_THE_WORDS},
-    }
-    if isinstance(known, AIMessage):
-        update |= {"tool_calls": [], "invalid_tool_calls": []}
-    if isinstance(known, ToolMessage):
-        update["artifact"] = None
-    return known.model_copy(update=update)
+    marks = {key: one for key, one in known.additional_kwargs.items() if key not in _OF_THE_WORDS}
+    cleared: dict[str, Any] = {"tool_calls": [], "invalid_tool_calls": [], "artifact": None}
+    own = {name: one for name, one in cleared.items() if name in type(known).model_fields}
+    return known.model_copy(update={"content": text, "additional_kwargs": marks, **own})
 
 
 def draft_retraction(ids: Sequence[str], reason: RetractReason) -> list[Draft]:
@@ -391,43 +387,34 @@ def _find_end_of_words(text: str, heard: str) -> int:
     """
     if text.startswith(heard):
         return len(heard)
-    spoken = list(_iterate_letters(text))
-    wanted = "".join(letter for _, letter in _iterate_letters(heard))
-    if not wanted:
+    spoken, wanted = _fold(text), "".join(letter for _, letter in _fold(heard)).strip()
+    letters = re.findall(r"[^\W_]", wanted)
+    if not letters:
         return 0
-    letters = "".join(letter for _, letter in spoken)
-    places = (found.start() for found in re.finditer(f"(?={wanted})", letters))
-    place = next((one for one in places if _is_word_start(text, spoken[one][0])), None)
-    if place is None:
+    # In scripts without spaces a word may begin anywhere.
+    start = r"(?<![^\W_])" if letters[0].isascii() else ""
+    marks = "".join(f"{re.escape(mark)}?" for mark in re.findall(r"[^\w\s]*$", wanted)[0])
+    pattern = start + r"[\W_]*".join(letters) + marks
+    found = re.search(pattern, "".join(letter for _, letter in spoken))
+    if found is None:
         raise InvalidMessageError(
             "what was heard is not in the reply; pass the reply's own words, or how many of its "
             "characters were heard"
         )
-    return _skip_marks(text, spoken[place + len(wanted) - 1][0] + 1, heard)
+    end = spoken[found.end() - 1][0] + 1
+    return end + next(
+        (n for n, one in enumerate(text[end:]) if not unicodedata.combining(one)), len(text) - end
+    )
 
 
-def _iterate_letters(text: str) -> Iterator[tuple[int, str]]:
-    """Yield letters and digits without case and accents, each with its place."""
-    for place, character in enumerate(text):
-        for letter in unicodedata.normalize("NFKD", character).casefold():
-            if letter.isalnum():
-                yield place, letter
-
-
-def _is_word_start(text: str, place: int) -> bool:
-    # In scripts without spaces a word may begin anywhere.
-    return place == 0 or not (text[place - 1].isalnum() and text[place].isascii())
-
-
-def _skip_marks(text: str, end: int, heard: str) -> int:
-    """Return where the punctuation ends that was heard with the last word."""
-    while end < len(text) and unicodedata.combining(text[end]):
-        end += 1
-    last = max(place for place, _ in _iterate_letters(heard))
-    for mark in "".join(heard[last + 1 :].split()):
-        if text.startswith(mark, end):
-            end += 1
-    return end
+def _fold(text: str) -> list[tuple[int, str]]:
+    """Return the characters of a text without case and accents, each with its place."""
+    return [
+        (place, letter)
+        for place, one in enumerate(text)
+        for letter in unicodedata.normalize("NFKD", one).casefold()
+        if not unicodedata.combining(letter)
+    ]
 
 
 # -- Forking: what a new thread holds that goes on from a point of an old one ---------------------
@@ -494,23 +481,3 @@ def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Ent
     aux = {**add_origin(summary).aux, **translate_record(summary, ids, places)}
     metadata = replace(summary.metadata, summary_ids=names, aux=aux)
     return make_summary_draft(summary.contents, cover, metadata)
-
-
-def fork_hold(
-    entries: Sequence[Entry], copies: Mapping[str, Entry], there: Sequence[Entry]
-) -> list[Draft]:
-    """Return what keeps a fork from compacting what undoing a summary showed again.
-
-    Args:
-        entries: The thread's entries.
-        copies: The copies by the id of what they are copies of.
-        there: What the fork holds already, if it was cut short.
-    """
-    held = find_held_back(entries)
-    covered = [copies[entry.id] for entry in entries if entry.id in held and entry.id in copies]
-    if not covered or any(one.control is not None and one.cover is not None for one in there):
-        return []
-    origin = {"thread_id": entries[0].key.thread_id, "entry_id": ""}
-    metadata = Metadata(aux={FORKED_FROM: origin})
-    cover = make_cover(copies.values(), covered)
-    return [Draft(role="control", control=Control((), "rewind"), cover=cover, metadata=metadata)]

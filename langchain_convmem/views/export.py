@@ -16,14 +16,10 @@ from langchain_core.messages import messages_to_dict
 from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import holds_more_than_text, make_plain
 from langchain_convmem.views.live import (
-    build_model_turns,
     build_turns,
     describe_damage,
-    find_live_entries,
-    find_live_summary,
 )
-from langchain_convmem.views.markup import describe_turn, escape_html, render_table
-from langchain_convmem.views.shown import Turn
+from langchain_convmem.views.shown import Turn, describe_turn
 
 RETRACTED = "retracted"
 """Mark of a turn that a sink was given and that no longer counts."""
@@ -97,30 +93,19 @@ def export_maps(
         cursor: How far the sink was served.
         exclude_last: Leave out the last turn, which may still grow.
     """
-    sink = _Sink(entries, cursor)
+    # What the sink was shown is computed again.
+    then = build_turns([entry for entry in entries if entry.position <= cursor.position])
+    known = {turn.id: turn for turn in then if cursor.held.get(turn.id, True)}
+    forms = {turn.id: _get_form(turn) for turn in then if turn.id not in cursor.held}
     shown = build_turns(entries)
     ids = {turn.id for turn in shown}
-    gone = [_mark_retracted(turn) for turn in sink.known.values() if turn.id not in ids]
+    gone = [_mark_retracted(turn) for turn in known.values() if turn.id not in ids]
     ready = shown[:-1] if exclude_last else shown
-    fresh = [make_turn_map(turn) for turn in ready if not sink.has(turn)]
-    late = [turn for turn in shown[len(ready) :] if not sink.has(turn)]
-    held = {turn.id: turn.id in sink.known for turn in late}
+    fresh = [make_turn_map(turn) for turn in ready if forms.get(turn.id) != _get_form(turn)]
+    late = [turn for turn in shown[len(ready) :] if forms.get(turn.id) != _get_form(turn)]
+    held = {turn.id: turn.id in known for turn in late}
     position = entries[-1].position if entries else cursor.position
     return [*gone, *fresh], ExportCursor(position, held)
-
-
-class _Sink:
-    """What a sink has got."""
-
-    def __init__(self, entries: Sequence[Entry], cursor: ExportCursor) -> None:
-        """Compute again what the sink was shown."""
-        then = build_turns([entry for entry in entries if entry.position <= cursor.position])
-        self.known = {turn.id: turn for turn in then if cursor.held.get(turn.id, True)}
-        self._forms = {turn.id: _get_form(turn) for turn in then if turn.id not in cursor.held}
-
-    def has(self, turn: Turn) -> bool:
-        """Return whether the sink has the turn as it is now."""
-        return self._forms.get(turn.id) == _get_form(turn)
 
 
 def _get_form(turn: Turn) -> list[str]:
@@ -133,80 +118,21 @@ def _mark_retracted(turn: Turn) -> dict[str, Any]:
     return {**known, "metadata": {**known["metadata"], "attribute": marked}}
 
 
-# -- A thread as a table: for people who look into it, on a terminal or in a notebook -------------
-MAX_HTML_ROWS = 200
-"""How many of the latest turns a notebook shows."""
-_NOTHING = "---"
-_HEADER = "TURNS ('*' first for the model, '-' next to export, '^' last summary):"
+# -- A thread as a table: for people who look into it --------------------------------------------
 
 
-def format_text_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
-    """Return one line per turn: number, marks, role, pieces, id and metadata.
+def format_text_table(entries: Sequence[Entry]) -> str:
+    """Return one line per turn: number, role, pieces, id and metadata.
 
     Pieces and metadata are written as Python does, so that no line end and no control character
-    reaches the terminal. A mark that stands after the last turn is named in a line of its own, and
-    so is an entry that is damaged.
+    reaches the terminal. An entry that is damaged is named in a line of its own.
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
-        cursor: How far the default sink was served; None leaves out its mark.
     """
-    shown = build_turns(entries)
-    damaged = [f"\n{problem}" for problem in describe_damage(entries)]
-    if not shown:
-        return _NOTHING + "".join(damaged)
-    marks = _find_marks(entries, shown, cursor)
     lines = []
-    for number, turn in enumerate(shown):
+    for number, turn in enumerate(build_turns(entries)):
         pieces = " ".join(map(repr, describe_turn(turn)))
         known = make_turn_map(turn)["metadata"]
-        head = f"{number}\t{_join_marks_at(number, marks)}\t[{turn.role}]"
-        lines.append(f"{head} {{{pieces}}} -- {turn.id!r} {known}")
-    beyond = ", ".join(f"'{mark}' -> index {at}" for mark, at in marks.items() if at >= len(shown))
-    table = [_HEADER, ",\n".join(lines) + ".", *([f".\t{beyond}."] if beyond else [])]
-    return "\n".join(table) + "".join(damaged)
-
-
-def format_html_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
-    """Return the latest turns as an HTML table; whatever was said is escaped.
-
-    Args:
-        entries: The thread's entries by ascending position, control entries included.
-        cursor: How far the default sink was served; None leaves out its mark.
-    """
-    shown = build_turns(entries)
-    marks = _find_marks(entries, shown, cursor)
-    first = max(0, len(shown) - MAX_HTML_ROWS)
-    rows = []
-    for number, turn in enumerate(shown[first:], start=first):
-        known = {**make_turn_map(turn)["metadata"]}
-        del known["timing"]
-        pieces, marked = "\n".join(describe_turn(turn)), _join_marks_at(number, marks)
-        cells = [str(number), marked, turn.role, pieces, turn.id, str(known or "")]
-        rows.append([escape_html(cell) for cell in cells])
-    problems = [f"{first} earlier turns are not shown."] if first else []
-    problems += describe_damage(entries)
-    notes = "".join(f"<p>{escape_html(problem)}</p>" for problem in problems)
-    return notes + render_table(["#", "", "role", "contents", "id", "metadata"], rows)
-
-
-def _find_marks(
-    entries: Sequence[Entry], shown: Sequence[Turn], cursor: ExportCursor | None
-) -> dict[str, int]:
-    """Return the number of the turn that each mark stands at, in the order of the marks."""
-    number_of = {turn.id: number for number, turn in enumerate(shown)}
-    said = (turn.id for turn in build_model_turns(entries) if turn.role != "system")
-    firsts = [number_of[name] for name in said if name in number_of]
-    marks = {"*": min(firsts, default=len(shown))}
-    if cursor is not None:
-        sink = _Sink(entries, cursor)
-        lacking = (number for number, turn in enumerate(shown) if not sink.has(turn))
-        marks["-"] = next(lacking, len(shown))
-    summary = find_live_summary(find_live_entries(entries))
-    if summary is not None:
-        marks["^"] = number_of[summary.id]
-    return marks
-
-
-def _join_marks_at(number: int, marks: Mapping[str, int]) -> str:
-    return " ".join(mark for mark, at in marks.items() if at == number)
+        lines.append(f"{number}\t[{turn.role}] {{{pieces}}} -- {turn.id!r} {known}")
+    return "\n".join([*(lines or ["---"]), *describe_damage(entries)])

@@ -271,9 +271,14 @@ def find_covers(live: Sequence[Entry], summaries: Iterable[Entry]) -> dict[str, 
     return found
 
 
-def find_uncovered(live: Sequence[Entry]) -> list[Entry]:
-    """Return the live entries that no summary of the frontier stands for, in order."""
-    covered = find_covers(live, find_nodes(live))
+def find_uncovered(live: Sequence[Entry], tops: Iterable[Entry] | None = None) -> list[Entry]:
+    """Return the live entries that no summary stands for, in order.
+
+    Args:
+        live: Live entries.
+        tops: Summaries that count, with those that they build on; by default the frontier.
+    """
+    covered = find_covers(live, find_nodes(live, tops))
     return [entry for entry in live if entry.role != "summary" and entry.id not in covered]
 
 

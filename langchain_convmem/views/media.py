@@ -22,14 +22,10 @@ _FAMILIES: Mapping[str, Kind] = {kind: kind for kind in get_args(Kind)}
 
 _ALIASES = {
     "image/jpg": "image/jpeg",
-    "image/pjpeg": "image/jpeg",
-    "image/x-png": "image/png",
     "audio/mpeg": "audio/mp3",
-    "audio/x-mp3": "audio/mp3",
     "audio/x-wav": "audio/wav",
     "audio/wave": "audio/wav",
     "audio/vnd.wave": "audio/wav",
-    "application/x-pdf": "application/pdf",
     "three_gp": "video/3gpp",
     "mkv": "video/x-matroska",
     "mov": "video/quicktime",
@@ -265,7 +261,6 @@ _SIGNS = (
     (8, b"WEBP", "image/webp"),
     (8, b"avif", "image/avif"),
     (8, b"heic", "image/heic"),
-    (0, b"II*\x00", "image/tiff"),
     (0, b"ID3", "audio/mp3"),
     (0, b"\xff\xfb", "audio/mp3"),
     (0, b"\xff\xf3", "audio/mp3"),

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from langchain_core.language_models import BaseChatModel
 
 from langchain_convmem.errors import ConfigError
 
@@ -274,8 +276,7 @@ def find_provider(model: Any) -> ProviderName:
     A model is known by the classes that its own inherits from. Tools or options bound to it change
     nothing. Nothing is imported or called. A class that is not known is logged once, at INFO.
     """
-    while hasattr(model, "bound"):
-        model = model.bound
+    model = _unbind(model)
     theirs = (kind for kind in type(model).__mro__ if kind.__module__.startswith("langchain_"))
     known = [_MODEL_CLASSES[kind.__name__] for kind in theirs if kind.__name__ in _MODEL_CLASSES]
     name = known[0] if known else "strict"
@@ -291,6 +292,13 @@ def _note_unknown(name: str) -> None:
         "provider takes them; pass provider= to say whose rules to keep",
         name,
     )
+
+
+def _unbind(model: Any) -> Any:
+    """Return a model without the tools or options that are bound to it."""
+    while hasattr(model, "bound"):
+        model = model.bound
+    return model
 
 
 def join_providers(names: Collection[ProviderName]) -> ProviderName:
@@ -314,6 +322,48 @@ def _speaks_responses(model: Any) -> bool:
         or getattr(model, "use_previous_response_id", False) is True
         or any(getattr(model, name, None) is not None for name in _RESPONSES_FIELDS)
     )
+
+
+# -- How much a model reads at once ---------------------------------------------------------------
+_LEAST_WINDOW = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What is known of the model of a chain.
+
+    Attributes:
+        window_tokens: How many tokens it reads at once, by LangChain's profile of it; None where
+            LangChain knows none. Of several models, the least.
+        chat_model: The model itself, which may summarise; of several, the first.
+    """
+
+    window_tokens: int | None = None
+    chat_model: Any = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def read(cls, model: Any) -> ModelFacts:
+        """Return what a model says of itself. Nothing is imported or called."""
+        model = _unbind(model)
+        profile = getattr(model, "profile", None)
+        tokens = profile.get("max_input_tokens") if isinstance(profile, dict) else None
+        is_window = type(tokens) is int and tokens >= _LEAST_WINDOW
+        is_chat = isinstance(model, BaseChatModel)
+        return cls(tokens if is_window else None, model if is_chat else None)
+
+    @classmethod
+    def merge(cls, facts: Iterable[ModelFacts]) -> ModelFacts:
+        """Return what holds for any of several models."""
+        every = list(facts)
+        windows = [one.window_tokens for one in every]
+        known = [window for window in windows if window is not None]
+        window = min(known) if known and len(known) == len(windows) else None
+        chats = (one.chat_model for one in every if one.chat_model is not None)
+        return cls(window, next(chats, None))
+
+
+NO_MODEL = ModelFacts()
+"""What is known where no model can be seen."""
 
 
 # -- What messages say of their provider ----------------------------------------------------------

@@ -1,16 +1,19 @@
-"""What views and recall show: turns, contexts, blocks of recalled lines."""
+"""What views and recall show: turns, contexts, recalled lines; and what a person reads of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.records import DialogLine, Entry, Metadata, Role
-from langchain_convmem.views.markup import format_turn, render_recall, render_turn
-from langchain_convmem.views.messages import TokenCounter, count_tokens
+from langchain_convmem.views.codec import describe_as_json
+from langchain_convmem.views.media import describe_media, read_media
+from langchain_convmem.views.messages import TokenCounter, count_tokens, get_block_type
+from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
 
 Verdict: TypeAlias = Literal["answered", "related", "nothing"]
 """What a recall says of itself; see `Recall.verdict`."""
@@ -36,10 +39,9 @@ class Turn:
     metadata: Metadata
 
     def __repr__(self) -> str:
-        return format_turn(self, type(self).__name__)
-
-    def _repr_html_(self) -> str:
-        return render_turn(self)
+        text = shorten_text(" ".join(describe_turn(self)))
+        parts = f", {len(self.entries)} parts" if len(self.entries) > 1 else ""
+        return f"{type(self).__name__}({self.role}: {text!r}{parts}, id={self.id!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +132,6 @@ class Recall:
         texts += [*(block.text for block in self.blocks), *(one.text for one in self.opened)]
         return "\n\n".join([*texts, *self.problems])
 
-    def _repr_html_(self) -> str:
-        return render_recall(self)
-
 
 @dataclass(frozen=True)
 class Context:
@@ -159,3 +158,61 @@ class Context:
     def tokens(self) -> int:
         """Size of `messages` by the token counter, counted when it is first asked for."""
         return self.token_counter(self.messages)
+
+
+def shorten_text(text: str, limit: int = 60) -> str:
+    """Return a text on one line, cut to `limit` characters with an ellipsis."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+# -- Values for people: what an entry, a block or a turn holds as text -----------------------------
+def describe_entry(entry: Entry) -> list[str]:
+    """Return what an entry holds, for a person: its content, then `[calls weather(city="Porto")]`.
+
+    What is not text has a note in its place, so that nothing vanishes without a trace.
+    """
+    calls = [f"[calls {name}({arguments})]" for name, arguments in list_calls(entry.message)]
+    return [*describe_content(entry), *calls]
+
+
+def describe_content(entry: Entry) -> list[str]:
+    """Return the pieces of an entry's content in order, without the calls that it makes."""
+    if entry.message is None or isinstance(entry.message.content, str):
+        return list(entry.contents)
+    described = map(describe_block, entry.message.content)
+    return [piece for piece in described if piece.strip()]
+
+
+def describe_block(block: Any) -> str:
+    """Return a content block as text: its own, or a note such as `[image, png, 86 kB]`.
+
+    Empty for a block that repeats a call of its message.
+    """
+    if not isinstance(block, Mapping):
+        return str(block)
+    kind = get_block_type(block)
+    if kind in CALL_BLOCKS:
+        return ""
+    if kind == "text" and isinstance(block.get("text"), str):
+        return str(block["text"])
+    media = read_media(block)
+    return describe_media(media) if media else f"[{kind or next(iter(block), 'empty')}]"
+
+
+def list_calls(message: BaseMessage | None) -> list[tuple[str, str]]:
+    """Return the name and the arguments, such as `city="Porto"`, of each call of a message.
+
+    Arguments that cannot be read come as the model wrote them.
+    """
+    calls = [
+        (call["name"], ", ".join(f"{k}={describe_as_json(v)}" for k, v in call["args"].items()))
+        for call in find_calls(message)
+    ]
+    broken = message.invalid_tool_calls if isinstance(message, AIMessage) else []
+    return [*calls, *((call["name"] or "?", call["args"] or "") for call in broken)]
+
+
+def describe_turn(turn: Turn) -> Sequence[str]:
+    """Return the pieces of a turn for a person; a placeholder has a text but no entries."""
+    return [piece for entry in turn.entries for piece in describe_entry(entry)] or turn.contents

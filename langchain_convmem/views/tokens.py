@@ -2,30 +2,19 @@
 
 Latin letters of English cost about a quarter of a token each, those of other languages more; every
 script has a price of its own, and so have digits, ids, punctuation and code. The prices are upper
-ones: what the least economical of seven vocabularies takes, from those of 2023 on. A provider that
-reports its usage brings them down to its own: see `views.counting`.
+ones: what the least economical of seven vocabularies takes, from those of 2023 on.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import TypeAlias
-
-Script: TypeAlias = str
-"""What is priced apart: scripts, and numbers with all that is no word, such as ids."""
 
 
 def count_text_tokens(text: str) -> int:
     """Return about how many tokens a text takes, rounded up; rather too many than too few."""
-    return round_up(sum(weigh_text(text).values()))
-
-
-def round_up(tokens: float) -> int:
-    """Return a sum of prices as a whole number of tokens."""
-    return math.ceil(tokens - 1e-9)  # so much of a sum may be an error of its floats
+    return _count_kept(text) if len(text) <= _KEPT else _count(text)
 
 
 # -- Prices: tokens per character ------------------------------------------------------------------
@@ -42,45 +31,37 @@ _BLANK_BEFORE_DIGIT = 0.8
 _CODE_CHARACTER = 0.95
 """A character of an id, a hash or of base64."""
 
-# First and last high byte of the code unit (UTF-16), price, script.
-_PRICES: tuple[tuple[int, int, float, Script], ...] = (
-    (0x00, 0x00, 1.2, "latin"),
-    (0x01, 0x01, 1.95, "latin"),
-    (0x02, 0x02, 2.0, "other"),
-    (0x03, 0x03, 1.38, "greek"),
-    (0x04, 0x04, 0.68, "cyrillic"),
-    (0x05, 0x05, 1.27, "hebrew"),
-    (0x06, 0x06, 1.17, "arabic"),
-    (0x07, 0x08, 2.3, "other"),
-    (0x09, 0x09, 1.5, "indic"),
-    (0x0A, 0x0A, 3.25, "indic"),
-    (0x0B, 0x0B, 2.15, "indic"),
-    (0x0C, 0x0C, 3.05, "indic"),
-    (0x0D, 0x0D, 3.1, "indic"),
-    (0x0E, 0x0E, 1.9, "southeast_asian"),
-    (0x0F, 0x0F, 3.05, "other"),
-    (0x10, 0x10, 2.2, "other"),
-    (0x11, 0x11, 3.0, "hangul"),
-    (0x12, 0x1D, 3.25, "other"),
-    (0x1E, 0x1E, 3.1, "latin"),
-    (0x1F, 0x1F, 2.6, "greek"),
-    (0x20, 0x20, 1.25, "latin"),
-    (0x21, 0x2F, 2.6, "other"),
-    (0x30, 0x30, 1.17, "cjk"),
-    (0x31, 0x33, 2.5, "cjk"),
-    (0x34, 0x4D, 3.0, "cjk"),
-    (0x4E, 0x9F, 1.58, "cjk"),
-    (0xA0, 0xAB, 3.0, "other"),
-    (0xAC, 0xD7, 2.27, "hangul"),
-    (0xD8, 0xDF, 1.95, "other"),  # surrogates: an emoji has two of them
-    (0xE0, 0xF8, 3.0, "other"),
-    (0xF9, 0xFA, 2.0, "cjk"),
-    (0xFB, 0xFD, 2.5, "arabic"),
-    (0xFE, 0xFE, 2.5, "other"),
-    (0xFF, 0xFF, 1.3, "cjk"),
+_OTHER = 3.25
+"""What a character of any other script costs."""
+# First and last high byte of the code unit (UTF-16), and its price.
+_PRICES: tuple[tuple[int, int, float], ...] = (
+    (0x00, 0x00, 1.2),
+    (0x01, 0x01, 1.95),
+    (0x02, 0x02, 2.0),
+    (0x03, 0x03, 1.38),
+    (0x04, 0x04, 0.68),
+    (0x05, 0x05, 1.27),
+    (0x06, 0x06, 1.17),
+    (0x07, 0x08, 2.3),
+    (0x09, 0x09, 1.5),
+    (0x0B, 0x0B, 2.15),
+    (0x0E, 0x0E, 1.9),
+    (0x10, 0x10, 2.2),
+    (0x1E, 0x1E, 3.1),
+    (0x1F, 0x1F, 2.6),
+    (0x20, 0x20, 1.25),
+    (0x21, 0x2F, 2.6),
+    (0x30, 0x30, 1.17),
+    (0x31, 0x33, 2.5),
+    (0x4E, 0x9F, 1.58),
+    (0xAC, 0xD7, 2.27),
+    (0xD8, 0xDF, 1.95),  # surrogates: an emoji has two of them
+    (0xF9, 0xFA, 2.0),
+    (0xFB, 0xFD, 2.5),
+    (0xFE, 0xFE, 2.5),
+    (0xFF, 0xFF, 1.3),
 )
-_PRICE_OF = {high: price for first, last, price, _ in _PRICES for high in range(first, last + 1)}
-_SCRIPT_OF = {high: script for first, last, _, script in _PRICES for high in range(first, last + 1)}
+_PRICE_OF = {high: price for first, last, price in _PRICES for high in range(first, last + 1)}
 
 # Letters that share their high byte with cheaper ones, and what they cost beside its price.
 _DEAR = re.compile("[\u0490-\u058f\u0671-\u06ff\u0980-\u09ff\u0e80-\u0eff]+")
@@ -125,28 +106,19 @@ _ENGLISH = frozenset(
 )
 
 
-def weigh_text(text: str) -> Mapping[Script, float]:
-    """Return the tokens of a text by script, at the prices above; nothing is rounded."""
-    return _weigh_kept(text) if len(text) <= _KEPT else _weigh(text)
-
-
-def _weigh(text: str) -> dict[Script, float]:
+def _count(text: str) -> int:
     plain = text.encode("ascii", "ignore")
     foreign = "" if len(plain) == len(text) else "".join(_NON_ASCII.findall(text))
-    weights: dict[Script, float] = {}
-    if plain:
-        weights["latin"], weights["numbers"] = _weigh_ascii(plain, len(foreign))
-    if foreign:
-        _weigh_foreign(foreign, weights)
-    return weights
+    weight = _weigh_ascii(plain, len(foreign)) + _weigh_foreign(foreign)
+    return math.ceil(weight - 1e-9)  # so much of a sum may be an error of its floats
 
 
 # Kept, since a line that was recalled, or stands in a thread, is counted turn after turn.
-_weigh_kept = lru_cache(maxsize=4096)(_weigh)
+_count_kept = lru_cache(maxsize=4096)(_count)
 
 
-def _weigh_ascii(plain: bytes, accents: int) -> tuple[float, float]:
-    """Return what words and marks weigh, and what digits and ids do.
+def _weigh_ascii(plain: bytes, accents: int) -> float:
+    """Return what words, marks, digits and ids weigh.
 
     Args:
         plain: The ASCII characters of a text.
@@ -158,15 +130,14 @@ def _weigh_ascii(plain: bytes, accents: int) -> tuple[float, float]:
     letters = capitals + kinds.count(_SMALL_KIND)
     marks = len(plain) - digits - letters - blanks - breaks
     price = _find_letter_price(plain, letters, marks, accents)
-    words = letters * price + capitals * _CAPITAL + blanks * _BLANK
-    words += marks * _MARK + breaks * _LINE_BREAK
-    numbers = digits * _DIGIT
+    weight = letters * price + capitals * _CAPITAL + blanks * _BLANK
+    weight += marks * _MARK + breaks * _LINE_BREAK + digits * _DIGIT
     if digits:
-        numbers += kinds.count(_BLANK_KIND + _DIGIT_KIND) * _BLANK_BEFORE_DIGIT
+        weight += kinds.count(_BLANK_KIND + _DIGIT_KIND) * _BLANK_BEFORE_DIGIT
     if digits or capitals:
         runs = plain.translate(_TO_RUNS).split()
-        numbers += sum([_weigh_excess(run, price) for run in runs if len(run) >= _LONG_RUN])
-    return words, numbers
+        weight += sum([_weigh_excess(run, price) for run in runs if len(run) >= _LONG_RUN])
+    return weight
 
 
 def _find_letter_price(plain: bytes, letters: int, marks: int, accents: int) -> float:
@@ -202,14 +173,9 @@ def _weigh_excess(run: bytes, letter: float) -> float:
     return max(len(run) * _CODE_CHARACTER - counted, 0.0)
 
 
-def _weigh_foreign(foreign: str, weights: dict[Script, float]) -> None:
-    """Add what the characters beyond ASCII weigh."""
+def _weigh_foreign(foreign: str) -> float:
+    """Return what the characters beyond ASCII weigh."""
     highs = foreign.encode("utf-16-le", "surrogatepass")[1::2]
-    for high in set(highs):
-        script = _SCRIPT_OF.get(high, "other")
-        price = _PRICE_OF.get(high, 3.0)
-        weights[script] = weights.get(script, 0.0) + price * highs.count(high)
-    for run in _DEAR.findall(foreign):
-        high = ord(run[0]) >> 8
-        script = _SCRIPT_OF[high]
-        weights[script] = weights.get(script, 0.0) + _DEAR_PRICES[high] * len(run)
+    weight = sum(_PRICE_OF.get(high, _OTHER) * highs.count(high) for high in set(highs))
+    dear = _DEAR.findall(foreign)
+    return weight + sum(_DEAR_PRICES[ord(run[0]) >> 8] * len(run) for run in dear)

@@ -22,9 +22,8 @@ from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.lines import make_dialog_lines, name_speaker
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.markup import describe_content, describe_entry, list_calls
-from langchain_convmem.views.pins import FORKED_FROM
-from langchain_convmem.views.shown import LineMatch
+from langchain_convmem.views.shown import LineMatch, describe_content, describe_entry, list_calls
+from langchain_convmem.views.summaries import FORKED_FROM
 from langchain_convmem.words.analysis import analyze, select_telling_words
 
 if TYPE_CHECKING:

@@ -16,20 +16,20 @@ from langchain_convmem.history import LiveThread
 from langchain_convmem.records import Entry
 from langchain_convmem.testing.log_contract import read_backwards
 from langchain_convmem.views.codec import clean_text
-from langchain_convmem.views.compactions import (
+from langchain_convmem.views.content import (
     find_compactions,
 )
 from langchain_convmem.views.context import (
     LEFT_OUT_ID,
     LEFT_OUT_TEXT,
     SUMMARY_SOURCE,
+    LiveReach,
     build_context,
     count_said,
 )
 from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.providers import resolve_provider
-from langchain_convmem.views.reach import LiveReach
 from langchain_convmem.views.shown import Context
 from tests.fuzz.generator import KEY
 from tests.fuzz.validators import VALIDATORS

@@ -18,10 +18,10 @@ PACKAGE = Path(langchain_convmem.__file__).parent
 TESTS = PACKAGE.parent / "tests"
 
 NOT_OURS = {
-    *("_repr_html_", "_llm_type", "_identifying_params", "_get_ls_params", "_generate"),  # hooks
+    *("_llm_type", "_identifying_params", "_get_ls_params", "_generate"),  # hooks
     *("_replace", "_client", "_async_client"),  # of named tuples and of providers' models
 }
-"""Names by which IPython and LangChain call us, and those that others have as well."""
+"""Names by which LangChain call us, and those that others have as well."""
 
 _IN_TEXT = re.compile(r"langchain_convmem[\w.]*\.(_\w+)")
 
@@ -85,7 +85,7 @@ monkeypatch.setattr(sqlite_file, "_connections", None)
 patch("langchain_convmem.logs.sqlite._connections")
 self._connections
 os._exit(0)
-history._repr_html_()
+model._generate()
 """
     assert [line for line, _ in find_uses(source)] == [2, 3, 4, 5]
 

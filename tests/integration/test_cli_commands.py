@@ -138,20 +138,6 @@ def test_recall_shows_the_line_its_time_its_thread_and_why(convmem, weeks):
     assert 'why: "I locked my bicycle behind the bakery..." (Ana, 2024-03-03 19:11): ' in first
 
 
-def test_recall_as_json_marks_the_matching_line(convmem, weeks):
-    convmem("import", weeks)
-    code, out, _ = convmem("recall", "Who mends the boiler?", "--json", "-k", 1)
-    data = json.loads(out)
-    assert code == 0
-    assert data["query"] == "Who mends the boiler?"
-    (block,) = data["blocks"]
-    assert {line["thread_id"] for line in block["lines"]} == {"weeks"}
-    assert "The plumber comes on Thursday" in block["text"]
-    best = max(block["matches"], key=lambda match: match["relevance"])
-    assert best["line"]["line_id"] == "D2:1"
-    assert best["why"]
-
-
 def test_recall_keeps_to_its_budget(convmem, weeks):
     convmem("import", weeks)
     blocks = json.loads(convmem("recall", "oboe", "--json", "--max-tokens", 40)[1])["blocks"]
@@ -284,14 +270,6 @@ def test_an_unknown_thread_is_an_error(convmem, weeks, words):
     code, out, err = convmem(*words)
     assert (code, out) == (1, "")
     assert "'nosuch'" in err
-
-
-def test_a_file_that_is_no_database_is_one_sentence(convmem, db):
-    db.write_text("these are my notes, not a database\n" * 100)
-    code, _, err = convmem("threads")
-    assert code == 1
-    assert err.startswith("convmem: ")
-    assert err.count("\n") == 1
 
 
 def test_what_was_said_cannot_command_the_terminal(convmem, tmp_path):

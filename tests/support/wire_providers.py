@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from strict_chats import StrictChatCompletions
 from strict_converse import StrictConverse
 from wire_models import chat_bedrock, chat_openai, lines_of_chat, lines_of_converse
@@ -42,6 +43,14 @@ class Provider:
     server_class: Callable[[ReplySource], Any]
     open_model: Callable[..., AbstractAsyncContextManager[Any]]
     lines_of: Callable[[dict[str, Any]], list[str]]
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What the provider's client raises when a stream is cut or the service fails."""
+        if self.name == "openai":
+            return (pytest.importorskip("openai").APIError,)
+        cut = pytest.importorskip("urllib3.exceptions").ProtocolError
+        return (pytest.importorskip("botocore.exceptions").ClientError, cut)
 
     @asynccontextmanager
     async def answer(

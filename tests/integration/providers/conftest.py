@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from wire_providers import PROVIDERS, Provider
@@ -10,11 +12,19 @@ from wire_providers import PROVIDERS, Provider
 from langchain_convmem import ConversationMemory
 
 
-@pytest.fixture(params=PROVIDERS)
-def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Provider:
-    """A provider whose client neither waits nor reads the settings of the machine."""
+@pytest.fixture(autouse=True)
+def _without_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No client waits before it tries again, or reads the settings of the machine."""
+    # botocore reads no `Retry-After` and sleeps for up to a second before it tries again.
+    clock = SimpleNamespace(sleep=lambda _: None, time=time.time)
+    monkeypatch.setattr("botocore.endpoint.time", clock)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest) -> Provider:
+    """A provider of chat models."""
     return PROVIDERS[request.param]
 
 

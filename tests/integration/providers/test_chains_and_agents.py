@@ -1,4 +1,7 @@
-"""Chains and agents before the services of providers: tools, objects, choices of a call."""
+"""Chains and agents before the services of providers: tools, objects, retries, cut streams.
+
+The services are strict: a request out of order is answered with 400, which raises in the chain.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,28 @@ import json
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessageChunk, HumanMessage
 from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_chat import at
-from wire_promises import ONCE, WAYS, Spot, look, stored, texts
+from wire_promises import (
+    CALL,
+    ONCE,
+    STREAMED,
+    WAYS,
+    Spot,
+    last_attributes,
+    look,
+    stored,
+    texts,
+    tool_loop,
+)
 from wire_providers import PROVIDERS
 
 from langchain_convmem.integrations import ConversationMemoryMiddleware
-from langchain_convmem.testing import ScriptedReply, ScriptedToolCall
+from langchain_convmem.testing import ScriptedError, ScriptedReply, ScriptedToolCall
+from langchain_convmem.views.tokens import count_text_tokens
 
 pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 
@@ -136,42 +151,11 @@ async def test_an_object_made_of_a_call_is_returned_and_the_next_request_is_vali
     assert roles(memory)[:5] == ["user", "assistant", "tool", "assistant", "tool"]
 
 
-CHAIN_ROUNDS = [
-    ScriptedReply(text="Let me look.", tool_calls=[call("in the yard"), call("in the hall", 2)]),
-    ScriptedReply(tool_calls=[call("on level 3", 3)]),
-    "On level 3.",
-    "You are welcome.",
-]
-
-
-async def test_events_of_a_stream_show_its_tokens_its_recall_and_what_was_stored(memory, provider):
-    memory.add_messages(
-        [HumanMessage("I parked the car on level 3.")], user_id="ana", thread_id="earlier"
-    )
-    async with provider.answer("On level 3, as always.") as (model, service):
-        chain = memory.wrap(model, recall_k=1)
-        events = [
-            event async for event in chain.astream_events("Where did I park?", at(), version="v2")
-        ]
-    tokens = [
-        event["data"]["chunk"].text for event in events if event["event"] == "on_chat_model_stream"
-    ]
-    assert "".join(tokens) == "On level 3, as always."
-    assert len([token for token in tokens if token]) == 5
-    [found] = [event for event in events if event["event"] == "on_retriever_end"]
-    assert "level 3" in found["data"]["output"][0].page_content
-    own = {event["name"]: event["data"] for event in events if event["event"] == "on_custom_event"}
-    assert own["convmem.stored"] == {"messages": 1, "replaced": 0, "interrupted": 0}
-    assert own["convmem.context"]["blocks"] == 1
-    assert texts(stored(memory)) == ["human: Where did I park?", "ai: On level 3, as always."]
-    assert len(service.requests) == 1
-
-
 @pytest.mark.parametrize("way", WAYS)
 async def test_the_provider_may_be_chosen_at_the_call_within_a_thread(memory, provider, way):
     other = next(one for one in PROVIDERS.values() if one is not provider)
     async with (
-        provider.answer([CHAIN_ROUNDS[1], "On level 3.", "Bye."]) as (model, here),
+        provider.answer([ROUNDS[1], "On level 3.", "Bye."]) as (model, here),
         other.answer("It is.") as (second, there),
     ):
         chosen = model.bind_tools([look]).configurable_alternatives(
@@ -193,13 +177,93 @@ async def test_the_provider_may_be_chosen_at_the_call_within_a_thread(memory, pr
     assert len(stored(memory)) == 8
 
 
+# -- chains ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_second_request_holds_the_whole_conversation(memory, provider, way):
+    async with provider.answer(["On level 3.", "In your coat."]) as (model, service):
+        chain = memory.wrap(model, recall=False)
+        first = await WAYS[way](chain, "Where did I park?", at())
+        second = await WAYS[way](chain, "And the key?", at())
+        assert service.requests == [
+            ["user: Where did I park?"],
+            ["user: Where did I park?", "assistant: On level 3.", "user: And the key?"],
+        ]
+    assert (first.text, second.text) == ("On level 3.", "In your coat.")
+    assert texts(stored(memory)) == [
+        "human: Where did I park?",
+        "ai: On level 3.",
+        "human: And the key?",
+        "ai: In your coat.",
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_reply_is_stored_as_one_whole_message_with_its_usage(memory, provider, way):
+    async with provider.answer("One two three four five six.") as (model, _):
+        await WAYS[way](memory.wrap(model, recall=False), "Count!", at())
+    [_, reply] = stored(memory)
+    assert not isinstance(reply, BaseMessageChunk)
+    assert isinstance(reply, AIMessage)
+    assert reply.usage_metadata is not None
+    assert reply.usage_metadata["input_tokens"] == count_text_tokens("Count!")
+    assert reply.usage_metadata["output_tokens"] == count_text_tokens(str(reply.text))
+    assert last_attributes(memory) == ()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_tool_loop_inside_the_chain_is_stored_whole_and_sent_again(memory, provider, way):
+    script = [ScriptedReply(text="Let me look.", tool_calls=[CALL]), "On level 3.", "No."]
+    async with provider.answer(script) as (model, service):
+        chain = memory.wrap(tool_loop(model), recall=False)
+        await WAYS[way](chain, "Where did I park?", at())
+        await WAYS[way](chain, "Is it locked?", at())
+        looked = [
+            "user: Where did I park?",
+            "assistant: Let me look.",
+            "call call_7 look on level 3, behind the pillar",
+            "result call_7: the car, on level 3, behind the pillar",
+        ]
+        assert service.requests == [
+            looked[:1],
+            looked,
+            [*looked, "assistant: On level 3.", "user: Is it locked?"],
+        ]
+    assert [message.type for message in stored(memory)] == [
+        *("human", "ai", "tool", "ai"),
+        *("human", "ai"),
+    ]
+
+
+@pytest.mark.parametrize("way", STREAMED)
+async def test_a_call_streamed_in_pieces_is_stored_as_one_call(memory, provider, way):
+    reply = ScriptedReply(text="Let me look.", tool_calls=[CALL])
+    async with provider.answer(reply) as (model, _):
+        chain = memory.wrap(model.bind_tools([look]), recall=False)
+        await STREAMED[way](chain, "Where did I park?", at())
+    [_, reply] = stored(memory)
+    assert reply.text == "Let me look."
+    [call] = reply.tool_calls
+    assert (call["name"], call["id"]) == ("look", "call_7")
+    assert call["args"] == {"place": "on level 3, behind the pillar"}
+    assert reply.invalid_tool_calls == []
+
+
+WRITTEN = {
+    "function_calling": ScriptedReply(
+        tool_calls=[ScriptedToolCall("Spot", {"place": "level 3"}, "c1")]
+    ),
+    "json_schema": '{"place": "level 3"}',
+}
+
+
+@pytest.mark.parametrize("method", WRITTEN)
 @pytest.mark.parametrize("include_raw", [False, True])
 @pytest.mark.parametrize("way", ONCE)
-async def test_an_object_in_the_providers_own_form_is_returned_and_kept_as_its_text(
-    memory, provider, way, include_raw
+async def test_an_object_is_returned_and_kept_as_its_text_and_leaves_no_call_open(
+    memory, provider, way, include_raw, method
 ):
-    async with provider.answer(['{"place": "level 3"}', "Bye."]) as (model, service):
-        spot = model.with_structured_output(Spot, method="json_schema", include_raw=include_raw)
+    async with provider.answer([WRITTEN[method], "Bye."]) as (model, service):
+        spot = model.with_structured_output(Spot, method=method, include_raw=include_raw)
         found = await ONCE[way](memory.wrap(spot, recall=False), "Where did I park?", at())
         await ONCE[way](memory.wrap(model, recall=False), "Thanks.", at())
     assert (found["parsed"] if include_raw else found) == Spot(place="level 3")
@@ -210,3 +274,44 @@ async def test_an_object_in_the_providers_own_form_is_returned_and_kept_as_its_t
         "user: Thanks.",
     ]
     assert stored(memory)[1].usage_metadata["output_tokens"] > 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_client_that_waits_and_tries_again_makes_one_turn(memory, provider, way):
+    busy = ScriptedError(status=429, retry_after_s=0.001)
+    async with provider.answer([busy, busy, "Yes."], tries=3) as (model, service):
+        await WAYS[way](memory.wrap(model, recall=False), "Really?", at())
+        assert service.requests == [["user: Really?"]] * 3
+    assert texts(stored(memory)) == ["human: Really?", "ai: Yes."]
+
+
+@pytest.mark.parametrize("way", STREAMED)
+@pytest.mark.parametrize("last_words", [None, ScriptedError(status=500)], ids=["broken", "told"])
+async def test_a_cut_stream_is_stored_as_interrupted(memory, provider, way, last_words):
+    cut = ScriptedReply(text="one two three four", cut_after_chunks=3, cut_with=last_words)
+    async with provider.answer([cut, "five"]) as (model, service):
+        chain = memory.wrap(model, recall=False)
+        with pytest.raises(provider.errors):
+            await STREAMED[way](chain, "Count!", at())
+        assert texts(stored(memory)) == ["human: Count!", "ai: one two"]
+        assert last_attributes(memory) == ("interrupted",)
+        await STREAMED[way](chain, "Go on.", at())
+        assert service.requests[1] == ["user: Count!", "assistant: one two", "user: Go on."]
+
+
+@pytest.mark.parametrize("way", STREAMED)
+async def test_half_a_call_is_neither_stored_to_be_run_nor_sent_again(memory, provider, way):
+    cut = ScriptedReply(text="Looking.", tool_calls=[CALL], cut_after_chunks=6)
+    async with provider.answer([cut, "On level 3."]) as (model, service):
+        chain = memory.wrap(model.bind_tools([look]), recall=False)
+        with pytest.raises(provider.errors):
+            await STREAMED[way](chain, "Where did I park?", at())
+        [_, half] = stored(memory)
+        assert (half.text, half.tool_calls) == ("Looking.", [])
+        assert last_attributes(memory) == ("interrupted",)
+        await STREAMED[way](chain, "Well?", at())
+        assert service.requests[1] == [
+            "user: Where did I park?",
+            "assistant: Looking.",
+            "user: Well?",
+        ]

@@ -1,4 +1,4 @@
-"""Budgets in real tokens: with a real vocabulary, reported usage, and any plain settings."""
+"""Budgets in real tokens: with a real vocabulary, and any plain settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from langchain_convmem.ids import make_ulid
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.views.messages import TOKENS_PER_MESSAGE, count_tokens, list_counted
+from langchain_convmem.views.messages import TOKENS_PER_MESSAGE, list_counted
 
 DATA = Path(__file__).parents[1] / "views" / "data" / "texts.json"
 TEXTS = json.loads(DATA.read_text(encoding="utf-8"))
@@ -70,29 +70,7 @@ def test_every_request_is_within_the_budget_in_real_tokens(kind):
     real = [count_real(messages) for messages in model.seen]
     assert len(real) == 14
     assert max(real) <= 900 * 1.03
-    assert max(real) > 400
-
-
-def test_a_model_that_takes_less_is_shown_more_once_it_has_reported_that():
-    model = Provider(count=lambda messages: round(0.4 * count_tokens(messages)))
-    with ConversationMemory.open(":memory:") as memory:
-        chain = memory.wrap(model, recall=False, context_tokens=1200)
-        for _ in range(60):
-            chain.invoke(TEXTS["Thai"][0], AT)
-    assert count_tokens(model.seen[-1]) > 2 * 1200
-    assert all(0.4 * count_tokens(messages) <= 1200 for messages in model.seen)
-
-
-async def test_streams_and_async_calls_report_usage_too():
-    model = Provider(count=lambda messages: round(2 * count_tokens(messages)))
-    memory = ConversationMemory.open(":memory:")
-    chain = memory.wrap(model, recall=False)
-    await chain.ainvoke(TEXTS["Greek"][0] * 9, AT)
-    once = memory.history("t", user_id="ana").context().tokens
-    assert once > 1.8 * count_tokens(memory.history("t", user_id="ana").messages)
-    async for _ in chain.astream(TEXTS["Greek"][0] * 9, AT):
-        pass
-    await memory.aclose()
+    assert max(real) > 250
 
 
 def test_a_counter_of_the_application_counts_everywhere():
@@ -129,7 +107,7 @@ def test_threads_are_compacted_by_the_window_of_the_models_own(settings):
         ) as memory:
             chain = memory.wrap(make_windowed(tokens), recall=False)
             for number in range(12):
-                chain.invoke(f"Number {number} is a matter of {'many words, ' * 120}", AT)
+                chain.invoke(f"Number {number} is a matter of {'many words, ' * 90}", AT)
             made.append(memory.history("t", user_id="ana").last_summary is not None)
     assert made == [True, False]
 

@@ -7,7 +7,7 @@ from histories import spoken
 from langchain_core.messages import AIMessage
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.views.compactions import find_compactions
+from langchain_convmem.views.content import find_compactions
 from langchain_convmem.views.context import (
     build_context,
 )

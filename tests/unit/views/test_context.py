@@ -50,6 +50,66 @@ def shape(found):
     return [(message.type, message.content) for message in found.messages]
 
 
+IMAGE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+SHAPES = {
+    "nothing": ([], []),
+    "text and blocks are merged": (
+        ["a", HumanMessage([IMAGE, " ", {"type": "text", "text": ""}, "b"])],
+        [("human", [{"type": "text", "text": "a"}, IMAGE, {"type": "text", "text": "b"}])],
+    ),
+    "one assistant who speaks twice": (
+        ["q", AIMessage("So.", name="abe"), AIMessage("It is.", name="abe")],
+        [("human", "q"), ("ai", "So.\nIt is.")],
+    ),
+    "chunks, and messages of any role": (
+        [
+            HumanMessageChunk(content="a"),
+            AIMessageChunk(content="b"),
+            ChatMessage(content="c", role="narrator", name="Bo"),
+            ChatMessage(content="d", role="model"),
+            ChatMessage(content="e", role="developer"),
+        ],
+        [("system", "e"), ("human", "a"), ("ai", "b"), ("human", "c"), ("ai", "d")],
+    ),
+    "a text before calls": (
+        ["q", AIMessage("Let me see."), asks("c1", text="Looking."), result("c1")],
+        [("human", "q"), ("ai", "Let me see.\nLooking."), ("tool", "22")],
+    ),
+    "results in another order than their calls": (
+        ["q", asks("c1", "c2"), result("c2", "two"), result("c1", "one"), AIMessage("a")],
+        [("human", "q"), ("ai", ""), ("tool", "one"), ("tool", "two"), ("ai", "a")],
+    ),
+    "loops within each other": (
+        ["q", asks("c1"), asks("c2"), result("c2", "two"), "more?", result("c1", "one")],
+        [
+            *[("human", "q"), ("ai", ""), ("tool", "one"), ("ai", ""), ("tool", "two")],
+            ("human", "more?"),
+        ],
+    ),
+    "a result that comes late": (
+        ["q", asks("c1"), "Still there?", result("c1", "late")],
+        [("human", "q"), ("ai", ""), ("tool", "late"), ("human", "Still there?")],
+    ),
+    "a result of the latest call of its id": (
+        ["q", asks("0"), "go on", asks("0"), result("0", "of the second")],
+        [
+            *[("human", "q"), ("ai", ""), ("tool", INTERRUPTED_RESULT), ("human", "go on")],
+            *[("ai", ""), ("tool", "of the second")],
+        ],
+    ),
+    "empty results": (
+        ["q", asks("c1", "c2"), result("c1", " "), ToolMessage([], tool_call_id="c2")],
+        [("human", "q"), ("ai", ""), ("tool", "[no output]"), ("tool", "[no output]")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_is_said_is_shown_in_a_form_that_every_provider_takes(name):
+    said, expected = SHAPES[name]
+    assert shape(shown(*said)) == expected
+
+
 def test_a_sound_history_is_shown_as_it_is():
     said = [SystemMessage("s"), HumanMessage("a", id="m1", name="Ana"), asks("c1"), result("c1")]
     found = shown(*said, AIMessage("b", response_metadata={"n": [1]}))
@@ -80,19 +140,6 @@ def test_the_same_role_in_a_row_is_merged_and_nothing_is_summed_up():
     assert found.repairs == ()
 
 
-def test_text_and_blocks_are_merged_to_blocks():
-    image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
-    found = shown("a", HumanMessage([image, " ", {"type": "text", "text": ""}, "b"]))
-    said = [{"type": "text", "text": "a"}, image, {"type": "text", "text": "b"}]
-    assert shape(found) == [("human", said)]
-
-
-def test_a_text_before_calls_is_merged_with_the_message_that_makes_them():
-    found = shown("q", AIMessage("Let me see."), asks("c1", text="Looking."), result("c1"))
-    assert shape(found)[1:] == [("ai", "Let me see.\nLooking."), ("tool", "22")]
-    assert [one["id"] for one in found.messages[1].tool_calls] == ["c1"]
-
-
 def test_an_assistant_who_speaks_first_answers_a_placeholder():
     entries = spoken(AIMessage("Welcome!"))
     found = build_context(entries)
@@ -112,24 +159,6 @@ def test_blank_messages_are_left_out_and_named():
     )
 
 
-def test_chat_messages_and_chunks_become_plain_messages():
-    found = shown(
-        HumanMessageChunk(content="a"),
-        AIMessageChunk(content="b"),
-        ChatMessage(content="c", role="narrator", name="Bo"),
-        ChatMessage(content="d", role="model"),
-        ChatMessage(content="e", role="developer"),
-    )
-    assert shape(found) == [
-        ("system", "e"),
-        ("human", "a"),
-        ("ai", "b"),
-        ("human", "c"),
-        ("ai", "d"),
-    ]
-    assert found.messages[3].name == "Bo"
-
-
 def test_an_entry_without_a_message_is_shown_in_its_role():
     with InMemoryLog() as log:
         log.append(
@@ -138,29 +167,6 @@ def test_an_entry_without_a_message_is_shown_in_its_role():
         found = build_context(log.entries(KEY))
     assert VALIDATORS["strict"](found.messages) == []
     assert shape(found) == [("human", "a"), ("ai", "b\nc")]
-
-
-def test_parallel_calls_are_answered_in_their_order():
-    found = shown("q", asks("c1", "c2"), result("c2", "two"), result("c1", "one"), AIMessage("a"))
-    assert shape(found)[2:4] == [("tool", "one"), ("tool", "two")]
-    assert found.repairs == ()
-
-
-def test_interleaved_loops_are_put_together():
-    found = shown("q", asks("c1"), asks("c2"), result("c2", "two"), "more?", result("c1", "one"))
-    assert [message.type for message in found.messages] == [
-        "human",
-        "ai",
-        "tool",
-        "ai",
-        "tool",
-        "human",
-    ]
-    assert [message.content for message in found.messages if message.type == "tool"] == [
-        "one",
-        "two",
-    ]
-    assert found.repairs == ()
 
 
 def test_a_call_without_a_result_is_closed_as_interrupted():
@@ -186,12 +192,6 @@ def test_results_that_no_call_owns_are_left_out_and_named():
     assert len(found.repairs) == 3
 
 
-def test_a_result_belongs_to_the_latest_call_of_its_id():
-    found = shown("q", asks("0"), "go on", asks("0"), result("0", "of the second"))
-    contents = [message.content for message in found.messages if message.type == "tool"]
-    assert contents == [INTERRUPTED_RESULT, "of the second"]
-
-
 def test_calls_that_share_an_id_get_ids_of_their_own():
     found = shown(
         "q", asks("0"), result("0", "a"), asks("0", "0"), result("0", "b"), result("0", "c")
@@ -210,11 +210,6 @@ def test_a_call_without_an_id_gets_one():
     assert type(found.messages[2]) is ToolMessage
     assert (found.messages[2].content, found.messages[2].name) == ("22", "weather")
     assert found.repairs == ()
-
-
-def test_an_empty_result_says_so():
-    found = shown("q", asks("c1", "c2"), result("c1", " "), ToolMessage([], tool_call_id="c2"))
-    assert [message.content for message in found.messages[2:]] == ["[no output]", "[no output]"]
 
 
 def test_what_repeats_whole_calls_stays_and_the_rest_goes():
@@ -318,11 +313,6 @@ def test_a_plain_dialogue_is_copied_and_counted_when_somebody_asks():
     ] == ["Where is the ladder?", "In the shed.", "Thanks."]
 
 
-def test_an_empty_thread_is_an_empty_context():
-    assert shown(max_tokens=1).messages == []
-    assert build_context([]).tokens == 0
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -350,12 +340,6 @@ def test_of_two_assistants_in_one_message_the_text_says_who_speaks(profile):
     assert found.messages[1].name is None
 
 
-def test_what_one_assistant_says_in_two_messages_needs_no_names():
-    found = shown("q", AIMessage("So.", name="abe"), AIMessage("It is.", name="abe"))
-    assert shape(found) == [("human", "q"), ("ai", "So.\nIt is.")]
-    assert found.messages[1].name == "abe"
-
-
 def test_of_two_messages_under_one_id_the_later_goes_by_its_entry():
     first, reply, again = spoken("one?", AIMessage("1"), "two?")
     again = replace(again, message=HumanMessage("two?", id=first.message_id))
@@ -372,6 +356,16 @@ def test_a_role_of_openai_is_sent_where_it_is_one(role, sent):
     assert ("__openai_role__" in shown.additional_kwargs) is sent
 
 
+def test_a_window_never_cuts_between_call_and_result():
+    said = [part for number in range(4) for part in exchange(number)]
+    entries = spoken(*said)
+    for budget in range(90, build_context(entries).tokens, 7):
+        found = build_context(entries, max_tokens=budget)
+        first = next(one for one in found.messages if one.text.startswith("question"))
+        assert found.messages.index(first) in (0, 2)  # behind a note on what is left out
+        assert VALIDATORS["strict"](found.messages) == []
+
+
 @pytest.mark.parametrize("text", ["", " ", "\n\t"])
 def test_an_empty_summary_is_shown_as_none_and_its_stretch_stays_in_the_log(text):
     with InMemoryLog() as log:
@@ -381,19 +375,3 @@ def test_an_empty_summary_is_shown_as_none_and_its_stretch_stays_in_the_log(text
         entries = log.append(KEY, [make_draft(HumanMessage("c"))]) and log.entries(KEY)
     assert shape(build_context(entries)) == [("human", "c")]
     assert [entry.contents for entry in entries[:2]] == [("a",), ("b",)]
-
-
-def test_a_result_that_arrives_after_all_takes_its_place():
-    said = ["q", asks("c1"), "Still there?"]
-    assert shown(*said).messages[2].status == "error"
-    assert shown(*said, result("c1", "late")).messages[2].content == "late"
-
-
-def test_a_window_never_cuts_between_call_and_result():
-    said = [part for number in range(4) for part in exchange(number)]
-    entries = spoken(*said)
-    for budget in range(90, build_context(entries).tokens, 7):
-        found = build_context(entries, max_tokens=budget)
-        first = next(one for one in found.messages if one.text.startswith("question"))
-        assert found.messages.index(first) in (0, 2)  # behind a note on what is left out
-        assert VALIDATORS["strict"](found.messages) == []

@@ -21,11 +21,10 @@ from langchain_convmem.testing.log_contract import (
     retract,
     say_all,
 )
-from langchain_convmem.views.context import build_context
+from langchain_convmem.views.context import LiveReach, build_context
 from langchain_convmem.views.messages import count_tokens
-from langchain_convmem.views.pins import draft_pin
 from langchain_convmem.views.providers import PROVIDERS
-from langchain_convmem.views.reach import LiveReach
+from langchain_convmem.views.summaries import draft_pin
 from tests.fuzz.generator import history
 from tests.fuzz.promises import (
     Thread,

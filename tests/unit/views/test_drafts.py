@@ -120,21 +120,6 @@ def test_a_hook_that_turns_out_to_be_asynchronous_is_refused():
         DraftBuilder(lambda message: _coroutine(message.model_copy())).build(HumanMessage("hi"))
 
 
-def test_what_a_hook_raises_comes_through_as_it_is():
-    def fail(message):
-        raise LookupError(message.id)
-
-    with pytest.raises(LookupError, match="q1"):
-        DraftBuilder(fail).build(HumanMessage("hi", id="q1"))
-
-
-def test_nothing_is_stored_of_a_message_for_which_the_hook_returns_nothing():
-    drafting = DraftBuilder(lambda message: None if "off" in message.content else message)
-    said = [HumanMessage("one"), HumanMessage("off the record"), AIMessage("two")]
-    assert drafting.build(said[1]) is None
-    assert [draft.contents for draft in drafting.build_all(said)] == [("one",), ("two",)]
-
-
 @pytest.mark.parametrize("hook", [None, shout])
 def test_a_message_can_be_marked_as_not_to_be_remembered(hook):
     marked = HumanMessage("hi", additional_kwargs={"remember": False})

@@ -117,18 +117,6 @@ def test_a_cut_reply_keeps_all_that_is_known_of_it():
     assert reply.content == REPLY
 
 
-def test_a_reply_that_was_heard_is_left_as_it_is():
-    reply = AIMessage("Fine. ")
-    assert cut_to_heard(reply, "Fine.") is reply
-    assert cut_to_heard(reply, 5) is reply
-
-
-def test_of_a_reply_of_which_nothing_was_heard_only_its_calls_are_left():
-    assert cut_to_heard(AIMessage(REPLY), 0) is None
-    cut = cut_to_heard(AIMessage(REPLY, tool_calls=[CALL]), 0)
-    assert (cut.content, cut.tool_calls) == ("", [CALL])
-
-
 def test_a_line_says_who_said_what_when_and_where():
     message = HumanMessage(
         "Behind the harbour.",
