@@ -519,9 +519,11 @@ class NodeRun:
         """Store the reply."""
         if not self.options.remember:
             return {}
-        self._catch_up(self.messages)
+        note, _ = self._catch_up(self.messages)
         self.nodes.memory.note_turn(self.place.key)
-        return {}
+        if self.note is None or note is None or "held" not in note:
+            return {}
+        return {NOTE_KEY: {**note, "held": [str(one.id) for one in self.messages]}}
 
     def summarize(self) -> Update:
         """Compact the thread if due; the state does not change."""

@@ -28,18 +28,14 @@ class TurnNote(TypedDict):
     """The user of the turn."""
     generation: NotRequired[int]
     """The log's generation of that user when the note was made; `forget` raises it."""
-    forgotten: NotRequired[list[str]]
-    """Ids of messages that the state holds and the log is not to have again."""
     held: NotRequired[list[str]]
-    """Ids of the messages that the state held when the note was made."""
+    """Ids of what the state held when it was last seen, if the log follows removals."""
     position: NotRequired[int]
     """Where in the log the turn begins, if that is stored: nodes need not look it up."""
     names: NotRequired[dict[str, str]]
     """Ids in the log of messages that the caller sent once more, by those that they have now."""
     run: NotRequired[int | None]
     """The run that made the note; see `NodeContext.run`."""
-    again: NotRequired[list[str]]
-    """Ids of what answered the question before, and left the state for another answer."""
 
 
 @dataclass(slots=True)
@@ -129,8 +125,8 @@ class BegunTurn:
 
     Attributes:
         note: What the state is to note of it; None for an empty state.
-        changes: What the state is to learn: a `RemoveMessage` for an answer in whose place there
-            is to be another, and messages that were edited in the log, under their ids.
+        changes: What the state is to learn: a `RemoveMessage` for what was forgotten, or is to be
+            answered otherwise, and messages that were edited in the log, under their ids.
         late: Of how many earlier turns replies were stored just now.
     """
 

@@ -140,8 +140,10 @@ def test_the_latest_exchange_begins_with_all_that_the_user_said_last(roles, star
 def test_what_was_forgotten_is_known_by_the_note(thread):
     note = thread.begin(human("a"), ai("b"))
     thread.log.forget(KEY)
-    later = thread.begin(human("a"), ai("b"), human("c"), note=note)
-    thread.begin(human("a"), ai("b"), human("c"), ai("d"), human("e"), note=later)
+    begun = thread.sync().begin([human("a"), ai("b"), human("c")], note)
+    state = [*begun.apply([human("a"), ai("b"), human("c")]), ai("d"), human("e")]
+    thread.begin(*state, note=begun.note)
+    assert [one.text for one in state] == ["c", "d", "e"]
     assert thread.turns == [["c", "d"], ["e"]]
 
 

@@ -67,10 +67,7 @@ def test_no_caller_can_say_which_turn_is_under_way(memory):
         "first": returned["messages"][0].id,
         "user": "ana",
         "generation": memory.log.changes(Owner(user_id="ana")).generation,
-        "forgotten": [],
-        "held": [returned["messages"][0].id],
         "run": kept["run"],
-        "again": [],
         "position": entries(memory)[0].position,
     }
     assert json.loads(json.dumps(kept)) == kept, "plain values for any checkpointer"
