@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.history import read_live
@@ -90,14 +90,14 @@ class StateSync:
             ConfigError: If the state holds a turn of another user than the run is for.
             InvalidMessageError: If there is nothing to answer.
         """
-        context, held = self.context, select_spoken(messages, self.context, note)
+        context, held = self.context, select_spoken(messages, self.context)
         ids = [str(one.id) for one in held]
         known = [*ids, *([] if note is None else note.get("held", ()))]
         entries = self._read_from(known) if context.since is None else self._read()
         refused = self._find_refused(ids, entries, note)
         held = [one for one in held if one.id not in refused]
         if not held:
-            return BegunTurn(None)
+            return BegunTurn(None, messages)
         if all(map(_is_answer, held)):
             raise InvalidMessageError(NOTHING_ASKED)
         names: dict[str, str] = {}
@@ -136,16 +136,14 @@ class StateSync:
         )
         if self.follows_removals:
             begun["held"] = [str(one.id) for one in spoken]
-        if names:
-            begun["names"] = names
+            begun["until"] = entries[-1].position if entries else 0
         places = [one.position for one in [*entries, *stored] if one.message_id == first]
         if places:
             begun["position"] = min(places)
-        gone = [*refused, *forgotten, *(str(one.id) for one in again)]
-        changes = [*(RemoveMessage(id=name) for name in gone), *differ.edits]
-        return BegunTurn(
-            begun, [] if context.is_sent else changes, len({e.turn_id for e in entries} & late)
-        )
+        gone = {*refused, *forgotten, *(one.id for one in again)}
+        edits = {one.id: one for one in differ.edits}
+        after = [edits.get(one.id, one) for one in _rename(messages, names) if one.id not in gone]
+        return BegunTurn(begun, after, len({entry.turn_id for entry in entries} & late))
 
     def _find_refused(
         self, ids: Sequence[str], entries: Sequence[Entry], note: TurnNote | None
@@ -247,7 +245,7 @@ class StateSync:
             raise InvalidMessageError(NOTHING_ASKED)
         return asked + 1
 
-    def find_note(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> TurnNote | None:
+    def find_turn(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> BegunTurn:
         """Return the turn under way: as the state notes it, or as its messages tell.
 
         A state notes none where an agent's run went past the hook that does, or where nothing
@@ -257,16 +255,17 @@ class StateSync:
         Raises:
             ConfigError: If the state holds a turn of another user than the run is for.
         """
+        end = len(messages)
         if note is not None:
             check_user(self.log, self.context.key, note["user"])
-            return note
-        sent = list(messages)
+            return BegunTurn(note, messages)
         if not self.is_one_turn:
             if not self.context.is_stateless or self.context.is_sent:
-                return None
-            while sent and _is_answer(sent[-1]):
-                sent.pop()
-        return self.begin(sent).note
+                return BegunTurn(None, messages)
+            while end and _is_answer(messages[end - 1]):
+                end -= 1
+        begun = self.begin(messages[:end])
+        return replace(begun, messages=[*begun.messages, *messages[end:]])
 
     # -- A turn goes on -------------------------------------------------------------------------
 
@@ -280,7 +279,7 @@ class StateSync:
             note: The turn that the state noted last.
             stores: Whether anything is written, or the turn only looked up.
         """
-        spoken = select_spoken(messages, self.context, note)
+        spoken = select_spoken(messages, self.context)
         if not spoken:
             return SyncedTurn()
         start, first, entries = self._read_turn(spoken, note)
@@ -403,7 +402,7 @@ class StateSync:
         last = _find_last(differ.entries, ids)
         left = self._find_left(differ, ids, last)
         if self.follows_removals and note is not None and not self.context.is_sent:
-            left |= {*note.get("held", ())} - ids
+            left |= {*note.get("held", ()), *_list_own(differ.live, note, self.context)} - ids
         # A state that does not hold all of the thread says nothing of what came before.
         first = 0 if self.follows_removals or last is None else last.position
         return self._rewind(differ, left, first)
@@ -664,23 +663,21 @@ def is_stand_in(message: BaseMessage) -> bool:
     return is_ours or more.get("lc_source") == _SUMMARY_SOURCE
 
 
-def select_spoken(
-    messages: Iterable[BaseMessage], context: NodeContext, note: TurnNote | None
-) -> list[BaseMessage]:
-    """Return the messages of a state that are the thread's, under the ids that the log has.
+def select_spoken(messages: Iterable[BaseMessage], context: NodeContext) -> list[BaseMessage]:
+    """Return the messages of a state that are the thread's.
 
     What stand-ins stand for is in the log, verbatim. Where nothing keeps the state, its system
     messages steer one run alone.
     """
     return [
         message
-        for message in rename_known(messages, note)
+        for message in messages
         if not is_stand_in(message) and not (context.is_stateless and get_role(message) == "system")
     ]
 
 
 def find_aside(
-    messages: Iterable[BaseMessage], note: TurnNote | None, context: NodeContext
+    messages: Sequence[BaseMessage], note: TurnNote | None, context: NodeContext
 ) -> CallContext:
     """Return what of the messages of a state only the model of this run sees.
 
@@ -689,11 +686,10 @@ def find_aside(
     """
     if not context.is_stateless:
         return CallContext()
-    held = rename_known(messages, note)
     first = None if note is None else note["first"]
-    before = takewhile(lambda one: one.id != first, held) if note is not None else ()
+    before = takewhile(lambda one: one.id != first, messages) if note is not None else ()
     return CallContext(
-        [one for one in held if get_role(one) == "system"],
+        [one for one in messages if get_role(one) == "system"],
         [one for one in before if not is_remembered(one) and get_role(one) != "system"],
     )
 
@@ -702,15 +698,10 @@ def drop_earlier(
     messages: Sequence[BaseMessage], note: TurnNote, context: NodeContext
 ) -> list[BaseMessage]:
     """Return the messages of the turn, and what else only this run shows."""
-    ids = [note.get("names", {}).get(str(one.id), one.id) for one in messages]
+    ids = [one.id for one in messages]
     start = ids.index(note["first"]) if note["first"] in ids else 0
     aside = find_aside(messages[:start], note, context)
     return [*aside.instructions, *aside.messages, *messages[start:]]
-
-
-def rename_known(messages: Iterable[BaseMessage], note: TurnNote | None) -> list[BaseMessage]:
-    """Return the messages of a state under the ids that the log has."""
-    return _rename(messages, {} if note is None else note.get("names", {}))
 
 
 def _rename(messages: Iterable[BaseMessage], names: Mapping[str, str]) -> list[BaseMessage]:
@@ -728,6 +719,17 @@ def _list_later(entries: Sequence[Entry], name: str) -> list[str]:
     number = next((n for n, entry in enumerate(said) if entry.message_id == name), len(said))
     gone = [entry.id for entry in said[number + 1 :]]
     return [*gone, *find_summaries_over(live, [entry.id for entry in said[number:]])]
+
+
+def _list_own(live: Iterable[Entry], note: TurnNote, context: NodeContext) -> set[str]:
+    """Return the ids of what was stored for a state since the turn began that it notes."""
+    own = [one for one in live if one.turn_id == note["id"] and one.position > note.get("until", 0)]
+    return {
+        entry.message_id
+        for entry in own
+        if INTERRUPTED not in entry.metadata.attributes
+        if (mark := read_mark(entry)) is not None and mark.level == context.level
+    }
 
 
 def _list_rewound(entries: Iterable[Entry], after: int) -> set[str]:

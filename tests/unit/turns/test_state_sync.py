@@ -141,7 +141,7 @@ def test_what_was_forgotten_is_known_by_the_note(thread):
     note = thread.begin(human("a"), ai("b"))
     thread.log.forget(KEY)
     begun = thread.sync().begin([human("a"), ai("b"), human("c")], note)
-    state = [*begun.apply([human("a"), ai("b"), human("c")]), ai("d"), human("e")]
+    state = [*begun.messages, ai("d"), human("e")]
     thread.begin(*state, note=begun.note)
     assert [one.text for one in state] == ["c", "d", "e"]
     assert thread.turns == [["c", "d"], ["e"]]
@@ -192,10 +192,10 @@ def test_a_state_is_of_one_user(user, is_fine):
     note = {"id": "x", "first": "y", "user": user}
     sync = StateSync(InMemoryLog(), DraftBuilder(), node())
     if is_fine:
-        assert sync.find_note([human("a")], note) == note
+        assert sync.find_turn([human("a")], note).note == note
         assert sync.begin([human("a")], note).note["user"] == "ana"
     else:
-        for job in (sync.find_note, sync.begin):
+        for job in (sync.find_turn, sync.begin):
             with pytest.raises(ConfigError, match=r"'ben'.*'ana'.*names no user: add user_id"):
                 job([human("a")], note)
 
