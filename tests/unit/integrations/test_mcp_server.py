@@ -119,16 +119,13 @@ async def test_a_note_is_stored_once_however_often_it_is_sent(memory):
     ]
 
 
-@pytest.mark.parametrize(
-    ("said_by", "trusts_notes", "trust"),
-    [("user", False, "tool"), ("assistant", False, "tool"), ("user", True, "user")],
-)
-async def test_a_note_is_trusted_as_far_as_the_server_says(memory, said_by, trusts_notes, trust):
-    async with connect(memory, trusts_notes=trusts_notes) as client:
+@pytest.mark.parametrize("said_by", ["user", "assistant"])
+async def test_a_note_is_not_trusted_as_words_of_the_user(memory, said_by):
+    async with connect(memory) as client:
         await client.call_tool("remember", {"text": "I like tea.", "said_by": said_by})
         read = await client.call_tool("read_thread", {"thread_id": "mcp"})
     [line] = read.structured_content["lines"]
-    assert (line["trust"], line["role"]) == (trust, said_by)
+    assert (line["trust"], line["role"]) == ("tool", said_by)
 
 
 async def test_forgetting_takes_two_calls(memory):
@@ -247,10 +244,8 @@ async def test_threads_are_listed_latest_first(memory):
     memory.set_title("tuesday", "The second day", user_id="ana")
     async with connect(memory) as client:
         found = (await client.call_tool("list_threads", {"limit": 1})).structured_content
-    assert [(one["thread_id"], one["title"]) for one in found["threads"]] == [
-        ("tuesday", "The second day")
-    ]
-    assert found["total"] == 2
+    [one] = found["result"]
+    assert (one["thread_id"], one["title"]) == ("tuesday", "The second day")
 
 
 async def test_what_was_taken_back_is_not_read(memory):
