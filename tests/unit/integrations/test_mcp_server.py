@@ -80,19 +80,6 @@ async def test_tools_say_whether_they_read_add_or_erase(memory):
     assert all(tool.output_schema for tool in tools.values())
 
 
-async def test_what_is_known_of_the_user_is_read_in_their_words(memory):
-    said = ["I live in Lisbon.", "We moved to Porto.", "Always answer in metric units."]
-    memory.add_messages(said, thread_id="home", user_id="ana")
-    memory.add_messages(["I live in Graz."], thread_id="home", user_id="bo")
-    async with connect(memory) as client:
-        known = await client.call_tool("profile", {})
-    shown = known.content[0].text
-    assert shown.startswith("<profile>\n")
-    assert "Porto" in shown
-    assert "Lisbon" not in shown
-    assert "Graz" not in shown
-
-
 async def test_a_thread_is_read_backwards_page_by_page(memory):
     memory.add_messages([f"line {n}" for n in range(7)], thread_id="long", user_id="ana")
     pages, before = [], None
@@ -246,13 +233,6 @@ async def test_threads_are_listed_latest_first(memory):
         found = (await client.call_tool("list_threads", {"limit": 1})).structured_content
     [one] = found["result"]
     assert (one["thread_id"], one["title"]) == ("tuesday", "The second day")
-
-
-async def test_what_was_taken_back_is_not_read(memory):
-    memory.history("monday", user_id="ana").undo()
-    async with connect(memory) as client:
-        read = await client.call_tool("read_thread", {"thread_id": "monday"})
-    assert read.is_error
 
 
 async def test_single_messages_are_forgotten(memory):
