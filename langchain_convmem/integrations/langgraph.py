@@ -29,16 +29,10 @@ from langchain_convmem.turns.messages import check_question, mark_unstored
 from langchain_convmem.turns.node_context import NodeContext
 from langchain_convmem.turns.options import RecallPlace, TurnOptions
 from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids, read_reply
-from langchain_convmem.turns.synced_turn import (
-    NOTE_KEY,
-    BegunTurn,
-    SyncedTurn,
-    TurnNote,
-)
+from langchain_convmem.turns.state_sync import name_messages
+from langchain_convmem.turns.synced_turn import NOTE_KEY, BegunTurn, SyncedTurn, TurnNote
 from langchain_convmem.turns.turn import measure_times
-from langchain_convmem.turns.view import (
-    ModelContext,
-)
+from langchain_convmem.turns.view import ModelContext
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.providers import Provider, resolve_provider
 
@@ -111,7 +105,7 @@ def create_memory_graph(
         remember: Whether turns are stored.
 
     Raises:
-        ConfigError: If an option is invalid, or the state has no messages.
+        ConfigError: If an option is invalid.
     """
     chosen = TurnOptions.pick(options, locals())
     nodes = _make_nodes(
@@ -131,28 +125,15 @@ def create_memory_graph(
         runnables["summarize"] = _make_node("summarize", nodes, NodeRun.summarize)
 
     schema = MessagesState if state_schema is None else state_schema
-    builder, noted = StateGraph(schema), _add_note(schema)
+    # The state plus the current turn, which callers lack.
+    keys = {**get_type_hints(schema, include_extras=True), NOTE_KEY: TurnNote}
+    noted: Any = TypedDict("NotedState", keys, total=False)  # type: ignore[misc]
+    builder = StateGraph(schema)
     for node, runnable in runnables.items():
         builder.add_node(node, runnable, input_schema=noted)
     for before, after in pairwise([START, *runnables, END]):
         builder.add_edge(before, after)
     return builder.compile(checkpointer=checkpointer, name=name)
-
-
-def _add_note(schema: type[Any]) -> Any:
-    """Return the input schema of the nodes: the state plus the current turn, which callers lack.
-
-    Raises:
-        ConfigError: If the state has no messages.
-    """
-    keys = get_type_hints(schema, include_extras=True)
-    if "messages" not in keys:
-        msg = (
-            f"state_schema={schema.__name__} has no key 'messages'; make it a subclass of "
-            "langgraph.graph.MessagesState"
-        )
-        raise ConfigError(msg)
-    return TypedDict("NotedState", {**keys, NOTE_KEY: TurnNote}, total=False)  # type: ignore[operator]
 
 
 # -- The nodes `recall`, `model` and `record`, and the helper for a model node of one's own -------
@@ -161,7 +142,6 @@ def _add_note(schema: type[Any]) -> Any:
 def recall_node(
     memory: ConversationMemory,
     *,
-    messages_key: str = "messages",
     keep_state: KeepState = "all",
     follow_edits: bool = True,
     options: TurnOptions | None = None,
@@ -176,7 +156,6 @@ def recall_node(
 
     Args:
         memory: The memory to use; the caller closes it.
-        messages_key: The state key that holds messages.
         keep_state: `all` leaves the messages as they are. `turn` takes those of earlier turns out
             of the state when a new one begins, once the log has them: checkpoints stop growing, a
             run returns the messages of its turn only, and the log follows no removals.
@@ -193,35 +172,25 @@ def recall_node(
     nodes = _make_nodes(
         memory,
         chosen,
-        messages_key=messages_key,
         keep_state=keep_state,
         follow_edits=follow_edits,
     )
     return _make_node("recall", nodes, NodeRun.recall)
 
 
-def record_node(
-    memory: ConversationMemory,
-    *,
-    messages_key: str = "messages",
-    follow_edits: bool = True,
-    remember: bool = True,
-) -> Runnable[Any, Update]:
+def record_node(memory: ConversationMemory, *, remember: bool = True) -> Runnable[Any, Update]:
     """Return the node that stores the reply.
 
     It comes after the model, and after the tool loop if there is one.
 
     Args:
         memory: The memory to use; the caller closes it.
-        messages_key: The state key that holds messages.
-        follow_edits: See `recall_node`; with its `keep_state="turn"`, turn it off here.
         remember: Whether turns are stored.
 
     Raises:
         ConfigError: If an option is invalid.
     """
-    chosen = TurnOptions(remember=remember)
-    nodes = _make_nodes(memory, chosen, messages_key=messages_key, follow_edits=follow_edits)
+    nodes = _make_nodes(memory, TurnOptions(remember=remember))
     return _make_node("record", nodes, NodeRun.record)
 
 
@@ -243,7 +212,6 @@ def model_node(
     model: RunnableLike[Any, Any],
     *,
     name: str | None = None,
-    messages_key: str = "messages",
     provider: Provider | None = None,
     options: TurnOptions | None = None,
     recall: bool | None = None,
@@ -256,7 +224,6 @@ def model_node(
         model: What `ConversationMemory.wrap` takes: a chat model, a chain, an agent or a function.
         name: The name of the replies' speaker, if a graph has several models. Replies that
             already have a name keep it.
-        messages_key: The state key that holds messages.
         provider: Provider rules for the messages; None derives them from the model.
         options: Options as one value; those named here go before it. See `TurnOptions`.
         recall: Whether to recall lines of earlier conversations.
@@ -269,7 +236,6 @@ def model_node(
     nodes = _make_nodes(
         memory,
         chosen,
-        messages_key=messages_key,
         model=read_chain(model),
         provider=provider,
         speaker=name,
@@ -282,7 +248,6 @@ def model_messages(
     state: Any,
     config: RunnableConfig,
     *,
-    messages_key: str = "messages",
     provider: Provider = "strict",
     options: TurnOptions | None = None,
     recall: bool | None = None,
@@ -298,7 +263,6 @@ def model_messages(
         memory: Whose log and recall.
         state: The node's state.
         config: The node's config.
-        messages_key: The state key that holds messages.
         provider: Provider rules for the messages.
         options: Options as one value; those named here go before it. See `TurnOptions`.
         recall: Whether to recall lines of earlier conversations.
@@ -309,7 +273,7 @@ def model_messages(
             invalid.
     """
     chosen = TurnOptions.pick(options, locals())
-    nodes = _make_nodes(memory, chosen, messages_key=messages_key)
+    nodes = _make_nodes(memory, chosen)
     shape = ChainShape(None, provider)
     return nodes.run(state, config, lambda run: run.read_context(shape)).given
 
@@ -391,7 +355,6 @@ class MemoryNodes:
     Attributes:
         memory: Whose log and recall.
         options: Options of every turn unless a call overrides them.
-        messages_key: The state key that holds messages.
         keep_state: Whether messages of earlier turns stay in the state.
         follow_edits: Whether removals from the state apply to the views.
         model: What the node `model` calls; None if the application provides that node.
@@ -404,7 +367,6 @@ class MemoryNodes:
 
     memory: TurnMemory
     options: TurnOptions
-    messages_key: str = "messages"
     keep_state: KeepState = "all"
     follow_edits: bool = True
     model: Runnable[Any, Any] | None = None
@@ -444,13 +406,13 @@ class NodeRun:
 
     def recall(self) -> Update:
         """Store what the user says, and what else is new."""
-        messages, run, key = self.messages, self.base, self.nodes.messages_key
+        messages, run = self.messages, self.base
         _check_answerable(messages)
         check_question(messages[-1])
         self.nodes.memory.check_call(recalls=run.options.recall)
         if not run.options.remember:
             said = self._mark_unstored()
-            return {NOTE_KEY: None, **({key: said} if said else {})}
+            return {NOTE_KEY: None, **({"messages": said} if said else {})}
         begun = run.begin(messages, self.note, self.nodes.keep_state)
         if begun.late and self.nodes.model is None:  # a ready graph has the node
             _logger.warning(
@@ -459,8 +421,9 @@ class NodeRun:
                 begun.late,
             )
         # Removals would show up among the messages of a stream; this does not.
-        changed = begun.has_changed(messages) and not run.sync.context.is_sent
-        return {NOTE_KEY: begun.note, **({key: Overwrite([*begun.messages])} if changed else {})}
+        if begun.has_changed(messages) and not run.sync.context.is_sent:
+            return {NOTE_KEY: begun.note, "messages": Overwrite([*begun.messages])}
+        return {NOTE_KEY: begun.note}
 
     def record(self) -> Update:
         """Store the reply."""
@@ -512,12 +475,12 @@ class NodeRun:
         Raises:
             ConfigError: If the value is not a list of messages, or a message has no id.
         """
-        return _read_messages(self.state, self.nodes.messages_key, self.base.sync.context)
+        return _read_messages(self.state, self.base.sync.context)
 
     @property
     def note(self) -> TurnNote | None:
         """The turn that the state noted last."""
-        note: TurnNote | None = _read_value(self.state, NOTE_KEY)
+        note: TurnNote | None = self.state.get(NOTE_KEY)
         return note
 
 
@@ -564,7 +527,7 @@ class ModelCall:
         ]
         if replies and getattr(replies[-1], "tool_calls", None):
             run.catch_up([*run.messages, *replies])
-        return {run.nodes.messages_key: replies}
+        return {"messages": replies}
 
     def store_broken(self, run: NodeRun) -> None:
         """Store the text of an interrupted reply."""
@@ -578,37 +541,30 @@ class ModelCall:
 # -- Reading a state ------------------------------------------------------------------------------
 
 
-def _read_value(state: Any, key: str) -> Any:
-    """Return a value from a state, either a mapping or an object; None if absent."""
-    return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
-
-
-def _read_messages(state: Any, key: str, context: NodeContext) -> list[BaseMessage]:
+def _read_messages(state: Any, context: NodeContext) -> list[BaseMessage]:
     """Return the messages of a state, each with an id.
 
-    What a `Send` carries has passed no reducer, so messages without an id get one here, in place
-    and the same in every attempt.
+    What a `Send` carries has passed no reducer, so messages without an id get one here, the same
+    in every attempt.
 
     Raises:
         ConfigError: If the value is not a list of messages, or a message has no id.
     """
-    found = _read_value(state, key)
+    found = state.get("messages") if isinstance(state, Mapping) else state
     if not isinstance(found, Sequence) or not all(isinstance(one, BaseMessage) for one in found):
         msg = (
-            f"state[{key!r}] must be a list of messages, got a value of type "
+            f"state['messages'] must be a list of messages, got a value of type "
             f"{type(found).__name__}; take langgraph.graph.MessagesState, or a subclass, and "
-            f"call with {{{key!r}: [...]}}"
+            "call with {'messages': [...]}"
         )
         raise ConfigError(msg)
-    for number, message in enumerate(found):
-        if not message.id and not context.is_sent:
-            msg = (
-                f"message {number} of state[{key!r}] has no id, so the log could not know it "
-                "again; declare the key as Annotated[list[AnyMessage], add_messages]"
-            )
-            raise ConfigError(msg)
-        message.id = message.id or f"{context.task}-{number}"
-    return list(found)
+    if not (context.is_sent or all(message.id for message in found)):
+        msg = (
+            "a message of state['messages'] has no id, so the log could not know it again; declare "
+            "the key as Annotated[list[AnyMessage], add_messages]"
+        )
+        raise ConfigError(msg)
+    return name_messages(found, context)
 
 
 def _check_answerable(messages: Sequence[BaseMessage]) -> None:

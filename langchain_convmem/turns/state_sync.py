@@ -36,6 +36,7 @@ from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.live import find_live_entries, merge_entries
 from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
+from langchain_convmem.views.tool_calls import find_calls
 
 _BEYOND = 2**32
 """A position after all that a log holds."""
@@ -100,11 +101,11 @@ class StateSync:
             return BegunTurn(None, messages)
         if all(map(_is_answer, held)):
             raise InvalidMessageError(NOTHING_ASKED)
-        names: dict[str, str] = {}
+        state: Sequence[BaseMessage] = messages
         back: list[str] = []
         is_new = note is None and context.since is None and not context.is_sent
         if is_new and (context.is_stateless or not entries) and not _is_answer(held[-1]):
-            held, entries, names, back = self._join(held, entries)
+            held, entries, state, back = self._join(messages, held, entries)
         differ = StateDiffer(self.drafting, context, entries)
         kept = self._count_kept(held, differ, note)
         spoken, again = held[:kept], held[kept:]
@@ -142,7 +143,7 @@ class StateSync:
             begun["position"] = min(places)
         gone = {*refused, *forgotten, *(one.id for one in again)}
         edits = {one.id: one for one in differ.edits}
-        after = [edits.get(one.id, one) for one in _rename(messages, names) if one.id not in gone]
+        after = [edits.get(one.id, one) for one in state if one.id not in gone]
         return BegunTurn(begun, after, len({entry.turn_id for entry in entries} & late))
 
     def _find_refused(
@@ -167,8 +168,8 @@ class StateSync:
         return set(news).intersection(list_refused(self.log, self.context.key))
 
     def _join(
-        self, held: Sequence[BaseMessage], found: list[Entry]
-    ) -> tuple[list[BaseMessage], list[Entry], dict[str, str], list[str]]:
+        self, state: Sequence[BaseMessage], held: list[BaseMessage], found: list[Entry]
+    ) -> tuple[list[BaseMessage], list[Entry], Sequence[BaseMessage], list[str]]:
         """Find what is new of a chat that its caller sends whole, or the end of, with every run.
 
         Such a state knows of no earlier turn, and perhaps no ids of the log: an id that LangGraph
@@ -176,8 +177,8 @@ class StateSync:
 
         Returns:
             The messages of the turn, and those that are new before it; the entries of the thread;
-            the log's ids of messages that were sent once more, by those that they have now; and the
-            ids of entries in whose place something else is said.
+            the messages of the state, those of a turn that goes on as the log has them; and the ids
+            of entries in whose place something else is said.
         """
         framing = [one for one in held if get_role(one) == "system"]
         said = [one for one in held if get_role(one) != "system"]
@@ -185,7 +186,7 @@ class StateSync:
         sent = [one if one.id in ids else _drop_made_up_id(one) for one in said]
         thread = read_live(self.log, self.context.key)
         if all(entry.role != "user" for entry in find_live_entries(thread.entries)):
-            return list(held), found, {}, []
+            return held, found, state, []
         thread, joined = join_thread(self.log, thread, sent, self.drafting.filter_message)
         entries, live = merge_entries(found, thread.entries), find_live_entries(thread.entries)
         new = {id(one) for one in joined.new}
@@ -194,30 +195,21 @@ class StateSync:
         if asked is None and all(get_role(one) != "user" for one in news):
             asked = next(entry for entry in reversed(live) if entry.role == "user")
         if asked is None:
-            return [*framing, *news], entries, {}, []
+            return [*framing, *news], entries, state, []
         # A turn that goes on: its question may be several messages.
         turn = [entry for entry in live if entry.turn_id == asked.turn_id]
-        users = [entry for entry in turn if entry.role == "user"]
-        last = _find_question(said)
-        start = max(find_exchange(said), last - len(users) + 1)
-        first = users[start - last - 1].position
-        results = [one for one in news if get_role(one) != "user"]
-        pairs = [
-            (one, entry)
-            for one, entry in zip(
-                [one for one in said[start:] if one not in results],
-                [entry for entry in turn if entry.position >= first],
-                strict=False,
-            )
-            if get_role(one) == entry.role
-        ]
-        names = {str(a.id): b.message_id for a, b in pairs if a.id != b.message_id}
-        known = [
-            one.model_copy(update={"id": entry.message_id}) if one in news else build_message(entry)
-            for one, entry in pairs
-        ]
-        later = [] if joined.replaces is None else _list_later(entries, joined.replaces.message_id)
-        return [*framing, *known, *results], entries, names, later
+        users = [one for one in turn if one.role == "user" and one.position <= asked.position]
+        start = max(find_exchange(said), _find_question(said) - len(users) + 1)
+        later = [] if joined.replaces is None else _list_later(entries, asked.message_id)
+        if said[start].id in ids:
+            return [*framing, *said[start:]], entries, state, later
+        known = users if get_role(said[-1]) == "user" else [*filter(_is_asked_or_called, turn)]
+        own = [build_message(entry) for entry in known]
+        if joined.replaces is not None:
+            own[-1] = said[-1].model_copy(update={"id": asked.message_id})
+        own += [one for one in news if get_role(one) != "user"]
+        before = next(n for n, one in enumerate(state) if one.id == said[start].id)
+        return [*framing, *own], entries, [*state[:before], *own], later
 
     def _count_kept(
         self, held: Sequence[BaseMessage], differ: StateDiffer, note: TurnNote | None
@@ -648,6 +640,11 @@ def _is_answer(message: BaseMessage | None) -> bool:
     return is_said and not getattr(message, "tool_calls", None)
 
 
+def _is_asked_or_called(entry: Entry) -> bool:
+    """Return whether an entry is part of a turn that waits for results."""
+    return entry.role != "assistant" or bool(find_calls(entry.message))
+
+
 def _find_caller(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMessage | None:
     """Return the latest message that makes the call."""
     for message in reversed(messages):
@@ -702,13 +699,6 @@ def drop_earlier(
     start = ids.index(note["first"]) if note["first"] in ids else 0
     aside = find_aside(messages[:start], note, context)
     return [*aside.instructions, *aside.messages, *messages[start:]]
-
-
-def _rename(messages: Iterable[BaseMessage], names: Mapping[str, str]) -> list[BaseMessage]:
-    return [
-        one.model_copy(update={"id": names[one.id]}) if one.id and one.id in names else one
-        for one in messages
-    ]
 
 
 # -- What is gone ---------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_messages_trimmed_to_keep_the_state_small_stay_in_the_log_if_told_so(mem
     builder = StateGraph(MessagesState)
     builder.add_node("recall", recall_node(memory, follow_edits=False))
     builder.add_node("model", model_node(memory, model))
-    builder.add_node("record", record_node(memory, follow_edits=False))
+    builder.add_node("record", record_node(memory))
     builder.add_node("trim", trim)
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "model")

@@ -90,8 +90,6 @@ def test_a_state_without_messages_and_a_wrong_choice_are_refused(memory):
     class Words(TypedDict):
         input: str
 
-    with pytest.raises(ConfigError, match=r"Words has no key 'messages'.*MessagesState"):
-        create_memory_graph(memory, a_model(), state_schema=Words)
     with pytest.raises(ConfigError, match="keep_state must be 'all' or 'turn', got 'none'"):
         recall_node(memory, keep_state="none")
     builder = StateGraph(Words)
@@ -110,7 +108,7 @@ def test_messages_without_ids_are_refused(memory):
     builder = StateGraph(Bare)
     builder.add_node("recall", recall_node(memory))
     builder.add_edge(START, "recall")
-    with pytest.raises(ConfigError, match=r"message 0 .* has no id.*add_messages"):
+    with pytest.raises(ConfigError, match=r"has no id.*add_messages"):
         builder.compile().invoke({"messages": [HumanMessage("Hi")]}, at())
     assert memory.threads("ana") == []
 
