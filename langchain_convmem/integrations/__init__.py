@@ -1,7 +1,7 @@
 """Integrations with other packages; each module is imported on first use.
 
 `ConversationMemoryMiddleware` needs the extra `agents`, `make_mcp_server` the extra `mcp`,
-`ConversationStore` and `import_checkpoints` the extra `langgraph`; the others need none.
+`ConversationStore` the extra `langgraph`; the others need none.
 """
 
 from __future__ import annotations
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from langchain_convmem.integrations.agents import (
         ConversationMemoryMiddleware as ConversationMemoryMiddleware,
     )
-    from langchain_convmem.integrations.checkpoints import (
-        aimport_checkpoints as aimport_checkpoints,
-    )
-    from langchain_convmem.integrations.checkpoints import import_checkpoints as import_checkpoints
     from langchain_convmem.integrations.mcp_server import make_mcp_server as make_mcp_server
     from langchain_convmem.integrations.store import ConversationStore as ConversationStore
     from langchain_convmem.integrations.tools import create_search_tool as create_search_tool

@@ -5,48 +5,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from operator import is_
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias, TypeVar, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.background import finish, hop
-from langchain_convmem.errors import ConfigError, MissingExtraError
-from langchain_convmem.ids import get_now_ms, make_ulid
-from langchain_convmem.records import Entry, ThreadKey
+from langchain_convmem.errors import MissingExtraError
+from langchain_convmem.ids import get_now_ms
+from langchain_convmem.integrations.state_run import KeepState, StateRun, check_keep_state
+from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
-from langchain_convmem.turns.node_context import NodeContext
-from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
+from langchain_convmem.turns.options import RecallPlace, TurnOptions
 from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
-from langchain_convmem.turns.state_sync import (
-    StateSync,
-    drop_earlier,
-    find_aside,
-    find_exchange,
-    is_stand_in,
-    name_messages,
-    rename_known,
-)
-from langchain_convmem.turns.synced_turn import NOTE_KEY, SyncedTurn, TurnNote
-from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.state_sync import find_exchange, name_messages
+from langchain_convmem.turns.synced_turn import NOTE_KEY, BegunTurn, SyncedTurn, TurnNote
 from langchain_convmem.turns.turn import measure_times
-from langchain_convmem.turns.view import (
-    SPOKEN,
-    CallContext,
-    ModelContext,
-    TurnEntries,
-    TurnView,
-    join_searchable,
-    list_earlier_entries,
-    make_entry,
-)
 from langchain_convmem.views.codec import get_role
-from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.providers import ModelFacts, Provider, find_provider, resolve_provider
 
 if TYPE_CHECKING:
@@ -54,10 +33,6 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
 
     from langchain_convmem.memory import ConversationMemory
-
-
-# -- `ConversationMemoryMiddleware`: the memory of agents made with `create_agent` ----------------
-
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState
@@ -67,13 +42,7 @@ try:
 except ImportError as error:
     raise MissingExtraError.build("ConversationMemoryMiddleware", "agents") from error
 
-
-KeepState: TypeAlias = Literal["all", "turn"]
-
-
 T = TypeVar("T")
-
-
 _ToolResult: TypeAlias = "ToolMessage | Command[Any]"
 
 
@@ -147,8 +116,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """
         picked = TurnOptions.pick(options, locals())
         super().__init__()
-        if keep_state not in ("all", "turn"):
-            raise ConfigError(f"keep_state must be 'all' or 'turn', got {keep_state!r}")
+        check_keep_state(keep_state)
         self.memory = memory
         self.keep_state = keep_state
         self.tools = []
@@ -169,24 +137,21 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """Store the user's message; see `before_agent`."""
         return await hop(lambda: self._run(runtime, partial(self._begin, state)))
 
-    def _begin(self, state: RememberedState, hook: AgentHook) -> dict[str, Any] | None:
-        self._turn_memory.check_call(recalls=hook.options.recall)
+    def _begin(self, state: RememberedState, run: StateRun) -> dict[str, Any] | None:
+        self._turn_memory.check_call(recalls=run.options.recall)
         held: list[Any] = state["messages"]
         if held:
             check_question(held[-1])
-        messages = name_messages(held, hook.sync.context)
-        if not hook.options.remember:
+        messages = name_messages(held, run.sync.context)
+        if not run.options.remember:
             messages = _mark_question(messages)
-        begun = hook.sync.begin(messages, state.get(NOTE_KEY))
+        begun = run.begin(messages, state.get(NOTE_KEY), self.keep_state)
         if begun.note is None:
             return None
-        messages = begun.apply(messages)
-        if self.keep_state == "turn":
-            messages = drop_earlier(messages, begun.note, hook.sync.context)
         update: dict[str, Any] = {NOTE_KEY: begun.note}
-        if not _are_same(messages, held):
+        if begun.has_changed(held):
             # Removals would show up among the messages of a stream; this does not.
-            update["messages"] = Overwrite(messages)
+            update["messages"] = Overwrite([*begun.messages])
         return update
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
@@ -199,18 +164,18 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         await finish(lambda: self._run(runtime, partial(self._end, state)))
         await hop(lambda: self._run(runtime, partial(self._settle, state)))
 
-    def _end(self, state: RememberedState, hook: AgentHook) -> None:
-        note = hook.find_note(state)
-        if note is None:
+    def _end(self, state: RememberedState, run: StateRun) -> None:
+        turn = _find_turn(state, run)
+        if turn.note is None:
             return
-        hook.sync.finish(note, state["messages"])
-        if hook.options.remember:
-            self._turn_memory.note_turn(hook.sync.context.key)
+        run.sync.finish(turn.note, turn.messages)
+        if run.options.remember:
+            self._turn_memory.note_turn(run.key)
 
-    def _settle(self, state: RememberedState, hook: AgentHook) -> None:
+    def _settle(self, state: RememberedState, run: StateRun) -> None:
         """Compact the thread after a turn of which anything is stored, if that is due."""
-        if hook.find_note(state) is not None:
-            self._turn_memory.compact(hook.sync.context.key)
+        if _find_turn(state, run).note is not None:
+            self._turn_memory.compact(run.key)
 
     # -- The model ------------------------------------------------------------------------------
 
@@ -248,24 +213,15 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
                 raise
         return await finish(lambda: run(partial(asked.store_answer, response, heard)))
 
-    def _prepare(self, request: ModelRequest[Any], hook: AgentHook) -> AgentCall:
-        sync, trace = hook.sync, hook.trace
-        state: Any = request.state
-        note = hook.find_note(state)
-        if note is None:
+    def _prepare(self, request: ModelRequest[Any], run: StateRun) -> AgentCall:
+        turn = _find_turn(request.state, run)
+        if turn.note is None:
             return AgentCall(request, None, get_now_ms())
-        loop = sync.catch_up(state["messages"], note)
+        loop = run.sync.catch_up(turn.messages, turn.note)
         provider = self._provider or find_provider(request.model)
-        model = ModelFacts.read(request.model)
-        self._turn_memory.use_model(model)
-        view = TurnView(self._turn_memory, sync.context.key, hook.options, provider, trace)
-        held, shown = rename_known(state["messages"], note), rename_known(request.messages, note)
-        shown = loop.apply_edits(shown, held)
-        ids = {message.id for message in held}
-        aside = find_aside([one for one in shown if one.id in ids], note, sync.context)
-        context = _read_context(view, loop, held, shown, aside)
-        loop.own_tokens = trace.own_tokens.to_counts()
-        trace.dispatch_event("convmem.context", context.count)
+        shape = ChainShape(None, provider, model=ModelFacts.read(request.model))
+        context = run.read_context(turn, loop, request.messages, shape)
+        loop.own_tokens = run.trace.own_tokens.to_counts()
         return AgentCall(_show(request, context.given), loop, get_now_ms())
 
     # -- Tools ----------------------------------------------------------------------------------
@@ -294,26 +250,22 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     # -- The run --------------------------------------------------------------------------------
 
-    def _run(self, runtime: Any, step: Callable[[AgentHook], T]) -> T:
-        """Do a step of a hook as the memory's own work, and report what it took.
-
-        Raises:
-            ConfigError: If the run names no thread, or sets an option that there is not; nothing
-                is stored then.
-        """
-        config = get_config()
-        configurable = config.get("configurable", {})
-        options = self._options.merge_call(configurable)
-        key = read_key(configurable, runtime.context, host="the agent")
-        trace = TurnTrace(config)
-        sync = StateSync(
-            self.memory.log,
-            self._turn_memory.drafting,
-            NodeContext.read(config, key),
+    def _run(self, runtime: Any, step: Callable[[StateRun], T]) -> T:
+        """Do a step of a hook; see `StateRun.open`."""
+        run = StateRun.open(
+            self._turn_memory,
+            self._options,
+            get_config(),
+            host="the agent",
+            context=runtime.context,
             is_one_turn=True,
-            trace=trace,
         )
-        return trace.run_internal(partial(step, AgentHook(sync, options, trace)))
+        return run.run(partial(step, run))
+
+
+def _find_turn(state: Any, run: StateRun) -> BegunTurn:
+    """Return the turn under way, also where the run went past the hook that notes it."""
+    return run.sync.find_turn(state["messages"], state.get(NOTE_KEY))
 
 
 def _mark_question(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -321,29 +273,6 @@ def _mark_question(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     start = find_exchange(messages)
     said = [mark_unstored(one) if get_role(one) == "user" else one for one in messages[start:]]
     return [*messages[:start], *said]
-
-
-def _are_same(messages: Sequence[BaseMessage], others: Sequence[BaseMessage]) -> bool:
-    return len(messages) == len(others) and all(map(is_, messages, others))
-
-
-@dataclass(frozen=True, slots=True)
-class AgentHook:
-    """One call of a hook.
-
-    Attributes:
-        sync: Keeps the log in step with the agent's state.
-        options: What holds for the turn.
-        trace: Its callbacks.
-    """
-
-    sync: StateSync
-    options: TurnOptions
-    trace: TurnTrace
-
-    def find_note(self, state: Any) -> TurnNote | None:
-        """Return the turn under way, also where the run went past the hook that notes it."""
-        return self.sync.find_note(state["messages"], state.get(NOTE_KEY))
 
 
 # -- What the model says, and what its tools return -----------------------------------------------
@@ -364,43 +293,43 @@ class AgentCall:
     started_ms: int
 
     def store_answer(
-        self, response: ModelResponse[Any], heard: PartialReplyHandler, hook: AgentHook
+        self, response: ModelResponse[Any], heard: PartialReplyHandler, run: StateRun
     ) -> ModelResponse[Any]:
         """Store the reply; return it with the ids under which it is stored."""
         if self.turn is None:
             return response
         held, timing = self.request.state["messages"], self._measure(heard)
-        said = hook.sync.store_reply(self.turn, response.result, held, timing)
+        said = run.sync.store_reply(self.turn, response.result, held, timing)
         return replace(response, result=said)
 
-    def store_broken(self, heard: PartialReplyHandler, hook: AgentHook) -> None:
+    def store_broken(self, heard: PartialReplyHandler, run: StateRun) -> None:
         """Store the words that came of a reply that broke off."""
         said = heard.collect_broken()
         if self.turn is not None and said:
             held, timing = self.request.state["messages"], self._measure(heard)
-            hook.sync.store_broken_reply(self.turn, said, held, timing)
+            run.sync.store_broken_reply(self.turn, said, held, timing)
 
-    def _measure(self, heard: PartialReplyHandler) -> Mapping[str, int]:
+    def _measure(self, heard: PartialReplyHandler) -> dict[str, int]:
         return measure_times(self.started_ms, heard.first_token_ms)
 
 
-def _check_turn(request: ToolCallRequest, hook: AgentHook) -> None:
+def _check_turn(request: ToolCallRequest, run: StateRun) -> None:
     """Check that the turn is the user's and that the log is open; nothing is stored yet.
 
     Raises:
         ConfigError: If the state is of another user.
         LogClosedError: If the log is closed.
     """
-    if hook.find_note(request.state) is not None:
-        hook.sync.log.entries(hook.sync.context.key, last=1)
+    if _find_turn(request.state, run).note is not None:
+        run.sync.log.entries(run.key, last=1)
 
 
-def _store_results(request: ToolCallRequest, returned: Any, hook: AgentHook) -> Any:
+def _store_results(request: ToolCallRequest, returned: Any, run: StateRun) -> Any:
     """Store the results in what a tool returned; return it with the ids that they have."""
-    note, call_id = hook.find_note(request.state), request.tool_call["id"]
-    if note is None or call_id is None:
+    turn, call_id = _find_turn(request.state, run), request.tool_call["id"]
+    if turn.note is None or call_id is None:
         return returned
-    store = hook.sync.begin_results(note, cast("Any", request.state)["messages"], call_id)
+    store = run.sync.begin_results(turn.note, turn.messages, call_id)
 
     def visit(found: Any) -> Any:
         if isinstance(found, ToolMessage):
@@ -426,11 +355,8 @@ def _read_update(command: Command[Any]) -> dict[str, Any]:
 
 def _show(request: ModelRequest[Any], messages: Sequence[BaseMessage]) -> ModelRequest[Any]:
     """Return the request with these messages; what frames them joins the agent's own prompt."""
-    head = next(
-        (n for n, one in enumerate(messages) if not isinstance(one, SystemMessage)), len(messages)
-    )
-    shown: dict[str, Any] = {"messages": list(messages[head:])}
-    framing = [message.content for message in messages[:head]]
+    framing = [one.content for one in takewhile(lambda one: one.type == "system", messages)]
+    shown: dict[str, Any] = {"messages": list(messages[len(framing) :])}
     if framing:
         own = [] if request.system_message is None else [request.system_message.content]
         shown["system_message"] = SystemMessage(_join_contents([*own, *framing]))
@@ -444,63 +370,3 @@ def _join_contents(contents: Sequence[str | list[Any]]) -> str | list[Any]:
     for content in contents:
         blocks += [{"type": "text", "text": content}] if isinstance(content, str) else content
     return blocks
-
-
-_FRONT = 0
-"""Where a stand-in stands: before every position of a log."""
-
-
-def _read_context(
-    view: TurnView,
-    loop: SyncedTurn,
-    state: Sequence[BaseMessage],
-    shown: Sequence[BaseMessage],
-    aside: CallContext,
-) -> ModelContext:
-    """Build the model's messages: the thread, the turn, and recalled lines in the question.
-
-    Args:
-        view: How the turn looks at its thread and at others.
-        loop: The turn.
-        state: The messages of the state.
-        shown: What the call would show; other middleware may have changed it.
-        aside: The part of it that only this call shows.
-    """
-    own = {message.id for message in loop.messages}
-    earlier = {message.id for message in state} - own
-    said = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
-    turn = loop.make_entries(said, view.key)
-
-    def locate(entries: Sequence[Entry]) -> TurnEntries:
-        before = list_earlier_entries(entries, loop.asked)
-        before = _put_stand_in(before, shown, earlier, view.key)
-        return loop.locate(entries, before, turn, aside)
-
-    query = join_searchable(_select_opening(loop.messages), view.memory.drafting)
-    return view.build_context(locate, query)
-
-
-def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return what the user said before anyone answered."""
-    before = takewhile(lambda message: not isinstance(message, AIMessage | ToolMessage), messages)
-    return [message for message in before if isinstance(message, HumanMessage)]
-
-
-def _put_stand_in(
-    before: list[Entry],
-    shown: Sequence[BaseMessage],
-    earlier: Collection[str | None],
-    key: ThreadKey,
-) -> list[Entry]:
-    """Return what was said before, with a stand-in of the state for what it stands for."""
-    places = [number for number, message in enumerate(shown) if is_stand_in(message)]
-    if not places:
-        return before
-    stand_in = shown[places[-1]]
-    kept = next((one.id for one in shown[places[-1] + 1 :] if one.id in earlier), None)
-    live = [entry for entry in find_live_entries(before) if entry.role in SPOKEN]
-    first = next((n for n, entry in enumerate(live) if entry.message_id == kept), len(live))
-    gone = {entry.id for entry in live[:first]}
-    entry_id = make_ulid()
-    front = make_entry(stand_in, entry_id=entry_id, key=key, position=_FRONT, turn_id=entry_id)
-    return [front, *(entry for entry in before if entry.id not in gone)]

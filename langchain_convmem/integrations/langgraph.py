@@ -6,13 +6,12 @@ said, a checkpointer keeps the state, and the log follows it.
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_type_hints
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -22,37 +21,32 @@ from typing_extensions import TypedDict
 from langchain_convmem.background import finish, hop, to_async
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
 from langchain_convmem.ids import get_now_ms, make_ulid
+from langchain_convmem.integrations.state_run import KeepState, StateRun, check_keep_state
 from langchain_convmem.memory import ConversationMemory
-from langchain_convmem.records import Entry
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
 from langchain_convmem.turns.node_context import NodeContext
-from langchain_convmem.turns.options import RecallPlace, TurnOptions, read_key
+from langchain_convmem.turns.options import RecallPlace, TurnOptions
 from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids, read_reply
-from langchain_convmem.turns.state_sync import (
-    StateSync,
-    drop_earlier,
-    find_aside,
-)
-from langchain_convmem.turns.synced_turn import NOTE_KEY, SyncedTurn, TurnNote
-from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.state_sync import name_messages
+from langchain_convmem.turns.synced_turn import NOTE_KEY, BegunTurn, SyncedTurn, TurnNote
 from langchain_convmem.turns.turn import measure_times
-from langchain_convmem.turns.view import (
-    ModelContext,
-    TurnEntries,
-    TurnView,
-    list_earlier_entries,
-)
+from langchain_convmem.turns.view import ModelContext
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.providers import Provider, resolve_provider
+
+try:
+    from langgraph.graph import END, START, MessagesState, StateGraph
+    from langgraph.types import Overwrite
+except ImportError as error:
+    raise MissingExtraError.build("a memory in a graph", "langgraph") from error
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
 
 
-KeepState: TypeAlias = Literal["all", "turn"]
 Update: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
@@ -111,8 +105,7 @@ def create_memory_graph(
         remember: Whether turns are stored.
 
     Raises:
-        ConfigError: If an option is invalid, or the state has no messages.
-        MissingExtraError: If langgraph is not installed.
+        ConfigError: If an option is invalid.
     """
     chosen = TurnOptions.pick(options, locals())
     nodes = _make_nodes(
@@ -131,31 +124,16 @@ def create_memory_graph(
     if get_turn_memory(memory).summaries.has_summarizer:
         runnables["summarize"] = _make_node("summarize", nodes, NodeRun.summarize)
 
-    from langgraph.graph import END, START, MessagesState, StateGraph
-
     schema = MessagesState if state_schema is None else state_schema
-    builder, noted = StateGraph(schema), _add_note(schema)
+    # The state plus the current turn, which callers lack.
+    keys = {**get_type_hints(schema, include_extras=True), NOTE_KEY: TurnNote}
+    noted: Any = TypedDict("NotedState", keys, total=False)  # type: ignore[misc]
+    builder = StateGraph(schema)
     for node, runnable in runnables.items():
         builder.add_node(node, runnable, input_schema=noted)
     for before, after in pairwise([START, *runnables, END]):
         builder.add_edge(before, after)
     return builder.compile(checkpointer=checkpointer, name=name)
-
-
-def _add_note(schema: type[Any]) -> Any:
-    """Return the input schema of the nodes: the state plus the current turn, which callers lack.
-
-    Raises:
-        ConfigError: If the state has no messages.
-    """
-    keys = get_type_hints(schema, include_extras=True)
-    if "messages" not in keys:
-        msg = (
-            f"state_schema={schema.__name__} has no key 'messages'; make it a subclass of "
-            "langgraph.graph.MessagesState"
-        )
-        raise ConfigError(msg)
-    return TypedDict("NotedState", {**keys, NOTE_KEY: TurnNote}, total=False)  # type: ignore[operator]
 
 
 # -- The nodes `recall`, `model` and `record`, and the helper for a model node of one's own -------
@@ -164,7 +142,6 @@ def _add_note(schema: type[Any]) -> Any:
 def recall_node(
     memory: ConversationMemory,
     *,
-    messages_key: str = "messages",
     keep_state: KeepState = "all",
     follow_edits: bool = True,
     options: TurnOptions | None = None,
@@ -179,7 +156,6 @@ def recall_node(
 
     Args:
         memory: The memory to use; the caller closes it.
-        messages_key: The state key that holds messages.
         keep_state: `all` leaves the messages as they are. `turn` takes those of earlier turns out
             of the state when a new one begins, once the log has them: checkpoints stop growing, a
             run returns the messages of its turn only, and the log follows no removals.
@@ -191,42 +167,30 @@ def recall_node(
 
     Raises:
         ConfigError: If an option is invalid.
-        MissingExtraError: If langgraph is not installed.
     """
     chosen = TurnOptions.pick(options, locals())
     nodes = _make_nodes(
         memory,
         chosen,
-        messages_key=messages_key,
         keep_state=keep_state,
         follow_edits=follow_edits,
     )
     return _make_node("recall", nodes, NodeRun.recall)
 
 
-def record_node(
-    memory: ConversationMemory,
-    *,
-    messages_key: str = "messages",
-    follow_edits: bool = True,
-    remember: bool = True,
-) -> Runnable[Any, Update]:
+def record_node(memory: ConversationMemory, *, remember: bool = True) -> Runnable[Any, Update]:
     """Return the node that stores the reply.
 
     It comes after the model, and after the tool loop if there is one.
 
     Args:
         memory: The memory to use; the caller closes it.
-        messages_key: The state key that holds messages.
-        follow_edits: See `recall_node`; with its `keep_state="turn"`, turn it off here.
         remember: Whether turns are stored.
 
     Raises:
         ConfigError: If an option is invalid.
-        MissingExtraError: If langgraph is not installed.
     """
-    chosen = TurnOptions(remember=remember)
-    nodes = _make_nodes(memory, chosen, messages_key=messages_key, follow_edits=follow_edits)
+    nodes = _make_nodes(memory, TurnOptions(remember=remember))
     return _make_node("record", nodes, NodeRun.record)
 
 
@@ -239,9 +203,6 @@ def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
 
     Args:
         memory: The memory to use; the caller closes it.
-
-    Raises:
-        MissingExtraError: If langgraph is not installed.
     """
     return _make_node("summarize", _make_nodes(memory, TurnOptions()), NodeRun.summarize)
 
@@ -251,17 +212,9 @@ def model_node(
     model: RunnableLike[Any, Any],
     *,
     name: str | None = None,
-    messages_key: str = "messages",
     provider: Provider | None = None,
     options: TurnOptions | None = None,
     recall: bool | None = None,
-    recall_tokens: int | None = None,
-    recall_k: int | None = None,
-    recall_place: RecallPlace | None = None,
-    history_tokens: int | None = None,
-    context_tokens: int | None = None,
-    reserved_tokens: int | None = None,
-    profile_tokens: int | None = None,
     remember: bool | None = None,
 ) -> Runnable[Any, Update]:
     """Return the node that calls a model with the thread, read from the log, and recalled lines.
@@ -271,28 +224,18 @@ def model_node(
         model: What `ConversationMemory.wrap` takes: a chat model, a chain, an agent or a function.
         name: The name of the replies' speaker, if a graph has several models. Replies that
             already have a name keep it.
-        messages_key: The state key that holds messages.
         provider: Provider rules for the messages; None derives them from the model.
-        options: This and all that follow: see `create_memory_graph`.
+        options: Options as one value; those named here go before it. See `TurnOptions`.
         recall: Whether to recall lines of earlier conversations.
-        recall_tokens: Budget of the recalled text.
-        recall_k: Number of blocks to recall instead.
-        recall_place: Whether recalled lines stand in the user's message or in the system message.
-        history_tokens: Budget for earlier messages of the thread.
-        context_tokens: One budget for all that the model gets.
-        reserved_tokens: Of these, so many stay free.
-        profile_tokens: Budget of what is known of the user.
         remember: Whether turns are stored.
 
     Raises:
         ConfigError: If an option is invalid.
-        MissingExtraError: If langgraph is not installed.
     """
     chosen = TurnOptions.pick(options, locals())
     nodes = _make_nodes(
         memory,
         chosen,
-        messages_key=messages_key,
         model=read_chain(model),
         provider=provider,
         speaker=name,
@@ -305,17 +248,9 @@ def model_messages(
     state: Any,
     config: RunnableConfig,
     *,
-    messages_key: str = "messages",
     provider: Provider = "strict",
     options: TurnOptions | None = None,
     recall: bool | None = None,
-    recall_tokens: int | None = None,
-    recall_k: int | None = None,
-    recall_place: RecallPlace | None = None,
-    history_tokens: int | None = None,
-    context_tokens: int | None = None,
-    reserved_tokens: int | None = None,
-    profile_tokens: int | None = None,
     remember: bool | None = None,
 ) -> list[BaseMessage]:
     """Return the messages for calling a model from a custom node.
@@ -328,17 +263,9 @@ def model_messages(
         memory: Whose log and recall.
         state: The node's state.
         config: The node's config.
-        messages_key: The state key that holds messages.
         provider: Provider rules for the messages.
-        options: This and all that follow: see `create_memory_graph`.
+        options: Options as one value; those named here go before it. See `TurnOptions`.
         recall: Whether to recall lines of earlier conversations.
-        recall_tokens: Budget of the recalled text.
-        recall_k: Number of blocks to recall instead.
-        recall_place: Whether recalled lines stand in the user's message or in the system message.
-        history_tokens: Budget for earlier messages of the thread.
-        context_tokens: One budget for all that the messages take.
-        reserved_tokens: Of these, so many stay free.
-        profile_tokens: Budget of what is known of the user.
         remember: Whether turns are stored.
 
     Raises:
@@ -346,8 +273,8 @@ def model_messages(
             invalid.
     """
     chosen = TurnOptions.pick(options, locals())
-    nodes = _make_nodes(memory, chosen, messages_key=messages_key)
-    shape = replace(_PLAIN, provider=provider)
+    nodes = _make_nodes(memory, chosen)
+    shape = ChainShape(None, provider)
     return nodes.run(state, config, lambda run: run.read_context(shape)).given
 
 
@@ -367,12 +294,7 @@ def _make_nodes(memory: ConversationMemory, options: TurnOptions, **parts: Any) 
 
     Raises:
         ConfigError: If an option is invalid.
-        MissingExtraError: If langgraph is not installed.
     """
-    try:
-        importlib.import_module("langgraph.graph")
-    except ImportError as error:
-        raise MissingExtraError.build("this node", "langgraph") from error
     get_turn_memory(memory).check_options(options)
     if parts.get("provider") is not None:
         resolve_provider(parts["provider"])
@@ -399,39 +321,31 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
     model = cast("Runnable[Any, Any]", nodes.model)
 
     def call(state: Any, config: RunnableConfig) -> Update:
-        run = partial(nodes.run, state, config)
-        asked = run(NodeRun.prepare_call)
-        heard = PartialReplyHandler()
+        run, asked = partial(nodes.run, state, config), ModelCall(nodes)
+        run(asked.prepare)
         try:
-            output = model.invoke(*asked.make_inputs(config, heard))
+            output = model.invoke(*asked.make_inputs(config))
         except BaseException:
-            run(partial(NodeRun.store_broken, asked=asked, heard=heard))
+            run(asked.store_broken)
             raise
-        return run(partial(NodeRun.answer, asked=asked, heard=heard, output=output))
+        return run(partial(asked.answer, output))
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        run = partial(nodes.run, state, config)
-        asked = await hop(lambda: run(NodeRun.prepare_call))
-        heard = PartialReplyHandler()
+        run, asked = partial(nodes.run, state, config), ModelCall(nodes)
+        await hop(lambda: run(asked.prepare))
         try:
-            output = await model.ainvoke(*asked.make_inputs(config, heard))
+            output = await model.ainvoke(*asked.make_inputs(config))
         except GeneratorExit:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:
-            await finish(partial(run, partial(NodeRun.store_broken, asked=asked, heard=heard)))
+            await finish(lambda: run(asked.store_broken))
             raise
-        return await finish(
-            partial(run, partial(NodeRun.answer, asked=asked, heard=heard, output=output))
-        )
+        return await finish(lambda: run(partial(asked.answer, output)))
 
     return RunnableLambda(call, acall, name="model")
 
 
 # -- What the nodes do ----------------------------------------------------------------------------
-
-
-_PLAIN = ChainShape(slots=None, provider="strict")
-"""What is known of a model that a node does not see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,7 +355,6 @@ class MemoryNodes:
     Attributes:
         memory: Whose log and recall.
         options: Options of every turn unless a call overrides them.
-        messages_key: The state key that holds messages.
         keep_state: Whether messages of earlier turns stay in the state.
         follow_edits: Whether removals from the state apply to the views.
         model: What the node `model` calls; None if the application provides that node.
@@ -454,7 +367,6 @@ class MemoryNodes:
 
     memory: TurnMemory
     options: TurnOptions
-    messages_key: str = "messages"
     keep_state: KeepState = "all"
     follow_edits: bool = True
     model: Runnable[Any, Any] | None = None
@@ -463,16 +375,19 @@ class MemoryNodes:
 
     def __post_init__(self) -> None:
         """Validate `keep_state`."""
-        if self.keep_state not in ("all", "turn"):
-            raise ConfigError(f"keep_state must be 'all' or 'turn', got {self.keep_state!r}")
+        check_keep_state(self.keep_state)
 
     def run(self, state: Any, config: RunnableConfig, step: Callable[[NodeRun], T]) -> T:
-        """Do a step of a node as the memory's own work, and report what it took."""
-        configurable = config.get("configurable", {})
-        place = NodeContext.read(config, read_key(configurable, host="the graph"))
-        options = self.options.merge_call(configurable, self.model)
-        run = NodeRun(self, state, place, options, TurnTrace(config))
-        return run.trace.run_internal(partial(step, run))
+        """Do a step of a node; see `StateRun.open`."""
+        run = StateRun.open(
+            self.memory,
+            self.options,
+            config,
+            host="the graph",
+            model=self.model,
+            follows_removals=self.follow_edits and self.keep_state == "all",
+        )
+        return run.run(lambda: step(NodeRun(self, state, run)))
 
 
 @dataclass(frozen=True)
@@ -482,163 +397,76 @@ class NodeRun:
     Attributes:
         nodes: What the nodes are given.
         state: The state that it got.
-        place: Its place in the graph's run, and its thread.
-        options: What holds for the turn.
-        trace: Its callbacks.
+        base: The step in the graph's run.
     """
 
     nodes: MemoryNodes
     state: Any
-    place: NodeContext
-    options: TurnOptions
-    trace: TurnTrace
-
-    # -- Steps ----------------------------------------------------------------------------------
+    base: StateRun
 
     def recall(self) -> Update:
         """Store what the user says, and what else is new."""
-        messages = self.messages
+        messages, run = self.messages, self.base
         _check_answerable(messages)
         check_question(messages[-1])
-        self.nodes.memory.check_call(recalls=self.options.recall)
-        if not self.options.remember:
-            return {NOTE_KEY: None, **self._update(self._mark_unstored())}
-        begun = self._sync.begin(messages, self.note)
+        self.nodes.memory.check_call(recalls=run.options.recall)
+        if not run.options.remember:
+            said = self._mark_unstored()
+            return {NOTE_KEY: None, **({"messages": said} if said else {})}
+        begun = run.begin(messages, self.note, self.nodes.keep_state)
         if begun.late and self.nodes.model is None:  # a ready graph has the node
             _logger.warning(
                 "replies of %d earlier turn(s) were not stored when they came, and are stored now: "
                 "put record_node(memory) behind the node that answers",
                 begun.late,
             )
-        update = {NOTE_KEY: begun.note, **self._update(begun.changes)}
-        if self.nodes.keep_state == "turn" and begun.note is not None:
-            update |= self._keep_turn(begun.apply(messages), begun.note)
-        return update
+        # Removals would show up among the messages of a stream; this does not.
+        if begun.has_changed(messages) and not run.sync.context.is_sent:
+            return {NOTE_KEY: begun.note, "messages": Overwrite([*begun.messages])}
+        return {NOTE_KEY: begun.note}
 
     def record(self) -> Update:
         """Store the reply."""
-        if not self.options.remember:
-            return {}
-        self._catch_up(self.messages)
-        self.nodes.memory.note_turn(self.place.key)
+        if self.base.options.remember:
+            self.catch_up(self.messages)
+            self.nodes.memory.note_turn(self.base.key)
         return {}
 
     def summarize(self) -> Update:
         """Compact the thread if due; the state does not change."""
-        if self.options.remember:
+        if self.base.options.remember:
             self.nodes.memory.check_call()
-            self.nodes.memory.compact(self.place.key)
+            self.nodes.memory.compact(self.base.key)
         return {}
-
-    def prepare_call(self) -> ModelCall:
-        """Return the call of the model."""
-        nodes, model = self.nodes, cast("Runnable[Any, Any]", self.nodes.model)
-        shape = ChainShape.from_chain(model, self.place.configurable, nodes.provider)
-        nodes.memory.use_model(shape.model)
-        context = self.read_context(shape)
-        return ModelCall(context, shape, get_now_ms())
 
     def read_context(self, shape: ChainShape) -> ModelContext:
         """Store what is new and return the context to answer from."""
-        note, synced = self._catch_up(self.messages)
-        said = synced.apply_edits(synced.messages, synced.messages)
-        own, names = synced.make_entries(said, self.place.key), {one.id for one in said}
-        aside = find_aside(self.messages, note, self.place)
+        begun, synced = self.catch_up(self.messages)
+        return self.base.read_context(begun, synced, begun.messages, shape)
 
-        def locate(entries: Sequence[Entry]) -> TurnEntries:
-            before = list_earlier_entries(entries, synced.asked)
-            before = [entry for entry in before if entry.message_id not in names]
-            return synced.locate(entries, before, own, aside)
-
-        view = TurnView(
-            self.nodes.memory,
-            self.place.key,
-            self.options,
-            shape.provider,
-            self.trace,
-            shape.slots,
+    def catch_up(self, messages: Sequence[BaseMessage]) -> tuple[BegunTurn, SyncedTurn]:
+        """Store what these messages have new of the latest turn; return it as it is noted."""
+        begun, stores, sync = (
+            BegunTurn(self.note, messages),
+            self.base.options.remember,
+            self.base.sync,
         )
-        context = view.build_context(locate)
-        self.trace.dispatch_event("convmem.context", context.count)
-        return context
-
-    def answer(self, asked: ModelCall, heard: PartialReplyHandler, output: Any) -> Update:
-        """Return the state update for the model's output; a reply that calls tools is stored.
-
-        Each message is under the speaker's name, and an id that no other of the thread has: a
-        cached model repeats its ids.
-
-        Raises:
-            InvalidMessageError: If the model answers nothing.
-        """
-        if output is None and heard.message is None:
-            msg = "the model returned None; let it return a message, a text or a list of messages"
-            raise InvalidMessageError(msg)
-        said = read_reply(output, asked.context.given, heard=heard.message).messages
-        taken = {str(message.id) for message in self.messages}
-        taken |= {entry.message_id for entry in self._find(*[one.id for one in said if one.id])}
-        speaker = self.nodes.speaker
-        replies = [
-            one.model_copy(update={"name": speaker})
-            if speaker and one.type == "ai" and not one.name
-            else one
-            for one in assign_free_ids(said, taken, lambda _: make_ulid())
-        ]
-        if replies and getattr(replies[-1], "tool_calls", None):
-            self._catch_up([*self.messages, *replies])
-        return {self.nodes.messages_key: replies}
-
-    def store_broken(self, asked: ModelCall, heard: PartialReplyHandler) -> None:
-        """Store the text of an interrupted reply."""
-        said, timing = heard.collect_broken(), measure_times(asked.started_ms, heard.first_token_ms)
-        if said and self.options.remember:
-            _, turn = self._catch_up(self.messages)
-            self._sync.store_broken_reply(turn, said, self.messages, timing)
-
-    # -- What they share ------------------------------------------------------------------------
-
-    @cached_property
-    def _sync(self) -> StateSync:
-        return StateSync(
-            self.nodes.memory.log,
-            self.nodes.memory.drafting,
-            self.place,
-            follows_removals=self.nodes.follow_edits and self.nodes.keep_state == "all",
-            trace=self.trace,
-        )
-
-    def _catch_up(self, messages: Sequence[BaseMessage]) -> tuple[TurnNote | None, SyncedTurn]:
-        """Store what these messages have new of the latest turn; return its note, and the turn."""
-        note, stores = self.note, self.options.remember
         if stores:
-            note = self._sync.find_note(messages, note)
-        return note, self._sync.catch_up(messages, note, stores=stores)
-
-    # -- What the state is to learn -------------------------------------------------------------
-
-    def _update(self, changes: Sequence[BaseMessage]) -> Update:
-        return {self.nodes.messages_key: list(changes)} if changes else {}
+            begun = sync.find_turn(messages, self.note)
+        return begun, sync.catch_up(begun.messages, begun.note, stores=stores)
 
     def _mark_unstored(self) -> list[BaseMessage]:
         """Return what the state has new, marked: the next call would store it else."""
-        if self.place.is_sent:
+        if self.base.sync.context.is_sent:
             return []
-        said = self._sync.catch_up(self.messages, stores=False).messages
-        known = {entry.message_id for entry in self._find(*[str(one.id) for one in said])}
+        said = self.base.sync.catch_up(self.messages, stores=False).messages
+        known = self.list_known(said)
         return [mark_unstored(one) for one in said if one.id not in known]
 
-    def _keep_turn(self, messages: Sequence[BaseMessage], note: TurnNote) -> Update:
-        """Return what takes earlier turns out of the state, and leaves what is for this run."""
-        from langgraph.types import Overwrite
-
-        kept = drop_earlier(messages, note, self.place)
-        # Removals would show up among the messages of a stream; this does not.
-        return {} if kept == list(messages) else {self.nodes.messages_key: Overwrite(kept)}
-
-    def _find(self, *names: str) -> list[Entry]:
-        return self.nodes.memory.log.find(self.place.key, names)
-
-    # -- What the state says --------------------------------------------------------------------
+    def list_known(self, messages: Sequence[BaseMessage]) -> set[str]:
+        """Return which ids of messages the thread has."""
+        names = [one.id for one in messages if one.id]
+        return {entry.message_id for entry in self.nodes.memory.log.find(self.base.key, names)}
 
     @cached_property
     def messages(self) -> list[BaseMessage]:
@@ -647,71 +475,96 @@ class NodeRun:
         Raises:
             ConfigError: If the value is not a list of messages, or a message has no id.
         """
-        return _read_messages(self.state, self.nodes.messages_key, self.place)
+        return _read_messages(self.state, self.base.sync.context)
 
     @property
     def note(self) -> TurnNote | None:
         """The turn that the state noted last."""
-        note: TurnNote | None = _read_value(self.state, NOTE_KEY)
+        note: TurnNote | None = self.state.get(NOTE_KEY)
         return note
 
 
-@dataclass(frozen=True, slots=True)
 class ModelCall:
-    """A model call being prepared.
+    """A call of the model by its node; the node's steps around it."""
 
-    Attributes:
-        context: The context that the model answers from.
-        shape: What the model takes.
-        started_ms: When the call begins, in milliseconds since the epoch.
-    """
+    def __init__(self, nodes: MemoryNodes) -> None:
+        self._heard = PartialReplyHandler()
+        self._started_ms = 0
 
-    context: ModelContext
-    shape: ChainShape
-    started_ms: int
+    def prepare(self, run: NodeRun) -> None:
+        """Read what the model is called with."""
+        model, place = cast("Runnable[Any, Any]", run.nodes.model), run.base.sync.context
+        self._shape = ChainShape.from_chain(model, place.configurable, run.nodes.provider)
+        self._context = run.read_context(self._shape)
+        self._started_ms = get_now_ms()
 
-    def make_inputs(
-        self, config: RunnableConfig, heard: PartialReplyHandler
-    ) -> tuple[Any, RunnableConfig]:
+    def make_inputs(self, config: RunnableConfig) -> tuple[Any, RunnableConfig]:
         """Return what the model is called with; what it says is heard."""
-        payload = self.context.build_payload()
-        return self.shape.make_call(payload, heard.listen(config), self.context.said)
+        payload, listening = self._context.build_payload(), self._heard.listen(config)
+        return self._shape.make_call(payload, listening, self._context.said)
+
+    def answer(self, output: Any, run: NodeRun) -> Update:
+        """Return the state update for the model's output; a reply that calls tools is stored.
+
+        Each message is under the speaker's name, and an id that no other of the thread has: a
+        cached model repeats its ids.
+
+        Raises:
+            InvalidMessageError: If the model answers nothing.
+        """
+        heard = self._heard.message
+        if output is None and heard is None:
+            msg = "the model returned None; let it return a message, a text or a list of messages"
+            raise InvalidMessageError(msg)
+        said = read_reply(output, self._context.given, heard=heard).messages
+        taken = {str(message.id) for message in run.messages} | run.list_known(said)
+        speaker = run.nodes.speaker
+        replies = [
+            one.model_copy(update={"name": speaker})
+            if speaker and one.type == "ai" and not one.name
+            else one
+            for one in assign_free_ids(said, taken, lambda _: make_ulid())
+        ]
+        if replies and getattr(replies[-1], "tool_calls", None):
+            run.catch_up([*run.messages, *replies])
+        return {"messages": replies}
+
+    def store_broken(self, run: NodeRun) -> None:
+        """Store the text of an interrupted reply."""
+        said = self._heard.collect_broken()
+        if said and run.base.options.remember:
+            timing = measure_times(self._started_ms, self._heard.first_token_ms)
+            begun, turn = run.catch_up(run.messages)
+            run.base.sync.store_broken_reply(turn, said, begun.messages, timing)
 
 
 # -- Reading a state ------------------------------------------------------------------------------
 
 
-def _read_value(state: Any, key: str) -> Any:
-    """Return a value from a state, either a mapping or an object; None if absent."""
-    return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
-
-
-def _read_messages(state: Any, key: str, context: NodeContext) -> list[BaseMessage]:
+def _read_messages(state: Any, context: NodeContext) -> list[BaseMessage]:
     """Return the messages of a state, each with an id.
 
-    What a `Send` carries has passed no reducer, so messages without an id get one here, in place
-    and the same in every attempt.
+    What a `Send` carries has passed no reducer, so messages without an id get one here, the same
+    in every attempt.
 
     Raises:
         ConfigError: If the value is not a list of messages, or a message has no id.
     """
-    found = _read_value(state, key)
+    found = state.get("messages") if isinstance(state, Mapping) else state
     if not isinstance(found, Sequence) or not all(isinstance(one, BaseMessage) for one in found):
         msg = (
-            f"state[{key!r}] must be a list of messages, got a value of type "
+            f"state['messages'] must be a list of messages, got a value of type "
             f"{type(found).__name__}; take langgraph.graph.MessagesState, or a subclass, and "
-            f"call with {{{key!r}: [...]}}"
+            "call with {'messages': [...]}"
         )
         raise ConfigError(msg)
-    for number, message in enumerate(found):
-        if not message.id and not context.is_sent:
-            msg = (
-                f"message {number} of state[{key!r}] has no id, so the log could not know it "
-                "again; declare the key as Annotated[list[AnyMessage], add_messages]"
-            )
-            raise ConfigError(msg)
-        message.id = message.id or f"{context.task}-{number}"
-    return list(found)
+    if not (context.is_sent or all(message.id for message in found)):
+        msg = (
+            "a message of state['messages'] has no id, so the log could not know it again; declare "
+            "the key as Annotated[list[AnyMessage], add_messages]"
+        )
+        raise ConfigError(msg)
+    return name_messages(found, context)
 
 
 def _check_answerable(messages: Sequence[BaseMessage]) -> None:

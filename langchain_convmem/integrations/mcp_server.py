@@ -60,15 +60,11 @@ _MOST = 500
 _LEAST_TOKEN = 16
 
 # -- What the tools take: each argument has a limit, which the SDK checks before anything is done --
-Query = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=100_000,
-        description="A question, or words probably used. "
-        "Of more than 8,000 characters the first and the last 4,000 are read.",
-    ),
-]
+_QUERY = (
+    "A question, or words probably used. Of more than 8,000 characters the first and the last "
+    "4,000 are read."
+)
+Query = Annotated[str, Field(min_length=1, max_length=100_000, description=_QUERY)]
 Id = Annotated[str, Field(min_length=1, max_length=1024)]
 Limit = Annotated[int, Field(ge=1, le=_MOST, description="How many to return.")]
 Budget = Annotated[int, Field(ge=50, le=20_000, description="Budget of the lines, in tokens.")]
@@ -102,17 +98,16 @@ class McpLine(BaseModel):
 class McpBlock(BaseModel):
     """Neighbouring lines that were recalled together."""
 
-    similarity: float = Field(description="Cosine of the best line and the query, -1 to 1.")
-    relevance: float = Field(description="Score of the best line; larger is closer.")
     lines: list[McpLine]
 
 
 class McpRecall(BaseModel):
-    """What a recall found, best block first."""
+    """What a recall found, best block first.
 
-    verdict: Literal["answered", "related", "nothing"] = Field(
-        description="`related`: lines come near it, yet the answer may never have been said."
-    )
+    `related`: lines come near the question, yet the answer may never have been said.
+    """
+
+    verdict: Literal["answered", "related", "nothing"]
     blocks: list[McpBlock]
     problems: list[str] = Field(description="What went wrong without stopping the recall.")
 
@@ -125,13 +120,6 @@ class McpThread(BaseModel):
     entries: int
     first_time: str | None = Field(description="ISO 8601, UTC.")
     last_time: str | None
-
-
-class McpThreadList(BaseModel):
-    """Threads, latest first."""
-
-    threads: list[McpThread]
-    total: int = Field(description="How many threads the user has.")
 
 
 class McpThreadPage(BaseModel):
@@ -167,7 +155,6 @@ def make_mcp_server(
     user_id: str | None = None,
     tokens: Mapping[str, str] | None = None,
     address: str = "http://127.0.0.1:8000",
-    trusts_notes: bool = False,
 ) -> MCPServer[Any]:
     """Return an MCP server over a memory; run it with `run_stdio_async` or `streamable_http_app`.
 
@@ -181,8 +168,6 @@ def make_mcp_server(
         tokens: the user of each bearer token, for transports over HTTP: a request without one of
             these is refused there. Other transports carry no token.
         address: Where the server is reached, for its authorization metadata; used with tokens.
-        trusts_notes: Whether a note that is said to be the user's words counts as said by the
-            user. By default its trust is "tool": whoever calls a tool is a model.
 
     Raises:
         ConfigError: If neither a user nor a token is given, or both are.
@@ -201,7 +186,7 @@ def make_mcp_server(
         token_verifier=TokenList(tokens) if tokens else None,
         auth=AuthSettings.model_validate(auth) if tokens else None,
         log_level="WARNING",
-        tools=list(_make_tools(MemoryTools(memory, user_id, trusts_notes=trusts_notes))),
+        tools=list(_make_tools(MemoryTools(memory, user_id))),
     )
 
 
@@ -234,18 +219,17 @@ class TokenList:
         Raises:
             ConfigError: If a token is shorter than 16 characters.
         """
-        for token in tokens:
-            if not isinstance(token, str) or len(token) < _LEAST_TOKEN:
-                msg = f"a token must be text of at least {_LEAST_TOKEN} characters"
-                raise ConfigError(msg)
+        if not all(isinstance(one, str) and len(one) >= _LEAST_TOKEN for one in tokens):
+            raise ConfigError(f"a token must be text of at least {_LEAST_TOKEN} characters")
         self._users = {_hash_token(token): user for token, user in tokens.items()}
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return whose token this is; None for one that is not in the list."""
         digest = _hash_token(token)
-        if digest not in self._users:
+        user = self._users.get(digest)
+        if user is None:
             return None
-        return AccessToken(token="", client_id=digest[:16], scopes=[], subject=self._users[digest])
+        return AccessToken(token="", client_id=digest[:16], scopes=[], subject=user)
 
 
 def _hash_token(token: str) -> str:
@@ -273,13 +257,11 @@ class MemoryTools:
     Attributes:
         memory: The memory.
         user_id: Whose memory it is; None leaves it to the token of each request.
-        trusts_notes: Whether notes of the user's words count as said by the user.
         secret: Signs confirmations.
     """
 
     memory: ConversationMemory
     user_id: str | None
-    trusts_notes: bool
     secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
     async def recall(
@@ -294,14 +276,7 @@ class MemoryTools:
         found = await self.memory.arecall(
             query, user_id=user, max_tokens=max_tokens, since=since, until=until, remember=False
         )
-        blocks = [
-            McpBlock(
-                similarity=float(block.similarity),
-                relevance=float(block.relevance),
-                lines=[_describe_line(line) for line in block.lines],
-            )
-            for block in found.blocks
-        ]
+        blocks = [McpBlock(lines=[*map(_describe_line, block.lines)]) for block in found.blocks]
         value = McpRecall(verdict=found.verdict, blocks=blocks, problems=list(found.problems))
         text = TextContent(type="text", text=fence_blocks(found.blocks) or _NOTHING)
         return CallToolResult(content=[text], structured_content=value.model_dump(mode="json"))
@@ -332,10 +307,10 @@ class MemoryTools:
             earlier=page[0][0].position if len(older) > len(page) else None,
         )
 
-    async def list_threads(self, limit: Limit = 20) -> McpThreadList:
+    async def list_threads(self, limit: Limit = 20) -> list[McpThread]:
         """List the user's conversations, latest first."""
         known = await self.memory.athreads(self._find_user())
-        threads = [
+        return [
             McpThread(
                 thread_id=info.key.thread_id,
                 title=info.title,
@@ -345,7 +320,6 @@ class MemoryTools:
             )
             for info in known[:limit]
         ]
-        return McpThreadList(threads=threads, total=len(known))
 
     async def remember(
         self,
@@ -360,13 +334,10 @@ class MemoryTools:
         ] = None,
     ) -> McpNote:
         """Keep something that the user said or wants remembered."""
-        marks = {} if self.trusts_notes and said_by == "user" else {"trust": "tool"}
         kind = HumanMessage if said_by == "user" else AIMessage
-        message = kind(text, id=message_id, additional_kwargs=marks)
-        thread = thread_id or DEFAULT_THREAD
-        entries = await self.memory.aadd_messages(
-            [message], thread_id=thread, user_id=self._find_user()
-        )
+        message = kind(text, id=message_id, additional_kwargs={"trust": "tool"})
+        user, thread = self._find_user(), thread_id or DEFAULT_THREAD
+        entries = await self.memory.aadd_messages([message], thread_id=thread, user_id=user)
         return McpNote(message_id=entries[0].message_id if entries else None, thread_id=thread)
 
     async def forget(
@@ -422,18 +393,14 @@ class MemoryTools:
         Raises:
             ToolError: If there are none.
         """
+        known = await self.memory.athreads(user)
+        meant = [info for info in known if thread_id in (None, info.key.thread_id)]
+        count = sum(info.entries for info in meant)
         if message_ids and thread_id is not None:
-            found = await self.memory.log.afind(ThreadKey(user, thread_id), message_ids)
-            counts = int(bool(found)), len(found), 0
-        else:
-            known = await self.memory.athreads(user)
-            meant = [info for info in known if thread_id in (None, info.key.thread_id)]
-            last_ms = max((info.last_ms for info in meant), default=0)
-            counts = len(meant), sum(info.entries for info in meant), last_ms
-        if not counts[1]:
-            msg = "there is nothing of that to forget; list_threads says what there is"
-            raise ToolError(msg)
-        return counts
+            count = len(await self.memory.log.afind(ThreadKey(user, thread_id), message_ids))
+        if not count:
+            raise ToolError("there is nothing of that to forget; list_threads says what there is")
+        return len(meant), count, max(info.last_ms for info in meant)
 
     def _sign(self, claim: Sequence[Any]) -> str:
         """Return the confirmation for erasing what is claimed: of no use to another server."""

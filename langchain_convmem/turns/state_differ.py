@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from langchain_core.messages import BaseMessage
@@ -24,8 +24,8 @@ class StateDiffer:
         drafting: What is stored of a message.
         context: The node that runs.
         entries: Those of the messages compared at least, by position.
-        forgotten: Ids of messages that are not stored again.
-        known: The entry of each message, as it was when a state was last seen.
+        versions: All that was stored under each message's id.
+        live: The entries that count.
         news: What to append.
         same: Entries that say what the state says.
         edits: Messages that were edited in the log since the state was last seen.
@@ -37,30 +37,28 @@ class StateDiffer:
     drafting: DraftBuilder
     context: NodeContext
     entries: Sequence[Entry]
-    forgotten: Collection[str] = ()
-    known: dict[str, Entry] = field(init=False)
+    versions: dict[str, list[Entry]] = field(init=False, default_factory=dict)
+    live: Sequence[Entry] = field(init=False)
     news: list[Draft] = field(default_factory=list)
     same: list[Entry] = field(default_factory=list)
     edits: list[BaseMessage] = field(default_factory=list)
     turns: list[str | None] = field(default_factory=list)
     after: str | None = None
     is_heard: bool = True
-    _turn: str | None = None
-    _joins: bool = False
-    _newest: dict[str, Entry] = field(init=False)
     _live: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
         """Look up what is known."""
-        self.known = _select_versions(self.entries)
-        self._newest = {
-            entry.message_id: entry for entry in self.entries if entry.message_id in self.known
-        }
-        self._live = {entry.id for entry in find_live_entries(self.entries)}
+        for entry in self.entries:
+            if entry.control is None and entry.role != "summary":
+                self.versions.setdefault(entry.message_id, []).append(entry)
+        self.live = find_live_entries(self.entries)
+        self._live = {entry.id for entry in self.live}
 
     def compare(
         self,
         spoken: Sequence[BaseMessage],
+        forgotten: Collection[str] = (),
         *,
         first: int = 0,
         turn_id: str | None = None,
@@ -68,101 +66,71 @@ class StateDiffer:
     ) -> None:
         """Compare the messages of a state, in order.
 
+        What the user newly says begins a turn, up to the next answer.
+
         Args:
             spoken: All of them.
+            forgotten: Ids of messages that are not stored again.
             first: Number of the first one to compare.
             turn_id: What all that is new belongs to; None where it tells its turn itself.
             asked: Number of the message with which a turn begins; if it was taken back before, it
                 counts again, and nothing else does.
         """
-        if first and spoken[first - 1].id in self.known:
+        if first and spoken[first - 1].id in self.versions:
             self.after = spoken[first - 1].id
-        settled = self._count_forgotten(spoken)
+        turn, joins = None, False
         for number, message in enumerate(spoken[first:], first):
-            entry = self.known.get(message.id or "")
-            if number == asked and not self._is_live(message):
-                entry = None
-            if entry is None and (number < settled or message.id in self.forgotten):
+            versions, role = self.versions.get(message.id or "", []), get_role(message)
+            if number == asked and not any(one.id in self._live for one in versions):
+                versions = []
+            if role == "system" or message.id in forgotten:
                 self.turns.append(None)
-                continue
-            self._place(message, entry, turn_id)
-            self._take(message, entry)
+            else:
+                if versions:
+                    turn = versions[-1].turn_id
+                elif turn_id or turn is None or (role == "user" and not joins):
+                    turn = turn_id or make_ulid()
+                joins = role == "user" and not versions
+                self.turns.append(turn)
+            if message.id not in forgotten:
+                self._take(message, versions)
 
-    def _is_live(self, message: BaseMessage) -> bool:
-        return any(
-            entry.message_id == message.id and entry.id in self._live for entry in self.entries
-        )
-
-    def _count_forgotten(self, spoken: Sequence[BaseMessage]) -> int:
-        """Return how many messages stand up to one that another followed, and that is gone."""
-        marks = filter(None, map(read_mark, self.known.values()))
-        gone = {mark.after for mark in marks} - self.known.keys()
-        return max((n for n, one in enumerate(spoken, 1) if one.id in gone), default=0)
-
-    def _place(self, message: BaseMessage, entry: Entry | None, turn_id: str | None) -> None:
-        """Find the turn: what the user newly says begins one, up to the next answer."""
-        role = get_role(message)
-        if role == "system":
-            self.turns.append(None)
-            return
-        if entry is not None:
-            self._turn = entry.turn_id
-        elif turn_id is not None:
-            self._turn = turn_id
-        elif self._turn is None or (role == "user" and not self._joins):
-            self._turn = make_ulid()
-        self._joins = role == "user" and entry is None
-        self.turns.append(self._turn)
-
-    def _take(self, message: BaseMessage, entry: Entry | None) -> None:
+    def _take(self, message: BaseMessage, versions: Sequence[Entry]) -> None:
         """Note whether the message is news."""
-        role = get_role(message)
-        metadata = self.context.make_metadata(self.after)
-        draft = draft_message(self.drafting, message, self.turns[-1], metadata)
+        role, draft = get_role(message), self._draft(message)
         if role == "user":
-            self.is_heard = entry is not None or draft is not None
-        if entry is not None and (draft is None or self._is_known(entry, draft)):
-            self.same.append(entry)
+            self.is_heard = bool(versions) or draft is not None
+        if versions and (draft is None or _is_known(versions, draft)):
+            newest = versions[-1]
+            self.same.append(newest)
+            is_own = draft is None or read_mark(newest) is not None
+            if draft and not is_own and newest.id in self._live:
+                self.edits += [] if has_same_content(newest, draft) else [build_message(newest)]
         elif draft is not None and (self.is_heard or role == "system"):
             self.news.append(draft)
         else:
             return
         self.after = message.id
 
-    def _is_known(self, entry: Entry, draft: Draft) -> bool:
-        """Return whether the state says what it said before, or what was made of that in the log.
+    def is_changed(self, message: BaseMessage) -> bool:
+        """Return whether the state says something else than it said before under this id."""
+        versions, draft = self.versions.get(message.id or "", []), self._draft(message)
+        return bool(versions) and draft is not None and not _is_known(versions, draft)
 
-        A message of the log's own that is newer than what the state says is an edit, and stays.
-        """
-        newest = self._newest[entry.message_id]
-        if read_mark(newest) is not None:
-            return has_same_content(entry, draft)
-        if has_same_content(newest, draft):
-            return True
-        is_known = any(
-            has_same_content(one, draft) for one in self.entries if _is_version(one, newest)
-        )
-        if is_known and newest.message is not None and newest.id in self._live:
-            self.edits.append(build_message(newest))
-        return is_known
+    def _draft(self, message: BaseMessage) -> Draft | None:
+        turn = self.turns[-1] if self.turns else None
+        metadata = self.context.make_metadata(self.after)
+        return draft_message(self.drafting, message, turn, metadata)
 
 
-def _is_version(entry: Entry, of: Entry) -> bool:
-    return entry.control is None and entry.role == of.role and entry.message_id == of.message_id
+def _is_known(versions: Sequence[Entry], draft: Draft) -> bool:
+    """Return whether a state says what it said before, or what was made of that in the log.
 
-
-def _select_versions(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Return the version of each message that a state was last seen with, else the latest.
-
-    What was edited in the log since is not marked, and so not taken for what the state said.
+    A message of the log's own, without a mark, that is newer than what the state says is an edit.
     """
-    found: dict[str, Entry] = {}
-    for entry in entries:
-        if entry.control is None and entry.role != "summary":
-            before = found.get(entry.message_id)
-            if before is None or read_mark(entry) or not read_mark(before):
-                found[entry.message_id] = entry
-    return found
+    if read_mark(versions[-1]) is not None:
+        return has_same_content(versions[-1], draft)
+    return any(has_same_content(one, draft) for one in versions if one.role == draft.role)
 
 
 def draft_message(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NotRequired
 
-from langchain_core.messages import BaseMessage, RemoveMessage
+from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
 from langchain_convmem.ids import make_ulid
@@ -28,18 +28,14 @@ class TurnNote(TypedDict):
     """The user of the turn."""
     generation: NotRequired[int]
     """The log's generation of that user when the note was made; `forget` raises it."""
-    forgotten: NotRequired[list[str]]
-    """Ids of messages that the state holds and the log is not to have again."""
     held: NotRequired[list[str]]
-    """Ids of the messages that the state held when the note was made."""
+    """Ids of what the state held when the turn began, if the log follows removals."""
+    until: NotRequired[int]
+    """The last position of the log before that, as far as it was read."""
     position: NotRequired[int]
     """Where in the log the turn begins, if that is stored: nodes need not look it up."""
-    names: NotRequired[dict[str, str]]
-    """Ids in the log of messages that the caller sent once more, by those that they have now."""
     run: NotRequired[int | None]
     """The run that made the note; see `NodeContext.run`."""
-    again: NotRequired[list[str]]
-    """Ids of what answered the question before, and left the state for another answer."""
 
 
 @dataclass(slots=True)
@@ -129,17 +125,15 @@ class BegunTurn:
 
     Attributes:
         note: What the state is to note of it; None for an empty state.
-        changes: What the state is to learn: a `RemoveMessage` for an answer in whose place there
-            is to be another, and messages that were edited in the log, under their ids.
+        messages: The messages of the state as they are to be: without what was forgotten, or is to
+            be answered otherwise, as they were edited in the log, and under their ids there.
         late: Of how many earlier turns replies were stored just now.
     """
 
     note: TurnNote | None
-    changes: Sequence[BaseMessage] = ()
+    messages: Sequence[BaseMessage] = ()
     late: int = 0
 
-    def apply(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of the state as they are after the changes."""
-        changed = {change.id: change for change in self.changes}
-        after = [changed.get(message.id, message) for message in messages]
-        return [message for message in after if not isinstance(message, RemoveMessage)]
+    def has_changed(self, messages: Sequence[BaseMessage]) -> bool:
+        """Return whether the state is to hold others than these."""
+        return [*map(id, messages)] != [*map(id, self.messages)]

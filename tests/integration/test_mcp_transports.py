@@ -98,7 +98,7 @@ async def talk(address: str, user: str) -> list[str]:
             await client.call_tool("remember", {"text": text, "said_by": "user"})
         found = await client.call_tool("recall", {"query": "Which secret numbers are kept?"})
         listed = await client.call_tool("list_threads", {})
-    assert listed.structured_content["total"] == 1
+    assert len(listed.structured_content["result"]) == 1
     blocks = found.structured_content["blocks"]
     return [line["text"] for block in blocks for line in block["lines"]]
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.graph.message import add_messages
-from pydantic import BaseModel
 from scripted_chat import at
 
 from langchain_convmem import ConversationMemory
@@ -17,21 +14,12 @@ from langchain_convmem.integrations.langgraph import recall_node, record_node
 from langchain_convmem.message_log import MessageLog
 
 
-class MessagesModel(BaseModel):
-    messages: Annotated[list[AnyMessage], add_messages] = []
-
-
-@dataclass
-class MessagesData:
-    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
-
-
 class TitledState(MessagesState):
     title: str
 
 
-FORMS = [MessagesState, TitledState, MessagesModel, MessagesData]
-"""Every form of a state."""
+FORMS = [MessagesState, TitledState]
+"""The state, and one with more keys."""
 
 
 def graph_of(

@@ -22,7 +22,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from scripted_chat import ScriptedChatModel
 
-from langchain_convmem import ConversationMemory
+from langchain_convmem import ConversationMemory, TurnOptions
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 from langchain_convmem.integrations.langgraph import (
     create_memory_graph,
@@ -287,7 +287,8 @@ class NodesHost(Host):
         stored = {name: options[name] for name in ("remember",) if name in options}
         builder = StateGraph(MessagesState)
         builder.add_node("recall", recall_node(memory, **shared))
-        builder.add_node("model", model_node(memory, model, **options))
+        provider, chosen = options.pop("provider", None), TurnOptions(**options)
+        builder.add_node("model", model_node(memory, model, provider=provider, options=chosen))
         builder.add_node("record", record_node(memory, **stored))
         builder.add_node("summarize", summarize_node(memory))
         builder.add_edge(START, "recall")

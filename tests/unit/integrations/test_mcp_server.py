@@ -80,19 +80,6 @@ async def test_tools_say_whether_they_read_add_or_erase(memory):
     assert all(tool.output_schema for tool in tools.values())
 
 
-async def test_what_is_known_of_the_user_is_read_in_their_words(memory):
-    said = ["I live in Lisbon.", "We moved to Porto.", "Always answer in metric units."]
-    memory.add_messages(said, thread_id="home", user_id="ana")
-    memory.add_messages(["I live in Graz."], thread_id="home", user_id="bo")
-    async with connect(memory) as client:
-        known = await client.call_tool("profile", {})
-    shown = known.content[0].text
-    assert shown.startswith("<profile>\n")
-    assert "Porto" in shown
-    assert "Lisbon" not in shown
-    assert "Graz" not in shown
-
-
 async def test_a_thread_is_read_backwards_page_by_page(memory):
     memory.add_messages([f"line {n}" for n in range(7)], thread_id="long", user_id="ana")
     pages, before = [], None
@@ -119,16 +106,13 @@ async def test_a_note_is_stored_once_however_often_it_is_sent(memory):
     ]
 
 
-@pytest.mark.parametrize(
-    ("said_by", "trusts_notes", "trust"),
-    [("user", False, "tool"), ("assistant", False, "tool"), ("user", True, "user")],
-)
-async def test_a_note_is_trusted_as_far_as_the_server_says(memory, said_by, trusts_notes, trust):
-    async with connect(memory, trusts_notes=trusts_notes) as client:
+@pytest.mark.parametrize("said_by", ["user", "assistant"])
+async def test_a_note_is_not_trusted_as_words_of_the_user(memory, said_by):
+    async with connect(memory) as client:
         await client.call_tool("remember", {"text": "I like tea.", "said_by": said_by})
         read = await client.call_tool("read_thread", {"thread_id": "mcp"})
     [line] = read.structured_content["lines"]
-    assert (line["trust"], line["role"]) == (trust, said_by)
+    assert (line["trust"], line["role"]) == ("tool", said_by)
 
 
 async def test_forgetting_takes_two_calls(memory):
@@ -247,17 +231,8 @@ async def test_threads_are_listed_latest_first(memory):
     memory.set_title("tuesday", "The second day", user_id="ana")
     async with connect(memory) as client:
         found = (await client.call_tool("list_threads", {"limit": 1})).structured_content
-    assert [(one["thread_id"], one["title"]) for one in found["threads"]] == [
-        ("tuesday", "The second day")
-    ]
-    assert found["total"] == 2
-
-
-async def test_what_was_taken_back_is_not_read(memory):
-    memory.history("monday", user_id="ana").undo()
-    async with connect(memory) as client:
-        read = await client.call_tool("read_thread", {"thread_id": "monday"})
-    assert read.is_error
+    [one] = found["result"]
+    assert (one["thread_id"], one["title"]) == ("tuesday", "The second day")
 
 
 async def test_single_messages_are_forgotten(memory):

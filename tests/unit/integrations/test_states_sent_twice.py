@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from langchain.agents.middleware import wrap_model_call
-from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_agents import agent_with, calls, shape
@@ -64,32 +63,6 @@ def test_a_window_of_messages_with_their_own_ids_takes_nothing_back(quick, model
     assert not [one for one in quick.history("t", user_id="ana").entries if one.control]
 
 
-def test_system_messages_steer_their_own_run_alone(quick, model, app):
-    shown = []
-    for day in ("Monday", "Tuesday"):
-        shown.append({"role": "user", "content": f"Where, on {day}?"})
-        system = {"role": "system", "content": f"Today is {day}."}
-        found = app.invoke({"messages": [system, *shown]}, at())
-        shown.append({"role": "assistant", "content": found["messages"][-1].text})
-    assert _view(quick) == [one["content"] for one in shown]
-    assert [one.text for one in model.seen[1]] == [
-        "Today is Tuesday.",
-        *(one["content"] for one in shown[:-1]),
-    ]
-
-
-def test_what_middleware_shows_stands_once_beside_what_the_caller_sent(quick, model):
-    @wrap_model_call
-    def instructed(request, handler):
-        own = SystemMessage("Speak Latin.")
-        return handler(request.override(messages=[own, *request.messages]))
-
-    app = agent_with(quick, model, tools=(), before=[instructed])
-    app.invoke({"messages": [("system", "Be brief."), ("user", "Hello")]}, at())
-    texts = "\n".join(str(one.text) for one in model.seen[0])
-    assert [texts.count(part) for part in ("Be brief.", "Speak Latin.", "Hello")] == [1, 1, 1]
-
-
 def _unnamed(message):
     return message.model_copy(update={"id": None})
 
@@ -124,19 +97,6 @@ def test_who_runs_the_tools_of_a_graph_may_send_the_whole_chat(quick):
     assert shape(model.seen[3]) == shape(chat[:7])
     assert len(history.entries) == len(chat)
     assert len({entry.turn_id for entry in history.entries}) == 3
-
-
-def test_an_agent_goes_on_with_results_that_its_caller_has(quick):
-    wrapped = quick.wrap(ScriptedChatModel(replies=[calls("yard")]), recall=False)
-    asked = wrapped.invoke("Where?", at())
-    model = ScriptedChatModel(replies=["In the yard."])
-    done = ToolMessage("a bicycle", tool_call_id="c0")
-    chat = [HumanMessage("Where?"), _unnamed(asked), done]
-    agent_with(quick, model).invoke({"messages": chat}, at())
-    history = quick.history("t", user_id="ana")
-    assert shape(model.seen[0]) == ["human: Where?", "ai -> c0", "tool c0: a bicycle"]
-    assert [one.role for one in history.entries] == ["user", "assistant", "tool", "assistant"]
-    assert len({entry.turn_id for entry in history.entries}) == 1
 
 
 def _own_graph(memory, model, *names):
@@ -200,18 +160,6 @@ def _held(saved):
 
 def _texts(memory):
     return [str(one.text) for one in memory.history("t", user_id="ana").messages]
-
-
-@pytest.mark.parametrize("host", SAVED_HOSTS)
-def test_words_of_a_reply_that_broke_are_one_so_the_same_question_is_another(quick, host):
-    model = ScriptedChatModel(replies=["In the yard.", "In the hall."], breaks_after=1)
-    saved = SAVED_HOSTS[host](quick, model, InMemorySaver())
-    with pytest.raises(ProviderError):
-        list(saved.stream({"messages": [("user", "Where?")]}, at(), stream_mode="messages"))
-    model.breaks_after = None
-    _ask(saved, "Where?")
-    roles = [one.role for one in quick.history("t", user_id="ana").entries]
-    assert roles == ["user", "assistant", "user", "assistant"]
 
 
 def test_an_answered_question_that_comes_again_has_one_answer(quick, model, saved):
@@ -278,25 +226,6 @@ def test_an_edit_of_the_log_reaches_the_state(quick, model, saved):
     assert [one.text for one in model.seen[-1]] == said[:-1]
     controls = [one.control for one in history.entries if one.control]
     assert len(controls) == 2, "nothing is written for an edit that the state learns of"
-
-
-@pytest.mark.parametrize("host", ["agent", "graph"])
-def test_an_edit_of_the_log_while_a_run_waits_is_what_its_model_sees(quick, model, host):
-    if host == "agent":
-        model.replies = [calls("yard"), "Here."]
-        saved = agent_with(quick, model, checkpointer=InMemorySaver())
-        waits = {"interrupt_before": ["tools"]}
-    else:
-        saved, waits = (
-            SAVED_HOSTS[host](quick, model, InMemorySaver()),
-            {"interrupt_before": ["model"]},
-        )
-    saved.invoke({"messages": [HumanMessage("Where?", id="q1")]}, at(), **waits)
-    quick.history("t", user_id="ana").replace("q1", "Where is the bike?", keep_later=True)
-    saved.invoke(None, at())
-    assert model.seen[-1][0].text == "Where is the bike?"
-    _ask(saved, "Thanks")
-    assert _texts(quick)[0] == _held(saved)[0] == "Where is the bike?"
 
 
 def test_what_leaves_the_state_shows_up_in_no_stream_of_messages(model, saved):

@@ -119,12 +119,6 @@ def test_a_thread_is_read_and_continued_as_items(memory, store):
     ]
 
 
-def test_what_is_not_to_be_searched_is_found_by_its_key_alone(store):
-    store.put(("a",), "k", {"content": "the cellar key"}, index=False)
-    assert store.search(("a",), query="Where is the cellar key?") == []
-    assert store.get(("a",), "k").value == {"content": "the cellar key"}
-
-
 def test_items_are_not_trusted_as_words_of_the_user(memory, store):
     store.put(("a",), "k", {"content": "the cellar key hangs behind the door"})
     [block] = memory.recall("cellar key", user_id="ana", k=1).blocks
@@ -195,24 +189,6 @@ def test_the_defaults_are_langgraphs(memory, clock):
     assert store.get(("a",), "k") is None
     assert values(store.search(("a",))) == [{"n": 2}]
     assert store.sweep_ttl() == 1
-
-
-@pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf")])
-def test_a_time_to_live_that_is_none_is_refused_before_anything_is_written(store, ttl):
-    with pytest.raises(ConfigError, match="ttl must be"):
-        store.batch([PutOp(("a",), "k", {"n": 1}), PutOp(("a",), "l", {"n": 1}, ttl=ttl)])
-    assert store.search(("a",)) == []
-
-
-def test_a_sweep_of_many_users_is_told_which(memory, clock):
-    store = ConversationStore(memory, user_at=1)
-    for user in ("ana", "bo"):
-        store.put(("memories", user), "k", {"n": 1}, ttl=1)
-    clock(2)
-    with pytest.raises(ConfigError, match="names no user"):
-        store.sweep_ttl()
-    assert store.sweep_ttl(("memories", "ana")) == 1
-    assert store.get(("memories", "bo"), "k").value == {"n": 1}
 
 
 def test_the_label_of_a_namespace_names_the_user(memory):

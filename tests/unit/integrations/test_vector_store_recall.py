@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from types import SimpleNamespace
-
 import pytest
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from scripted_chat import WAYS, ScriptedChatModel, at
@@ -14,9 +10,7 @@ from vector_stores import FlakyStore, HashedEmbeddings, said
 from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.errors import ConfigError, LineStoreError
 from langchain_convmem.integrations import VectorStoreRecall
-from langchain_convmem.integrations.vector_store import find_filter
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 from langchain_convmem.testing import HashEmbeddings
 
@@ -87,14 +81,6 @@ def test_forgetting_through_a_memory_deletes_from_the_store_and_embeds_nothing_a
     assert embeddings.embedded == ["later"]
 
 
-def test_what_the_log_forgot_by_itself_is_never_shown(log, recall, store):
-    one, *_ = say(log, "one", "two")
-    recall.refresh(ANA)
-    log.forget(HOME, [one.id])
-    assert found(recall) == {"two"}
-    assert texts_in(store) == ["one", "two"]
-
-
 def test_a_store_that_failed_half_way_is_made_whole_by_the_next_attempt(log, recall, store):
     say(log, "one", "two")
     recall.refresh(ANA)
@@ -106,13 +92,6 @@ def test_a_store_that_failed_half_way_is_made_whole_by_the_next_attempt(log, rec
     store.broken = frozenset()
     recall.refresh(ANA)
     assert texts_in(store) == ["one", "three", "two"]
-
-
-async def test_many_recalls_at_once_embed_nothing_twice(log, recall, embeddings):
-    say(log, "one", "two")
-    answers = await asyncio.gather(*(recall.arecall(ANA, "anything") for _ in range(8)))
-    assert {len(answer.matches) for answer in answers} == {2}
-    assert sorted(embeddings.embedded) == ["one", "two"]
 
 
 def test_reindex_fills_a_store_that_lost_lines_and_clears_what_the_log_forgot(log, recall, store):
@@ -180,11 +159,10 @@ def test_a_thread_is_read_around_its_hits_alone(tmp_path, store):
 
 
 class _UnknownStore(VectorStore):
-    """A store that nobody knows: it filters by `$in`, and gives distances. Notes its threads."""
+    """A store that nobody knows: it filters by `$in`, and gives distances."""
 
     def __init__(self, embeddings) -> None:
         self.inner = InMemoryVectorStore(embeddings)
-        self.threads: set[str] = set()
 
     @property
     def embeddings(self):
@@ -195,7 +173,6 @@ class _UnknownStore(VectorStore):
         raise NotImplementedError
 
     def add_documents(self, documents, **kwargs):
-        self.threads.add(threading.current_thread().name.rpartition("_")[0])
         return self.inner.add_documents(documents, **kwargs)
 
     def get_by_ids(self, ids, /):
@@ -224,21 +201,6 @@ def test_scores_that_are_no_cosines_order_the_answer_and_are_not_shown(log, embe
         recall.recall(ANA, "two", threshold=0.5)
 
 
-async def test_a_store_is_called_in_workers_where_an_event_loop_runs(log, embeddings):
-    store = _UnknownStore(embeddings)
-    say(log, "one")
-    answer = await VectorStoreRecall(log, store).arecall(ANA, "one")
-    assert [match.line.text for match in answer.matches] == ["one"]
-    assert store.threads == {"convmem-worker"}
-
-
-def test_qdrant_is_given_a_filter_of_its_own_kind():
-    pytest.importorskip("qdrant_client.models", reason="qdrant-client is not installed")
-    kind = type("QdrantVectorStore", (SimpleNamespace,), {})
-    [condition] = find_filter(kind(metadata_payload_key="meta"))("owner", ["a"]).must
-    assert (condition.key, condition.match.any) == ("meta.owner", ["a"])
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -255,18 +217,6 @@ def test_what_the_store_cannot_do_is_refused_by_name(recall, options, named):
         recall.recall(ANA, "barked", **options)
 
 
-def test_each_owner_whose_lines_cannot_be_written_is_searched_all_the_same(log, recall, store):
-    say(log, "one")
-    say(log, "two", key=ThreadKey("bob", "t"))
-    owners = [ANA, Owner(user_id="bob")]
-    recall.refresh(owners)
-    say(log, "three")
-    store.broken = {"add"}
-    answer = recall.recall(owners, "anything")
-    assert {match.line.text for match in answer.matches} >= {"one", "two"}
-    assert len(answer.problems) == 1
-
-
 async def test_a_store_that_cannot_be_searched_is_an_error_of_ours(log, recall, store):
     say(log, "one")
     store.broken = {"search"}
@@ -279,20 +229,9 @@ async def test_a_store_that_cannot_be_searched_is_an_error_of_ours(log, recall, 
 KEY = "The spare key is with Teresa upstairs."
 
 
-class Embedder(HashEmbeddings):
-    """Notes what it is asked."""
-
-    def __init__(self):
-        self.asked = []
-
-    def embed_query(self, text):
-        self.asked.append(text)
-        return super().embed_query(text)
-
-
 @pytest.fixture
 def in_memory():
-    return InMemoryVectorStore(Embedder())
+    return InMemoryVectorStore(HashEmbeddings())
 
 
 @pytest.fixture
@@ -336,39 +275,6 @@ def test_forgetting_holds_though_the_store_is_away(over_store, in_memory, monkey
     assert len(in_memory.store) == 1
     over_store.reindex(user_id="ana")
     assert not in_memory.store
-
-
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [("embeddings", HashEmbeddings()), ("settings", RecallSettings()), ("rewriter", str.lower)],
-    ids=["embeddings", "settings", "rewriter"],
-)
-def test_parts_of_another_recall_are_refused_beside_one(name, part):
-    log = InMemoryLog()
-    with pytest.raises(ConfigError, match=name):
-        ConversationMemory(log, recall=LineRecall(log), **{name: part})
-
-
-def test_a_recall_of_another_log_or_none_at_all_is_refused():
-    with pytest.raises(ConfigError, match="one log"):
-        ConversationMemory(InMemoryLog(), recall=LineRecall(InMemoryLog()))
-    with pytest.raises(ConfigError, match="VectorStoreRecall"):
-        ConversationMemory(InMemoryLog(), recall="recall")
-    with pytest.raises(TypeError, match="recall"):  # nobody has the log before it is opened
-        ConversationMemory.open(":memory:", recall=LineRecall(InMemoryLog()))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"candidates": 0}, "candidates"),
-        ({"store": "a store"}, "VectorStore"),
-    ],
-    ids=["candidates", "store"],
-)
-def test_a_recall_of_impossible_parts_is_refused(log, store, arguments, named):
-    with pytest.raises(ConfigError, match=named):
-        VectorStoreRecall(**{"log": log, "store": store, **arguments})
 
 
 def test_what_was_undone_makes_room_for_what_is_shown(log, store):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from forked_processes import ForkedProcess
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command, interrupt
 from scripted_agents import agent_with, calls, entries, says, shape, spoken, view
 from scripted_chat import FailingLog, ScriptedChatModel, at
@@ -33,15 +29,6 @@ def _loops(*answers, first=0):
         for reply in (calls("yard", first=number), text)
     ]
     return ScriptedChatModel(replies=replies)
-
-
-def test_the_state_may_hold_the_latest_turn_only(memory, saver):
-    model = _loops("In the yard.", "Still there.")
-    agent = agent_with(memory, model, options={"keep_state": "turn"}, checkpointer=saver)
-    agent.invoke(says("Where?"), at())
-    returned = agent.invoke(says("And now?"), at())
-    assert shape(returned["messages"]) == view(memory)[4:]
-    assert shape(agent.get_state(at()).values["messages"]) == view(memory)[4:]
 
 
 def test_nothing_leaves_the_state_before_it_is_in_the_log(memory):
@@ -111,65 +98,5 @@ def test_a_reply_that_was_stored_and_not_checkpointed_is_replaced_by_the_next(me
     assert "ai: Lost." in spoken(memory)
 
 
-@KEPT
-def test_an_agent_made_anew_goes_on_with_the_same_files(tmp_path: Path, keep_state):
-    texts = iter([("Where?", "In the yard."), ("And now?", "Still there."), ("Sure?", "Yes.")])
-    for number, (text, reply) in enumerate(texts):
-        model = _loops(reply, first=number)
-        with (
-            ConversationMemory.open(tmp_path / "memory.db") as memory,
-            SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver,
-        ):
-            options = {"keep_state": keep_state}
-            agent = agent_with(memory, model, options=options, checkpointer=saver)
-            agent.invoke(says(text), at())
-            assert len(model.seen[1]) == 4 * number + 3
-            assert spoken(memory) == view(memory)
-            assert len(entries(memory)) == 4 * (number + 1)
-
-
-_DYING = """
-import os, sys
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langchain_convmem import ConversationMemory
-from scripted_agents import agent_with, calls, says
-from scripted_chat import ScriptedChatModel, at
-
-def die(messages):
-    os._exit(9)
-
-memory = ConversationMemory.open(sys.argv[1] + "/memory.db")
-with SqliteSaver.from_conn_string(sys.argv[1] + "/checkpoints.db") as saver:
-    model = ScriptedChatModel(replies=["Hello.", calls("yard"), die])
-    agent = agent_with(memory, model, options={"keep_state": sys.argv[2]}, checkpointer=saver)
-    for text in ("Hi.", "Where?"):
-        agent.invoke(says(text), at(), durability=sys.argv[3])
-"""
-
-
-def _dies_in_a_loop(folder, keep_state, durability):
-    """Run two turns in another process, which dies in the middle of the second."""
-    assert ForkedProcess(_DYING, folder, keep_state, durability).ends() == 9
-
-
 # How far the checkpointer is behind when a process dies is a matter of chance by default
 # (`durability="async"`), so the two ends of it are tested: not at all, and by the whole turn.
-
-
-@KEPT
-@pytest.mark.parametrize("goes_on", [True, False], ids=["the run goes on", "a new turn comes"])
-def test_a_process_that_dies_in_a_loop_leaves_all_that_was_said(tmp_path, keep_state, goes_on):
-    _dies_in_a_loop(tmp_path, keep_state, "sync")
-    with (
-        ConversationMemory.open(tmp_path / "memory.db") as memory,
-        SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver,
-    ):
-        before = ["human: Hi.", "ai: Hello.", *LOOP[:3]]
-        assert spoken(memory) == before
-        model = ScriptedChatModel(replies=["In the yard."])
-        options = {"keep_state": keep_state}
-        agent = agent_with(memory, model, options=options, checkpointer=saver)
-        agent.invoke(None if goes_on else says("Well?"), at())
-        asked = [] if goes_on else ["human: Well?"]
-        assert shape(model.seen[0]) == [*before, *asked]
-        assert spoken(memory) == [*before, *asked, "ai: In the yard."]

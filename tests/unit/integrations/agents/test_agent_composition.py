@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import pytest
 from langchain.agents.middleware import (
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
     HumanInTheLoopMiddleware,
-    ModelCallLimitMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
-    ToolRetryMiddleware,
-    wrap_model_call,
 )
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from scripted_agents import RUNS, agent_with, calls, entries, says, shape, spoken, view
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem.errors import ConfigError
 
@@ -84,39 +79,6 @@ def test_the_model_reads_the_summary_and_what_the_state_kept_and_the_log_keeps_a
 
 
 @INNER_AND_OUTER
-@pytest.mark.parametrize("way", RUNS)
-def test_what_a_limit_says_in_the_place_of_the_model_is_stored(memory, way, place):
-    limit = ModelCallLimitMiddleware(run_limit=1, exit_behavior="end")
-    agent = agent_with(memory, ScriptedChatModel(replies=[calls("yard")]), **{place: [limit]})
-    RUNS[way](agent, says("Where?"), at())
-    assert view(memory)[:3] == LOOP[:3]
-    assert view(memory)[3].startswith("ai: Model call limits exceeded")
-
-
-@INNER_AND_OUTER
-def test_results_of_the_loop_that_are_cleared_for_the_model_stay_in_the_log(memory, place):
-    clear = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)])
-    model = ScriptedChatModel(replies=[calls("yard"), "In the yard."])
-    agent_with(memory, model, **{place: [clear]}).invoke(says("Where?"), at())
-    assert "a bicycle" not in str(shape(model.seen[1]))
-    assert view(memory) == LOOP
-
-
-@INNER_AND_OUTER
-def test_what_is_put_before_the_messages_reaches_the_model_and_not_the_log(memory, place):
-    @wrap_model_call
-    def remark(request, handler):
-        return handler(request.override(messages=[HumanMessage("It is May."), *request.messages]))
-
-    model = ScriptedChatModel(replies=["One.", "Two."])
-    agent = agent_with(memory, model, checkpointer=InMemorySaver(), **{place: [remark]})
-    agent.invoke(says("First?"), at())
-    agent.invoke(says("Second?"), at())
-    assert "It is May." in str(shape(model.seen[1]))
-    assert view(memory) == ["human: First?", "ai: One.", "human: Second?", "ai: Two."]
-
-
-@INNER_AND_OUTER
 def test_what_is_redacted_in_the_state_is_redacted_in_the_views(memory, place):
     redact = PIIMiddleware("email", strategy="redact", apply_to_input=True, apply_to_output=True)
     model = ScriptedChatModel(replies=["Noted: ana@example.org", "Yes."])
@@ -126,24 +88,6 @@ def test_what_is_redacted_in_the_state_is_redacted_in_the_views(memory, place):
     redacted = ["human: I am [REDACTED_EMAIL]", "ai: Noted: [REDACTED_EMAIL]"]
     assert shape(model.seen[0]) == redacted[:1]
     assert shape(model.seen[1])[:2] == view(memory)[:2] == redacted
-
-
-@INNER_AND_OUTER
-def test_a_tool_that_is_tried_again_has_one_result(memory, place):
-    tries = []
-
-    @tool
-    def shaky(place: str) -> str:
-        """Work the second time."""
-        tries.append(place)
-        if len(tries) < 2:
-            raise ProviderError(place)
-        return place
-
-    retry = ToolRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)
-    model = ScriptedChatModel(replies=[calls("yard", tool_name="shaky"), "Done."])
-    agent_with(memory, model, tools=[shaky], **{place: [retry]}).invoke(says("Try."), at())
-    assert spoken(memory) == ["human: Try.", "ai -> c0", "tool c0: yard", "ai: Done."]
 
 
 def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(memory):

@@ -9,7 +9,7 @@ import re
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from scripted_agents import agent_with, says, view
+from scripted_agents import agent_with, says
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
@@ -94,28 +94,10 @@ def test_lines_come_fenced_and_marked_as_data_with_the_same_as_plain_values_besi
     assert block["time"].endswith("+00:00")
 
 
-def test_a_number_of_blocks_is_kept_and_a_budget_too(memory):
-    for number in range(8):
-        say(memory, "ana", f"old{number}", f"Bicycle number {number} is red, said the owner.")
-    few = create_search_tool(memory, k=2).invoke(asks(), at("new")).artifact
-    assert len(few) == 2
-    short = create_search_tool(memory, max_tokens=30).invoke(asks(), at("new")).content
-    long = create_search_tool(memory, max_tokens=1000).invoke(asks(), at("new")).content
-    assert len(short) < len(long)
-    both = create_search_tool(memory, k=8, max_tokens=30).invoke(asks(), at("new")).content
-    assert len(both) == len(short)
-
-
 @WAYS
 def test_it_says_so_where_nothing_was_said(memory, way):
     found = CALLS[way](create_search_tool(memory), asks(), at("new"))
     assert (found.content, found.artifact) == ("Nothing that fits was said before.", [])
-
-
-@pytest.mark.parametrize("blank", ["", " \n"])
-def test_a_blank_query_is_answered_with_what_to_do(memory, blank):
-    found = create_search_tool(memory).invoke(asks(blank), at("new"))
-    assert (found.content, found.artifact) == ("The query is blank; say what to look for.", [])
 
 
 def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found(memory):
@@ -128,33 +110,6 @@ def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found
     for result in returned[4:6]:
         assert "The bicycle is red." in result.text
         assert QUESTION not in f"{result.text}{result.artifact}"
-
-
-def test_a_summary_written_meanwhile_does_not_hide_which_turn_is_under_way(memory):
-    history = memory.history("t", user_id="ana")
-    say(memory, "ana", "t", "The bicycle is red.")
-    window = history.summary_window()
-    memory.add_messages([HumanMessage(QUESTION)], user_id="ana", thread_id="t")
-    history.add_summary("They spoke of bicycles.", window)
-    found = create_search_tool(memory).invoke(asks(), at("t"))
-    assert "red" in found.content
-    assert QUESTION not in found.content
-
-
-def test_the_result_of_a_search_is_stored_as_it_was_and_found_again_by_none(memory):
-    say(memory, "ana", "old", "The bicycle is red.")
-    model = ScriptedChatModel(replies=[searching(QUESTION), "Red."])
-    tool = create_search_tool(memory)
-    returned = agent_with(memory, model, tools=[tool]).invoke(says("Colour?"), at("t"))
-    stored = memory.history("t", user_id="ana").entries[2].message
-    assert (stored.content, stored.artifact) == (
-        returned["messages"][2].content,
-        returned["messages"][2].artifact,
-    )
-    assert view(memory)[2].startswith("tool c0: <recalled>")
-    again = tool.invoke(asks(), at("new"))
-    assert again.content.count("<recalled>") == 1
-    assert again.content.count("The bicycle is red.") == 1
 
 
 TEXT = "".join(f"Line {n} of the report says that nothing happened.\n" for n in range(500))
@@ -244,8 +199,3 @@ def test_without_a_thread_it_is_refused(report):
 def test_a_budget_that_holds_nothing_is_refused(report, most):
     with pytest.raises(ConfigError, match="max_tokens"):
         read_message_tool(report, max_tokens=most)
-
-
-def test_past_the_end_it_says_how_long_the_message_is(report):
-    result = read_with(read_message_tool(report), where(), message_id="p1", start=10**9)
-    assert f"{len(TEXT):,} characters" in result.content

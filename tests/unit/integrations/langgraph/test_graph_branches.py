@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import operator
 import threading
-from contextlib import closing
 from typing import Annotated, TypedDict
 
 import pytest
-from graphs import Crash, CrashingLog, answer_of, echo, messages_of, says, shown, spoken
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import Runnable
+from graphs import answer_of, echo, messages_of, says, shown, spoken
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, Send, interrupt
-from scripted_agents import calls
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations.langgraph import (
     create_memory_graph,
     model_node,
@@ -79,27 +74,6 @@ def test_a_call_that_waits_for_a_person_is_in_the_log_and_goes_on_in_its_turn(me
     assert shown(memory)[-2:] == ["yard: yes", "It is there."]
 
 
-def test_a_call_whose_attempt_came_to_nothing_makes_way_for_the_next(memory):
-    @tool("ask")
-    def broken(place: str) -> str:
-        """Break down."""
-        raise ProviderError(place)
-
-    model = ScriptedChatModel(replies=[call_of("yard"), call_of("hall"), "In the hall."])
-    with pytest.raises(ProviderError):
-        a_tool_loop(memory, None, model, [broken]).invoke(says("Where?", "q"), at())
-
-    @tool("ask")
-    def answered(place: str) -> str:
-        """Answer."""
-        return place
-
-    a_tool_loop(memory, None, model, [answered]).invoke(says("Where?", "q"), at())
-    assert [one.text for one in model.seen[1]] == ["Where?"]
-    assert shown(memory) == ["Where?", "hall", "In the hall."]
-    assert len([one for one in entries(memory) if one.role == "assistant"]) == 3
-
-
 def two_voices(memory, saver, *, record_each=False, **replies):
     """Return a graph in which two models answer at once, each in a branch of its own."""
     builder = StateGraph(MessagesState)
@@ -136,39 +110,6 @@ def test_branches_that_are_run_anew_each_take_the_place_of_their_own_reply(memor
         graph = two_voices(memory, None, record_each=True, abe=f"abe {number}", bea=f"bea {number}")
         graph.invoke(says("Is it so?", "q"), at())
     assert sorted(shown(memory)) == ["Is it so?", "abe 2", "bea 2"]
-
-
-def ask_at_once(memory, saver):
-    """Let four threads ask in one thread of the conversation, and then ask once more."""
-    together = threading.Barrier(4)
-
-    def answer(messages):
-        together.wait(30)
-        return echo(messages)
-
-    model = ScriptedChatModel(replies=[answer])
-    graph = create_memory_graph(memory, model, checkpointer=saver)
-    threads = [
-        threading.Thread(target=graph.invoke, args=(says(f"question {number}"), at()))
-        for number in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    model = ScriptedChatModel(replies=["Yes."])
-    later = create_memory_graph(memory, model, checkpointer=saver)
-    later.invoke(says("All there?"), at())
-    return memory.history("t", user_id="ana").entries
-
-
-def test_turns_at_once_on_one_thread_are_all_stored_and_shown(filed, saver):
-    entries = ask_at_once(filed, saver)
-    assert [entry for entry in entries if entry.role == "control"] == []
-    texts = [text for text in spoken(filed) if text.startswith("question")]
-    assert sorted(texts) == [f"question {number}" for number in range(4)]
-    assert len([text for text in spoken(filed) if text.startswith("re: ")]) == 4
 
 
 def test_a_turn_that_ends_last_hides_none_of_those_that_began_while_it_waited(memory, saver):
@@ -234,44 +175,6 @@ def test_questions_sent_to_the_graph_at_once_are_turns_of_their_own(memory, save
     assert turns_of(memory) == [["one", "re: one"], ["three", "re: three"], ["two", "re: two"]]
 
 
-def test_of_several_questions_the_one_that_failed_is_asked_again_and_doubles_nothing(memory, saver):
-    failures = [ProviderError("overloaded")]
-
-    def answer(messages):
-        return failures.pop() if failures and "two" in messages[-1].text else echo(messages)
-
-    graph = a_graph_that_asks_several(memory, saver, ScriptedChatModel(replies=[answer]))
-    with pytest.raises(ProviderError):
-        graph.invoke({"questions": ["one", "two"]}, at())
-    found = graph.invoke(None, at())
-    assert sorted(found["answers"]) == ["re: one", "re: two"]
-    assert turns_of(memory) == [["one", "re: one"], ["two", "re: two"]]
-
-
-def test_a_question_that_comes_again_after_its_reader_left_has_one_answer(memory, saver):
-    model = ScriptedChatModel(replies=["In the hall.", "In the yard."])
-    graph = create_memory_graph(memory, model, checkpointer=saver)
-    with closing(graph.stream(says("Where?", "q1"), at(), stream_mode="messages")) as parts:
-        next(parts)
-    graph.invoke(says("Where?", "q1"), at())
-    assert shown(memory) == ["Where?", "In the yard."]
-
-
-def test_a_reply_that_waits_for_a_human_is_not_stored_before(memory, saver):
-    model = ScriptedChatModel(replies=["In the hall."])
-    graph = create_memory_graph(memory, model, checkpointer=saver)
-    value, modes = says("Where?"), ["messages", "updates"]
-    with closing(
-        graph.stream(value, at(), stream_mode=modes, interrupt_before=["record"])
-    ) as parts:
-        for mode, part in parts:
-            if mode == "updates" and "__interrupt__" in part:
-                break
-    assert spoken(memory) == ["Where?"]
-    graph.invoke(None, at())
-    assert spoken(memory) == ["Where?", "In the hall."]
-
-
 def breaking(*replies, after=2):
     return ScriptedChatModel(replies=list(replies) or ["One two three four"], breaks_after=after)
 
@@ -294,42 +197,3 @@ def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, sa
     said = ["Count.", "One two ", "Go on.", "Three.", "And now?"]
     assert [one.text for one in model.seen[-1]] == said
     assert shown(memory) == [*said, "Four."]
-
-
-def test_a_tool_call_that_came_is_stored_though_the_run_is_cancelled_at_once(memory):
-    class Cancelled(Runnable):
-        """Calls a tool, in a run that is cancelled as soon as it has."""
-
-        def invoke(self, given, config=None, **more):
-            raise NotImplementedError
-
-        async def ainvoke(self, given, config=None, **more):
-            runs[0].cancel()
-            return calls("yard")
-
-    async def chat():
-        runs.append(asyncio.create_task(graph.ainvoke(says("Where?"), at())))
-        with pytest.raises(asyncio.CancelledError):
-            await runs[0]
-
-    runs = []
-    graph = a_graph(memory, Cancelled())
-    asyncio.run(chat())
-    *_, last = memory.history("t", user_id="ana").entries
-    assert [call["id"] for call in last.message.tool_calls] == ["c0"]
-
-
-def test_a_message_that_is_sent_without_an_id_is_stored_once(memory, saver):
-    def a_graph(memory):
-        builder = StateGraph(MessagesState)
-        builder.add_node("recall", recall_node(memory))
-        builder.add_conditional_edges(
-            START, lambda _: [Send("recall", {"messages": [HumanMessage("Hi")]})]
-        )
-        return builder.compile(checkpointer=saver)
-
-    crashing = ConversationMemory(CrashingLog(memory.log, 1))
-    with pytest.raises(Crash):
-        a_graph(crashing).invoke({"messages": []}, at(), durability="sync")
-    a_graph(memory).invoke(None, at())
-    assert spoken(memory) == ["Hi"]

@@ -1,4 +1,4 @@
-"""Memories and checkpointers to test agents with."""
+"""A memory and a checkpointer to test integrations with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_convmem import ConversationMemory
 
@@ -19,5 +20,5 @@ def memory() -> Iterator[ConversationMemory]:
 
 @pytest.fixture
 def saver() -> InMemorySaver:
-    """A checkpointer."""
-    return InMemorySaver()
+    """A checkpointer, which reads back no type but what LangGraph holds for safe."""
+    return InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=None))

@@ -1,0 +1,186 @@
+"""What nodes of graphs and hooks of agents do alike: a step of a run whose state has messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.ids import make_ulid
+from langchain_convmem.records import Entry, ThreadKey
+from langchain_convmem.turns.chains import ChainShape
+from langchain_convmem.turns.memory import TurnMemory
+from langchain_convmem.turns.node_context import NodeContext
+from langchain_convmem.turns.options import TurnOptions, read_key
+from langchain_convmem.turns.state_sync import StateSync, drop_earlier, find_aside, is_stand_in
+from langchain_convmem.turns.synced_turn import BegunTurn, SyncedTurn, TurnNote
+from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.view import (
+    SPOKEN,
+    ModelContext,
+    TurnEntries,
+    TurnView,
+    join_searchable,
+    list_earlier_entries,
+    make_entry,
+)
+from langchain_convmem.views.live import find_live_entries
+
+KeepState: TypeAlias = Literal["all", "turn"]
+T = TypeVar("T")
+
+_FRONT = 0
+"""Where a stand-in stands: before every position of a log."""
+
+
+def check_keep_state(keep_state: str) -> None:
+    """Refuse what says neither to keep all of a state nor the latest turn of it.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    if keep_state not in ("all", "turn"):
+        raise ConfigError(f"keep_state must be 'all' or 'turn', got {keep_state!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class StateRun:
+    """A step of a run, as a node or a hook does it. Not thread-safe.
+
+    Attributes:
+        memory: Whose log and recall.
+        sync: Keeps the log in step with the state.
+        options: What holds for the turn.
+        trace: Its callbacks.
+    """
+
+    memory: TurnMemory
+    sync: StateSync
+    options: TurnOptions
+    trace: TurnTrace
+
+    @classmethod
+    def open(
+        cls,
+        memory: TurnMemory,
+        options: TurnOptions,
+        config: RunnableConfig,
+        *,
+        host: str,
+        context: Any = None,
+        model: Runnable[Any, Any] | None = None,
+        **follows: bool,
+    ) -> StateRun:
+        """Return a step of the run that a config is of.
+
+        Args:
+            memory: Whose log and recall.
+            options: What holds for every turn; the call may override them.
+            config: Of the node.
+            host: What is called, for errors.
+            context: That of the graph; None is that of the run that goes on.
+            model: What the node calls.
+            **follows: How the log follows the state; see `StateSync`.
+
+        Raises:
+            ConfigError: If the run names no thread, or sets an option that there is not.
+        """
+        configurable = config.get("configurable", {})
+        chosen = options.merge_call(configurable, model)
+        place = NodeContext.read(config, read_key(configurable, context, host=host))
+        trace = TurnTrace(config)
+        sync = StateSync(memory.log, memory.drafting, place, trace=trace, **follows)
+        return cls(memory, sync, chosen, trace)
+
+    @property
+    def key(self) -> ThreadKey:
+        """The thread."""
+        return self.sync.context.key
+
+    def run(self, step: Callable[[], T]) -> T:
+        """Do the step as the memory's own work, and report what it took."""
+        return self.trace.run_internal(step)
+
+    def begin(
+        self, messages: Sequence[BaseMessage], note: TurnNote | None, keep_state: KeepState
+    ) -> BegunTurn:
+        """Store what the state has new, and return the turn that begins; see `StateSync.begin`."""
+        begun = self.sync.begin(messages, note)
+        if keep_state == "turn" and begun.note is not None:
+            kept = drop_earlier(begun.messages, begun.note, self.sync.context)
+            return replace(begun, messages=kept)
+        return begun
+
+    def read_context(
+        self,
+        turn: BegunTurn,
+        synced: SyncedTurn,
+        shown: Sequence[BaseMessage],
+        shape: ChainShape,
+    ) -> ModelContext:
+        """Build what a model gets: the thread, the turn, and recalled lines in the question.
+
+        Args:
+            turn: The turn as the state has it.
+            synced: The same as the log has it.
+            shown: What the call would show of the state; others may have changed it.
+            shape: What the model takes.
+        """
+        self.memory.use_model(shape.model)
+        shown = synced.apply_edits(shown, turn.messages)
+        ids = {one.id for one in turn.messages}
+        earlier = ids - {one.id for one in synced.messages}
+        aside = find_aside([one for one in shown if one.id in ids], turn.note, self.sync.context)
+        said = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
+        own, names = synced.make_entries(said, self.key), {one.id for one in said}
+
+        def locate(entries: Sequence[Entry]) -> TurnEntries:
+            before = list_earlier_entries(entries, synced.asked)
+            before = [entry for entry in before if entry.message_id not in names]
+            return synced.locate(
+                entries, _put_stand_in(before, shown, earlier, self.key), own, aside
+            )
+
+        view = TurnView(
+            self.memory,
+            self.key,
+            self.options,
+            shape.provider,
+            self.trace,
+            shape.slots,
+        )
+        query = join_searchable(_select_opening(synced.messages), self.memory.drafting)
+        context = view.build_context(locate, query)
+        self.trace.dispatch_event("convmem.context", context.count)
+        return context
+
+
+def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return what the user said before anyone answered."""
+    before = takewhile(lambda message: not isinstance(message, AIMessage | ToolMessage), messages)
+    return [message for message in before if isinstance(message, HumanMessage)]
+
+
+def _put_stand_in(
+    before: list[Entry],
+    shown: Sequence[BaseMessage],
+    earlier: Collection[str | None],
+    key: ThreadKey,
+) -> list[Entry]:
+    """Return what was said before, with a stand-in of the state for what it stands for."""
+    places = [number for number, message in enumerate(shown) if is_stand_in(message)]
+    if not places:
+        return before
+    stand_in = shown[places[-1]]
+    kept = next((one.id for one in shown[places[-1] + 1 :] if one.id in earlier), None)
+    live = [entry for entry in find_live_entries(before) if entry.role in SPOKEN]
+    first = next((n for n, entry in enumerate(live) if entry.message_id == kept), len(live))
+    gone = {entry.id for entry in live[:first]}
+    entry_id = make_ulid()
+    front = make_entry(stand_in, entry_id=entry_id, key=key, position=_FRONT, turn_id=entry_id)
+    return [front, *(entry for entry in before if entry.id not in gone)]
