@@ -321,7 +321,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
     model = cast("Runnable[Any, Any]", nodes.model)
 
     def call(state: Any, config: RunnableConfig) -> Update:
-        run, asked = partial(nodes.run, state, config), ModelCall(nodes)
+        run, asked = partial(nodes.run, state, config), ModelCall()
         run(asked.prepare)
         try:
             output = model.invoke(*asked.make_inputs(config))
@@ -331,7 +331,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
         return run(partial(asked.answer, output))
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        run, asked = partial(nodes.run, state, config), ModelCall(nodes)
+        run, asked = partial(nodes.run, state, config), ModelCall()
         await hop(lambda: run(asked.prepare))
         try:
             output = await model.ainvoke(*asked.make_inputs(config))
@@ -487,7 +487,7 @@ class NodeRun:
 class ModelCall:
     """A call of the model by its node; the node's steps around it."""
 
-    def __init__(self, nodes: MemoryNodes) -> None:
+    def __init__(self) -> None:
         self._heard = PartialReplyHandler()
         self._started_ms = 0
 
