@@ -272,7 +272,7 @@ def test_a_model_that_comes_back_late_finds_its_turn_undone():
     model = text_engine(before_prefill=lambda text: late.wait(30) if "slow" in text else None)
     talk = Conversation(model)
     with pytest.raises(TurnCancelledError, match="longer than"):
-        talk.send_message("slow", timeout=0.01)
+        talk.send_message("slow", timeout=0.5)
     assert not talk.wait(0)
     late.set()
     assert talk.wait(30)

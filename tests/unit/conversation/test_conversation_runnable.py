@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 
 
 def echo(messages):
@@ -61,4 +61,5 @@ def test_messages_of_every_form_are_taken():
         assert talk.invoke(message).text.startswith("a!")
         assert talk.invoke([message]).text.startswith("a!")
     assert len(talk.history) == 16
-    assert talk.invoke([]).text.endswith("! 8")
+    with pytest.raises(InvalidMessageError, match="nothing to go on with"):
+        talk.invoke([])

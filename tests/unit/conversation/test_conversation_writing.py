@@ -10,7 +10,7 @@ from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.conversation.turn import TurnControl
+from langchain_convmem.conversation.control import TurnControl
 from langchain_convmem.errors import ConversationError, TurnCancelledError
 
 

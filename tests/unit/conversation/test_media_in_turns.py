@@ -9,7 +9,7 @@ import pytest
 from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ChatTemplate, Conversation
-from langchain_convmem.conversation.inputs import MediaLimits
+from langchain_convmem.conversation.media import MediaLimits
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.testing import ScriptedEngine
 

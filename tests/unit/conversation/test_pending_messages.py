@@ -99,8 +99,8 @@ def test_a_message_of_another_role_ends_the_one_before():
     talk.send_message(SystemMessage("Be "), pending=True)
     assert engine.prefills == [user("a"), f"{END}<|im_start|>system\nBe"]
     talk.send_message(SystemMessage("brief."))
-    assert [message.type for message in talk.history] == ["human", "system", "ai"]
-    assert texts(talk) == ["a", "Be brief.", "one"]
+    assert texts(talk) == ["a", "one"], "a system message steers the send that brings it"
+    assert engine.sessions[0].text.startswith("<|im_start|>system\nBe brief.")
 
 
 def test_messages_of_one_list_stay_apart():

@@ -333,12 +333,12 @@ def test_a_cancelled_turn_does_not_wait_for_its_tools():
 
     def cancel():
         started.wait(20)
-        cancelled.set_result(None)
+        cancelled.set_exception(TurnCancelledError("now"))
 
     canceller = threading.Thread(target=cancel)
     canceller.start()
     with pytest.raises(TurnCancelledError):
-        sync_answers([wait], [call("wait")], cancelled=cancelled)
+        sync_answers([wait], [call("wait")], stopped=cancelled)
     assert not released.is_set()
     released.set()
     canceller.join()
@@ -348,7 +348,7 @@ def test_a_turn_ends_with_the_error_that_it_is_cancelled_with():
     cancelled = Future()
     cancelled.set_exception(TimeoutError("too long"))
     with pytest.raises(TimeoutError, match="too long"):
-        sync_answers([double], [call("double", x=1)], cancelled=cancelled)
+        sync_answers([double], [call("double", x=1)], stopped=cancelled)
 
 
 async def test_cancelling_an_async_turn_cancels_its_tools():

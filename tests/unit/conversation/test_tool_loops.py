@@ -135,9 +135,9 @@ def test_a_result_that_answers_no_open_call_is_refused():
     said.send_message("Forget it")
     before = said.history
     late = ToolMessage("sunny", tool_call_id="c1")
-    with pytest.raises(InvalidMessageError, match="'c1' answers no open call"):
+    with pytest.raises(InvalidMessageError, match="'c1' answers no call"):
         said.send_message(late)
-    with pytest.raises(InvalidMessageError, match="'c1' answers no open call"):
+    with pytest.raises(InvalidMessageError, match="'c1' answers no call"):
         said.send_message(["Hello?", late])
     assert said.history == before
 

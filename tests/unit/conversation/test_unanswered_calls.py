@@ -36,7 +36,7 @@ def test_calls_without_a_later_result_are_unanswered(history, expected):
 
 def test_unanswered_calls_can_be_closed():
     history = [asking("a", "b"), result("b")]
-    closing = answer_cancelled(find_unanswered_calls(history))
+    closing = answer_cancelled(AIMessage("", tool_calls=find_unanswered_calls(history)))
     assert [(answer.tool_call_id, answer.name, answer.status) for answer in closing] == [
         ("a", "tool_0", "error")
     ]
