@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.messages.base import BaseMessageChunk
-from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_convmem.conversation.config import ConversationConfig, SendOptions
@@ -19,9 +17,9 @@ from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.text import RenderStats
+from langchain_convmem.turns.replies import mark_interrupted
 from langchain_convmem.turns.streams import aclose_quietly, add_up
 from langchain_convmem.views.codec import describe_as_json
-from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.messages import count_tokens, merge_pieces
 
 _PARSED = "parsed"
@@ -312,22 +310,20 @@ class ReplyBuilder:
         total = merge_pieces([*self._chunks, last])
         return ModelReply(_to_message(message_chunk_to_message(total)), self._rest)
 
-    def build_part(self) -> AIMessage | None:
-        """Return the text that had come of a reply that broke off, marked so; None if none.
+    def build_part(self, told: Mapping[str, Any]) -> list[BaseMessage]:
+        """Return the text that had come of a reply that broke off, marked so; nothing if none.
 
         Half a call looks like a whole one, so that calls are left out.
+
+        Args:
+            told: What else its metadata say.
         """
         total = merge_pieces(self._chunks) if self._chunks else None
         if total is None or not total.text:
-            return None
-        metadata = {**total.response_metadata, "finish_reason": "cancelled", INTERRUPTED: True}
-        return AIMessage(
-            total.text,
-            id=total.id,
-            name=total.name,
-            usage_metadata=total.usage_metadata,
-            response_metadata=metadata,
-        )
+            return []
+        usage, known = total.usage_metadata, {**total.response_metadata, **told}
+        part = AIMessage(total.text, id=total.id, usage_metadata=usage, response_metadata=known)
+        return [mark_interrupted(part)]
 
 
 def _to_message(answer: Any) -> AIMessage:
@@ -361,14 +357,7 @@ def _to_chunk(message: AIMessage) -> AIMessageChunk:
     """Return a message as a chunk: a model that does not stream may show it whole."""
     if isinstance(message, AIMessageChunk):
         return message
-    found = message.model_dump(exclude={"type", "tool_calls", "invalid_tool_calls"})
-    written = [(call, json.dumps(call["args"])) for call in message.tool_calls]
-    written += [(call, call["args"]) for call in message.invalid_tool_calls]  # type: ignore[misc]
-    calls = [
-        tool_call_chunk(name=call["name"], args=args, id=call["id"], index=number)
-        for number, (call, args) in enumerate(written)
-    ]
-    return AIMessageChunk(**found, tool_call_chunks=calls)
+    return AIMessageChunk(**message.model_dump(exclude={"type"}))
 
 
 def _create_name() -> str:

@@ -69,15 +69,13 @@ class ConversationConfig(BaseModel):
             with calls is returned, and their results are sent by the caller.
         max_tool_rounds: How often tools are called within one turn; to tell the model that its
             call cannot be read counts as well.
-        on_tool_limit: `"rollback"` takes the turn back then; `"keep"` keeps what was said up to
-            the last results. The error is the same.
         tool_handler: Asked before each call: False or a reason refuses it; a changed call is made
             instead.
         on_pending_tool_calls: What becomes of calls without result when the user speaks: `"error"`
             refuses the message, `"cancel"` answers them as cancelled. In a thread of a memory the
             model is always told that nothing answered them.
-        on_busy: `"wait"` for earlier turns, in order, or `"error"`.
-        busy_timeout_s: How long to wait at most, in seconds; None waits for ever.
+        busy_timeout_s: How long to wait at most for earlier turns, in seconds; None waits for ever,
+            and 0 not at all.
         on_cancel: `"discard"` a turn that is cancelled, or `"keep"` what was said, marked
             `interrupted`; calls that were interrupted are answered as cancelled.
         max_output_tokens: The most tokens of a reply.
@@ -98,10 +96,8 @@ class ConversationConfig(BaseModel):
     context_kwargs: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     auto_tools: bool = True
     max_tool_rounds: PositiveInt = 25
-    on_tool_limit: Literal["rollback", "keep"] = "rollback"
     tool_handler: Callable[..., Any] | None = None
     on_pending_tool_calls: Literal["error", "cancel"] = "error"
-    on_busy: Literal["wait", "error"] = "wait"
     busy_timeout_s: NonNegativeFloat | None = 300.0
     on_cancel: Literal["discard", "keep"] = "discard"
     max_output_tokens: PositiveInt | None = None
@@ -123,12 +119,13 @@ class ConversationConfig(BaseModel):
                 way = "; what the model is told first is system_prompt='...'"
             raise ConfigError(f"there is no setting {name!r}; there are {', '.join(known)}{way}")
         preface = given.get("preface", Preface())
-        if not isinstance(preface, Preface | Mapping):
-            way = "for what the model is told first, pass system_prompt='...'"
-            raise ConfigError(f"preface must be a Preface, got {describe_value(preface)}; {way}")
+        for setting, kinds in ((preface, Preface | Mapping), (system, str | None)):
+            if not isinstance(setting, kinds):
+                raise ConfigError(
+                    "preface must be a Preface, and system_prompt=, what the model is told first, "
+                    f"text; got {describe_value(setting)}"
+                )
         if system is not None:
-            if not isinstance(system, str):
-                raise ConfigError(f"system_prompt must be text, got {describe_value(system)}")
             preface = Preface.model_validate(preface)
             messages = [("system", system), *preface.messages]
             given["preface"] = Preface(**{**dict(preface), "messages": messages})

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Sequence,
+)
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import Any, Self, TypeVar, cast
+from functools import partial, reduce, wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -38,15 +47,43 @@ from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine
 from langchain_convmem.thread_memory import MemoryThread
-from langchain_convmem.turns.streams import ClosingStreams, merge_chunks
 from langchain_convmem.views.edits import Heard
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _TEXT_SETTINGS = ("template", "reply_format", "channels", "stop", "prefill_preface")
 
 
-class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
+def _between_turns(
+    call: Callable[Concatenate[Conversation, P], T],
+) -> Callable[Concatenate[Conversation, P], T]:
+    """Return a method that runs between turns; it is waited for like a turn, but not cancelled."""
+
+    @wraps(call)
+    def hold(self: Conversation, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.make_pause().hold():
+            return call(self, *args, **kwargs)
+
+    return hold
+
+
+def _await_turns(
+    method: Callable[Concatenate[Conversation, P], T],
+) -> Callable[Concatenate[Conversation, P], Coroutine[Any, Any, T]]:
+    """Return the asynchronous form of a method that runs between turns."""
+    call: Callable[..., T] = method.__wrapped__  # type: ignore[attr-defined]
+
+    async def ahold(self: Conversation, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async with self.make_pause().ahold():
+            return await hop(partial(call, self, *args, **kwargs))
+
+    ahold.__name__, ahold.__doc__ = f"a{method.__name__}", f"Async `{method.__name__}`."
+    ahold.__qualname__ = f"Conversation.a{method.__name__}"
+    return ahold
+
+
+class Conversation(Runnable[Any, AIMessage]):
     """A conversation with a model.
 
     A turn is all or nothing: whatever fails, the conversation is as before. Turns run one at a
@@ -74,6 +111,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         self._talk = engine.open(config, history, settings)
         if self.config.prefill_preface:
             self._talk.backend.read_ahead(self._make_request(), ())
+
+    _run_off_loop = staticmethod(run_in_thread)
+    """How `to_async` calls what may wait for a model."""
 
     def __repr__(self) -> str:
         return f"Conversation({self._talk.backend!r}, {self._talk.thread!r})"
@@ -125,19 +165,15 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Send a message and return the whole reply; see `send_message`."""
         return await self.ainvoke(message, config, **options)
 
-    def invoke(
-        self,
-        input: ConversationInput,  # noqa: A002 - Runnable's name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002
         """Send a message and return the whole reply; see `send_message`."""
         send = self._make_send(kwargs)
-        if send.options.timeout is None:
+        timeout_s = send.options.timeout
+        if timeout_s is None:
             return self._invoke(send, input, config)
         handle = self._start(send, lambda: self._invoke(send, input, config))
         try:
-            if not handle.wait(send.options.timeout):
+            if not handle.wait(timeout_s):
                 send.control.stop(send.make_late_error())
             # If nothing can end it any more, it is over, or being stored.
             if handle.done() or send.control.is_sealed:
@@ -149,8 +185,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def _invoke(self, send: Send, message: Any, config: RunnableConfig | None) -> AIMessage:
         def run(message: Any, config: RunnableConfig) -> AIMessage:
-            for _ in send.run(message, config):
-                pass
+            deque(send.run(message, config), maxlen=0)
             return send.last_word
 
         with send.hold():
@@ -158,7 +193,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     async def ainvoke(
         self,
-        input: ConversationInput,  # noqa: A002 - Runnable's name
+        input: Any,  # noqa: A002 - Runnable's name
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AIMessage:
@@ -173,45 +208,43 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         async with send.ahold():
             return await self._acall_with_config(cast("Any", run), input, self._stamp(config))
 
-    def transform(
+    def stream(
         self,
-        input: Iterator[Any],  # noqa: A002 - Runnable's name
+        input: Any,  # noqa: A002 - Runnable's name
         config: RunnableConfig | None = None,
         *,
         send: Send | None = None,
         **kwargs: Any,
     ) -> Generator[AIMessageChunk]:
-        """Send a message once it is complete, and yield what is new of the reply."""
+        """Send a message, and yield what is new of the reply as it comes."""
         is_own, send = send is None, send or self._make_send(kwargs, is_streaming=True)
-        said = iter([merge_chunks(list(input))])
+        opened: list[Generator[AIMessageChunk]] = []
+
+        def run(messages: Iterator[Any], config: RunnableConfig) -> Any:
+            opened.append(send.run(next(messages), config))
+            return opened[0]
+
         with ExitStack() as place:
             place.enter_context(send.hold())
-            with closing(super().transform(said, config, send=send)) as chunks:
-                for chunk in chunks:
+            shown: Any = self._transform_stream_with_config(
+                iter([input]), cast("Any", run), self._stamp(config)
+            )
+            try:
+                for chunk in shown:
                     if is_own and chunk.chunk_position == "last":
                         place.close()  # who reads it may send at once
                     yield chunk
+            finally:  # LangChain drops a stream that its reader left; this ends its turn
+                for chunks in opened:
+                    chunks.close()
 
     def astream(
         self,
-        input: ConversationInput,  # noqa: A002 - Runnable's name
+        input: Any,  # noqa: A002 - Runnable's name
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[AIMessageChunk]:
         """Send a message, and yield what is new of the reply as it comes."""
-
-        async def yield_input() -> AsyncIterator[Any]:
-            yield input
-
-        return self.atransform(yield_input(), config, **kwargs)
-
-    def atransform(
-        self,
-        input: AsyncIterator[Any],  # noqa: A002 - Runnable's name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AsyncGenerator[AIMessageChunk]:
-        """Send a message once it is complete, and yield what is new of the reply."""
         send = self._make_send(kwargs, is_streaming=True)
         stream = self._read_stream(input, config, send)
         # The event loop closes a stream that is dropped a little later.
@@ -219,34 +252,28 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         return stream
 
     async def _read_stream(
-        self, parts: AsyncIterator[Any], config: RunnableConfig | None, send: Send
+        self, message: Any, config: RunnableConfig | None, send: Send
     ) -> AsyncGenerator[AIMessageChunk]:
-        message = merge_chunks([part async for part in parts])
-
-        async def yield_message() -> AsyncIterator[Any]:
+        async def say() -> AsyncIterator[Any]:
             yield message
+
+        async def run(
+            messages: AsyncIterator[Any], config: RunnableConfig
+        ) -> AsyncIterator[AIMessageChunk]:
+            async with aclosing(send.arun(await anext(messages), config)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
 
         async with AsyncExitStack() as place:
             await place.enter_async_context(send.ahold())
-            async with aclosing(super().atransform(yield_message(), config, send=send)) as chunks:
+            shown: Any = self._atransform_stream_with_config(
+                say(), cast("Any", run), self._stamp(config)
+            )
+            async with aclosing(shown) as chunks:
                 async for chunk in chunks:
                     if chunk.chunk_position == "last":
                         await place.aclose()  # who reads it may send at once
                     yield chunk
-
-    def _stream(
-        self, inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, *, send: Send
-    ) -> Iterator[AIMessageChunk]:
-        del run_manager
-        yield from send.run(next(inputs), config)
-
-    async def _astream(
-        self, inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig, *, send: Send
-    ) -> AsyncIterator[AIMessageChunk]:
-        del run_manager
-        async with aclosing(send.arun(await anext(inputs), config)) as chunks:
-            async for chunk in chunks:
-                yield chunk
 
     def send_message_async(
         self,
@@ -274,7 +301,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
         def run_turn() -> AIMessage:
             try:
-                with closing(self.transform(iter([message]), config, send=send)) as chunks:
+                with closing(self.stream(message, config, send=send)) as chunks:
                     for chunk in chunks:
                         teller.tell(chunk)
             except BaseException as error:
@@ -304,30 +331,12 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[Any]:
-        """Send messages one after the other: each sees the replies before it.
-
-        The first that fails ends it, but for `return_exceptions`.
-        """
+        """Send messages one after the other: each sees the replies before it."""
         configs = get_config_list(config, len(inputs))
-        if not return_exceptions:
+        if not return_exceptions:  # the first that fails ends it
             return [self.invoke(*one, **kwargs) for one in zip(inputs, configs, strict=True)]
         one_by_one = [cast("RunnableConfig", {**one, "max_concurrency": 1}) for one in configs]
         return super().batch(inputs, one_by_one, return_exceptions=True, **kwargs)
-
-    async def abatch(
-        self,
-        inputs: list[Any],
-        config: RunnableConfig | list[RunnableConfig] | None = None,
-        *,
-        return_exceptions: bool = False,
-        **kwargs: Any,
-    ) -> list[Any]:
-        """Send messages one after the other; see `batch`."""
-        configs = get_config_list(config, len(inputs))
-        if not return_exceptions:
-            return [await self.ainvoke(*one, **kwargs) for one in zip(inputs, configs, strict=True)]
-        one_by_one = [cast("RunnableConfig", {**one, "max_concurrency": 1}) for one in configs]
-        return await super().abatch(inputs, one_by_one, return_exceptions=True, **kwargs)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -400,38 +409,39 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     acheckpoint = to_async(checkpoint)
 
+    @_between_turns
     def rewind(self, checkpoint: Checkpoint) -> None:
         """Go back to a checkpoint; what was said since is taken back, and what is pending dropped.
 
         Raises:
             ConversationError: If the history no longer holds what the checkpoint saw.
         """
-        self._hold(lambda: self._go_back(partial(self._talk.thread.rewind, checkpoint.message_id)))
+        self._talk.thread.rewind(checkpoint.message_id)
+        self._talk.pending = ()
 
-    async def arewind(self, checkpoint: Checkpoint) -> None:
-        """Async `rewind`."""
-        back = partial(self._talk.thread.rewind, checkpoint.message_id)
-        await self._ahold(lambda: self._go_back(back))
+    arewind = _await_turns(rewind)
 
+    @_between_turns
     def undo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last exchanges; return what they held. What is pending is dropped.
 
         An exchange is what the user said and all that followed, results of tools included.
         """
-        return self._hold(lambda: self._go_back(partial(self._talk.thread.undo, turns)))
+        undone = self._talk.thread.undo(turns)
+        self._talk.pending = ()
+        return undone
 
-    async def aundo(self, turns: int = 1) -> list[BaseMessage]:
-        """Async `undo`."""
-        return await self._ahold(lambda: self._go_back(partial(self._talk.thread.undo, turns)))
+    aundo = _await_turns(undo)
 
+    @_between_turns
     def drop_pending(self) -> list[BaseMessage]:
         """Drop what was sent with `pending=True`, as if it had not been; return it."""
-        return self._hold(lambda: self._go_back(lambda: list(self._talk.pending)))
+        dropped, self._talk.pending = list(self._talk.pending), ()
+        return dropped
 
-    async def adrop_pending(self) -> list[BaseMessage]:
-        """Async `drop_pending`."""
-        return await self._ahold(lambda: self._go_back(lambda: list(self._talk.pending)))
+    adrop_pending = _await_turns(drop_pending)
 
+    @_between_turns
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
 
@@ -453,15 +463,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ConfigError: If the history holds no such reply.
             InvalidMessageError: If the words are not in the reply.
         """
-        cut = self._hold(partial(self._talk.thread.cut, heard_until, message_id))
-        return cast("AIMessage | None", cut)
+        return cast("AIMessage | None", self._talk.thread.cut(heard_until, message_id))
 
-    async def acut_reply(
-        self, heard_until: Heard, *, message_id: str | None = None
-    ) -> AIMessage | None:
-        """Async `cut_reply`."""
-        cut = await self._ahold(partial(self._talk.thread.cut, heard_until, message_id))
-        return cast("AIMessage | None", cut)
+    acut_reply = _await_turns(cut_reply)
 
     def clone(self) -> Conversation:
         """Return a conversation that holds the same, and goes on by itself.
@@ -500,9 +504,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             self._talk.turns.wait(timeout_s)
             self._talk.backend.close()
 
-    async def aclose(self, timeout_s: float | None = 10.0) -> None:
-        """Cancel the running turn, wait for it, and release the session; see `close`."""
-        await run_in_thread(partial(self.close, timeout_s))
+    aclose = to_async(close)
 
     # -- sends and what happens between them ------------------------------------------------------
 
@@ -512,29 +514,16 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     def _make_send(self, options: dict[str, Any], *, is_streaming: bool = False) -> Send:
         return Send(self._talk, SendOptions.parse(options), is_streaming)
 
+    def make_pause(self) -> Send:
+        """Return a place in the line that is no turn: nothing cancels it."""
+        pause = self._make_send({})
+        pause.control.end()
+        return pause
+
     def _make_request(self, **options: Any) -> ReplyRequest:
         """Return what is asked of the model outside a turn, or before one."""
         chosen = SendOptions.parse(options)
         return ReplyRequest(self.config, chosen, self._talk.tools, {}, streaming=False)
-
-    def _go_back(self, call: Callable[[], T]) -> T:
-        gone = call()
-        self._talk.pending = ()
-        return gone
-
-    def _hold(self, call: Callable[[], T]) -> T:
-        """Make a call between turns; it is waited for like a turn, but not cancelled."""
-        send = self._make_send({})
-        send.control.end()
-        with send.hold():
-            return call()
-
-    async def _ahold(self, call: Callable[[], T]) -> T:
-        """Make a call between turns without blocking the event loop; see `_hold`."""
-        send = self._make_send({})
-        send.control.end()
-        async with send.ahold():
-            return await hop(call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -589,6 +578,8 @@ class Engine:
                 "expected a LangChain chat model or a text engine"
             )
 
+    _run_off_loop = staticmethod(run_in_thread)
+
     def __repr__(self) -> str:
         return f"Engine({type(self.model).__name__})"
 
@@ -620,16 +611,7 @@ class Engine:
         """
         return Conversation(self, config, history=history, **settings)
 
-    async def acreate_conversation(
-        self,
-        config: ConversationConfig | None = None,
-        *,
-        history: Sequence[Any] | MemoryThread | None = None,
-        **settings: Any,
-    ) -> Conversation:
-        """Begin a conversation; see `create_conversation`."""
-        create = partial(self.create_conversation, config, history=history, **settings)
-        return await run_in_thread(create)
+    acreate_conversation = to_async(create_conversation)
 
     def open(
         self,

@@ -119,7 +119,10 @@ def _read_map(value: Mapping[str, Any], what: str) -> BaseMessage:
         InvalidMessageError: If it lacks what its role needs, or holds what cannot be read.
     """
     if "role" not in value:
-        return _decode_stored(value, what)
+        with ErrorTrap(TypeError, ValueError, AttributeError, LookupError):  # LangChain's own form
+            return decode_message({**value.get("data", value), "type": value["type"]})
+        way = f"{MESSAGE_FORMS}; wrap parts as {{'role': 'user', 'content': [...]}}"
+        raise InvalidMessageError(f"{what} has no role: it is {_describe(value)}; {way}")
     role, rest = value["role"], {key: item for key, item in value.items() if key != "role"}
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
         raise InvalidMessageError(
@@ -135,20 +138,6 @@ def _read_map(value: Mapping[str, Any], what: str) -> BaseMessage:
     if known is None:
         return ChatMessage(content=content, role=role, **own, **more)
     return _CLASSES[known](content=content, **own, **more)
-
-
-def _decode_stored(value: Mapping[str, Any], what: str) -> BaseMessage:
-    """Return the message that LangChain wrote as a map: with its type, flat or with `data`."""
-    fields = value.get("data", value)
-    kind = value.get("type")
-    if not isinstance(fields, Mapping) or not isinstance(kind, str) or "content" not in fields:
-        is_part = isinstance(kind, str)
-        hint = "wrap parts as {'role': 'user', 'content': [...]}" if is_part else MESSAGE_FORMS
-        raise InvalidMessageError(f"{what} has no role: it is {_describe(value)}; {hint}")
-    with ErrorTrap(TypeError, ValueError, AttributeError) as trap:
-        return decode_message({**fields, "type": kind})
-    known = describe_value(kind)
-    raise InvalidMessageError(f"{what} is not a stored message of type {known}: {trap.reason}")
 
 
 def _read_said(rest: dict[str, Any], what: str) -> tuple[Any, dict[str, Any]]:

@@ -7,7 +7,15 @@ transaction works on a copy of the state; the session is put back if it is rolle
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,7 +37,7 @@ from langchain_convmem.conversation.chat_backend import (
 from langchain_convmem.conversation.media import interleave, list_media
 from langchain_convmem.errors import ChatTemplateError, ConfigError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.text import ChatTemplate, RenderState
+from langchain_convmem.text import ChatTemplate, Increment, RenderState
 from langchain_convmem.text.replies import ReplyReader
 from langchain_convmem.text.reply_formats import ReplyFormat
 from langchain_convmem.text.sessions import (
@@ -218,40 +226,40 @@ class SessionPool:
 
 @dataclass(slots=True)
 class TextState:
-    """What was rendered, of which messages. One caller.
+    """What was rendered. One caller.
 
     Attributes:
         render: What the template has rendered.
-        messages: What was rendered, the preface included.
         shown: Messages, and as the session has read them, by id: with text that was recalled.
     """
 
     render: RenderState
-    messages: list[BaseMessage] = field(default_factory=list)
     shown: dict[str, tuple[BaseMessage, BaseMessage]] = field(default_factory=dict)
 
     def copy(self) -> TextState:
         """Return one that goes on by itself."""
-        return TextState(self.render.copy(), self.messages.copy(), self.shown.copy())
+        return TextState(self.render.copy(), self.shown.copy())
 
-    def render_messages(
-        self, wanted: list[BaseMessage], is_pending: bool = False, **how: Any
-    ) -> Any:
-        """Render messages, of which the last may go on later; return what is new of the text."""
-        wanted = [self._get_read_form(message) for message in wanted]
-        known = len(self.messages)
-        if len(wanted) < known or not all(map(_is_same, self.messages, wanted)):
-            self.render.begin_again()
-            known = 0
-        feed = self.render.feed_unended if is_pending else self.render.feed
-        increment = feed(wanted[known:], **how)
-        self.messages = wanted[:-1] if is_pending else wanted
-        return increment
+    def list_read(self, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+        """Return messages as the session has read them; an edited one is another message."""
+        pairs = [(self.shown.get(one.id or "", (one, one)), one) for one in messages]
+        return [shown if said.content == one.content else one for (said, shown), one in pairs]
 
-    def _get_read_form(self, message: BaseMessage) -> BaseMessage:
-        said, shown = self.shown.get(message.id or "", (None, message))
-        # A message that was edited since is another one.
-        return shown if said is not None and said.content == message.content else message
+    def render_all(
+        self, messages: list[BaseMessage], context: Mapping[str, Any], *, asks: bool, ends: bool
+    ) -> Increment:
+        """Render all messages, and return what the session needs for them.
+
+        Args:
+            messages: All of them, the preface included.
+            context: The extra context of the turn.
+            asks: Whether the model is to write next.
+            ends: Whether the last message is whole.
+        """
+        self.render.begin_again()
+        if not ends:
+            return self.render.feed_unended(messages, extra_context=context)
+        return self.render.feed(messages, extra_context=context, add_generation_prompt=asks)
 
 
 @dataclass(slots=True, eq=False)
@@ -332,7 +340,8 @@ class TextBackend(Backend):
             tools = request.tools.schemas or None
             return self.template.render(preface, tools=tools, add_generation_prompt=False, **extra)
         state = self.state.copy()
-        increment = state.render_messages([*preface, *context], extra_context=extra)
+        wanted = state.list_read([*preface, *context])
+        increment = state.render_all(wanted, extra, asks=True, ends=True)
         return state.render.read_text(increment.kept)
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
@@ -406,18 +415,17 @@ class TextTransaction(TurnTransaction):
     ) -> tuple[ModelSession, list[Part]]:
         """Take the session back to what it keeps; return it and what it is to read."""
         self.builder, self._raw, self._asked = ReplyBuilder(), [], perf_counter()
-        self._before_reply, live = self._state.copy(), self._live
-        wanted = [*self.request.config.preface.messages, *context]
-        how: dict[str, Any] = {"extra_context": self.request.extra_context}
-        is_pending = is_early and bool(context)
-        if not is_pending:
-            how["add_generation_prompt"] = not is_early
-        increment = self._state.render_messages(wanted, is_pending, **how)
+        self._before_reply, live, state = self._state.copy(), self._live, self._state
+        wanted = state.list_read([*self.request.config.preface.messages, *context])
+        is_unended = is_early and bool(context)
+        increment = state.render_all(
+            wanted, self.request.extra_context, asks=not is_early, ends=not is_unended
+        )
         self.stats.append(increment.stats)
         if increment.stats.neutralized:
             found = increment.stats.neutralized
             _logger.warning("%d control tokens in the text of messages were broken up", found)
-        self._media = list_media(self._state.messages)
+        self._media = list_media(wanted)
         if self._media:  # one without a place is refused before the session is touched
             self._list_parts(0, None)
         self._backend.pool.borrow(live)
@@ -525,14 +533,3 @@ class TextTransaction(TurnTransaction):
 
 def _count_tokens(session: ModelSession | None) -> int | None:
     return session.token_count if isinstance(session, TokenCountingSession) else None
-
-
-def _is_same(one: BaseMessage, other: BaseMessage) -> bool:
-    """Return whether two messages read alike; a thread hands out copies."""
-    return one is other or (
-        type(one) is type(other)
-        and one.id == other.id
-        and one.content == other.content
-        and one.additional_kwargs == other.additional_kwargs
-        and getattr(one, "tool_calls", None) == getattr(other, "tool_calls", None)
-    )

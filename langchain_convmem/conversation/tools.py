@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, is_typeddict
@@ -174,39 +175,33 @@ class ToolSet:
 def _describe_tool(given: Any) -> _Tool:
     if isinstance(given, Mapping):
         return _describe_map(copy.deepcopy(dict(given)))
-    if is_typeddict(given) or (isinstance(given, type) and issubclass(given, BaseModel)):
-        schema = convert_to_openai_tool(given)
-        return _Tool(schema["function"]["name"], given, schema)
-    if not isinstance(given, BaseTool):
-        given = _wrap_function(given)
-    return _Tool(given.name, given, convert_to_openai_tool(given), given)
-
-
-def _wrap_function(given: Any) -> BaseTool:
     name = getattr(given, "__name__", None)
-    if isinstance(given, type) or not callable(given) or not name:
-        raise ConfigError(
-            f"{given!r:.80} is not a tool; pass a function with a name, a BaseTool, a pydantic "
-            "class or a map"
-        )
-    kind = "coroutine" if inspect.iscoroutinefunction(given) else "func"
-    try:
-        return StructuredTool.from_function(
-            **{kind: given}, parse_docstring=True, error_on_invalid_docstring=False
-        )
-    except (TypeError, ValueError, NameError) as error:
-        raise ConfigError(
-            f"the function {name!r} cannot be described as a tool: {error}; give it a docstring "
-            "and type its arguments, or make it a tool with langchain_core.tools.tool"
-        ) from error
+    is_schema = is_typeddict(given) or (isinstance(given, type) and issubclass(given, BaseModel))
+    if not (is_schema or isinstance(given, BaseTool)):
+        if isinstance(given, type) or not callable(given) or not name:
+            raise ConfigError(
+                f"{given!r:.80} is not a tool; pass a function with a name, a BaseTool, a pydantic "
+                "class or a map"
+            )
+        kind = "coroutine" if inspect.iscoroutinefunction(given) else "func"
+        try:
+            given = StructuredTool.from_function(
+                **{kind: given}, parse_docstring=True, error_on_invalid_docstring=False
+            )
+        except (TypeError, ValueError, NameError) as error:
+            raise ConfigError(
+                f"the function {name!r} cannot be described as a tool: {error}; give it a "
+                "docstring and type its arguments, or use langchain_core.tools.tool"
+            ) from error
+    schema = convert_to_openai_tool(given)
+    return _Tool(schema["function"]["name"], given, schema, None if is_schema else given)
 
 
 def _describe_map(given: dict[str, Any]) -> _Tool:
     """Return a tool that a map describes; a provider's own tools have no form but their own."""
-    try:
+    schema = given
+    with suppress(LookupError, TypeError, ValueError):
         schema = convert_to_openai_tool(given)
-    except (LookupError, TypeError, ValueError):
-        schema = given
     function = schema.get("function", schema)
     name = function.get("name") if isinstance(function, Mapping) else None
     own = name or given.get("type") or next(iter(given), None)

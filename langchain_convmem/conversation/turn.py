@@ -8,6 +8,7 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
     Callable,
+    Generator,
     Iterable,
     Iterator,
     Sequence,
@@ -15,7 +16,7 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ChatMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -40,15 +41,14 @@ from langchain_convmem.errors import (
     ConversationError,
     InvalidMessageError,
     LogError,
-    ThreadBusyError,
     TurnCancelledError,
 )
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.text import RenderStats
 from langchain_convmem.text.messages import join_content
 from langchain_convmem.thread_memory import MemoryThread
+from langchain_convmem.turns.replies import mark_interrupted
 from langchain_convmem.turns.turn import Turn
-from langchain_convmem.views.edits import INTERRUPTED
 
 _CANCELS = (TurnCancelledError, asyncio.CancelledError, GeneratorExit)
 _END = object()
@@ -173,8 +173,7 @@ class Send:
         """Be counted and in the line while the block runs, if it is not already.
 
         Raises:
-            ThreadBusyError: If this call comes from within a turn, or others come first and
-                nobody is to wait.
+            ThreadBusyError: If this call comes from within a turn.
         """
         control, lock = self.control, self.talk.lock
         if control.waiter is not None:
@@ -183,8 +182,6 @@ class Send:
         with self.talk.turns.count(control), self._end_in_time():
             waiter = control.waiter = lock.enter()
             try:
-                if self.talk.config.on_busy == "error" and not waiter.done():
-                    raise ThreadBusyError('a turn is running, and on_busy is "error"')
                 yield
             finally:
                 control.end()
@@ -227,7 +224,7 @@ class Send:
 
     # -- the turn ---------------------------------------------------------------------------------
 
-    def run(self, message: Any, config: RunnableConfig) -> Iterator[AIMessageChunk]:
+    def run(self, message: Any, config: RunnableConfig) -> Generator[AIMessageChunk]:
         """Run the turn, and store it; on any error the conversation is as before."""
         self._prepare(message, config)
         if self.options.pending:
@@ -413,47 +410,31 @@ class Send:
             raise
 
     def _take_back(self, error: BaseException) -> None:
-        said = [*self.said, *self._find_part()]
+        said = [*self.said, *self._find_part(error)]  # the log shows how far it came
         self._transaction.rollback()
         is_cancelled = isinstance(error, _CANCELS)
-        reason: Literal["failed", "cancelled"] = "cancelled" if is_cancelled else "failed"
-        if not is_cancelled and len(said) > len(self.said):
-            # Nobody cancelled it, and the model did not say why it stopped.
-            said[-1].response_metadata.pop("finish_reason", None)
         try:
-            self._turn.finish(said, reason)
+            self._turn.finish(said, "cancelled" if is_cancelled else "failed")
         except LogError as second:
             error.add_note(f"and the failed turn could not be taken back: {second}")
         self.talk.thread.finish()
 
     def _keep_rest(self, error: BaseException) -> bool:
         """Leave in `said` what is to be kept; return whether that is anything."""
-        config = self.talk.config
-        if getattr(error, "rounds", 0):
-            self._transaction.drop_reply()
-            return config.on_tool_limit == "keep"
-        if not isinstance(error, _CANCELS) or config.on_cancel != "keep":
+        if not isinstance(error, _CANCELS) or self.talk.config.on_cancel != "keep":
             return False
-        part = self._find_part()
-        if not self._has_replied:
+        last = self.said[-1] if self.said else None
+        if last is None or isinstance(last, ToolMessage):  # the model had not come to its end
+            self.said += self._find_part(error)
             self._transaction.drop_reply()
-        self.said += part
-        replies = [n for n, one in enumerate(self.said) if isinstance(one, AIMessage)]
-        last = replies[-1] if replies else 0
-        if replies and self._is_for_tools(self.said[last]):  # half a reply is marked already
-            reply = self.said[last]
-            metadata = {**reply.response_metadata, INTERRUPTED: True}
-            self.said[last] = reply.model_copy(update={"response_metadata": metadata})
-            if last == len(self.said) - 1:
-                self.said += [*answer_cancelled(reply), *answer_invalid(reply)]
+        elif self._is_for_tools(last):
+            answers = [*answer_cancelled(last), *answer_invalid(last)]
+            self.said[-1:] = [mark_interrupted(last), *answers]
         return bool(self.said)
 
-    @property
-    def _has_replied(self) -> bool:
-        """Whether the latest call of the model came to its end."""
-        return bool(self.said) and not isinstance(self.said[-1], ToolMessage)
-
-    def _find_part(self) -> list[AIMessage]:
+    def _find_part(self, error: BaseException) -> list[BaseMessage]:
         """Return what had come of a reply that broke off."""
-        part = None if self._has_replied else self._transaction.builder.build_part()
-        return [] if part is None else [part]
+        if self.said and not isinstance(self.said[-1], ToolMessage):
+            return []
+        told = {"finish_reason": "cancelled"} if isinstance(error, _CANCELS) else {}
+        return self._transaction.builder.build_part(told)

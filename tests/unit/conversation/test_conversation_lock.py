@@ -241,13 +241,11 @@ def test_a_turn_may_ask_another_conversation_of_its_engine():
 
 def test_a_busy_conversation_can_refuse_at_once():
     gate = Gate()
-    talk = Conversation(text_engine(before_prefill=gate), on_busy="error")
+    talk = Conversation(text_engine(before_prefill=gate), busy_timeout_s=0)
     handle = talk.send_message_async("first")
     assert gate.reached.wait(30)
-    with pytest.raises(ThreadBusyError, match="on_busy"):
+    with pytest.raises(ThreadBusyError, match="busy_timeout_s"):
         talk.send_message("a")
-    with pytest.raises(ThreadBusyError, match="on_busy"):
-        talk.send_message_async("a")
     gate.opened.set()
     assert handle.result(30).text == "first! 0"
     assert talk.send_message("a").text == "a! 1"
