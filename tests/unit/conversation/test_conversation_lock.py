@@ -105,27 +105,6 @@ def test_eight_conversations_on_one_engine_never_mix(max_live, rewindable):
     assert model.open_sessions == []
 
 
-def test_turns_run_in_the_order_of_their_calls():
-    gate = Gate()
-    talk = Conversation(text_engine(before_prefill=gate))
-    handles = [talk.send_message_async(f"{n}") for n in EIGHT]
-    gate.opened.set()
-    assert [handle.result(30).text for handle in handles] == [f"{n}! {n}" for n in EIGHT]
-
-
-def test_a_turn_in_the_background_counts_from_its_call_on():
-    gate = Gate()
-    talk = Conversation(text_engine(before_prefill=gate))
-    handle = talk.send_message_async("first")
-    assert not talk.wait(0)
-    assert talk.cancel()
-    gate.opened.set()
-    with pytest.raises(TurnCancelledError):
-        handle.result(30)
-    assert talk.wait(30)
-    assert talk.history == []
-
-
 # -- who would wait for himself -----------------------------------------------------------------
 
 
@@ -292,10 +271,3 @@ def test_an_awaited_turn_ends_in_time_and_its_task_goes_on():
         return (await talk.asend_message("quick")).text
 
     assert asyncio.run(ask()) == "quick! 0"
-
-
-def test_a_timeout_of_the_model_itself_is_told_as_it_is():
-    talk = Conversation(text_engine(TimeoutError("the provider's own")))
-    with pytest.raises(TimeoutError, match="own") as error:
-        talk.send_message("a", timeout=30)
-    assert type(error.value) is TimeoutError

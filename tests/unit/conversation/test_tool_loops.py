@@ -96,23 +96,6 @@ def test_a_tool_that_is_only_described_ends_the_loop():
     assert [one.type for one in said.history] == ["human", "ai", "tool", "tool", "ai"]
 
 
-def test_without_auto_tools_the_caller_answers():
-    said, _ = talk(calls(call("weather")), "Sunny.", auto_tools=False)
-    assert said.send_message("Go").tool_calls
-    assert (
-        said.send_message({"role": "tool", "content": "sunny", "tool_call_id": "c1"}).text
-        == "Sunny."
-    )
-
-
-def test_the_user_may_not_speak_while_calls_wait_for_their_results():
-    said, _ = talk(calls(call("weather")), "Sunny.", auto_tools=False)
-    said.send_message("Go")
-    with pytest.raises(InvalidMessageError, match=r"weather \(c1\)"):
-        said.send_message("And now?")
-    assert len(said.history) == 2
-
-
 def test_or_the_calls_are_answered_as_cancelled():
     said, _ = talk(
         calls(call("weather")), "Never mind.", auto_tools=False, on_pending_tool_calls="cancel"
