@@ -367,7 +367,6 @@ class ConversationMemory:
         max_tool_rounds: int | None = None,
         tool_handler: Callable[..., Any] | None = None,
         on_pending_tool_calls: Literal["error", "cancel"] | None = None,
-        on_busy: Literal["wait", "error"] | None = None,
         on_cancel: Literal["discard", "keep"] | None = None,
     ) -> Conversation:
         """Return a conversation that continues a thread of this memory.
@@ -405,7 +404,6 @@ class ConversationMemory:
             max_tool_rounds: The most rounds of tool calls in one turn.
             tool_handler: Asked before each call.
             on_pending_tool_calls: What to do with pending calls when the user speaks.
-            on_busy: Wait for earlier turns, or refuse.
             on_cancel: What to do with a cancelled turn.
 
         Raises:

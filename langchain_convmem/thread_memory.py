@@ -2,56 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import NamedTuple
 
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from langchain_convmem.conversation.threads import ThreadView
 from langchain_convmem.errors import ConfigError, ConversationError
-from langchain_convmem.history import cut_reply, fork_thread, read_live
+from langchain_convmem.history import cut_reply, fork_thread
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.locks import FifoLock
-from langchain_convmem.records import ThreadKey
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
-from langchain_convmem.turns.messages import check_question, join_thread, mark_unstored
+from langchain_convmem.turns.memory import Profiles, Recaller, Summaries, TurnMemory
+from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
-from langchain_convmem.turns.recalled import RECALL_SOURCE, fold_recalled, join_system
 from langchain_convmem.turns.replies import PartialReplyHandler
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE, Turn
-from langchain_convmem.turns.view import ModelContext
-from langchain_convmem.views.codec import get_role
+from langchain_convmem.turns.view import ModelContext, TurnEntries, find_turn_start
+from langchain_convmem.views.counting import TokenCounters, read_counter
 from langchain_convmem.views.edits import plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import build_message
-
-if TYPE_CHECKING:
-    from langchain_convmem.turns.memory import TurnMemory
+from langchain_convmem.views.messages import DraftBuilder, build_message, copy_detached
 
 
-@dataclass(frozen=True, slots=True)
+class SeenTurn(NamedTuple):
+    """What a model sees in a turn.
+
+    Attributes:
+        messages: All of it, what is said now included.
+        said: The user's message as the thread will show it; None if nothing was added to it.
+        shown: The same message as the model sees it, with recalled lines.
+    """
+
+    messages: list[BaseMessage]
+    said: BaseMessage | None = None
+    shown: BaseMessage | None = None
+
+
+@dataclass(slots=True, eq=False)
 class MemoryThread:
-    """A thread whose log, summaries and recalled lines a conversation goes by; see `ThreadMemory`.
+    """A thread whose log, summaries and recalled lines a conversation goes by.
 
-    Thread-safe. Turns of conversations and of wrapped chains over one thread share one line.
+    Turns of conversations and of wrapped chains over one thread share one line. Readers are
+    thread-safe.
 
     Attributes:
         memory: The memory.
         key: The thread.
         options: Budgets, and what is recalled; a send may set its own.
         shape: Whose rules the messages keep, and what reads them.
-        running: Turns that have begun and are not over.
+        is_plain: Whether the model sees the messages as they are: nothing is recalled or repaired.
     """
 
     memory: TurnMemory
     key: ThreadKey
     options: TurnOptions
     shape: ChainShape
-    running: set[str] = field(default_factory=set, repr=False, compare=False)
+    is_plain: bool = False
+    _until: int | None = field(default=None, init=False)
+
+    @classmethod
+    def from_messages(cls, messages: Sequence[BaseMessage]) -> MemoryThread:
+        """Return a thread of no memory, which lives as long as its conversation."""
+        log, drafting, counters = (
+            InMemoryLog(),
+            DraftBuilder(None),
+            TokenCounters(read_counter(None)),
+        )
+        recaller = Recaller(log, drafting, counters)
+        summaries = Summaries(recaller, None, None, "background", None)
+        memory = TurnMemory(log, drafting, recaller, summaries, Profiles(log), counters)
+        key = ThreadKey(None, make_ulid())
+        log.append(key, drafting.build_all(messages))
+        return cls(
+            memory, key, TurnOptions(recall=False), ChainShape(None, "strict"), is_plain=True
+        )
 
     def __repr__(self) -> str:
         return f"thread {self.key.thread_id!r}"
@@ -61,87 +91,100 @@ class MemoryThread:
         """The line of all who run turns over this thread in the process."""
         return TURN_QUEUE.get_lock((self.memory.log_place, self.key))
 
-    def count(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def hold(self) -> Iterator[None]:
         """Let who closes the memory wait until the block has run."""
-        return self.memory.active_turns.count()
+        with self.memory.active_turns.count():
+            try:
+                yield
+            finally:
+                self._until = None
 
-    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
+    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig | None:
         """Return the config of a send with what its runs are found by; see `stamp_config`."""
+        if self.is_plain:
+            return config
         stamped = stamp_config(config, None, thread_id=self.key.thread_id)
         return PartialReplyHandler().listen(stamped)
 
-    # -- what is asked ----------------------------------------------------------------------------
-
-    def select_asked(self, sent: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return what is new of what is sent, and what only this call shows; see `ThreadMemory`.
-
-        System messages steer the call that brings them. A list that holds replies and fits the
-        thread is a chat that is shown again: see `join`.
-        """
-        steering = [mark_unstored(one) for one in sent if get_role(one) == "system"]
-        said = [one for one in sent if get_role(one) != "system"]
-        has_reply = any(get_role(one) == "assistant" for one in said)
-        if has_reply and isinstance(said[-1], HumanMessage):
-            # A result that comes first answers a call that waits: all that follows is said now.
-            said = said if isinstance(said[0], ToolMessage) else self._reconcile(said)
-        return [*steering, *said]
-
-    def _reconcile(self, said: list[BaseMessage]) -> list[BaseMessage]:
-        log, form = self.memory.log, self.memory.drafting.filter_message
-        _, meant = join_thread(log, read_live(log, self.key), said, form)
-        known = meant.again or meant.replaces
-        if known is None:
-            return list(meant.new)
-        if said[-1].id is None:
-            return [build_message(known)]
-        return [said[-1].model_copy(update={"id": known.message_id})]
-
     # -- the turn ---------------------------------------------------------------------------------
 
-    def read_view(self, asked: Sequence[BaseMessage]) -> ThreadView:
-        """Return the summary, what was said since, and what is asked with recalled lines."""
-        for message in asked:
-            check_question(message)
-        turn = self._make_turn()
-        return _split_view(turn.look(asked), asked, turn)
-
-    def _make_turn(self) -> Turn:
+    def make_turn(self, config: RunnableConfig | None = None) -> Turn:
         """Return a turn, by the config that its send runs under.
 
         Raises:
             ConfigError: If that sets an option that there is not, or names another user.
         """
-        config = ensure_config()
-        configurable = config["configurable"]
-        user_id = read_user_id(configurable, get_current_context())
-        if None not in (user_id, self.key.user_id) and str(user_id) != self.key.user_id:
-            msg = (
-                f"the conversation is of the user {self.key.user_id!r}, and this call names "
-                f"{user_id!r}; name that user, or none"
-            )
-            raise ConfigError(msg)
+        config, options = ensure_config(config), self.options
+        if not self.is_plain:
+            configurable = config["configurable"]
+            user_id = read_user_id(configurable, get_current_context())
+            if None not in (user_id, self.key.user_id) and str(user_id) != self.key.user_id:
+                msg = (
+                    f"the conversation is of the user {self.key.user_id!r}, and this call names "
+                    f"{user_id!r}; name that user, or none"
+                )
+                raise ConfigError(msg)
+            options = options.merge_call(configurable)
+        trace = TurnTrace(config)
         return Turn(
-            memory=self.memory,
-            key=self.key,
-            options=self.options.merge_call(configurable),
-            shape=self.shape,
-            trace=TurnTrace(config),
-            running=self.running,
+            memory=self.memory, key=self.key, options=options, shape=self.shape, trace=trace
         )
+
+    def peek(self) -> list[BaseMessage]:
+        """Return what the model would see of the thread now; writes nothing."""
+        if self.is_plain:
+            return self.read_messages()
+
+        def locate(entries: Sequence[Entry]) -> TurnEntries:
+            return TurnEntries(entries, [], find_turn_start(entries, None))
+
+        return self.make_turn().make_view().read_view(locate).view.messages
+
+    def begin(self, turn: Turn, asked: Sequence[BaseMessage]) -> SeenTurn:
+        """Store what is said, and return what the model sees; until the end, no reader sees it."""
+        for message in asked:
+            check_question(message)
+        newest = self.memory.log.entries(self.key, last=1)
+        self._until = newest[0].position if newest else 0
+        context = turn.begin(asked)
+        if self.is_plain:
+            return SeenTurn(self._build_all(context.turn.entries))
+        if context.recalled and context.recall_place == "user":
+            # Templates put the parts of a message together without a space between them.
+            context = replace(context, recalled=f"{context.recalled}\n\n")
+        return _find_shown(context)
+
+    def finish(self) -> None:
+        """Let readers see the turn, which was stored or taken back."""
+        self._until = None
 
     # -- looking back -----------------------------------------------------------------------------
 
     def read_messages(self) -> list[BaseMessage]:
-        """Return copies of all messages, including those covered by summaries."""
-        live = find_live_entries(self.memory.log.entries(self.key))
-        said = (entry for entry in live if entry.role != "summary")
-        return [build_message(entry) for entry in said if entry.turn_id not in self.running]
+        """Return copies of all messages, those that summaries cover included.
+
+        While a turn runs, the thread is as it was before.
+        """
+        until = self._until
+        entries = self.memory.log.entries(self.key, until=until) if until != 0 else []
+        return self._build_all(entries)
+
+    def _build_all(self, entries: Sequence[Entry]) -> list[BaseMessage]:
+        shown = [one for one in find_live_entries(entries) if one.role != "summary"]
+        if not self.is_plain:
+            return list(map(build_message, shown))
+        # Templates may know roles that no class of LangChain has.
+        messages = [copy_detached(one.message) for one in shown if one.message is not None]
+        for message, entry in zip(messages, shown, strict=True):
+            message.id = entry.message_id
+        return messages
 
     def undo(self, turns: int) -> list[BaseMessage]:
         """Take back the last exchanges; see `ConversationHistory.undo`."""
         drafts, undone = plan_undo(self.memory.log.entries(self.key), turns)
         self.memory.log.append(self.key, drafts)
-        return [build_message(entry) for entry in undone]
+        return self._build_all(undone)
 
     def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
         """Cut a reply to what was heard of it; see `ConversationHistory.cut_reply`."""
@@ -149,7 +192,11 @@ class MemoryThread:
         return None if cut is None else build_message(cut)
 
     def rewind(self, message_id: str | None) -> None:
-        """Take back what was said after a message; see `ThreadMemory`."""
+        """Take back what was said after a message; None takes back all.
+
+        Raises:
+            ConversationError: If the thread does not hold the message any more.
+        """
         try:
             drafts = plan_rewind(self.memory.log.entries(self.key), message_id)
         except LookupError as error:
@@ -159,28 +206,19 @@ class MemoryThread:
 
     def branch(self) -> MemoryThread:
         """Return a fork of the thread, without the turn that runs."""
-        said = self.read_messages() if self.running else []
-        if self.running and not said:
+        said = self.read_messages() if self._until is not None else []
+        if self._until is not None and not said:
             key = ThreadKey(self.key.user_id, make_ulid())
         else:
             last = said[-1].id if said else None
             key = fork_thread(self.memory.log, self.key, last, None)
-        return replace(self, key=key, running=set())
+        return replace(self, key=key)
 
 
-def _split_view(context: ModelContext, asked: Sequence[BaseMessage], turn: Turn) -> ThreadView:
-    """Return what was seen in two: what was said before, and what is asked."""
-    names, messages = {message.id for message in asked}, context.view.messages
-    first = len(messages)
-    while first and messages[first - 1].id in names:
-        first -= 1
-    before, now = messages[:first], messages[first:]
-    if asked and context.recall_place == "system":
-        before = join_system(before, context.recalled, source=RECALL_SOURCE)
-        return ThreadView(tuple(before), tuple(now), turn)
-    humans = [n for n, one in enumerate(now) if isinstance(one, HumanMessage)]
-    for number in humans[-1:]:
-        # Templates put the parts of a message together without a space between them.
-        recalled = context.recalled and f"{context.recalled}\n\n"
-        now[number] = fold_recalled(cast("HumanMessage", now[number]), recalled)
-    return ThreadView(tuple(before), tuple(now), turn)
+def _find_shown(context: ModelContext) -> SeenTurn:
+    """Return what a model gets, and the user's message with recalled lines and without."""
+    given, own = context.given, context.turn.own
+    if context.asked is None or not context.recalled or context.recall_place != "user":
+        return SeenTurn(given)
+    said = build_message(own[0])
+    return SeenTurn(given, said, given[context.asked])

@@ -23,12 +23,6 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 from typing_extensions import TypedDict
 
 from langchain_convmem.background import finish, hop
-from langchain_convmem.conversation.streams import (
-    ClosingStreams,
-    aclose_quietly,
-    merge_chunks,
-    require_complete,
-)
 from langchain_convmem.turns.chains import ChainShape, find_history_name
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import CallInput, read_input
@@ -39,6 +33,12 @@ from langchain_convmem.turns.replies import (
     cut_last,
     is_unfinished,
     read_reply,
+)
+from langchain_convmem.turns.streams import (
+    ClosingStreams,
+    aclose_quietly,
+    merge_chunks,
+    require_complete,
 )
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE, Turn

@@ -22,5 +22,5 @@ COSTS: dict[str, str] = {
     "SummarySettings.judge": "One call per summary.",
     "SummarySettings.token_counter": "A model's own counter may call the network.",
     "ConversationConfig.prefill_preface": "Making the conversation takes longer, the first reply less.",
-    "ConversationConfig.on_busy": '"wait" holds a thread of the caller.',
+    "ConversationConfig.busy_timeout_s": "It holds a thread of the caller.",
 }

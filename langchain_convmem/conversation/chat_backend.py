@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.messages.base import BaseMessageChunk
-from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_convmem.background import hop
-from langchain_convmem.conversation.config import ConversationConfig
-from langchain_convmem.conversation.inputs import SendOptions, copy_message
-from langchain_convmem.conversation.streams import aclose_quietly, add_up
+from langchain_convmem.conversation.config import ConversationConfig, SendOptions
+from langchain_convmem.conversation.inputs import copy_message
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.text import RenderStats
+from langchain_convmem.turns.replies import mark_interrupted
+from langchain_convmem.turns.streams import aclose_quietly, add_up
 from langchain_convmem.views.codec import describe_as_json
-from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.messages import count_tokens, merge_pieces
-
-_RUN_ID = "lc_run-"
 
 _PARSED = "parsed"
 """Where a message holds the object that it stands for, as with LangChain's own classes."""
-
-_THINKING = "enable_thinking"
 
 
 class ReplyRequest(NamedTuple):
@@ -57,7 +48,7 @@ class ReplyRequest(NamedTuple):
         """The extra context of the turn."""
         thinking = self.options.thinking
         thinking = self.config.thinking if thinking is None else thinking
-        switch = {} if thinking is None else {_THINKING: thinking}
+        switch = {} if thinking is None else {"enable_thinking": thinking}
         return {**self.config.preface.extra_context, **switch, **self.options.extra_context}
 
     @property
@@ -87,22 +78,21 @@ class TurnTransaction:
     """The model's part of one turn: nothing of it stands before `commit`.
 
     A model that keeps nothing between turns has nothing to do but to reply.
+
+    Attributes:
+        stats: How the text of each call came about; empty for models that take messages.
     """
 
     def __init__(self, request: ReplyRequest) -> None:
         """Begin a turn."""
-        self._request = request
-        self._builder = ReplyBuilder()
-
-    @property
-    def stats(self) -> tuple[RenderStats, ...]:
-        """How the text of each call came about; empty for models that take messages."""
-        return ()
+        self.request = request
+        self.builder = ReplyBuilder()
+        self.stats: list[RenderStats] = []
 
     def pieces(self, context: Sequence[BaseMessage]) -> Generator[Any]:
         """Let the model reply to all messages after the preface; they grow from call to call.
 
-        Each piece is to be passed to `take` before the next; `end` and `build` come last.
+        Each piece is to be passed to `take` before the next; `end` and `builder.build` come last.
         """
         raise NotImplementedError
 
@@ -112,19 +102,11 @@ class TurnTransaction:
 
     def take(self, piece: Any) -> Iterable[AIMessageChunk]:
         """Take a piece of the reply; yield what of it is shown."""
-        return self._builder.add(piece)
+        return self.builder.add(piece)
 
     def end(self) -> Iterable[AIMessageChunk]:
         """Take the end of the reply; yield what is shown yet: an object that came, if one did."""
-        return self._builder.add_value()
-
-    def build(self) -> ModelReply:
-        """Return the reply, whole."""
-        return self._builder.build()
-
-    def get_partial(self) -> AIMessage | None:
-        """Return what the model had said when it was interrupted; None if nothing."""
-        return make_interrupted(self._builder.combine())
+        return self.builder.add_value()
 
     def remember(self, said: BaseMessage, shown: BaseMessage) -> None:
         """Note that a message was shown with more than it says.
@@ -161,16 +143,14 @@ class Backend:
     async def aread_ahead(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> None:
         """Let the model read without blocking the event loop; see `read_ahead`."""
 
-    def render(
-        self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
-    ) -> str:
-        """Return the text that the model would be sent for these messages; changes nothing."""
-        del before, asked
-        return self.render_preface(request)
+    def render(self, request: ReplyRequest, context: Sequence[BaseMessage] | None) -> str:
+        """Return the text that the model would be sent for these messages; changes nothing.
 
-    def render_preface(self, request: ReplyRequest) -> str:
-        """Return the text that the model reads before the first message."""
-        del request
+        Args:
+            request: What is asked of it.
+            context: All messages after the preface; None is the preface alone.
+        """
+        del request, context
         raise ConfigError("a chat model is sent messages, and writes no prompt that could be shown")
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
@@ -191,12 +171,17 @@ class Backend:
 class ChatModelBackend(Backend):
     """A chat model: it is sent the preface and the whole view in each turn, and keeps nothing."""
 
-    def __init__(self, model: BaseChatModel | Runnable[Any, Any]) -> None:
-        """Use a chat model, or one with bound arguments."""
-        self._model = model
+    def __init__(self, model: Runnable[Any, Any], tools: ToolSet) -> None:
+        """Use a chat model, or one with bound arguments, and offer it tools.
+
+        Raises:
+            ConfigError: If there are tools and the model takes none.
+        """
+        self._name = type(model).__name__
+        self._model = _bind_tools(model, tools)
 
     def __repr__(self) -> str:
-        return type(self._model).__name__
+        return self._name
 
     def begin(self, request: ReplyRequest) -> ChatModelTransaction:
         """Begin a turn."""
@@ -207,31 +192,43 @@ class ChatModelTransaction(TurnTransaction):
     """One turn of a chat model."""
 
     def __init__(self, model: Runnable[Any, Any], request: ReplyRequest) -> None:
-        """Bind the turn's tools and arguments to the model.
+        """Say what the turn's options are to the model.
 
         Raises:
             ConfigError: If the turn has extra context, and no `context_kwargs` say what it means.
         """
         super().__init__(request)
-        self._kwargs = _make_kwargs(request)
-        self._model = bind_tools(model, request.tools)
-        self._answer: Any = None
+        self._model = model
+        context, context_kwargs = request.extra_context, request.config.context_kwargs
+        meant: Mapping[str, Any] = {}
+        if context and context_kwargs is None:
+            raise ConfigError(
+                f"a chat model knows no extra context, got {sorted(context)}; say what it means "
+                "to this one by context_kwargs=lambda context: {...}, as arguments of its calls"
+            )
+        if context and context_kwargs is not None:
+            meant = context_kwargs(context)
+        most = request.max_output_tokens
+        limit = {} if most is None else {"max_tokens": most}
+        self._kwargs = {**limit, **meant, **request.model_kwargs}
 
     def pieces(self, context: Sequence[BaseMessage]) -> Generator[Any]:
         """Send everything; see `TurnTransaction`."""
         messages = self._begin(context)
-        if self._request.streaming:
-            yield from self._model.stream(messages, self._request.run, **self._kwargs)
+        if self.request.streaming:
+            yield from self._model.stream(messages, self.request.run, **self._kwargs)
         else:
-            yield self._model.invoke(messages, self._request.run, **self._kwargs)
+            answer = self._model.invoke(messages, self.request.run, **self._kwargs)
+            self.builder.set_whole(answer)
 
     async def apieces(self, context: Sequence[BaseMessage]) -> AsyncGenerator[Any]:
         """Send everything; see `TurnTransaction`."""
-        messages = await hop(partial(self._begin, context))
-        if not self._request.streaming:
-            yield await self._model.ainvoke(messages, self._request.run, **self._kwargs)
+        messages = self._begin(context)
+        if not self.request.streaming:
+            answer = await self._model.ainvoke(messages, self.request.run, **self._kwargs)
+            self.builder.set_whole(answer)
             return
-        stream = self._model.astream(messages, self._request.run, **self._kwargs)
+        stream = self._model.astream(messages, self.request.run, **self._kwargs)
         try:
             async for piece in stream:
                 yield piece
@@ -239,59 +236,17 @@ class ChatModelTransaction(TurnTransaction):
             await aclose_quietly(stream)
 
     def _begin(self, context: Sequence[BaseMessage]) -> list[BaseMessage]:
-        self._builder = ReplyBuilder()
+        self.builder = ReplyBuilder()
         # Copies: a model, or a callback of its run, may change what it is given.
-        return list(map(copy_message, [*self._request.config.preface.messages, *context]))
-
-    def take(self, piece: Any) -> Iterable[AIMessageChunk]:
-        """Take a chunk, or the whole answer; see `TurnTransaction`."""
-        if self._request.streaming:
-            return super().take(piece)
-        self._answer = piece
-        return ()
-
-    def build(self) -> ModelReply:
-        """Return the reply; see `TurnTransaction`."""
-        if self._request.streaming:
-            return super().build()
-        # A copy: some models give the same object again and again.
-        answer = self._answer
-        is_chunk = isinstance(answer, BaseMessageChunk)
-        message = copy_message(
-            _to_message(message_chunk_to_message(answer) if is_chunk else answer)
-        )
-        message.id = message.id or _create_name()
-        return ModelReply(message, None)
+        return list(map(copy_message, [*self.request.config.preface.messages, *context]))
 
 
-def _make_kwargs(request: ReplyRequest) -> dict[str, Any]:
-    context, context_kwargs = request.extra_context, request.config.context_kwargs
-    meant: Mapping[str, Any] = {}
-    if context:
-        if context_kwargs is None:
-            raise ConfigError(
-                f"a chat model knows no extra context, got {sorted(context)}; say what it means "
-                "to this one by context_kwargs=lambda context: {...}, as arguments of its calls"
-            )
-        meant = context_kwargs(context)
-    most = request.max_output_tokens
-    limit = {} if most is None else {"max_tokens": most}
-    return {**limit, **meant, **request.model_kwargs}
-
-
-def bind_tools(model: Runnable[Any, Any], tools: ToolSet) -> Runnable[Any, Any]:
-    """Return a model that is offered tools; the model itself where there are none.
-
-    Raises:
-        ConfigError: If the model takes none.
-    """
-    if not tools.bindable:
+def _bind_tools(model: Runnable[Any, Any], tools: ToolSet) -> Runnable[Any, Any]:
+    if not tools.names:
         return model
-    bind = getattr(model, "bind_tools", None)
-    with suppress(NotImplementedError):
-        if bind is not None:
-            bound: Runnable[Any, Any] = bind(list(tools.bindable))
-            return bound
+    with suppress(NotImplementedError, AttributeError):
+        bound: Runnable[Any, Any] = model.bind_tools(tools.bindable)  # type: ignore[attr-defined]
+        return bound
     raise ConfigError(f"{type(model).__name__} takes no tools; use a model that has `bind_tools`")
 
 
@@ -302,10 +257,19 @@ def bind_tools(model: Runnable[Any, Any], tools: ToolSet) -> Runnable[Any, Any]:
 class ReplyBuilder:
     """A reply as it comes: what of it is shown, and what it adds up to."""
 
-    name: str | None = None
+    _name: str | None = None
     _chunks: list[AIMessageChunk] = field(default_factory=list)
     _rest: AIMessageChunk | None = None
     _value: Any = None
+    _whole: AIMessage | None = None
+
+    def set_whole(self, answer: Any) -> None:
+        """Take a reply that comes whole, and is shown by nobody."""
+        if isinstance(answer, BaseMessageChunk):
+            answer = message_chunk_to_message(answer)
+        # A copy: some models give the same object again and again.
+        self._whole = copy_message(_to_message(answer))
+        self._whole.id = self._whole.id or _create_name()
 
     def add(self, chunk: Any) -> Iterator[AIMessageChunk]:
         """Take a chunk, and show it if there is something to see in it.
@@ -318,9 +282,8 @@ class ReplyBuilder:
             self._value = chunk if self._value is None else add_up(self._value, chunk)
             return
         chunk = _to_chunk(_to_message(chunk))
-        if self.name is None:
-            self.name = chunk.id or _create_name()
-        chunk = chunk.model_copy(update={"id": self.name, "chunk_position": None})
+        self._name = self._name or chunk.id or _create_name()
+        chunk = chunk.model_copy(update={"id": self._name, "chunk_position": None})
         self._chunks.append(chunk)
         if chunk.content or chunk.tool_call_chunks or chunk.additional_kwargs:
             yield copy_message(chunk)
@@ -333,21 +296,34 @@ class ReplyBuilder:
         if self._value is not None:
             yield from self.add(_to_message(self._value))
 
-    def combine(self, *more: AIMessageChunk) -> AIMessageChunk | None:
-        """Return all that came, and what comes besides, as one chunk; None if nothing came."""
-        return merge_pieces([*self._chunks, *more]) if self._chunks else None
-
     def build(self) -> ModelReply:
         """Return the reply.
 
         Raises:
             ConfigError: If the model said nothing at all, not even that it has nothing to say.
         """
-        total = self.combine(AIMessageChunk(content="", id=self.name, chunk_position="last"))
-        if total is None:
+        if self._whole is not None:
+            return ModelReply(self._whole, None)
+        if not self._chunks:
             raise ConfigError("the model's stream brought nothing; is it a chat model?")
-        message = _to_message(message_chunk_to_message(total))
-        return ModelReply(message, self._rest)
+        last = AIMessageChunk(content="", id=self._name, chunk_position="last")
+        total = merge_pieces([*self._chunks, last])
+        return ModelReply(_to_message(message_chunk_to_message(total)), self._rest)
+
+    def build_part(self, told: Mapping[str, Any]) -> list[BaseMessage]:
+        """Return the text that had come of a reply that broke off, marked so; nothing if none.
+
+        Half a call looks like a whole one, so that calls are left out.
+
+        Args:
+            told: What else its metadata say.
+        """
+        total = merge_pieces(self._chunks) if self._chunks else None
+        if total is None or not total.text:
+            return []
+        usage, known = total.usage_metadata, {**total.response_metadata, **told}
+        part = AIMessage(total.text, id=total.id, usage_metadata=usage, response_metadata=known)
+        return [mark_interrupted(part)]
 
 
 def _to_message(answer: Any) -> AIMessage:
@@ -381,35 +357,8 @@ def _to_chunk(message: AIMessage) -> AIMessageChunk:
     """Return a message as a chunk: a model that does not stream may show it whole."""
     if isinstance(message, AIMessageChunk):
         return message
-    found = message.model_dump(exclude={"type", "tool_calls", "invalid_tool_calls"})
-    calls = [
-        tool_call_chunk(name=call["name"], args=args, id=call["id"], index=number)
-        for number, (call, args) in enumerate(
-            [
-                *((call, json.dumps(call["args"])) for call in message.tool_calls),
-                *((call, call["args"]) for call in message.invalid_tool_calls),
-            ]
-        )
-    ]
-    return AIMessageChunk(**found, tool_call_chunks=calls)
+    return AIMessageChunk(**message.model_dump(exclude={"type"}))
 
 
 def _create_name() -> str:
-    return f"{_RUN_ID}-{make_ulid()}"
-
-
-def make_interrupted(total: AIMessageChunk | None) -> AIMessage | None:
-    """Return the text that had come, as a message that says it was cancelled.
-
-    Half a call looks like a whole one, so that calls are left out.
-    """
-    if total is None or not total.text:
-        return None
-    metadata = {**total.response_metadata, "finish_reason": "cancelled", INTERRUPTED: True}
-    return AIMessage(
-        total.text,
-        id=total.id,
-        name=total.name,
-        usage_metadata=total.usage_metadata,
-        response_metadata=metadata,
-    )
+    return f"lc_run--{make_ulid()}"

@@ -1,16 +1,24 @@
-"""Settings of a conversation: what stands before it, and how its turns go."""
+"""Settings of a conversation and of one send: what stands before it, and how its turns go."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self
 
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, field_validator
 
-from langchain_convmem.conversation.inputs import MediaLimits, coerce_messages
+from langchain_convmem.causes import describe_value, suggest_name
+from langchain_convmem.conversation.inputs import coerce_messages
+from langchain_convmem.conversation.media import MediaLimits
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.reply_formats import Channel, ReplyFormat
+
+_FROZEN = ConfigDict(
+    frozen=True, arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
+)
 
 
 class Preface(BaseModel):
@@ -22,9 +30,7 @@ class Preface(BaseModel):
         extra_context: What the chat template reads besides, such as `enable_thinking`.
     """
 
-    model_config = ConfigDict(
-        frozen=True, arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
-    )
+    model_config = _FROZEN
 
     messages: tuple[BaseMessage, ...] = ()
     tools: tuple[Any, ...] = ()
@@ -63,14 +69,13 @@ class ConversationConfig(BaseModel):
             with calls is returned, and their results are sent by the caller.
         max_tool_rounds: How often tools are called within one turn; to tell the model that its
             call cannot be read counts as well.
-        on_tool_limit: `"rollback"` takes the turn back then; `"keep"` keeps what was said up to
-            the last results. The error is the same.
         tool_handler: Asked before each call: False or a reason refuses it; a changed call is made
             instead.
         on_pending_tool_calls: What becomes of calls without result when the user speaks: `"error"`
-            refuses the message, `"cancel"` answers them as cancelled.
-        on_busy: `"wait"` for earlier turns, in order, or `"error"`.
-        busy_timeout_s: How long to wait at most, in seconds; None waits for ever.
+            refuses the message, `"cancel"` answers them as cancelled. In a thread of a memory the
+            model is always told that nothing answered them.
+        busy_timeout_s: How long to wait at most for earlier turns, in seconds; None waits for ever,
+            and 0 not at all.
         on_cancel: `"discard"` a turn that is cancelled, or `"keep"` what was said, marked
             `interrupted`; calls that were interrupted are answered as cancelled.
         max_output_tokens: The most tokens of a reply.
@@ -79,9 +84,7 @@ class ConversationConfig(BaseModel):
         model_kwargs: Arguments of every call of the model, such as `temperature`.
     """
 
-    model_config = ConfigDict(
-        frozen=True, arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
-    )
+    model_config = _FROZEN
 
     preface: Preface = Field(default_factory=Preface)
     template: ChatTemplate | str | None = None
@@ -93,12 +96,75 @@ class ConversationConfig(BaseModel):
     context_kwargs: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     auto_tools: bool = True
     max_tool_rounds: PositiveInt = 25
-    on_tool_limit: Literal["rollback", "keep"] = "rollback"
     tool_handler: Callable[..., Any] | None = None
     on_pending_tool_calls: Literal["error", "cancel"] = "error"
-    on_busy: Literal["wait", "error"] = "wait"
     busy_timeout_s: NonNegativeFloat | None = 300.0
     on_cancel: Literal["discard", "keep"] = "discard"
     max_output_tokens: PositiveInt | None = None
     media_limits: MediaLimits = Field(default_factory=MediaLimits)
     model_kwargs: Mapping[str, Any] = Field(default_factory=dict)
+
+    def change(self, settings: Mapping[str, Any]) -> Self:
+        """Return the config with other settings; `system_prompt` begins the preface.
+
+        Raises:
+            ConfigError: If a setting is unknown, or of the wrong kind.
+        """
+        given = {name: getattr(self, name) for name in self.model_fields_set} | dict(settings)
+        system = given.pop("system_prompt", None)
+        for name in given.keys() - type(self).model_fields.keys():
+            known = [*type(self).model_fields, "system_prompt"]
+            way = suggest_name(name, known)
+            if "system" in name:
+                way = "; what the model is told first is system_prompt='...'"
+            raise ConfigError(f"there is no setting {name!r}; there are {', '.join(known)}{way}")
+        preface = given.get("preface", Preface())
+        for setting, kinds in ((preface, Preface | Mapping), (system, str | None)):
+            if not isinstance(setting, kinds):
+                raise ConfigError(
+                    "preface must be a Preface, and system_prompt=, what the model is told first, "
+                    f"text; got {describe_value(setting)}"
+                )
+        if system is not None:
+            preface = Preface.model_validate(preface)
+            messages = [("system", system), *preface.messages]
+            given["preface"] = Preface(**{**dict(preface), "messages": messages})
+        return type(self)(**given) if settings else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendOptions:
+    """What one send may set for itself.
+
+    Attributes:
+        extra_context: Goes before that of the preface, in every call of the model of this turn.
+        thinking: See `ConversationConfig`.
+        max_output_tokens: See `ConversationConfig`.
+        timeout: Seconds until the turn is cancelled; None is no limit.
+        pending: Whether the message is to go on with the next send. Its parts become one message,
+            put together without a space between them; the model is asked when the last part is
+            sent. A message of another role ends it.
+        model_kwargs: What else is given to the model.
+    """
+
+    extra_context: Mapping[str, Any] = field(default_factory=dict)
+    thinking: bool | None = None
+    max_output_tokens: int | None = None
+    timeout: float | None = None
+    pending: bool = False
+    model_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> SendOptions:
+        """Return the options among keyword arguments; what is none goes to the model.
+
+        Raises:
+            ConfigError: If a limit is not positive.
+        """
+        own = {one.name for one in fields(cls)} - {"model_kwargs"}
+        named = {name: given[name] for name in own & set(given) if given[name] is not None}
+        for name in ("max_output_tokens", "timeout"):
+            if name in named and not named[name] > 0:
+                raise ConfigError(f"{name} must be positive, got {named[name]!r}")
+        rest = {name: value for name, value in given.items() if name not in own}
+        return cls(**named, model_kwargs=rest)

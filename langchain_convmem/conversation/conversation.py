@@ -2,63 +2,88 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Sequence,
+)
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import Any, Self, cast
+from functools import partial, reduce, wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
-from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
-from langchain_convmem.background import hop, run_in_thread, to_async
-from langchain_convmem.causes import describe_value, suggest_name
-from langchain_convmem.conversation.chat_backend import Backend, ChatModelBackend, bind_tools
-from langchain_convmem.conversation.config import ConversationConfig, Preface
-from langchain_convmem.conversation.inputs import (
-    ConversationInput,
-    SendOptions,
-    coerce_messages,
-    copy_message,
-)
-from langchain_convmem.conversation.streams import ClosingStreams, merge_chunks
-from langchain_convmem.conversation.text_backend import SessionPool, TextBackend, TextState
-from langchain_convmem.conversation.threads import ListThread, ThreadMemory
-from langchain_convmem.conversation.tools import ToolSet
-from langchain_convmem.conversation.turn import (
+from langchain_convmem.background import hop, run_in_thread, start_in_thread, to_async
+from langchain_convmem.causes import describe_value
+from langchain_convmem.conversation.chat_backend import Backend, ChatModelBackend, ReplyRequest
+from langchain_convmem.conversation.config import ConversationConfig, SendOptions
+from langchain_convmem.conversation.control import (
     ActiveTurns,
     CallbackTeller,
     MessageCallback,
-    ReplyStream,
     TurnHandle,
 )
-from langchain_convmem.conversation.turn_runner import SendState, TurnRunner, make_timeout_error
+from langchain_convmem.conversation.inputs import (
+    ConversationInput,
+    coerce_messages,
+    copy_message,
+)
+from langchain_convmem.conversation.text_backend import SessionPool, TextBackend, TextState
+from langchain_convmem.conversation.tools import ToolSet
+from langchain_convmem.conversation.turn import Send, Talk
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.locks import note_held
 from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine
+from langchain_convmem.thread_memory import MemoryThread
 from langchain_convmem.views.edits import Heard
 
-_TEXT_SETTINGS = (
-    "template",
-    "reply_format",
-    "channels",
-    "stop",
-    "prefill_preface",
-)
-_NOT_FOR_CHAT_MODELS = (
-    "is for text engines; a chat model writes its prompts and reads its replies itself. "
-    "TemplateChatModel makes a chat model of a text model"
-)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_TEXT_SETTINGS = ("template", "reply_format", "channels", "stop", "prefill_preface")
 
 
-class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
+def _between_turns(
+    call: Callable[Concatenate[Conversation, P], T],
+) -> Callable[Concatenate[Conversation, P], T]:
+    """Return a method that runs between turns; it is waited for like a turn, but not cancelled."""
+
+    @wraps(call)
+    def hold(self: Conversation, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.make_pause().hold():
+            return call(self, *args, **kwargs)
+
+    return hold
+
+
+def _await_turns(
+    method: Callable[Concatenate[Conversation, P], T],
+) -> Callable[Concatenate[Conversation, P], Coroutine[Any, Any, T]]:
+    """Return the asynchronous form of a method that runs between turns."""
+    call: Callable[..., T] = method.__wrapped__  # type: ignore[attr-defined]
+
+    async def ahold(self: Conversation, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async with self.make_pause().ahold():
+            return await hop(partial(call, self, *args, **kwargs))
+
+    ahold.__name__, ahold.__doc__ = f"a{method.__name__}", f"Async `{method.__name__}`."
+    ahold.__qualname__ = f"Conversation.a{method.__name__}"
+    return ahold
+
+
+class Conversation(Runnable[Any, AIMessage]):
     """A conversation with a model.
 
     A turn is all or nothing: whatever fails, the conversation is as before. Turns run one at a
@@ -70,7 +95,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         model: Engine | BaseChatModel | Runnable[Any, Any] | TextEngine,
         config: ConversationConfig | None = None,
         *,
-        history: Sequence[Any] | ThreadMemory | None = None,
+        history: Sequence[Any] | MemoryThread | None = None,
         **settings: Any,
     ) -> None:
         """Begin a conversation; see `Engine.create_conversation`.
@@ -83,19 +108,15 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
                 `system_prompt` is the first message of the preface.
         """
         engine = model if isinstance(model, Engine) else Engine(model)
-        self._runner = engine.open(config, history, settings)
+        self._talk = engine.open(config, history, settings)
         if self.config.prefill_preface:
-            self._runner.backend.read_ahead(self._runner.build_request(SendOptions()), ())
+            self._talk.backend.read_ahead(self._make_request(), ())
 
-    @classmethod
-    def from_runner(cls, runner: TurnRunner) -> Conversation:
-        """Return a conversation over what runs its turns."""
-        conversation: Conversation = cls.__new__(cls)
-        conversation._runner = runner
-        return conversation
+    _run_off_loop = staticmethod(run_in_thread)
+    """How `to_async` calls what may wait for a model."""
 
     def __repr__(self) -> str:
-        return f"Conversation({self._runner.backend!r}, {self._runner.thread!r})"
+        return f"Conversation({self._talk.backend!r}, {self._talk.thread!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -128,7 +149,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
         Args:
             message: Text of the user, a LangChain message, a map with `role` and `content`, a pair
-                of these, or a list of messages; an empty list lets the model go on.
+                of these, or a list of messages; an empty list goes on with a turn that is not over.
             config: Callbacks, tags and metadata.
             **options: See `SendOptions`; anything else goes to the model, such as `temperature`.
 
@@ -144,67 +165,115 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Send a message and return the whole reply; see `send_message`."""
         return await self.ainvoke(message, config, **options)
 
-    def invoke(
-        self,
-        input: ConversationInput,  # noqa: A002 - Runnable's name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002
         """Send a message and return the whole reply; see `send_message`."""
-        sending, config = SendState(SendOptions.parse(kwargs)), self._stamp(config)
-        if sending.options.timeout is not None:
-            return self._send_in_time(sending, input, config, sending.options.timeout)
-        return self._call_with_config(partial(self._send, sending=sending), input, config)
+        send = self._make_send(kwargs)
+        timeout_s = send.options.timeout
+        if timeout_s is None:
+            return self._invoke(send, input, config)
+        handle = self._start(send, lambda: self._invoke(send, input, config))
+        try:
+            if not handle.wait(timeout_s):
+                send.control.stop(send.make_late_error())
+            # If nothing can end it any more, it is over, or being stored.
+            if handle.done() or send.control.is_sealed:
+                return handle.result()
+        except BaseException:
+            handle.cancel()
+            raise
+        raise send.make_late_error()  # the model does not come back
+
+    def _invoke(self, send: Send, message: Any, config: RunnableConfig | None) -> AIMessage:
+        def run(message: Any, config: RunnableConfig) -> AIMessage:
+            deque(send.run(message, config), maxlen=0)
+            return send.last_word
+
+        with send.hold():
+            return self._call_with_config(cast("Any", run), message, self._stamp(config))
 
     async def ainvoke(
         self,
-        input: ConversationInput,  # noqa: A002 - Runnable's name
+        input: Any,  # noqa: A002 - Runnable's name
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AIMessage:
         """Send a message and return the whole reply; see `send_message`."""
-        sending, config = SendState(SendOptions.parse(kwargs)), self._stamp(config)
-        return await self._acall_with_config(partial(self._asend, sending=sending), input, config)
+        send = self._make_send(kwargs)
 
-    def transform(
+        async def run(message: Any, config: RunnableConfig) -> AIMessage:
+            async for _ in send.arun(message, config):
+                pass
+            return send.last_word
+
+        async with send.ahold():
+            return await self._acall_with_config(cast("Any", run), input, self._stamp(config))
+
+    def stream(
         self,
-        input: Iterator[Any],  # noqa: A002 - Runnable's name
+        input: Any,  # noqa: A002 - Runnable's name
         config: RunnableConfig | None = None,
         *,
-        sending: SendState | None = None,
+        send: Send | None = None,
         **kwargs: Any,
     ) -> Generator[AIMessageChunk]:
-        """Send a message once it is complete, and yield what is new of the reply."""
-        chosen = sending or SendState(SendOptions.parse(kwargs), is_streaming=True)
-        with closing(super().transform(input, config, sending=chosen)) as chunks:
-            for chunk in chunks:
-                note_held(chosen.control.held)
-                yield chunk
+        """Send a message, and yield what is new of the reply as it comes."""
+        is_own, send = send is None, send or self._make_send(kwargs, is_streaming=True)
+        opened: list[Generator[AIMessageChunk]] = []
+
+        def run(messages: Iterator[Any], config: RunnableConfig) -> Any:
+            opened.append(send.run(next(messages), config))
+            return opened[0]
+
+        with ExitStack() as place:
+            place.enter_context(send.hold())
+            shown: Any = self._transform_stream_with_config(
+                iter([input]), cast("Any", run), self._stamp(config)
+            )
+            try:
+                for chunk in shown:
+                    if is_own and chunk.chunk_position == "last":
+                        place.close()  # who reads it may send at once
+                    yield chunk
+            finally:  # LangChain drops a stream that its reader left; this ends its turn
+                for chunks in opened:
+                    chunks.close()
 
     def astream(
         self,
-        input: ConversationInput,  # noqa: A002 - Runnable's name
+        input: Any,  # noqa: A002 - Runnable's name
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[AIMessageChunk]:
         """Send a message, and yield what is new of the reply as it comes."""
-        sending = SendState(SendOptions.parse(kwargs), is_streaming=True)
-        return ReplyStream(super().astream(input, config, sending=sending), sending.control)
+        send = self._make_send(kwargs, is_streaming=True)
+        stream = self._read_stream(input, config, send)
+        # The event loop closes a stream that is dropped a little later.
+        weakref.finalize(stream, send.control.drop).atexit = False
+        return stream
 
-    async def atransform(
-        self,
-        input: AsyncIterator[Any],  # noqa: A002 - Runnable's name
-        config: RunnableConfig | None = None,
-        *,
-        sending: SendState | None = None,
-        **kwargs: Any,
+    async def _read_stream(
+        self, message: Any, config: RunnableConfig | None, send: Send
     ) -> AsyncGenerator[AIMessageChunk]:
-        """Send a message once it is complete, and yield what is new of the reply."""
-        chosen = sending or SendState(SendOptions.parse(kwargs), is_streaming=True)
-        async with aclosing(super().atransform(input, config, sending=chosen)) as chunks:
-            async for chunk in chunks:
-                note_held(chosen.control.held)
-                yield chunk
+        async def say() -> AsyncIterator[Any]:
+            yield message
+
+        async def run(
+            messages: AsyncIterator[Any], config: RunnableConfig
+        ) -> AsyncIterator[AIMessageChunk]:
+            async with aclosing(send.arun(await anext(messages), config)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+        async with AsyncExitStack() as place:
+            await place.enter_async_context(send.ahold())
+            shown: Any = self._atransform_stream_with_config(
+                say(), cast("Any", run), self._stamp(config)
+            )
+            async with aclosing(shown) as chunks:
+                async for chunk in chunks:
+                    if chunk.chunk_position == "last":
+                        await place.aclose()  # who reads it may send at once
+                    yield chunk
 
     def send_message_async(
         self,
@@ -227,20 +296,32 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             ThreadBusyError: If this is called from within a turn of the conversation.
         """
-        sending = SendState(SendOptions.parse(options), is_streaming=True, ends_inside=True)
+        send = self._make_send(options, is_streaming=True)
         teller = CallbackTeller(on_message)
 
         def run_turn() -> AIMessage:
             try:
-                with closing(self.stream(message, config, sending=sending)) as chunks:
+                with closing(self.stream(message, config, send=send)) as chunks:
                     for chunk in chunks:
                         teller.tell(chunk)
             except BaseException as error:
                 teller.tell(error)
                 raise
-            return sending.reply  # type: ignore[return-value]  # the stream came to its end
+            return send.last_word
 
-        return self._runner.start(sending, run_turn)
+        return self._start(send, run_turn)
+
+    def _start(self, send: Send, turn: Callable[[], AIMessage]) -> TurnHandle:
+        """Run a turn in a thread; its place in the line is that of this call."""
+        with ExitStack() as places:
+            places.enter_context(send.enter())
+            held = places.pop_all()
+
+        def run() -> AIMessage:
+            with held:
+                return turn()
+
+        return TurnHandle(send.control, start_in_thread(run))
 
     def batch(
         self,
@@ -250,51 +331,33 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[Any]:
-        """Send messages one after the other: each sees the replies before it.
-
-        The first that fails ends it, but for `return_exceptions`.
-        """
-        if not return_exceptions:
-            configs = get_config_list(config, len(inputs))
+        """Send messages one after the other: each sees the replies before it."""
+        configs = get_config_list(config, len(inputs))
+        if not return_exceptions:  # the first that fails ends it
             return [self.invoke(*one, **kwargs) for one in zip(inputs, configs, strict=True)]
-        chosen = _limit_concurrency(config, len(inputs))
-        return super().batch(inputs, chosen, return_exceptions=return_exceptions, **kwargs)
-
-    async def abatch(
-        self,
-        inputs: list[Any],
-        config: RunnableConfig | list[RunnableConfig] | None = None,
-        *,
-        return_exceptions: bool = False,
-        **kwargs: Any,
-    ) -> list[Any]:
-        """Send messages one after the other; see `batch`."""
-        if not return_exceptions:
-            configs = get_config_list(config, len(inputs))
-            return [await self.ainvoke(*one, **kwargs) for one in zip(inputs, configs, strict=True)]
-        chosen = _limit_concurrency(config, len(inputs))
-        return await super().abatch(inputs, chosen, return_exceptions=return_exceptions, **kwargs)
+        one_by_one = [cast("RunnableConfig", {**one, "max_concurrency": 1}) for one in configs]
+        return super().batch(inputs, one_by_one, return_exceptions=True, **kwargs)
 
     # -- reading ----------------------------------------------------------------------------------
 
     @property
     def config(self) -> ConversationConfig:
         """The settings; they do not change."""
-        return self._runner.config
+        return self._talk.config
 
     @property
     def history(self) -> list[BaseMessage]:
         """Copies of all messages but the preface, tool calls and results included."""
-        return self._runner.thread.read_messages()
+        return self._talk.thread.read_messages()
 
     async def aget_history(self) -> list[BaseMessage]:
         """Return copies of all messages; see `history`."""
-        return await hop(self._runner.thread.read_messages)
+        return await hop(self._talk.thread.read_messages)
 
     @property
     def pending(self) -> list[BaseMessage]:
         """Copies of what was sent with `pending=True` and waits for the rest of its message."""
-        return [copy_message(message) for message in self._runner.pending]
+        return list(map(copy_message, self._talk.pending))
 
     @property
     def last_message(self) -> BaseMessage | None:
@@ -311,32 +374,31 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def render_stats(self) -> tuple[RenderStats, ...]:
         """How the text of each model call of the latest turn came about; empty for chat models."""
-        return self._runner.stats
+        return self._talk.stats
 
     @property
     def token_count(self) -> int:
-        """Tokens that the session holds; for a chat model, those of what it would be sent."""
-        view = self._runner.thread.read_view(())
-        return self._runner.backend.count_tokens(
-            [*self._runner.config.preface.messages, *view.before]
-        )
+        """Tokens of what the session holds, or a chat model would be sent; at least estimated."""
+        preface = self.config.preface.messages
+        return self._talk.backend.count_tokens([*preface, *self._talk.thread.peek()])
 
     # -- prompts ----------------------------------------------------------------------------------
 
     def render_message(self, message: ConversationInput, **options: Any) -> str:
         """Return the text that a session would read for a message now; changes nothing.
 
+        What the turn would recall is not in it.
+
         Raises:
             ConfigError: If the model takes messages, not text.
             ChatTemplateError: If the template refuses the message.
         """
-        view = self._runner.thread.read_view(self._runner.prepare(message))
-        request = self._runner.build_request(SendOptions.parse(options))
-        return self._runner.backend.render(request, view.before, view.asked)
+        context = [*self._talk.thread.peek(), *self._talk.prepare(message)]
+        return self._talk.backend.render(self._make_request(**options), context)
 
     def render_preface(self) -> str:
         """Return what a session reads before the first message; see `render_message`."""
-        return self._runner.backend.render_preface(self._runner.build_request(SendOptions()))
+        return self._talk.backend.render(self._make_request(), None)
 
     # -- going back -------------------------------------------------------------------------------
 
@@ -347,37 +409,39 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     acheckpoint = to_async(checkpoint)
 
+    @_between_turns
     def rewind(self, checkpoint: Checkpoint) -> None:
         """Go back to a checkpoint; what was said since is taken back, and what is pending dropped.
 
         Raises:
             ConversationError: If the history no longer holds what the checkpoint saw.
         """
-        self._runner.go_back(partial(self._runner.thread.rewind, checkpoint.message_id))
+        self._talk.thread.rewind(checkpoint.message_id)
+        self._talk.pending = ()
 
-    async def arewind(self, checkpoint: Checkpoint) -> None:
-        """Async `rewind`."""
-        await self._runner.ago_back(partial(self._runner.thread.rewind, checkpoint.message_id))
+    arewind = _await_turns(rewind)
 
+    @_between_turns
     def undo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last exchanges; return what they held. What is pending is dropped.
 
         An exchange is what the user said and all that followed, results of tools included.
         """
-        return self._runner.go_back(partial(self._runner.thread.undo, turns))
+        undone = self._talk.thread.undo(turns)
+        self._talk.pending = ()
+        return undone
 
-    async def aundo(self, turns: int = 1) -> list[BaseMessage]:
-        """Async `undo`."""
-        return await self._runner.ago_back(partial(self._runner.thread.undo, turns))
+    aundo = _await_turns(undo)
 
+    @_between_turns
     def drop_pending(self) -> list[BaseMessage]:
         """Drop what was sent with `pending=True`, as if it had not been; return it."""
-        return self._runner.go_back(lambda: list(self._runner.pending))
+        dropped, self._talk.pending = list(self._talk.pending), ()
+        return dropped
 
-    async def adrop_pending(self) -> list[BaseMessage]:
-        """Async `drop_pending`."""
-        return await self._runner.ago_back(lambda: list(self._runner.pending))
+    adrop_pending = _await_turns(drop_pending)
 
+    @_between_turns
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
 
@@ -399,15 +463,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ConfigError: If the history holds no such reply.
             InvalidMessageError: If the words are not in the reply.
         """
-        cut = self._runner.hold(partial(self._runner.thread.cut, heard_until, message_id))
-        return cast("AIMessage | None", cut)
+        return cast("AIMessage | None", self._talk.thread.cut(heard_until, message_id))
 
-    async def acut_reply(
-        self, heard_until: Heard, *, message_id: str | None = None
-    ) -> AIMessage | None:
-        """Async `cut_reply`."""
-        cut = await self._runner.ahold(partial(self._runner.thread.cut, heard_until, message_id))
-        return cast("AIMessage | None", cut)
+    acut_reply = _await_turns(cut_reply)
 
     def clone(self) -> Conversation:
         """Return a conversation that holds the same, and goes on by itself.
@@ -415,7 +473,9 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         While a turn runs it holds what was said before. A history in a memory is forked to a new
         thread.
         """
-        return Conversation.from_runner(self._runner.branch())
+        twin: Conversation = Conversation.__new__(Conversation)
+        twin._talk = self._talk.branch()
+        return twin
 
     aclone = to_async(clone)
 
@@ -423,14 +483,14 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def cancel(self) -> bool:
         """Cancel the turns that run or wait; return whether there was one to cancel."""
-        return self._runner.turns.cancel() > 0
+        return self._talk.turns.cancel()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until no turn runs; return whether that came about within so many seconds.
 
         From within a turn it waits for all others.
         """
-        return self._runner.turns.wait(timeout_s)
+        return self._talk.turns.wait(timeout_s)
 
     def close(self, timeout_s: float | None = 10.0) -> None:
         """Cancel the turns, wait for them, and release the session. Idempotent.
@@ -440,79 +500,30 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Args:
             timeout_s: Seconds to wait at most: a model or tool that does not come back is left.
         """
-        if self._runner.turns.close():
-            self._runner.turns.wait(timeout_s)
-            self._runner.backend.close()
+        if self._talk.turns.close():
+            self._talk.turns.wait(timeout_s)
+            self._talk.backend.close()
 
-    async def aclose(self, timeout_s: float | None = 10.0) -> None:
-        """Cancel the running turn, wait for it, and release the session; see `close`."""
-        await run_in_thread(partial(self.close, timeout_s))
+    aclose = to_async(close)
 
-    # -- how a turn runs --------------------------------------------------------------------------
+    # -- sends and what happens between them ------------------------------------------------------
 
     def _stamp(self, config: RunnableConfig | None) -> RunnableConfig | None:
-        return self._runner.thread.stamp_config(config)
+        return self._talk.thread.stamp_config(config)
 
-    def _send(self, message: Any, config: RunnableConfig, *, sending: SendState) -> AIMessage:
-        with self._runner.count(sending):
-            deque(self._runner.run(message, config, sending), maxlen=0)
-        return sending.reply  # type: ignore[return-value]  # the turn came to its end
+    def _make_send(self, options: dict[str, Any], *, is_streaming: bool = False) -> Send:
+        return Send(self._talk, SendOptions.parse(options), is_streaming)
 
-    async def _asend(
-        self, message: Any, config: RunnableConfig, *, sending: SendState
-    ) -> AIMessage:
-        with self._runner.count(sending):
-            async for _ in self._runner.arun(message, config, sending):
-                pass
-        return sending.reply  # type: ignore[return-value]  # the turn came to its end
+    def make_pause(self) -> Send:
+        """Return a place in the line that is no turn: nothing cancels it."""
+        pause = self._make_send({})
+        pause.control.end()
+        return pause
 
-    def _stream(
-        self,
-        inputs: Iterator[Any],
-        run_manager: CallbackManagerForChainRun,
-        config: RunnableConfig,
-        *,
-        sending: SendState,
-    ) -> Iterator[AIMessageChunk]:
-        del run_manager
-        with self._runner.count(sending):
-            yield from self._runner.run(merge_chunks(list(inputs)), config, sending)
-
-    async def _astream(
-        self,
-        inputs: AsyncIterator[Any],
-        run_manager: AsyncCallbackManagerForChainRun,
-        config: RunnableConfig,
-        *,
-        sending: SendState,
-    ) -> AsyncIterator[AIMessageChunk]:
-        del run_manager
-        with self._runner.count(sending):
-            message = merge_chunks([part async for part in inputs])
-            async with aclosing(self._runner.arun(message, config, sending)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-
-    def _send_in_time(
-        self,
-        sending: SendState,
-        message: ConversationInput,
-        config: RunnableConfig | None,
-        timeout_s: float,
-    ) -> AIMessage:
-        """Send, and come back in time even if the model does not."""
-        send = partial(self._send, sending=sending)
-        handle = self._runner.start(sending, lambda: self._call_with_config(send, message, config))
-        try:
-            if not handle.wait(timeout_s):
-                sending.control.stop(make_timeout_error(timeout_s))
-            # If nothing can end it any more, it is over, or being stored.
-            if handle.done() or sending.control.is_sealed:
-                return handle.result()
-        except BaseException:
-            handle.cancel()
-            raise
-        raise make_timeout_error(timeout_s)
+    def _make_request(self, **options: Any) -> ReplyRequest:
+        """Return what is asked of the model outside a turn, or before one."""
+        chosen = SendOptions.parse(options)
+        return ReplyRequest(self.config, chosen, self._talk.tools, {}, streaming=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,7 +568,7 @@ class Engine:
             raise ConfigError(f"max_live_sessions must be at least 1, got {max_live_sessions!r}")
         self.model = model
         self.defaults = defaults or ConversationConfig()
-        self.turns = ActiveTurns("the engine")
+        self._turns = ActiveTurns("the engine")
         self._pool: SessionPool | None = None
         if isinstance(model, TextEngine):
             self._pool = SessionPool(model, max_live_sessions)
@@ -566,6 +577,8 @@ class Engine:
                 f"{describe_value(model)} is not a model; "
                 "expected a LangChain chat model or a text engine"
             )
+
+    _run_off_loop = staticmethod(run_in_thread)
 
     def __repr__(self) -> str:
         return f"Engine({type(self.model).__name__})"
@@ -580,7 +593,7 @@ class Engine:
         self,
         config: ConversationConfig | None = None,
         *,
-        history: Sequence[Any] | ThreadMemory | None = None,
+        history: Sequence[Any] | MemoryThread | None = None,
         **settings: Any,
     ) -> Conversation:
         """Begin a conversation.
@@ -598,45 +611,50 @@ class Engine:
         """
         return Conversation(self, config, history=history, **settings)
 
-    async def acreate_conversation(
-        self,
-        config: ConversationConfig | None = None,
-        *,
-        history: Sequence[Any] | ThreadMemory | None = None,
-        **settings: Any,
-    ) -> Conversation:
-        """Begin a conversation; see `create_conversation`."""
-        create = partial(self.create_conversation, config, history=history, **settings)
-        return await run_in_thread(create)
+    acreate_conversation = to_async(create_conversation)
 
     def open(
         self,
         config: ConversationConfig | None,
-        history: Sequence[Any] | ThreadMemory | None,
+        history: Sequence[Any] | MemoryThread | None,
         settings: dict[str, Any],
-    ) -> TurnRunner:
+    ) -> Talk:
         """Return what a conversation is made of; see `create_conversation`."""
-        self.turns.check_open()
-        chosen = _apply_settings(config or self.defaults, settings)
+        self._turns.check_open()
+        chosen = (config or self.defaults).change(settings)
         tools = ToolSet(chosen.preface.tools)
+        if isinstance(history, str) or not isinstance(history, MemoryThread | Sequence | None):
+            way = "pass a list, such as history.messages, or keep it in a ConversationMemory"
+            raise ConfigError(f"history is {describe_value(history)}; {way}")
         backend = self._create_backend(chosen, tools)
-        turns = ActiveTurns("the conversation", self.turns)
-        return TurnRunner(_open_thread(history), backend, chosen, tools, turns)
+        if not isinstance(history, MemoryThread):
+            history = MemoryThread.from_messages(coerce_messages(list(history or ())))
+        turns = ActiveTurns("the conversation", self._turns)
+        return Talk(history, backend, chosen, tools, turns)
 
     def _create_backend(self, config: ConversationConfig, tools: ToolSet) -> Backend:
+        """Return how a conversation uses the model; what that does not heed is refused."""
+        unheeded = ("context_kwargs",) if self._pool else _TEXT_SETTINGS
+        for name in unheeded:
+            if getattr(config, name) != ConversationConfig.model_fields[name].default:
+                way = "chat models" if self._pool else "text engines, or for TemplateChatModel"
+                raise ConfigError(f"{name} is for {way}; leave it out")
         if self._pool is None:
-            _refuse_settings(config, _TEXT_SETTINGS, _NOT_FOR_CHAT_MODELS)
-            # Refuses tools that the model does not take, before anything is said.
-            bind_tools(self.model, tools)  # type: ignore[arg-type]  # checked at creation
-            return ChatModelBackend(self.model)  # type: ignore[arg-type]
-        _refuse_settings(config, ("context_kwargs",), "is for chat models; templates read contexts")
+            return ChatModelBackend(cast("Runnable[Any, Any]", self.model), tools)
         engine = self._pool.engine
-        template = _find_template(config, engine)
-        if tools.schemas and "tools" not in template.variables:
+        given = config.template or engine.template
+        if given is None:
+            raise ConfigError(
+                f"{type(engine).__name__} knows no chat template; pass template=, a ChatTemplate "
+                "or the name of a built-in one"
+            )
+        template = ChatTemplate.from_builtin(given) if isinstance(given, str) else given
+        if isinstance(engine, TokenNamingEngine):
+            template = template.extend_control_tokens(engine.control_tokens)
+        if tools.names and "tools" not in template.variables:
             msg = f"{template!r} shows no tools to the model; take a template that reads `tools`"
             raise ConfigError(msg)
-        wanted = config.reply_format or engine.reply_format
-        told = find_reply_format(template)
+        wanted, told = config.reply_format or engine.reply_format, find_reply_format(template)
         found = told if wanted is None else get_reply_format(wanted)
         stop = tuple(dict.fromkeys((*engine.stop, *told.stop, *found.stop)))
         state = TextState(template.start(tools=tools.schemas or None))
@@ -644,7 +662,7 @@ class Engine:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until no turn runs; return whether that came about within so many seconds."""
-        return self.turns.wait(timeout_s)
+        return self._turns.wait(timeout_s)
 
     def close(self, timeout_s: float | None = 10.0) -> None:
         """Cancel all turns, wait for them, and close a text engine. Idempotent.
@@ -654,74 +672,7 @@ class Engine:
         Args:
             timeout_s: Seconds to wait at most: a model or tool that does not come back is left.
         """
-        if self.turns.close():
-            self.turns.wait(timeout_s)
+        if self._turns.close():
+            self._turns.wait(timeout_s)
             if self._pool is not None:
                 self._pool.close()
-
-
-def _apply_settings(config: ConversationConfig, settings: dict[str, Any]) -> ConversationConfig:
-    settings = _read_preface(config, settings)
-    unknown = sorted(set(settings) - set(ConversationConfig.model_fields))
-    if unknown:
-        known = sorted([*ConversationConfig.model_fields, "system_prompt"])
-        way = suggest_name(unknown[0], known)
-        if "system" in unknown[0]:
-            way = "; what the model is told first is system_prompt='...'"
-        raise ConfigError(f"there is no setting {unknown[0]!r}; there are {', '.join(known)}{way}")
-    if not settings:
-        return config
-    given = {name: getattr(config, name) for name in config.model_fields_set}
-    return ConversationConfig(**{**given, **settings})
-
-
-def _read_preface(config: ConversationConfig, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with what `system_prompt` says as the first message of the preface."""
-    preface = settings.get("preface", config.preface)
-    if not isinstance(preface, Preface | Mapping):
-        way = "for what the model is told first, pass system_prompt='...'"
-        raise ConfigError(f"preface must be a Preface, got {describe_value(preface)}; {way}")
-    given = {name: value for name, value in settings.items() if name != "system_prompt"}
-    said = settings.get("system_prompt")
-    if said is None:
-        return given
-    if not isinstance(said, str):
-        raise ConfigError(f"system_prompt must be text, got {describe_value(said)}")
-    preface = Preface.model_validate(preface)
-    messages = (SystemMessage(said), *preface.messages)
-    return {**given, "preface": preface.model_copy(update={"messages": messages})}
-
-
-def _open_thread(history: Sequence[Any] | ThreadMemory | None) -> ThreadMemory:
-    if isinstance(history, ThreadMemory):
-        return history
-    if isinstance(history, str) or not isinstance(history, Sequence | None):
-        way = "pass a list, such as history.messages, or keep it in a ConversationMemory"
-        raise ConfigError(f"history is {describe_value(history)}; {way}")
-    return ListThread(coerce_messages(list(history or ())))
-
-
-def _find_template(config: ConversationConfig, engine: TextEngine) -> ChatTemplate:
-    template = config.template or engine.template
-    if template is None:
-        raise ConfigError(
-            f"{type(engine).__name__} knows no chat template; pass template=, a ChatTemplate or "
-            "the name of a built-in one"
-        )
-    found = ChatTemplate.from_builtin(template) if isinstance(template, str) else template
-    if isinstance(engine, TokenNamingEngine):
-        return found.extend_control_tokens(engine.control_tokens)
-    return found
-
-
-def _refuse_settings(config: ConversationConfig, names: Sequence[str], why: str) -> None:
-    """Refuse settings that would do nothing."""
-    for name in names:
-        if getattr(config, name) != ConversationConfig.model_fields[name].default:
-            raise ConfigError(f"{name} {why}")
-
-
-def _limit_concurrency(
-    config: RunnableConfig | list[RunnableConfig] | None, count: int
-) -> list[RunnableConfig]:
-    return [{**one, "max_concurrency": 1} for one in get_config_list(config, count)]

@@ -7,7 +7,15 @@ transaction works on a copy of the state; the session is put back if it is rolle
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,10 +35,9 @@ from langchain_convmem.conversation.chat_backend import (
     TurnTransaction,
 )
 from langchain_convmem.conversation.media import interleave, list_media
-from langchain_convmem.conversation.streams import aclose_quietly
 from langchain_convmem.errors import ChatTemplateError, ConfigError
 from langchain_convmem.forks import make_lock
-from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
+from langchain_convmem.text import ChatTemplate, Increment, RenderState
 from langchain_convmem.text.replies import ReplyReader
 from langchain_convmem.text.reply_formats import ReplyFormat
 from langchain_convmem.text.sessions import (
@@ -43,6 +50,7 @@ from langchain_convmem.text.sessions import (
     TextEngine,
     TokenCountingSession,
 )
+from langchain_convmem.turns.streams import aclose_quietly
 from langchain_convmem.views.tokens import count_text_tokens
 
 T = TypeVar("T")
@@ -74,7 +82,6 @@ class LiveSession:
         """Return the session; a new one if there is none."""
         if self.session is None:
             self.session = engine.create_session()
-            self.held, self._marks = 0, []
         return self.session
 
     def mark(self, held: int) -> None:
@@ -107,8 +114,8 @@ class LiveSession:
         """Take the session to the last mark, or to its beginning; return whether it went."""
         try:
             if self._marks and isinstance(session, RewindableSession):
-                session.rewind(self._marks[-1][1])
-                self.held = self._marks[-1][0]
+                self.held, mark = self._marks[-1]
+                session.rewind(mark)
             else:
                 session.reset()
                 self.held, self._marks = 0, []
@@ -129,10 +136,9 @@ class LiveSession:
         """Close the session; the next use opens another."""
         session, self.session = self.session, None
         self.held, self._marks = 0, []
-        if session is None:
-            return
         try:
-            session.close()
+            if session is not None:
+                session.close()
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
             report_problem(_logger, "a session could not be closed", error)
 
@@ -168,20 +174,23 @@ class SessionPool:
     def give_back(self, live: LiveSession) -> None:
         """End the turn of a session; it stays alive until another one needs its place."""
         with self._lock:
-            if not live.is_busy:
-                return
-            live.is_busy, live.last_use = False, next(self._returns)
-            if self._is_closed or live.is_unwanted:
-                live.drop()
-            self._make_room()
-        self._close_engine()
+            if live.is_busy:
+                live.is_busy, live.last_use = False, next(self._returns)
+                self._make_room()
 
     def _make_room(self) -> None:
+        """Close what is not wanted any more, or is too much."""
+        idle = [one for one in self._known if not one.is_busy and one.session is not None]
+        kept = [one for one in idle if not (one.is_unwanted or self._is_closed)]
+        busy = sum(one.is_busy for one in self._known)
         if self._max_live is not None:
-            alive = [one for one in self._known if one.is_busy or one.session is not None]
-            idle = sorted([one for one in alive if not one.is_busy], key=lambda one: one.last_use)
-            for one in idle[: max(0, len(alive) - self._max_live)]:
+            latest = sorted(kept, key=lambda one: one.last_use, reverse=True)
+            kept = latest[: max(0, self._max_live - busy)]
+        for one in idle:
+            if one not in kept:
                 one.drop()
+        if self._is_closed and not busy:
+            self.engine.close()
 
     def use_while_idle(self, live: LiveSession, use: Callable[[LiveSession], T]) -> T | None:
         """Return what is made of a session while no turn uses it; None if one does.
@@ -201,22 +210,15 @@ class SessionPool:
     def forget(self, live: LiveSession) -> None:
         """Close a session for good; if a turn still uses it, as soon as that ends."""
         with self._lock:
+            self._known.add(live)
             live.is_unwanted = True
-            if not live.is_busy:
-                live.drop()
+            self._make_room()
 
     def close(self) -> None:
         """Close all sessions and the engine, as soon as no turn uses them. Idempotent."""
         with self._lock:
             self._is_closed = True
-            for live in self._known:
-                if not live.is_busy:
-                    live.drop()
-        self._close_engine()
-
-    def _close_engine(self) -> None:
-        if self._is_closed and not any(live.is_busy for live in list(self._known)):
-            self.engine.close()
+            self._make_room()
 
 
 # -- The place of a conversation in an engine, and its turns ---------------------------------------
@@ -224,26 +226,40 @@ class SessionPool:
 
 @dataclass(slots=True)
 class TextState:
-    """What was rendered, of which messages. One caller.
+    """What was rendered. One caller.
 
     Attributes:
         render: What the template has rendered.
-        messages: What was rendered, the preface included.
         shown: Messages, and as the session has read them, by id: with text that was recalled.
     """
 
     render: RenderState
-    messages: list[BaseMessage] = field(default_factory=list)
     shown: dict[str, tuple[BaseMessage, BaseMessage]] = field(default_factory=dict)
 
     def copy(self) -> TextState:
         """Return one that goes on by itself."""
-        return replace(
-            self,
-            render=self.render.copy(),
-            messages=self.messages.copy(),
-            shown=self.shown.copy(),
-        )
+        return TextState(self.render.copy(), self.shown.copy())
+
+    def list_read(self, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+        """Return messages as the session has read them; an edited one is another message."""
+        pairs = [(self.shown.get(one.id or "", (one, one)), one) for one in messages]
+        return [shown if said.content == one.content else one for (said, shown), one in pairs]
+
+    def render_all(
+        self, messages: list[BaseMessage], context: Mapping[str, Any], *, asks: bool, ends: bool
+    ) -> Increment:
+        """Render all messages, and return what the session needs for them.
+
+        Args:
+            messages: All of them, the preface included.
+            context: The extra context of the turn.
+            asks: Whether the model is to write next.
+            ends: Whether the last message is whole.
+        """
+        self.render.begin_again()
+        if not ends:
+            return self.render.feed_unended(messages, extra_context=context)
+        return self.render.feed(messages, extra_context=context, add_generation_prompt=asks)
 
 
 @dataclass(slots=True, eq=False)
@@ -297,7 +313,8 @@ class TextBackend(Backend):
             # Text does not show where a message with media ends; it is read when it is whole.
             return not list_media(context[-1:])
         # Is there anything that the template writes without a first message?
-        return bool(request.config.preface.messages or request.tools or request.extra_context)
+        config = request.config.preface
+        return bool(config.messages or request.tools.names or request.extra_context)
 
     @contextmanager
     def _begin_early(
@@ -316,35 +333,25 @@ class TextBackend(Backend):
         else:
             transaction.commit()
 
-    def render(
-        self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
-    ) -> str:
-        """Return the text after what the session would keep."""
-        transaction = TextTransaction(self, request)
-        kept = transaction.render_delta([*before, *asked], add_generation_prompt=bool(asked))
-        return transaction.state.render.read_text(kept)
-
-    def render_preface(self, request: ReplyRequest) -> str:
-        """Return the preface as the template writes it, without a first message."""
-        config = request.config
-        return self.template.render(
-            config.preface.messages,
-            tools=request.tools.schemas or None,
-            add_generation_prompt=False,
-            **request.extra_context,
-        )
+    def render(self, request: ReplyRequest, context: Sequence[BaseMessage] | None) -> str:
+        """Return the text after what the session would keep, or the preface; see `Backend`."""
+        preface, extra = request.config.preface.messages, request.extra_context
+        if context is None:
+            tools = request.tools.schemas or None
+            return self.template.render(preface, tools=tools, add_generation_prompt=False, **extra)
+        state = self.state.copy()
+        wanted = state.list_read([*preface, *context])
+        increment = state.render_all(wanted, extra, asks=True, ends=True)
+        return state.render.read_text(increment.kept)
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of the session's text; by our own count if it does not report them."""
         del context
-        counted = self.pool.use_while_idle(self.live, self._count_held)
-        return count_text_tokens(self.state.render.read_text()) if counted is None else counted
-
-    def _count_held(self, live: LiveSession) -> int | None:
-        session = live.session
-        if isinstance(session, TokenCountingSession) and live.held == self.state.render.length:
-            return session.token_count
-        return None
+        length, text = self.state.render.length, self.state.render.read_text
+        counted = self.pool.use_while_idle(
+            self.live, lambda live: _count_tokens(live.session) if live.held == length else None
+        )
+        return counted or count_text_tokens(text())
 
     def branch(self) -> TextBackend:
         """Return one that goes on by itself, from what stands before the present turn."""
@@ -366,23 +373,17 @@ class TextTransaction(TurnTransaction):
         """Begin from where the conversation stands."""
         super().__init__(request)
         self._backend = backend
-        self._context = request.extra_context
-        self._floor = backend.live.held
+        self._live = backend.live
+        self._floor = self._kept = backend.live.held
         self._is_sound = True
         self._before_reply = backend.state
-        self._kept = self._floor
         self._raw: list[str] = []
-        self._clock = _ReplyClock()
+        self._asked, self._first = perf_counter(), 0.0
+        self._tokens = 0
         self._speed: dict[str, float] = {}
         self._media: list[Media] = []
         self._finish_reason: Literal["stop", "length"] | None = None
-        self._stats: list[RenderStats] = []
-        self.state = backend.state.copy()
-
-    @property
-    def stats(self) -> tuple[RenderStats, ...]:
-        """How the text of each call came about."""
-        return tuple(self._stats)
+        self._state = backend.state.copy()
 
     # -- what the session reads -------------------------------------------------------------------
 
@@ -393,9 +394,7 @@ class TextTransaction(TurnTransaction):
             context: All messages after the preface.
             is_early: Whether the model is not asked yet: the last message is still being said.
         """
-        self._plan(context, is_early=is_early)
-        self._backend.pool.borrow(self._backend.live)
-        session, parts = self._open()
+        session, parts = self._open(context, is_early)
         if parts:
             session.prefill(parts)
         self._mark()
@@ -405,29 +404,32 @@ class TextTransaction(TurnTransaction):
         self, context: Sequence[BaseMessage], *, is_early: bool = False
     ) -> ModelSession:
         """Let the session read without blocking the event loop; see `prefill`."""
-        await hop(partial(self._plan, context, is_early=is_early))
-        self._backend.pool.borrow(self._backend.live)
-        session, parts = await hop(self._open)
+        session, parts = await hop(partial(self._open, context, is_early))
         if parts:
             await session.aprefill(parts)
         await hop(self._mark)
         return session
 
-    def _plan(self, context: Sequence[BaseMessage], *, is_early: bool) -> None:
-        """Render what is to be read."""
-        self._builder, self._raw = ReplyBuilder(), []
-        self._before_reply = self.state.copy()
-        self._kept = self.render_delta(
-            context, add_generation_prompt=not is_early, is_unended=is_early and bool(context)
-        )
-        self._media = list_media(self.state.messages)
-        if self._media:  # one without a place is refused before the session is touched
-            self._list_parts(0)
-
-    def _open(self) -> tuple[ModelSession, list[Part]]:
+    def _open(
+        self, context: Sequence[BaseMessage], is_early: bool
+    ) -> tuple[ModelSession, list[Part]]:
         """Take the session back to what it keeps; return it and what it is to read."""
-        live = self._backend.live
-        self._kept = min(self._kept, live.held)
+        self.builder, self._raw, self._asked = ReplyBuilder(), [], perf_counter()
+        self._before_reply, live, state = self._state.copy(), self._live, self._state
+        wanted = state.list_read([*self.request.config.preface.messages, *context])
+        is_unended = is_early and bool(context)
+        increment = state.render_all(
+            wanted, self.request.extra_context, asks=not is_early, ends=not is_unended
+        )
+        self.stats.append(increment.stats)
+        if increment.stats.neutralized:
+            found = increment.stats.neutralized
+            _logger.warning("%d control tokens in the text of messages were broken up", found)
+        self._media = list_media(wanted)
+        if self._media:  # one without a place is refused before the session is touched
+            self._list_parts(0, None)
+        self._backend.pool.borrow(live)
+        self._kept = min(increment.kept, live.held)
         self._floor = min(self._floor, self._kept)
         live.rewind(self._kept)
         self._is_sound = False
@@ -435,70 +437,31 @@ class TextTransaction(TurnTransaction):
         return session, self._list_parts(live.held, session)
 
     def _mark(self) -> None:
-        self._backend.live.mark(self.state.render.length)
+        self._live.mark(self._state.render.length)
         self._is_sound = True
-
-    def render_delta(
-        self,
-        context: Sequence[BaseMessage],
-        *,
-        add_generation_prompt: bool,
-        is_unended: bool = False,
-    ) -> int:
-        """Render all messages; return how much of its text the session keeps."""
-        state, config = self.state, self._request.config
-        wanted = [*config.preface.messages, *map(self._get_read_form, context)]
-        known = len(state.messages)
-        is_changed = len(wanted) < known or not all(map(_is_same, state.messages, wanted))
-        if is_changed:
-            state.render.begin_again()
-            known = 0
-        if is_unended:
-            increment = state.render.feed_unended(wanted[known:], extra_context=self._context)
-        else:
-            increment = state.render.feed(
-                wanted[known:],
-                extra_context=self._context,
-                add_generation_prompt=add_generation_prompt,
-            )
-        state.messages = wanted[:-1] if is_unended else wanted
-        self._stats.append(increment.stats)
-        if increment.stats.neutralized:
-            _logger.warning(
-                "%d control tokens in the text of messages were broken up",
-                increment.stats.neutralized,
-            )
-        return increment.kept
 
     def remember(self, said: BaseMessage, shown: BaseMessage) -> None:
         """Show a message so in later turns as well; see `TurnTransaction`."""
-        self.state.shown[said.id or ""] = (said, shown)
+        self._state.shown[said.id or ""] = (said, shown)
 
-    def _get_read_form(self, message: BaseMessage) -> BaseMessage:
-        said, shown = self.state.shown.get(message.id or "", (None, message))
-        # A message that was edited since is another one.
-        return shown if said is not None and said.content == message.content else message
-
-    def _list_parts(self, start: int, session: ModelSession | None = None) -> list[Part]:
-        text, media = self.state.render.read_text, self._media
-        if not media and isinstance(session, PiecewiseSession):
-            return list[Part](self.state.render.read_pieces(start))
-        if not media:
-            return [text(start)] if start < self.state.render.length else []
-        return interleave(self.state.render, media, start)
+    def _list_parts(self, start: int, session: ModelSession | None) -> list[Part]:
+        render = self._state.render
+        if self._media:
+            return interleave(render, self._media, start)
+        if isinstance(session, PiecewiseSession):
+            return list[Part](render.read_pieces(start))
+        return [render.read_text(start)] if start < render.length else []
 
     # -- what it writes ---------------------------------------------------------------------------
 
     def pieces(self, context: Sequence[BaseMessage]) -> Generator[str]:
         """Read what is new, and write the reply; see `TurnTransaction`."""
-        self._clock = _ReplyClock()
         session = self.prefill(context)
         yield from session.decode(**self._begin_reply(session))
         self._end_reply(session)
 
     async def apieces(self, context: Sequence[BaseMessage]) -> AsyncGenerator[str]:
         """Read what is new, and write the reply; see `TurnTransaction`."""
-        self._clock = _ReplyClock()
         session = await self.aprefill(context)
         stream = session.adecode(**self._begin_reply(session))
         try:
@@ -510,32 +473,35 @@ class TextTransaction(TurnTransaction):
 
     def _begin_reply(self, session: ModelSession) -> dict[str, Any]:
         """Return the arguments of a call that writes."""
-        render, request = self.state.render, self._request
-        self._clock.held = _count_tokens(session)
+        render, request, backend = self._state.render, self.request, self._backend
+        self._tokens, self._first = _count_tokens(session) or 0, 0.0
         self._reader = ReplyReader(
-            self._backend.reply_format,
+            backend.reply_format,
             channels=request.config.channels,
             prompt_end=render.read_text(max(0, render.length - _PROMPT_END)),
             tools=request.tools.schemas,
         )
         self._is_sound = False
         kwargs = request.model_kwargs
-        stop = (*self._backend.stop, *request.config.stop, *kwargs.get("stop", ()))
+        stop = (*backend.stop, *request.config.stop, *kwargs.get("stop", ()))
         return {**kwargs, "stop": stop, "max_tokens": request.max_output_tokens}
 
     def take(self, piece: str) -> Iterator[AIMessageChunk]:
         """Read a piece of the reply; see `TurnTransaction`."""
         self._raw.append(piece)
-        self._clock.note_piece()
+        self._first = self._first or perf_counter()
         for chunk in self._reader.feed(piece):
-            yield from self._builder.add(chunk)
+            yield from self.builder.add(chunk)
 
     def _end_reply(self, session: ModelSession) -> None:
         stop_text = session.stop_text if session.holds_stop else ""
-        self.state.render.record_reply("".join(self._raw) + stop_text)
+        self._state.render.record_reply("".join(self._raw) + stop_text)
         self._finish_reason = session.finish_reason
-        written = _count_tokens(session) - self._clock.held
-        self._speed = self._clock.measure(written or len(self._raw))
+        tokens = (_count_tokens(session) or 0) - self._tokens or len(self._raw)
+        took = perf_counter() - self._first
+        self._speed = {"first_token_s": round(self._first - self._asked, 6)} if self._first else {}
+        if self._speed and tokens > 1 and took > 0:  # the first token's time is the prompt's
+            self._speed["tokens_per_s"] = round((tokens - 1) / took, 3)
         self._mark()
 
     def end(self) -> Iterator[AIMessageChunk]:
@@ -544,62 +510,26 @@ class TextTransaction(TurnTransaction):
         if self._speed:
             last.response_metadata["speed"] = self._speed
         for chunk in (*before, last):
-            yield from self._builder.add(chunk)
+            yield from self.builder.add(chunk)
 
     # -- the end ----------------------------------------------------------------------------------
 
     def drop_reply(self) -> None:
         """Go on as if the last reply had not been asked for; see `TurnTransaction`."""
-        self.state = self._before_reply
-        live = self._backend.live
-        live.rewind(min(live.held, self._kept), is_sound=self._is_sound)
+        self._state = self._before_reply
+        self._live.rewind(min(self._live.held, self._kept), is_sound=self._is_sound)
         self._is_sound = True
 
     def commit(self) -> None:
         """Go on from here."""
-        self._backend.state = self.state
-        self._backend.pool.give_back(self._backend.live)
+        self._backend.state = self._state
+        self._backend.pool.give_back(self._live)
 
     def rollback(self) -> None:
         """Put the session back to where the turn began, or to before."""
-        live = self._backend.live
-        live.rewind(self._floor, is_sound=self._is_sound)
-        self._backend.pool.give_back(live)
+        self._live.rewind(self._floor, is_sound=self._is_sound)
+        self._backend.pool.give_back(self._live)
 
 
-@dataclass(slots=True)
-class _ReplyClock:
-    """When a reply was asked for, when its first piece came, and what the session held before."""
-
-    asked: float = field(default_factory=perf_counter)
-    first: float | None = None
-    held: int = 0
-
-    def note_piece(self) -> None:
-        """Note that a piece came."""
-        self.first = self.first or perf_counter()
-
-    def measure(self, tokens: int) -> dict[str, float]:
-        """Return the speed of a reply of so many tokens that ends now; empty if nothing came."""
-        if self.first is None:
-            return {}
-        speed = {"first_token_s": round(self.first - self.asked, 6)}
-        took = perf_counter() - self.first
-        # The time of the first token is that of reading the prompt.
-        is_told = took > 0 and tokens > 1
-        return {**speed, "tokens_per_s": round((tokens - 1) / took, 3)} if is_told else speed
-
-
-def _count_tokens(session: ModelSession) -> int:
-    return session.token_count if isinstance(session, TokenCountingSession) else 0
-
-
-def _is_same(one: BaseMessage, other: BaseMessage) -> bool:
-    """Return whether two messages read alike; a memory hands out copies."""
-    return one is other or (
-        type(one) is type(other)
-        and one.id == other.id
-        and one.content == other.content
-        and one.additional_kwargs == other.additional_kwargs
-        and getattr(one, "tool_calls", None) == getattr(other, "tool_calls", None)
-    )
+def _count_tokens(session: ModelSession | None) -> int | None:
+    return session.token_count if isinstance(session, TokenCountingSession) else None

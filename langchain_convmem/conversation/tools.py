@@ -7,8 +7,9 @@ import copy
 import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, is_typeddict
@@ -21,7 +22,7 @@ from pydantic import BaseModel
 
 from langchain_convmem.background import run_in_thread, start_in_thread
 from langchain_convmem.causes import describe_error, describe_value
-from langchain_convmem.errors import ConfigError, TurnCancelledError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.media import read_media
 from langchain_convmem.views.tool_calls import find_calls
 
@@ -34,7 +35,6 @@ Verdict: TypeAlias = bool | str | ToolCall
 ToolHandler: TypeAlias = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
 """Whether a call may run: True, False, a reason against it, or the call to run instead."""
 
-_CANCELLED = "the call was cancelled"
 _MOST_AT_ONCE = 32
 _logger = logging.getLogger("langchain_convmem")
 
@@ -58,23 +58,12 @@ class ToolSet:
         """
         if not isinstance(tools, Iterable) or isinstance(tools, Mapping | str):
             raise ConfigError(f"the tools are {describe_value(tools)}; pass a list of tools")
-        self._tools = tuple(_describe_tool(tool) for tool in tools)
-        names = self.names
-        twice = sorted({name for name in names if names.count(name) > 1})
+        self._tools = tuple(map(_describe_tool, tools))
+        self._runnable = {tool.name: tool.runnable for tool in self._tools if tool.runnable}
+        self.names = tuple(tool.name for tool in self._tools)
+        twice = sorted({name for name in self.names if self.names.count(name) > 1})
         if twice:
             raise ConfigError(f"more than one tool is called {twice[0]!r}; rename all but one")
-        self._runnable = {tool.name: tool.runnable for tool in self._tools if tool.runnable}
-
-    def __len__(self) -> int:
-        return len(self._tools)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names, in order."""
-        return tuple(tool.name for tool in self._tools)
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
@@ -86,9 +75,9 @@ class ToolSet:
         """What `bind_tools` of a chat model takes."""
         return [tool.bindable for tool in self._tools]
 
-    def is_executable(self, name: str) -> bool:
-        """Return whether the tool can be run here; what is only described cannot."""
-        return name in self._runnable
+    def can_run(self, name: str) -> bool:
+        """Return whether a call is answered here, if only as unknown: not by the caller."""
+        return name in self._runnable or name not in self.names
 
     def answer(
         self,
@@ -96,7 +85,7 @@ class ToolSet:
         *,
         config: RunnableConfig | None = None,
         handler: ToolHandler | None = None,
-        cancelled: Future[Any] | None = None,
+        stopped: Future[Any] | None = None,
     ) -> list[ToolMessage]:
         """Run calls and return one answer for each, in their order.
 
@@ -108,18 +97,17 @@ class ToolSet:
             config: Passed to the tools; `max_concurrency` bounds how many run at once.
             handler: Whether a call may run: True, False, a reason against it, or another call to
                 run instead. A plain or async function; what it raises ends the turn.
-            cancelled: Once it has a result, `TurnCancelledError` is raised without waiting for
-                tools that run, whose results are dropped. If it has an exception, that is raised.
-                Asynchronous runs are ended by cancelling the task.
+            stopped: Once it has an error, that is raised without waiting for tools that run, whose
+                results are dropped. Asynchronous runs are ended by cancelling the task.
 
         Returns:
             Results. A tool that is unknown, denied or raises is answered with "Error: ..." and
             `status="error"`. KeyboardInterrupt and cancellation are raised.
         """
-        answering = partial(self._answer, calls, config, handler, cancelled, prefers_async=False)
+        answering = partial(self._answer, calls, config, handler, stopped, prefers_async=False)
         outcome = start_in_thread(lambda: asyncio.run(answering()))
-        wait([outcome] if cancelled is None else [outcome, cancelled], return_when=FIRST_COMPLETED)
-        check_cancelled(cancelled)
+        wait([outcome] if stopped is None else [outcome, stopped], return_when=FIRST_COMPLETED)
+        _check(stopped)
         return outcome.result()
 
     async def aanswer(
@@ -128,57 +116,57 @@ class ToolSet:
         *,
         config: RunnableConfig | None = None,
         handler: ToolHandler | None = None,
-        cancelled: Future[Any] | None = None,
+        stopped: Future[Any] | None = None,
     ) -> list[ToolMessage]:
         """Run calls without blocking the event loop; see `answer`."""
-        return await self._answer(calls, config, handler, cancelled, prefers_async=True)
+        return await self._answer(calls, config, handler, stopped, prefers_async=True)
 
     async def _answer(
         self,
         calls: Sequence[ToolCall],
         config: RunnableConfig | None,
         handler: ToolHandler | None,
-        cancelled: Future[Any] | None,
+        stopped: Future[Any] | None,
         *,
         prefers_async: bool,
     ) -> list[ToolMessage]:
         """Run calls; a tool that is a function and a coroutine as the latter if `prefers_async`."""
-        decided = [
-            self._decide(
-                call,
-                await _ask(cancelled, handler, copy.deepcopy(call))
-                if handler is not None and call["name"] in self._runnable
-                else True,
-            )
-            for call in calls
-        ]
-        room = asyncio.Semaphore(_count_at_once(config))
+        decided: list[ToolCall | ToolMessage] = []
+        for call in calls:
+            verdict: Any = True
+            if handler is not None and call["name"] in self._runnable:
+                verdict = await _ask(handler, copy.deepcopy(call))
+                _check(stopped)
+            decided.append(self._decide(call, verdict))
+        limit = (config or {}).get("max_concurrency")
+        room = asyncio.Semaphore(max(1, _MOST_AT_ONCE if limit is None else limit))
 
-        async def run(call: ToolCall) -> ToolMessage:
+        async def run(call: ToolCall | ToolMessage) -> ToolMessage:
+            if isinstance(call, ToolMessage):
+                return call
             async with room:
-                check_cancelled(cancelled)
+                _check(stopped)
                 tool = self._runnable[call["name"]]
                 return await _run(tool, call, config, prefers_async=prefers_async)
 
-        results = await _gather(run(one) for one in decided if not isinstance(one, ToolMessage))
-        check_cancelled(cancelled)
-        waiting = iter(results)
-        return [one if isinstance(one, ToolMessage) else next(waiting) for one in decided]
+        return await _gather(map(run, decided))
 
     def _decide(self, call: ToolCall, verdict: Any) -> ToolCall | ToolMessage:
         """Return the call to run, or the answer to one that does not run."""
-        if call["name"] not in self._runnable:
-            return _refuse(call, _explain_unknown(call["name"], self._runnable))
-        if verdict is True:
-            return call
         if verdict is False or isinstance(verdict, str):
             return _refuse(call, "the call was denied" + (f": {verdict}" if verdict else ""))
-        return _change_call(call, verdict, self._runnable)
-
-
-def _count_at_once(config: RunnableConfig | None) -> int:
-    limit = (config or {}).get("max_concurrency")
-    return max(1, _MOST_AT_ONCE if limit is None else limit)
+        made = call if verdict is True else verdict
+        if not isinstance(made, Mapping) or not isinstance(made.get("args"), Mapping):
+            raise ConfigError(
+                f"the tool handler returned {describe_value(verdict)} for {call['name']!r}; return "
+                "True, False, a reason against the call, or the call to run instead"
+            )
+        name = made.get("name", call["name"])
+        if name in self._runnable:
+            args = copy.deepcopy(dict(made["args"]))  # the call stands in the history
+            return ToolCall(type="tool_call", name=name, args=args, id=call["id"] or "")
+        known = ", ".join(self._runnable) or "none"
+        return _refuse(call, f"there is no tool {name!r} to run; there are: {known}")
 
 
 # -- What may be a tool ---------------------------------------------------------------------------
@@ -186,44 +174,34 @@ def _count_at_once(config: RunnableConfig | None) -> int:
 
 def _describe_tool(given: Any) -> _Tool:
     if isinstance(given, Mapping):
-        return _describe_map(dict(given))
-    if is_typeddict(given) or (isinstance(given, type) and issubclass(given, BaseModel)):
-        schema = convert_to_openai_tool(given)
-        return _Tool(schema["function"]["name"], given, schema)
-    if not isinstance(given, BaseTool):
-        given = _wrap_function(given)
-    return _Tool(given.name, given, convert_to_openai_tool(given), given)
-
-
-def _wrap_function(given: Any) -> BaseTool:
+        return _describe_map(copy.deepcopy(dict(given)))
     name = getattr(given, "__name__", None)
-    if isinstance(given, type) or not callable(given) or not name:
-        raise ConfigError(
-            f"{given!r:.80} is not a tool; pass a function with a name, a BaseTool, a pydantic "
-            "class or a map"
-        )
-    is_async = inspect.iscoroutinefunction(given)
-    make = partial(
-        StructuredTool.from_function,
-        **{"coroutine" if is_async else "func": given},
-        error_on_invalid_docstring=False,
-    )
-    try:
-        return make(parse_docstring=True)
-    except (TypeError, ValueError, NameError) as error:
-        raise ConfigError(
-            f"the function {name!r} cannot be described as a tool: {error}; give it a docstring "
-            "and type its arguments, or make it a tool with langchain_core.tools.tool"
-        ) from error
+    is_schema = is_typeddict(given) or (isinstance(given, type) and issubclass(given, BaseModel))
+    if not (is_schema or isinstance(given, BaseTool)):
+        if isinstance(given, type) or not callable(given) or not name:
+            raise ConfigError(
+                f"{given!r:.80} is not a tool; pass a function with a name, a BaseTool, a pydantic "
+                "class or a map"
+            )
+        kind = "coroutine" if inspect.iscoroutinefunction(given) else "func"
+        try:
+            given = StructuredTool.from_function(
+                **{kind: given}, parse_docstring=True, error_on_invalid_docstring=False
+            )
+        except (TypeError, ValueError, NameError) as error:
+            raise ConfigError(
+                f"the function {name!r} cannot be described as a tool: {error}; give it a "
+                "docstring and type its arguments, or use langchain_core.tools.tool"
+            ) from error
+    schema = convert_to_openai_tool(given)
+    return _Tool(schema["function"]["name"], given, schema, None if is_schema else given)
 
 
 def _describe_map(given: dict[str, Any]) -> _Tool:
     """Return a tool that a map describes; a provider's own tools have no form but their own."""
-    given = copy.deepcopy(given)
-    try:
+    schema = given
+    with suppress(LookupError, TypeError, ValueError):
         schema = convert_to_openai_tool(given)
-    except (LookupError, TypeError, ValueError):
-        schema = given
     function = schema.get("function", schema)
     name = function.get("name") if isinstance(function, Mapping) else None
     own = name or given.get("type") or next(iter(given), None)
@@ -232,47 +210,20 @@ def _describe_map(given: dict[str, Any]) -> _Tool:
     return _Tool(own, given, schema)
 
 
-# -- Whether a call may run -----------------------------------------------------------------------
+# -- The border to tools and handlers: they may raise anything, and the model is told -------------
 
 
-def _change_call(
-    call: ToolCall, verdict: Any, tools: Mapping[str, BaseTool]
-) -> ToolCall | ToolMessage:
-    if not isinstance(verdict, Mapping) or not isinstance(verdict.get("args"), Mapping):
-        raise ConfigError(
-            f"the tool handler returned "
-            f"{describe_value(verdict)} for {call['name']!r}; return True, False, "
-            "a reason against the call, or the call to run instead"
-        )
-    name = verdict.get("name", call["name"])
-    if name not in tools:
-        return _refuse(call, _explain_unknown(name, tools))
-    return ToolCall(type="tool_call", name=name, args=dict(verdict["args"]), id=call["id"])
-
-
-def _explain_unknown(name: str, tools: Mapping[str, BaseTool]) -> str:
-    return f"there is no tool {name!r} to run; there are: {', '.join(tools) or 'none'}"
-
-
-async def _ask(cancelled: Future[Any] | None, function: Any, *args: Any) -> Any:
+async def _ask(function: Any, *args: Any) -> Any:
     """Return what a function of the caller's says, plain or async."""
     if inspect.iscoroutinefunction(function):
-        found = await function(*args)
-    else:
-        found = await run_in_thread(lambda: function(*args))
-        if inspect.isawaitable(found):
-            found = await found
-    check_cancelled(cancelled)
-    return found
+        return await function(*args)
+    found = await run_in_thread(lambda: function(*args))
+    return await found if inspect.isawaitable(found) else found
 
 
-def check_cancelled(cancelled: Future[Any] | None) -> None:
-    """Raise if a turn was cancelled; see `ToolSet.answer`."""
-    if cancelled is None or not cancelled.done():
-        return
-    if not cancelled.cancelled():
-        cancelled.result()
-    raise TurnCancelledError("the turn was cancelled while tools ran; their results are dropped")
+def _check(stopped: Future[Any] | None) -> None:
+    if stopped is not None and stopped.done():
+        stopped.result()
 
 
 async def _gather(calls: Iterable[Coroutine[Any, Any, ToolMessage]]) -> list[ToolMessage]:
@@ -286,43 +237,22 @@ async def _gather(calls: Iterable[Coroutine[Any, Any, ToolMessage]]) -> list[Too
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-# -- The border to tools: they may raise anything, and the model is told --------------------------
-
-
 async def _run(
     tool: BaseTool, call: ToolCall, config: RunnableConfig | None, *, prefers_async: bool
 ) -> ToolMessage:
-    request = _build_request(call)
     try:
         if _has_coroutine(tool) and (prefers_async or not _has_function(tool)):
-            return _make_answer(call, await tool.ainvoke(request, config))
-        return _make_answer(call, await run_in_thread(lambda: tool.invoke(request, config)))
-    except Exception as error:  # noqa: BLE001
-        return _report_error(call, error)
-
-
-def _build_request(call: ToolCall) -> ToolCall:
-    """Return the call as LangChain's tools take it: with an id they answer with a message.
-
-    A copy, since the call stands in the history.
-    """
-    args = copy.deepcopy(call["args"])
-    return ToolCall(type="tool_call", name=call["name"], args=args, id=call["id"] or "")
-
-
-def _report_error(call: ToolCall, error: Exception) -> ToolMessage:
-    if _is_pause(error):
-        raise error
-    _logger.debug("tool %r failed; the model is told: %s", call["name"], describe_error(error))
-    return _make_failure(call, error)
-
-
-def _is_pause(error: Exception) -> bool:
-    """Return whether LangGraph stops its graph here, to go on later."""
-    return any(
-        kind.__module__ == "langgraph.errors" and kind.__name__ == "GraphBubbleUp"
-        for kind in type(error).__mro__
-    )
+            return _make_answer(call, await tool.ainvoke(call, config))
+        return _make_answer(call, await run_in_thread(lambda: tool.invoke(call, config)))
+    except Exception as error:
+        if any(
+            kind.__module__ == "langgraph.errors" and kind.__name__ == "GraphBubbleUp"
+            for kind in type(error).__mro__
+        ):
+            raise  # LangGraph stops its graph here, to go on later
+        told = describe_error(error)
+        _logger.debug("tool %r failed; the model is told: %s", call["name"], told)
+        return _make_failure(call, error)
 
 
 def _has_coroutine(tool: BaseTool) -> bool:
@@ -340,12 +270,8 @@ def _has_function(tool: BaseTool) -> bool:
 
 def _refuse(call: Mapping[str, Any], reason: str) -> ToolMessage:
     """Return the answer to a call that nothing came of."""
-    return ToolMessage(
-        f"Error: {reason}",
-        tool_call_id=str(call.get("id") or ""),
-        name=call.get("name"),
-        status="error",
-    )
+    own, name = str(call.get("id") or ""), call.get("name")
+    return ToolMessage(f"Error: {reason}", tool_call_id=own, name=name, status="error")
 
 
 def _make_failure(call: Mapping[str, Any], error: Exception) -> ToolMessage:
@@ -361,9 +287,19 @@ def _make_failure(call: Mapping[str, Any], error: Exception) -> ToolMessage:
     return answer
 
 
-def answer_cancelled(calls: Iterable[ToolCall]) -> list[ToolMessage]:
-    """Return answers, in order, that close calls which nobody will answer any more."""
-    return [_refuse(call, _CANCELLED) for call in calls]
+def answer_cancelled(message: BaseMessage) -> list[ToolMessage]:
+    """Return answers that close the calls of a message which nobody will answer any more."""
+    return [_refuse(call, "the call was cancelled") for call in find_calls(message)]
+
+
+def answer_invalid(message: BaseMessage) -> list[ToolMessage]:
+    """Return answers to the calls of a message that cannot be read."""
+    return [
+        _refuse(
+            call, f"this call cannot be read ({call['error'] or 'no valid JSON'}); make it again"
+        )
+        for call in getattr(message, "invalid_tool_calls", ())
+    ]
 
 
 def _make_answer(call: ToolCall, result: Any) -> ToolMessage:
@@ -374,13 +310,11 @@ def _make_answer(call: ToolCall, result: Any) -> ToolMessage:
     if not isinstance(result, ToolMessage):
         kind = type(result).__name__
         return _refuse(call, f"the tool returned a {kind}, which only a graph can carry out")
-    answer = result.model_copy()
-    answer.tool_call_id = str(call["id"] or "")
-    answer.name = answer.name or call["name"]
-    content = answer.content
+    update: dict[str, Any] = {"tool_call_id": call["id"], "name": result.name or call["name"]}
+    content = result.content
     if isinstance(content, list) and not (content and all(map(_is_block, content))):
-        answer.content = _write_json(content)
-    return answer
+        update["content"] = json.dumps(content, ensure_ascii=False, default=str)
+    return result.model_copy(update=update)
 
 
 def _is_block(block: Any) -> bool:
@@ -393,46 +327,21 @@ def _is_block(block: Any) -> bool:
     return media is None or bool(media.data) or "source" in block
 
 
-def _write_json(value: Any) -> str:
-    """Return a value as JSON text; what JSON lacks is written as text."""
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-# -- Calls that a history leaves open, and results that answer none -------------------------------
+# -- Calls that a history leaves open -------------------------------------------------------------
 
 
 def find_unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
-    """Return the calls that no later result answers, in order."""
-    return _match_results(history)[0]
+    """Return the calls that no later result answers, in order.
 
-
-def find_stray_results(
-    history: Sequence[BaseMessage], said: Sequence[BaseMessage]
-) -> list[ToolMessage]:
-    """Return the results that answer no call that is open before them."""
-    _, stray = _match_results([*history, *said])
-    return [one for one in stray if any(one is result for result in said)]
-
-
-def _match_results(messages: Iterable[BaseMessage]) -> tuple[list[ToolCall], list[ToolMessage]]:
-    """Return the calls without a result, and the results without a call.
-
-    Results are matched by order too, since some models use an id anew in every reply: a result
-    answers the latest earlier call of its id that is still open.
+    A result answers the latest earlier call of its id that is still open: some models use an id
+    anew in every reply.
     """
-    made: list[ToolCall] = []
-    stray: list[ToolMessage] = []
-    answered: set[int] = set()
-    waiting: dict[str | None, list[int]] = {}
-    for message in messages:
-        if not isinstance(message, ToolMessage):
-            calls = find_calls(message)
-            waiting.update({call["id"]: [] for call in calls})
-            for number, call in enumerate(calls, len(made)):
-                waiting[call["id"]].append(number)
-            made += calls
-        elif waiting.get(message.tool_call_id):
-            answered.add(waiting[message.tool_call_id].pop(0))
-        else:
-            stray.append(message)
-    return [call for number, call in enumerate(made) if number not in answered], stray
+    waiting: list[ToolCall] = []
+    for message in history:
+        calls = find_calls(message)
+        if isinstance(message, ToolMessage):
+            ids = [call["id"] for call in waiting]
+            if message.tool_call_id in ids:
+                del waiting[ids.index(message.tool_call_id)]
+        waiting += calls
+    return waiting

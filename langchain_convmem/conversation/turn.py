@@ -1,28 +1,25 @@
-"""One turn, from its question to its reply: all of it or nothing; and how turns run and end."""
+"""One send, from its place in the line to its reply: all of it or nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
-import time
 from collections.abc import (
     AsyncGenerator,
-    Awaitable,
+    AsyncIterator,
     Callable,
     Generator,
     Iterable,
     Iterator,
     Sequence,
 )
-from concurrent.futures import Future
-from concurrent.futures import wait as wait_for
-from contextlib import aclosing, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ChatMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 
 from langchain_convmem.background import finish, hop
 from langchain_convmem.conversation.chat_backend import (
@@ -31,91 +28,215 @@ from langchain_convmem.conversation.chat_backend import (
     ReplyRequest,
     TurnTransaction,
 )
-from langchain_convmem.conversation.inputs import copy_message
-from langchain_convmem.conversation.threads import ThreadMemory, ThreadTurn
+from langchain_convmem.conversation.config import ConversationConfig, SendOptions
+from langchain_convmem.conversation.control import ActiveTurns, TurnControl
+from langchain_convmem.conversation.inputs import coerce_messages, copy_message
 from langchain_convmem.conversation.tools import (
+    ToolSet,
     answer_cancelled,
-    find_stray_results,
+    answer_invalid,
     find_unanswered_calls,
 )
 from langchain_convmem.errors import (
-    ConfigError,
     ConversationError,
     InvalidMessageError,
     LogError,
     TurnCancelledError,
 )
-from langchain_convmem.forks import make_lock
-from langchain_convmem.locks import Waiter, get_held
+from langchain_convmem.locks import FifoLock
 from langchain_convmem.text import RenderStats
-from langchain_convmem.views.edits import INTERRUPTED
+from langchain_convmem.text.messages import join_content
+from langchain_convmem.thread_memory import MemoryThread
+from langchain_convmem.turns.replies import mark_interrupted
+from langchain_convmem.turns.turn import Turn
 
-T = TypeVar("T")
 _CANCELS = (TurnCancelledError, asyncio.CancelledError, GeneratorExit)
 _END = object()
 
 
-@dataclass(slots=True)
-class ConversationTurn:
-    """A turn in the making. One caller."""
+@dataclass(slots=True, eq=False)
+class Talk:
+    """What the turns of one conversation go by.
 
-    thread: ThreadMemory
+    Attributes:
+        thread: What the turns read and write.
+        backend: The model.
+        config: Settings of the conversation.
+        tools: What the model may call.
+        turns: Where turns are counted, to be cancelled and waited for.
+        pending: What waits for the rest of its message.
+        stats: How the texts of the latest turn came about.
+        lock: The line of those who run turns of the thread.
+    """
+
+    thread: MemoryThread
     backend: Backend
-    request: ReplyRequest
-    control: TurnControl
-    asked: list[BaseMessage]
-    asked_ms: int
-    """When it was asked, in milliseconds since the epoch."""
-    on_commit: Callable[[tuple[RenderStats, ...]], object]
-    """Called with how the texts of the turn came about, once it stands."""
-    said: list[BaseMessage] = field(default_factory=list)
-    late: list[BaseException] = field(default_factory=list)
-    """Cancellations that came while the turn was written, and were too late to undo it."""
-    reply: ModelReply | None = None
-    """What came of it."""
-    context: list[BaseMessage] = field(default_factory=list)
-    """What the model sees before it says anything."""
-    _turn: ThreadTurn = field(init=False)
-    _transaction: TurnTransaction = field(init=False)
+    config: ConversationConfig
+    tools: ToolSet
+    turns: ActiveTurns
+    pending: tuple[BaseMessage, ...] = ()
+    stats: tuple[RenderStats, ...] = ()
+    lock: FifoLock = field(init=False)
 
-    def look(self) -> None:
-        """See what the model is to be sent.
+    def __post_init__(self) -> None:
+        """Take the line of the thread."""
+        self.lock = self.thread.lock
+
+    def branch(self) -> Talk:
+        """Return one that holds the same, and goes on by itself."""
+        self.turns.check_open()
+        # First what the session holds: if a turn ends meanwhile, its messages are only to be read.
+        backend, turns = self.backend.branch(), ActiveTurns("the conversation", self.turns.parent)
+        return replace(self, thread=self.thread.branch(), backend=backend, turns=turns, stats=())
+
+    def prepare(self, message: Any) -> list[BaseMessage]:
+        """Return what is said, after what is pending: a message goes on with its next part.
+
+        It does if both are of one role; the message takes the id of its last part.
+        """
+        asked = coerce_messages(message, limits=self.config.media_limits)
+        held = list(self.pending)
+        if not (held and asked and _is_continued(held[-1], asked[0])):
+            return [*held, *asked]
+        first, part = held.pop(), asked.pop(0)
+        update = {
+            "content": join_content(first.content, part.content),
+            "name": part.name or first.name,
+            "additional_kwargs": {**first.additional_kwargs, **part.additional_kwargs},
+        }
+        return [*held, part.model_copy(update=update), *asked]
+
+    def find_missing_answers(self, asked: Sequence[BaseMessage]) -> list[ToolMessage]:
+        """Return the answers that earlier calls still lack before the user speaks.
 
         Raises:
-            InvalidMessageError: If calls are not to be answered by us, a result that is sent
-                answers no open call, or nothing is to be pending.
+            InvalidMessageError: If they are to come from the caller.
         """
-        is_pending = self.request.options.pending
-        if is_pending and not self.asked:
-            raise InvalidMessageError("nothing is sent that could be pending")
-        view = self.thread.read_view(() if is_pending else self.asked)
-        shown = tuple(self.asked) if is_pending else view.asked
-        missing = self._find_missing_answers(view.before, shown)
-        self.context = [*view.before, *missing, *shown]
-        if is_pending:
+        if not self.thread.is_plain:  # the view of a memory tells the model that nothing came
+            return []
+        speaks = [n for n, one in enumerate(asked) if not isinstance(one, ToolMessage)]
+        results = asked[: speaks[0]] if speaks else asked
+        waiting = find_unanswered_calls([*self.thread.peek(), *results])
+        if waiting and self.config.on_pending_tool_calls == "error":
+            names = ", ".join(f"{call['name']} ({call['id']})" for call in waiting)
+            raise InvalidMessageError(
+                f"the model still waits for the results of its calls: {names}; send them as tool "
+                'messages, or set on_pending_tool_calls="cancel"'
+            )
+        return answer_cancelled(AIMessage("", tool_calls=waiting))
+
+
+def _is_continued(first: BaseMessage, part: BaseMessage) -> bool:
+    if isinstance(first, ChatMessage) and isinstance(part, ChatMessage):
+        return first.role == part.role
+    return first.type == part.type and first.type in ("human", "system")
+
+
+@dataclass(slots=True, eq=False)
+class Send:
+    """One send: what it asks for, and what came of it. One caller.
+
+    Attributes:
+        talk: The conversation.
+        options: What the send sets for itself.
+        is_streaming: Whether somebody reads the reply as it comes.
+        control: What ends it early.
+        asked: What is said.
+        context: What the model sees before it says anything.
+        said: What came of it so far: replies and results of tools.
+        reply: The last word, once it is there; None of a part that is to go on.
+    """
+
+    talk: Talk
+    options: SendOptions
+    is_streaming: bool = False
+    control: TurnControl = field(default_factory=TurnControl)
+    asked: list[BaseMessage] = field(default_factory=list)
+    context: list[BaseMessage] = field(default_factory=list)
+    said: list[BaseMessage] = field(default_factory=list)
+    reply: ModelReply | None = None
+    _request: ReplyRequest = field(init=False)
+    _turn: Turn = field(init=False)
+    _transaction: TurnTransaction = field(init=False)
+    _late: list[BaseException] = field(default_factory=list)
+    """Cancellations that came while the turn was written, and were too late to undo it."""
+
+    @property
+    def last_word(self) -> AIMessage:
+        """The reply; None of a part that is to go on."""
+        return self.reply.message if self.reply else None  # type: ignore[return-value]
+
+    # -- its place in the line --------------------------------------------------------------------
+
+    @contextmanager
+    def enter(self) -> Iterator[None]:
+        """Be counted and in the line while the block runs, if it is not already.
+
+        Raises:
+            ThreadBusyError: If this call comes from within a turn.
+        """
+        control, lock = self.control, self.talk.lock
+        if control.waiter is not None:
+            yield
             return
-        self._turn = view.turn
-        self._transaction = self.backend.begin(self.request)
-        given = {message.id: message for message in shown}
-        for said in self.asked:
-            if said.id in given and given[said.id].content != said.content:
-                self._transaction.remember(said, given[said.id])
-        self.asked = [*missing, *self.asked]
+        with self.talk.turns.count(control), self._end_in_time():
+            waiter = control.waiter = lock.enter()
+            try:
+                yield
+            finally:
+                control.end()
+                lock.leave(waiter)
 
-    def run(self) -> Iterator[AIMessageChunk]:
-        """Run the turn, and store it; on any error the conversation is as before.
-
-        Yields what is new of what the model says; in the end, `reply` is its last word.
-        """
+    @contextmanager
+    def _end_in_time(self) -> Iterator[None]:
+        if self.options.timeout is None:
+            yield
+            return
+        timer = threading.Timer(self.options.timeout, self.control.stop, [self.make_late_error()])
+        timer.daemon = True
+        timer.start()
         try:
-            self._open()
-            while True:
+            yield
+        finally:
+            timer.cancel()
+
+    def make_late_error(self) -> TurnCancelledError:
+        """Return the error of a turn that takes longer than allowed."""
+        return TurnCancelledError(f"the turn took longer than {self.options.timeout:g} s")
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Have the conversation to itself while the block runs; wait for earlier turns."""
+        with self.enter():
+            timeout_s = self.talk.config.busy_timeout_s
+            self.talk.lock.wait(self.control.waiter, timeout_s, self.control.stopped)  # type: ignore[arg-type]  # it has entered
+            with self.talk.thread.hold():
+                yield
+
+    @asynccontextmanager
+    async def ahold(self) -> AsyncIterator[None]:
+        """Have the conversation to itself without blocking the event loop; see `hold`."""
+        with self.enter():
+            timeout_s = self.talk.config.busy_timeout_s
+            await self.control.run(self.talk.lock.await_turn(self.control.waiter, timeout_s))  # type: ignore[arg-type]  # it has entered
+            with self.talk.thread.hold():
+                yield
+
+    # -- the turn ---------------------------------------------------------------------------------
+
+    def run(self, message: Any, config: RunnableConfig) -> Generator[AIMessageChunk]:
+        """Run the turn, and store it; on any error the conversation is as before."""
+        self._prepare(message, config)
+        if self.options.pending:
+            self.talk.backend.read_ahead(self._request, self.context)
+            yield self._keep_part()
+            return
+        try:
+            self._begin()
+            while self.reply is None:
                 yield from self._ask()
-                message = self._take_reply()
-                if message is None:
-                    break
-                made = self.request.tools.answer(message.tool_calls, **self._tool_options)
-                self.said += [*made, *_answer_invalid_calls(message)]
+                for calls in self._take_reply():
+                    self.said += self.talk.tools.answer(calls, **self._tool_options)
             self.control.seal()
             self._store()
         except BaseException as error:
@@ -123,59 +244,75 @@ class ConversationTurn:
             self._end(error)
             raise
         self._turn.settle()
+        yield self._make_last_chunk()
 
-    async def arun(self) -> AsyncGenerator[AIMessageChunk]:
+    async def arun(self, message: Any, config: RunnableConfig) -> AsyncGenerator[AIMessageChunk]:
         """Run the turn without blocking the event loop; see `run`."""
+        await self.control.run(hop(partial(self._prepare, message, config)))
+        if self.options.pending:
+            await self.control.run(self.talk.backend.aread_ahead(self._request, self.context))
+            yield self._keep_part()
+            return
         try:
-            await finish(self._open)
-            while True:
+            await self.control.run(hop(self._begin))
+            while self.reply is None:
                 async with aclosing(self._aask()) as chunks:
                     async for chunk in chunks:
                         yield chunk
-                message = self._take_reply()
-                if message is None:
-                    break
-                answering = self.request.tools.aanswer(message.tool_calls, **self._tool_options)
-                made = await self.control.run(answering)
-                self.said += [*made, *_answer_invalid_calls(message)]
+                for calls in self._take_reply():
+                    answering = self.talk.tools.aanswer(calls, **self._tool_options)
+                    self.said += await self.control.run(answering)
             self.control.seal()
             await self._finish(self._store)
         except BaseException as error:
             self.control.end()
             await self._finish(partial(self._end, error))
             raise
-        if self.late:
-            raise self.late[0]
+        if self._late:
+            raise self._late[0]
         await hop(self._turn.settle)
+        yield self._make_last_chunk()
 
-    def _open(self) -> None:
-        self._turn.open(self.asked, self.asked_ms)
+    def _prepare(self, message: Any, config: RunnableConfig) -> None:
+        """Read what is said; nothing is written yet.
 
-    def _find_missing_answers(
-        self, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
-    ) -> list[ToolMessage]:
-        """Return the answers that earlier calls still lack, before anybody speaks."""
-        stray = find_stray_results(before, self.asked)
-        if stray:
-            raise InvalidMessageError(
-                f"the tool result for {stray[0].tool_call_id!r} answers no open call; send results "
-                "of the calls that the last reply made, before the user speaks again"
-            )
-        given = next(
-            (n for n, one in enumerate(asked) if not isinstance(one, ToolMessage)), len(asked)
+        Raises:
+            InvalidMessageError: If it cannot be said now.
+        """
+        talk = self.talk
+        talk.turns.check_open()
+        self._request = ReplyRequest(
+            talk.config, self.options, talk.tools, config, self.is_streaming
         )
-        waiting = find_unanswered_calls([*before, *asked[:given]])
-        if not waiting:
-            return []
-        if self.request.config.on_pending_tool_calls == "cancel":
-            return answer_cancelled(waiting)
-        names = ", ".join(f"{call['name']} ({call['id']})" for call in waiting)
-        raise InvalidMessageError(
-            f"the model still waits for the results of its calls: {names}; send them as tool "
-            'messages, or set on_pending_tool_calls="cancel"'
-        )
+        self.asked = talk.prepare(message)
+        if self.options.pending and not self.asked:
+            raise InvalidMessageError("nothing is sent that could be pending")
+        missing = talk.find_missing_answers(self.asked)
+        if self.options.pending:
+            self.context = [*talk.thread.peek(), *missing, *self.asked]
+            return
+        self.asked = [*missing, *self.asked]
+        self._transaction = talk.backend.begin(self._request)
+        self._turn = talk.thread.make_turn(config)
 
-    # -- model and tools in turns -----------------------------------------------------------------
+    def _begin(self) -> None:
+        """Store what is said: it was, whatever happens now."""
+        self.context, said, shown = self.talk.thread.begin(self._turn, self.asked)
+        if said is not None and shown is not None:
+            self._transaction.remember(said, shown)
+
+    def _keep_part(self) -> AIMessageChunk:
+        self.control.seal()
+        self.talk.pending = tuple(self.asked)
+        return AIMessageChunk(content="", chunk_position="last")
+
+    def _make_last_chunk(self) -> AIMessageChunk:
+        """Return the chunk that ends a turn: without content, with all that was not shown yet."""
+        if self.reply is None:  # the collector closed the turn before what reads it
+            raise GeneratorExit
+        message, rest = self.reply
+        last = AIMessageChunk(content="", id=message.id, chunk_position="last")
+        return last if rest is None else rest + last
 
     def _ask(self) -> Iterator[AIMessageChunk]:
         """Let the model say something; yield it as it comes."""
@@ -201,19 +338,18 @@ class ConversationTurn:
         for chunk in chunks:
             if chunk.text:
                 self._turn.note_first_token()
-            self.control.held = get_held()
             yield chunk
             self.control.check()
 
-    def _take_reply(self) -> AIMessage | None:
-        """Take what the model said; return it if it calls for tools, None if it is the last word.
+    def _take_reply(self) -> Iterator[list[Any]]:
+        """Take what the model said; yield its calls if they are answered here.
 
         Raises:
             ConversationError: If tools were called too often before.
         """
-        reply = self._transaction.build()
+        reply = self._transaction.builder.build()
         is_for_tools = self._is_for_tools(reply.message)
-        limit = self.request.config.max_tool_rounds
+        limit = self.talk.config.max_tool_rounds
         if is_for_tools and sum(isinstance(one, AIMessage) for one in self.said) == limit:
             raise ConversationError(
                 f"the model called tools {limit} times and wants to go on; what they did stands. "
@@ -222,28 +358,24 @@ class ConversationTurn:
             )
         # A copy: the reply itself is handed out, and the history is nobody else's.
         self.said.append(copy_message(reply.message))
-        if is_for_tools:
-            return reply.message
-        self.reply = reply
-        return None
+        if not is_for_tools:
+            self.reply = reply
+            return
+        yield reply.message.tool_calls
+        self.said += answer_invalid(reply.message)
 
-    def _is_for_tools(self, message: AIMessage) -> bool:
+    def _is_for_tools(self, message: BaseMessage) -> bool:
         """Return whether all calls of a reply are answered here."""
-        config, tools = self.request.config, self.request.tools
-        calls = [*message.tool_calls, *message.invalid_tool_calls]
-        if not config.auto_tools or not calls:
+        if not isinstance(message, AIMessage) or not self.talk.config.auto_tools:
             return False
-        described = {name for name in tools if not tools.is_executable(name)}
-        return not any(call["name"] in described for call in message.tool_calls)
+        names = [call["name"] for call in message.tool_calls]
+        is_calling = bool(names or message.invalid_tool_calls)
+        return is_calling and all(map(self.talk.tools.can_run, names))
 
     @property
     def _tool_options(self) -> dict[str, Any]:
-        config = self.request.config
-        return {
-            "config": self.request.run,
-            "handler": config.tool_handler,
-            "cancelled": self.control.stopped,
-        }
+        handler, run = self.talk.config.tool_handler, self._request.run
+        return {"config": run, "handler": handler, "stopped": self.control.stopped}
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -258,19 +390,19 @@ class ConversationTurn:
         except asyncio.CancelledError as error:
             if not ended:
                 raise
-            self.late.append(error)
+            self._late.append(error)
 
     def _store(self) -> None:
         self._turn.finish(self.said)
         self._transaction.commit()
-        self.on_commit(self._transaction.stats)
+        self.talk.stats, self.talk.pending = tuple(self._transaction.stats), ()
+        self.talk.thread.finish()
 
     def _end(self, error: BaseException) -> None:
         """Keep of a turn that ended early what is to be kept, and let the rest be undone."""
         if not self._keep_rest(error):
             self._take_back(error)
             return
-        self._close_calls()
         try:
             self._store()
         except BaseException as second:
@@ -278,354 +410,31 @@ class ConversationTurn:
             raise
 
     def _take_back(self, error: BaseException) -> None:
-        said = [*self.said, *self._find_partial()]
+        said = [*self.said, *self._find_part(error)]  # the log shows how far it came
         self._transaction.rollback()
-        reason: Literal["failed", "cancelled"] = (
-            "cancelled" if isinstance(error, _CANCELS) else "failed"
-        )
-        if reason == "failed" and len(said) > len(self.said):
-            # Nobody cancelled it, and the model did not say why it stopped.
-            said[-1].response_metadata.pop("finish_reason", None)
+        is_cancelled = isinstance(error, _CANCELS)
         try:
-            self._turn.finish(said, reason)
+            self._turn.finish(said, "cancelled" if is_cancelled else "failed")
         except LogError as second:
             error.add_note(f"and the failed turn could not be taken back: {second}")
+        self.talk.thread.finish()
 
     def _keep_rest(self, error: BaseException) -> bool:
-        config = self.request.config
-        if getattr(error, "rounds", 0):
-            self._transaction.drop_reply()
-            return config.on_tool_limit == "keep"
-        if not isinstance(error, _CANCELS) or config.on_cancel != "keep":
+        """Leave in `said` what is to be kept; return whether that is anything."""
+        if not isinstance(error, _CANCELS) or self.talk.config.on_cancel != "keep":
             return False
-        partial = self._find_partial()
-        if not self._has_replied:
+        last = self.said[-1] if self.said else None
+        if last is None or isinstance(last, ToolMessage):  # the model had not come to its end
+            self.said += self._find_part(error)
             self._transaction.drop_reply()
-        self.said += partial
-        self._mark_interrupted()
+        elif self._is_for_tools(last):
+            answers = [*answer_cancelled(last), *answer_invalid(last)]
+            self.said[-1:] = [mark_interrupted(last), *answers]
         return bool(self.said)
 
-    @property
-    def _has_replied(self) -> bool:
-        """Whether the latest call of the model came to its end."""
-        return bool(self.said) and not isinstance(self.said[-1], ToolMessage)
-
-    def _find_partial(self) -> list[AIMessage]:
+    def _find_part(self, error: BaseException) -> list[BaseMessage]:
         """Return what had come of a reply that broke off."""
-        partial = None if self._has_replied else self._transaction.get_partial()
-        return [] if partial is None else [partial]
-
-    def _mark_interrupted(self) -> None:
-        """Mark the last reply if its calls were cut short; half a reply is marked already."""
-        for number, message in reversed(list(enumerate(self.said))):
-            if isinstance(message, AIMessage):
-                if self._is_for_tools(message):
-                    metadata = {**message.response_metadata, INTERRUPTED: True}
-                    self.said[number] = message.model_copy(update={"response_metadata": metadata})
-                return
-
-    def _close_calls(self) -> None:
-        """Answer the calls that were interrupted."""
-        last = self.said[-1] if self.said else None
-        if isinstance(last, AIMessage) and self._is_for_tools(last):
-            self.said += [*answer_cancelled(last.tool_calls), *_answer_invalid_calls(last)]
-
-
-def _answer_invalid_calls(message: AIMessage) -> list[ToolMessage]:
-    return [
-        ToolMessage(
-            f"Error: this call cannot be read ({call['error'] or 'no valid JSON'}); make it again",
-            tool_call_id=call["id"] or "",
-            name=call["name"],
-            status="error",
-        )
-        for call in message.invalid_tool_calls
-    ]
-
-
-# -- Turns in the background: their handle, and their callbacks -------------------------------
-
-
-class TurnHandle:
-    """A turn that runs in the background. Thread-safe; may be awaited."""
-
-    def __init__(self, control: TurnControl, outcome: Future[AIMessage]) -> None:
-        self._control = control
-        self._outcome = outcome
-
-    def result(self, timeout: float | None = None) -> AIMessage:
-        """Return the reply; wait for it.
-
-        Args:
-            timeout: Seconds to wait at most; the turn goes on nevertheless.
-
-        Raises:
-            TimeoutError: If it takes longer.
-            ConversationError: If the turn was cancelled or took longer than allowed.
-        """
-        return self._outcome.result(timeout)
-
-    def cancel(self) -> bool:
-        """Cancel the turn; return whether it could still be cancelled.
-
-        What a model or tool is doing just now may go on for a while; nothing will come of it.
-        """
-        return self._control.cancel()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait; return whether the turn has come to an end within so many seconds."""
-        return bool(wait_for([self._outcome], timeout_s).done)
-
-    def done(self) -> bool:
-        """Return whether the turn has come to an end."""
-        return self._outcome.done()
-
-    def __await__(self) -> Generator[Any, None, AIMessage]:
-        """Wait for the reply without blocking the event loop."""
-        return asyncio.shield(asyncio.wrap_future(self._outcome)).__await__()
-
-
-MessageCallback: TypeAlias = Callable[[AIMessageChunk | BaseException], Any]
-"""Gets what becomes of a turn: chunks, then an empty one with `chunk_position="last"` when the
-history holds the reply, or the error that ended the turn. One call at a time, in order."""
-
-
-class CallbackTeller:
-    """Tells a callback, if there is one. What it raises ends the turn, and is not told to it."""
-
-    def __init__(self, callback: MessageCallback | None) -> None:
-        """Take a callback.
-
-        Raises:
-            ConfigError: If it is none, or asynchronous.
-        """
-        if callback is not None and not callable(callback):
-            raise ConfigError(f"{callback!r:.80} is not a callback; pass a function")
-        if inspect.iscoroutinefunction(callback):
-            raise ConfigError("the callback is asynchronous; read `astream` instead")
-        self._callback = callback
-
-    def tell(self, event: AIMessageChunk | BaseException) -> None:
-        """Pass on what is new of the reply, or what ended the turn."""
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            callback(event)
-            self._callback = callback
-
-
-# -- Turns that run or wait: to end them, and to wait for them ------------------------------------
-
-
-class TurnControl:
-    """Whether a turn is to end early, and why. Thread-safe."""
-
-    def __init__(self) -> None:
-        # Reentrant: the garbage collector may close a forgotten stream at any moment.
-        self._lock = make_lock()
-        self._error: ConversationError | None = None
-        self._is_sealed = False
-        self._wake: Callable[[], object] | None = None
-        self.stopped: Future[None] = Future()
-        """Gets the error of a turn that is to end early; for those who wait for several things."""
-        self.waiter: Waiter | None = None
-        """The turn's place in the line."""
-        self.held: frozenset[Waiter] = frozenset()
-        """What the turn is inside by while it shows a chunk; so is whoever reads it."""
-        self.is_dropped = False
-        """Whether its reader forgot it, rather than to close it."""
-
-    @property
-    def is_mine(self) -> bool:
-        """Whether the running code was started by the turn."""
-        return self.waiter is not None and self.waiter.is_mine
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether nothing can end the turn any more."""
-        with self._lock:
-            return self._is_sealed
-
-    def stop(self, error: ConversationError) -> bool:
-        """Let the turn end with an error; return whether it can still be ended."""
-        with self._lock:
-            if self._is_sealed or self._error is not None:
-                return False
-            self._error = error
-            wake = self._wake
-        self.stopped.set_exception(error)
-        if wake is not None:
-            wake()
-        return True
-
-    def cancel(self) -> bool:
-        """Let the turn end; return whether it can still be ended."""
-        return self.stop(TurnCancelledError("the turn was cancelled"))
-
-    def check(self) -> None:
-        """Go on, unless the turn is to end early.
-
-        Raises:
-            ConversationError: If it is.
-        """
-        with self._lock:
-            if self._error is not None and not self._is_sealed:
-                raise self._error
-
-    def seal(self) -> None:
-        """Let nothing end the turn any more: it is about to be stored.
-
-        Raises:
-            ConversationError: If it is to end early.
-        """
-        with self._lock:
-            self.check()
-            self._is_sealed = True
-
-    def end(self) -> None:
-        """Let nothing end the turn any more: it is over, or being undone."""
-        with self._lock:
-            self._is_sealed = True
-
-    async def run(self, call: Awaitable[T]) -> T:
-        """Return what is awaited; a stop from outside cancels the await, and the task lives on.
-
-        Raises:
-            ConversationError: If the turn is to end early.
-        """
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
-        loop, before = asyncio.get_running_loop(), task.cancelling()
-        is_awaiting, is_woken = True, False
-
-        def interrupt() -> None:
-            nonlocal is_woken
-            if is_awaiting:
-                is_woken = True
-                task.cancel()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(interrupt)
-
-        try:
-            with self._lock:
-                self._wake = wake
-                if self._error is not None and not self._is_sealed:
-                    wake()
-            result = await call
-        except asyncio.CancelledError as error:
-            if is_woken and task.cancelling() == before + 1:
-                raise self._error or error from None
-            raise  # somebody cancelled the task itself
-        finally:
-            is_awaiting, self._wake = False, None
-            if is_woken:
-                task.uncancel()
-        self.check()
-        return result
-
-
-class ActiveTurns:
-    """The turns of a conversation or of an engine. Thread-safe."""
-
-    def __init__(self, what: str, parent: ActiveTurns | None = None) -> None:
-        """Begin idle.
-
-        Args:
-            what: What errors call it.
-            parent: Where its turns count as well.
-        """
-        self._what = what
-        self._parent = parent
-        self._changed = threading.Condition(make_lock())
-        self._running: set[TurnControl] = set()
-        self._is_closed = False
-
-    def create_sibling(self) -> ActiveTurns:
-        """Return one for another conversation of the same engine."""
-        return ActiveTurns(self._what, self._parent)
-
-    def check_open(self) -> None:
-        """Refuse whatever comes after the end.
-
-        Raises:
-            ConversationError: If it was closed.
-        """
-        if self._parent is not None:
-            self._parent.check_open()
-        if self._is_closed:
-            raise ConversationError(f"{self._what} is closed; create another one")
-
-    @contextmanager
-    def count(self, control: TurnControl) -> Iterator[None]:
-        """Count a turn from its call to its end."""
-        with self._changed:
-            self.check_open()
-            self._running.add(control)
-        try:
-            if self._parent is None:
-                yield
-            else:
-                with self._parent.count(control):
-                    yield
-        finally:
-            with self._changed:
-                self._running.discard(control)
-                self._changed.notify_all()
-
-    def cancel(self) -> int:
-        """Cancel all turns; return how many could still be cancelled."""
-        with self._changed:
-            controls = list(self._running)
-        return sum(control.cancel() for control in controls)
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until no turn runs or waits, but for those the caller is within.
-
-        Returns:
-            Whether that came about in time.
-        """
-        end = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._changed:
-            while not all(control.is_mine for control in self._running):
-                left = None if end is None else end - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self._changed.wait(left)
-        return True
-
-    def close(self) -> bool:
-        """Let no turn begin any more, and cancel those there are; return whether it was open."""
-        with self._changed:
-            was_open, self._is_closed = not self._is_closed, True
-        self.cancel()
-        return was_open
-
-
-class ReplyStream(AsyncGenerator[AIMessageChunk, None]):
-    """A stream of chunks that knows when its reader has dropped it.
-
-    An asynchronous generator that is dropped is closed by the event loop a little later. Its turn
-    still has its place in the line then, but whoever read it may get in that line again.
-    """
-
-    def __init__(self, stream: AsyncGenerator[AIMessageChunk], control: TurnControl) -> None:
-        """Read a stream of the turn that `control` belongs to."""
-        self._stream = stream
-        self._control = control
-
-    def __del__(self) -> None:
-        self._control.is_dropped = True
-        for waiter in self._control.held:
-            waiter.is_over = True
-
-    async def asend(self, value: None) -> AIMessageChunk:
-        """Return the next chunk."""
-        return await self._stream.asend(value)
-
-    async def athrow(self, *error: Any) -> AIMessageChunk:
-        """Raise an error where the stream stands."""
-        return await self._stream.athrow(*error)
-
-    async def aclose(self) -> None:
-        """Leave the turn: it is taken back if it is not complete."""
-        await self._stream.aclose()
+        if self.said and not isinstance(self.said[-1], ToolMessage):
+            return []
+        told = {"finish_reason": "cancelled"} if isinstance(error, _CANCELS) else {}
+        return self._transaction.builder.build_part(told)

@@ -22,9 +22,9 @@ from langchain_core.messages.tool import default_tool_parser
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 
-from langchain_convmem.conversation.streams import add_up
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.runnables import INTERNAL_TAGS
+from langchain_convmem.turns.streams import add_up
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tool_calls import find_calls

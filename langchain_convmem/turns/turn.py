@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 from weakref import WeakValueDictionary
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 
 from langchain_convmem.errors import LogError, ThreadBusyError
 from langchain_convmem.forks import make_lock
@@ -90,7 +89,8 @@ def draft_reply(
     drafts[-1] = replace(drafts[-1], metadata=metadata)
     if gone:
         gone += find_summaries_over(live, gone)
-        drafts.insert(0, Draft(role="control", control=Control(tuple(gone), "replaced")))
+        control = Control(tuple(gone), "replaced")
+        drafts.insert(0, Draft(role="control", turn_id=turn_id, control=control))
     return drafts
 
 
@@ -167,7 +167,6 @@ class Turn:
         trace: Where the turn is reported.
         retry_of: The run whose retries are the same turn.
         record_recall: Whether the reply's metadata says which lines were recalled for it.
-        running: Ids of the turns of a host that have been opened and are not over.
         id: The turn's id in the log, for what is stored from now on.
         rounds: Ids of entries of the turn that a reply follows, and does not replace.
         context: What the model gets; None before.
@@ -183,7 +182,6 @@ class Turn:
     trace: TurnTrace
     retry_of: str | None = None
     record_recall: bool = False
-    running: set[str] = field(default_factory=set)
     id: str = ""
     rounds: frozenset[str] = frozenset()
     context: ModelContext | None = None
@@ -191,9 +189,10 @@ class Turn:
     first_token_ms: int | None = None
     stored: Sequence[Draft] = ()
     _asked_id: str | None = field(default=None, init=False)
-    _human: HumanMessage | None = field(default=None, init=False)
+    _human: BaseMessage | None = field(default=None, init=False)
     _kept: BaseMessage | None = field(default=None, init=False)
-    _replaced: Sequence[str] = field(default=(), init=False)
+    _since: int = field(default=0, init=False)
+    _own_turns: set[str] = field(default_factory=set, init=False)
 
     # -- before the model -------------------------------------------------------------------------
 
@@ -212,8 +211,9 @@ class Turn:
         with self.trace.mark_internal():
             steering, said, aside = self._sort(messages)
             self._pass_hook(said)
-            view = self._make_view()
+            view = self.make_view()
             thread = view.read_thread()
+            self._since = thread.entries[-1].position if thread.entries else 0
             call = CallContext(steering, aside)
             if self._human is None:
                 thread, opening = self._continue(thread, said, call)
@@ -239,7 +239,8 @@ class Turn:
         aside = [one for one in said[:-1] if not is_remembered(one)] if len(said) > 1 else []
         return steering, said, aside
 
-    def _make_view(self) -> TurnView:
+    def make_view(self) -> TurnView:
+        """Return what builds the view of the thread for the turn's model."""
         shape = self.shape
         return TurnView(
             self.memory, self.key, self.options, shape.provider, self.trace, shape.slots
@@ -248,7 +249,7 @@ class Turn:
     def _pass_hook(self, said: Sequence[BaseMessage]) -> None:
         """Ask the write hook what is to be stored of what the user says, if anything is."""
         human = said[-1] if said else None
-        if not isinstance(human, HumanMessage):
+        if human is None or get_role(human) != "user":
             return
         self._human = human
         self._kept = self.memory.drafting.apply_hook(human)
@@ -260,89 +261,13 @@ class Turn:
             return self._kept  # the write hook was asked already
         return self.memory.drafting.filter_message(message)
 
-    # -- a turn that is looked at before it is stored ---------------------------------------------
-
-    def look(self, asked: Sequence[BaseMessage]) -> ModelContext:
-        """Return what the model gets if all of this is said now; nothing is stored before `open`.
-
-        What begins with a message whose id the thread has is said instead of that one, and of all
-        that followed; but the same words as in an earlier turn are said once more.
-
-        Args:
-            asked: What is said, and results of tools before it, in order.
-        """
-        self.id = make_ulid()
-        with self.trace.mark_internal():
-            self._pass_hook([one for one in asked if get_role(one) == "user"])
-            view = self._make_view()
-            thread = view.read_thread()
-            begins = self._find_beginning(asked)
-            named = {begins.id} if begins is not None and begins.id else set()
-            if named and thread.floor and self.memory.log.find(self.key, named):
-                thread = read_all(self.memory.log, thread)  # all that followed goes
-            context = view.read_view(partial(self._locate_new, asked), thread)
-            if asked:
-                query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
-                context = view.add_recalled(context, view.recall_lines(context, query))
-                self.trace.dispatch_event("convmem.context", context.count)
-        self.context = context
-        return context
-
-    def _find_beginning(self, asked: Sequence[BaseMessage]) -> BaseMessage | None:
-        """Return what is stored first of what is said, in the form in which it is stored."""
-        begins = next((one for one in asked if is_remembered(one)), None)
-        return self._kept if begins is self._human else begins
-
-    def _locate_new(self, asked: Sequence[BaseMessage], entries: Sequence[Entry]) -> TurnEntries:
-        """Return a turn in the place of what it is said instead of, or at the end of the thread."""
-        self._replaced = _find_replaced(entries, self._find_beginning(asked))
-        own = self._make_entries([make_draft(one, turn_id=self.id) for one in asked], entries)
-        before = [entry for entry in entries if entry.id not in self._replaced]
-        return TurnEntries(before, own, find_turn_start(entries, None))
-
-    def open(self, asked: Sequence[BaseMessage], asked_ms: int) -> None:
-        """Store what is asked before the model is called: it was said, whatever happens now.
-
-        Args:
-            asked: What `look` was shown, and answers to open calls before it.
-            asked_ms: When it was said, in milliseconds since the epoch.
-        """
-        self.memory.check_call()
-        self.running.add(self.id)
-        if self.context is None or not self.options.remember:
-            return
-        log, kept = self.memory.log, [one for one in asked if is_remembered(one)]
-        found = log.find(self.key, {one.id for one in kept if one.id})
-        taken = {entry.message_id for entry in self._find_taken(self.context, found)}
-        # The write hook was asked about the user's message already.
-        answers = {number: self._kept for number, one in enumerate(kept) if one is self._human}
-        fresh = assign_free_ids(kept, taken, lambda _: None)
-        drafts = self.memory.drafting.build_all(fresh, turn_id=self.id, answers=answers)
-        made = Metadata(timing={"creation": asked_ms})
-        batch = [replace(draft, metadata=made) for draft in drafts]
-        if batch and self._replaced:
-            # In this turn: where it fails, what it replaced counts again.
-            control = Control(tuple(self._replaced), "replaced")
-            batch.insert(0, Draft(role="control", turn_id=self.id, control=control))
-        if batch:
-            stored = log.append(self.key, batch)
-            self.rounds = frozenset([entry.id for entry in stored])
-            self._asked_id = next((one.id for one in stored if one.role == "user"), None)
-        self.started_ms = get_now_ms()
-
-    def _find_taken(self, context: ModelContext, found: Sequence[Entry]) -> list[Entry]:
-        """Return the entries of other turns whose ids are taken: not what was taken back."""
-        others = [entry for entry in found if entry.turn_id != self.id]
-        gone = {*find_retracted_ids(context.thread.entries), *self._replaced} if others else ()
-        return [entry for entry in others if entry.id not in gone]
-
     # -- a turn that is new, or said otherwise ----------------------------------------------------
 
     def _open(
         self, thread: LiveThread, said: Sequence[BaseMessage], call: CallContext
     ) -> tuple[LiveThread, Opening]:
         """Store what is new, and return the thread as it was before, with the turn."""
-        human = cast("HumanMessage", self._human)
+        human = cast("BaseMessage", self._human)
         asked = self._find_attempt(thread.entries, human)
         joined = Joined(again=asked)
         if asked is None:
@@ -361,6 +286,7 @@ class Turn:
             turn_id = make_ulid()
             earlier, asked = self._store_new(thread, joined, turn_id)
             if joined.replaces is None and asked.turn_id != turn_id:
+                self._own_turns.add(asked.turn_id)
                 thread = self._take_back_after(thread, asked)
         # The user's own words: what the write hook takes away is not for this turn.
         own = replace(asked, message=human, contents=get_text_pieces(human))
@@ -379,10 +305,12 @@ class Turn:
         if joined.replaces is not None:
             old = joined.replaces.message_id
             *retracting, draft = plan_replace(thread.entries, old, kept, keep_later=False)
+            retracting = [replace(one, turn_id=turn_id) for one in retracting]
         if self.retry_of is not None:
             draft = replace(draft, metadata=Metadata(aux={_ATTEMPT: self.retry_of}))
         earlier = self._draft_chat(joined.new[:-1]) if len(joined.new) > 1 else ()
         drafts = [*retracting, *earlier, draft]
+        self._own_turns |= {turn_id, str(draft.turn_id)}
         *before, asked = self.memory.log.append(self.key, drafts)[len(retracting) :]
         return before, asked
 
@@ -398,10 +326,13 @@ class Turn:
             entry.turn_id == asked.turn_id and entry.id != asked.id for entry in thread.entries
         )
         if is_older and asked.position > last:
-            self.memory.log.append(self.key, plan_rewind(thread.entries, asked.id))
+            drafts = plan_rewind(thread.entries, asked.id)
+            self.memory.log.append(
+                self.key, [replace(one, turn_id=asked.turn_id) for one in drafts]
+            )
         return thread
 
-    def _find_attempt(self, entries: Sequence[Entry], human: HumanMessage) -> Entry | None:
+    def _find_attempt(self, entries: Sequence[Entry], human: BaseMessage) -> Entry | None:
         """Return the user's entry of a turn that this run tries again, if it does."""
         if self.retry_of is None or human.id is not None or self._kept is None:
             return None  # a message with an id is recognised by it
@@ -426,6 +357,7 @@ class Turn:
             news = self._keep(list(self._draft_chat(joined.new)), thread.entries)
             entries = [*thread.entries, *news]
         found = continue_turn(entries, results)
+        self._own_turns.add(found.turn_id)
         self._kept = found.asked.message
         drafts = self.memory.drafting.build_all(found.results, turn_id=found.turn_id)
         if len(drafts) < len(results):  # the write hook takes one away, which the model has to see
@@ -449,6 +381,7 @@ class Turn:
             if get_role(message) == "user" and role != "user":
                 turn_id = make_ulid()
             role = get_role(message)
+            self._own_turns.add(turn_id)
             yield from self.memory.drafting.build_all([message], turn_id=turn_id)
 
     def _keep(self, drafts: Sequence[Draft], entries: Sequence[Entry]) -> Sequence[Entry]:
@@ -514,10 +447,7 @@ class Turn:
                 raise
             finally:  # also where the write hook refuses what was said
                 if is_void:
-                    self.running.discard(self.id)
                     self._retract(cast("RetractReason", status))
-            if status != "open":
-                self.running.discard(self.id)
             if drafts and not is_void:
                 self.trace.report_stored(drafts)
                 self.trace.report_own_models()
@@ -569,6 +499,12 @@ class Turn:
             self.rounds = rounds | {entry.id for entry in appended}
         return drafts, appended
 
+    def _find_taken(self, context: ModelContext, found: Sequence[Entry]) -> list[Entry]:
+        """Return the entries of other turns whose ids are taken: not what was taken back."""
+        others = [entry for entry in found if entry.turn_id != self.id]
+        gone = find_retracted_ids(context.thread.entries) if others else ()
+        return [entry for entry in others if entry.id not in gone]
+
     def _make_metadata(
         self, context: ModelContext, status: Status, aux: Mapping[str, Any]
     ) -> Metadata:
@@ -581,17 +517,18 @@ class Turn:
         return Metadata(attributes, measure_times(self.started_ms, self.first_token_ms), aux=noted)
 
     def _retract(self, reason: RetractReason) -> None:
-        """Retract what was stored of the turn, the user's message included."""
-        context = self.context
-        if context is None or not self.options.remember:
+        """Retract what was stored since the turn began; what it took the place of counts again."""
+        if not self.options.remember:
             return
-        log = self.memory.log
-        turn = {self.id, *(entry.turn_id for entry in context.turn.own[:1])}
+        log, own = self.memory.log, {self.id, *self._own_turns}
         # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
-        entries = log.entries(self.key, after=context.turn.start - 1)
-        gone = tuple(entry.id for entry in entries if entry.turn_id in turn)
+        entries = log.entries(self.key, after=self._since)
+        gone = {entry.id for entry in entries if entry.turn_id in own}
+        controls = [entry for entry in entries if entry.control is not None]
+        gone |= {one.id for one in controls if one.control and one.control.replacement in gone}
         if gone:
-            control = Draft(role="control", control=Control(gone, reason), turn_id=self.id)
+            ids = tuple(entry.id for entry in entries if entry.id in gone)
+            control = Draft(role="control", control=Control(ids, reason), turn_id=self.id or None)
             log.append(self.key, [control])
 
     def settle(self) -> None:
@@ -600,27 +537,6 @@ class Turn:
         if said and self.context is not None:
             with self.trace.mark_internal():
                 self.memory.compact(self.key, self.context.view, said)
-
-
-def _find_replaced(entries: Sequence[Entry], begins: BaseMessage | None) -> list[str]:
-    """Return the ids of what a turn takes the place of; see `Turn.look`.
-
-    Args:
-        entries: The thread.
-        begins: What is asked first, as it would be stored.
-    """
-    if begins is None or not begins.id or get_role(begins) != "user":
-        return []
-    live = find_live_entries(entries)
-    said = [entry for entry in live if entry.role != "summary"]
-    for number, entry in enumerate(said):
-        if entry.message_id == begins.id and entry.message is not None:
-            is_same = entry.message.content == begins.content
-            if is_same and entry.turn_id != said[-1].turn_id:
-                return []
-            gone = [one.id for one in said[number:]]
-            return [*gone, *find_summaries_over(live, gone)]
-    return []
 
 
 # -- The line in which the turns of a thread wait -------------------------------------------------
@@ -651,7 +567,7 @@ def _make_lock(thread_id: str) -> FifoLock:
     def make_late_error(timeout_s: float) -> ThreadBusyError:
         msg = (
             f"thread {thread_id!r} was still busy after {timeout_s:g} s; is a stream of it left "
-            "open? Close it, or raise queue_timeout_s"
+            "open? Close it, or raise queue_timeout_s, busy_timeout_s for a conversation"
         )
         return ThreadBusyError(msg, thread_id=thread_id)
 

@@ -49,7 +49,6 @@ def _for(hosts: tuple[str, ...], reason: str) -> dict[str, str]:
 
 
 _OWN_THREAD = {"conversation": "it is made for one thread and one user"}
-_GOES_ON = {"conversation": "it continues at its end; use `rewind` to go back"}
 _STATE_ORDER = "turns of a thread are not queued; each run reads what the others have stored"
 
 _ON_CANCEL = 'only with `on_cancel="keep"`; otherwise the turn is taken back'
@@ -145,12 +144,10 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "asked later": Promise(
             "An earlier question sent again under its id gets a new answer; the later turns stay "
             "in the thread, but the model does not see them for it",
-            meaningless=_GOES_ON,
         ),
         "edited": Promise(
             "A question sent edited under its id replaces the old one; the old answer and all that "
             "followed leave the views",
-            meaningless=_GOES_ON,
         ),
         "said twice": Promise("The same text said twice is two turns"),
         "lists": Promise("Of a list without ids, what follows the last known message is new"),

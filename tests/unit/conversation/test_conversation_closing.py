@@ -31,20 +31,7 @@ def text_engine(**options):
     return ScriptedEngine("Fine, thanks.", template=CHATML, end_text="<|im_end|>", **options)
 
 
-def clone_for_ever(talk):
-    while True:
-        talk.clone()
-
-
 # -- cancelling ---------------------------------------------------------------------------------
-
-
-def test_nothing_to_cancel_is_nothing_to_do():
-    talk = Conversation(text_engine())
-    assert not talk.cancel()
-    talk.send_message("a")
-    assert not talk.cancel()
-    assert talk.wait(0)
 
 
 def test_a_turn_that_is_cancelled_may_keep_what_was_said():
@@ -60,19 +47,6 @@ def test_a_turn_that_is_cancelled_may_keep_what_was_said():
     talk.send_message("And?")
     assert talk.render_stats[0].diverged_at is None
     assert "Fine,<|im_end|>" in model.open_sessions[0].text
-
-
-def test_nothing_said_is_nothing_kept():
-    stop = Stop()
-    talk = Conversation(text_engine(before_prefill=stop), on_cancel="keep")
-    handle = talk.send_message_async("a")
-    assert stop.reached.wait(30)
-    assert handle.cancel()
-    assert not handle.cancel()
-    stop.go.set()
-    with pytest.raises(TurnCancelledError):
-        handle.result(30)
-    assert talk.history == []
 
 
 # -- closing a conversation ---------------------------------------------------------------------
@@ -172,20 +146,6 @@ def test_who_reads_a_reply_may_close_at_once(what, way):
     assert model.open_sessions == []
     assert model.misuses == []
     assert talk.history == []
-
-
-def test_a_conversation_is_closed_by_its_block():
-    model = text_engine()
-    with Conversation(model) as talk:
-        talk.send_message("a")
-    assert model.open_sessions == []
-
-    async def ask():
-        async with Conversation(model) as talk:
-            return await talk.asend_message("a")
-
-    assert asyncio.run(ask()).text == "Fine, thanks."
-    assert model.open_sessions == []
 
 
 # -- the engine ---------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
-    HumanMessage,
     message_chunk_to_message,
 )
 from langchain_core.outputs import ChatGenerationChunk
@@ -120,12 +119,6 @@ def test_a_reply_is_the_same_for_every_chunking_and_every_way_to_read_it(reply, 
     assert found.response_metadata["raw_text"] == reply
 
 
-def test_chunks_hold_what_is_new_and_nothing_twice():
-    chunks = list(conversation("one two three", [4, 4]).stream("Go"))
-    assert [chunk.content for chunk in chunks] == ["one ", "two ", "three", ""]
-    assert len({chunk.id for chunk in chunks}) == 1
-
-
 @pytest.mark.parametrize("way", [blocking, streaming, by_callback, awaited, astreaming])
 def test_chat_models_reply_the_same_in_every_way(way):
     given_reply = AIMessage(
@@ -156,21 +149,6 @@ def test_a_model_may_answer_with_one_and_the_same_message(way):
     assert way(talk).id != way(talk).id
     assert shared.id is None
     assert len({one.id for one in talk.history}) == 4
-
-
-@pytest.mark.parametrize("way", [blocking, streaming])
-def test_what_is_no_message_of_a_model_is_no_reply(way):
-    talk = Conversation(RunnableLambda(lambda _: HumanMessage("I am the user.")))
-    with pytest.raises(ConfigError, match="answered a HumanMessage"):
-        way(talk)
-    assert talk.history == []
-
-
-@pytest.mark.parametrize("way", [blocking, streaming])
-def test_text_is_a_reply(way):
-    talk = Conversation(RunnableLambda(lambda _: "just text"))
-    assert way(talk).text == "just text"
-    assert [one.text for one in talk.history[1:]] == ["just text"]
 
 
 @pytest.mark.parametrize("way", [blocking, streaming])
@@ -228,13 +206,6 @@ def test_a_cancelled_turn_ends_with_its_error_and_no_end_chunk():
     assert [type(event) for event in events] == [AIMessageChunk, TurnCancelledError]
     assert handles[0].done()
     assert not handles[0].cancel()
-
-
-def test_a_handle_can_be_awaited():
-    async def ask():
-        return await conversation("Level 3.").send_message_async("Go")
-
-    assert asyncio.run(ask()).text == "Level 3."
 
 
 @pytest.mark.parametrize("callback", ["no function", 3])

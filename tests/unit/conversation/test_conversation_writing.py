@@ -6,12 +6,10 @@ import asyncio
 import threading
 
 import pytest
-from scripted_chat import ProviderError, ScriptedChatModel
+from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.conversation.turn import TurnControl
-from langchain_convmem.errors import ConversationError, TurnCancelledError
 
 
 class SlowLog(InMemoryLog):
@@ -129,78 +127,4 @@ def test_errors_that_end_generators_end_the_turn_and_nothing_else(error, way):
     assert talk.last_message.text == "Fine."
 
 
-def test_an_error_is_not_replaced_by_a_cancel_that_comes_with_it():
-    def fail(_):
-        talk.cancel()
-        raise ProviderError("down")
-
-    talk = Conversation(ScriptedChatModel(replies=[fail, "Fine."]))
-    with pytest.raises(ProviderError):
-        talk.send_message("a")
-    assert talk.send_message("a").text == "Fine."
-
-
 # -- the control of a turn -------------------------------------------------------------------------
-
-
-def test_a_turn_is_ended_once_and_for_one_reason():
-    control = TurnControl()
-    control.check()
-    assert control.cancel()
-    assert not control.stop(TurnCancelledError("late"))
-    with pytest.raises(TurnCancelledError):
-        control.check()
-    control.end()
-    control.check()
-    assert isinstance(control.stopped.exception(0), TurnCancelledError)
-
-
-def test_a_sealed_turn_cannot_be_ended():
-    control = TurnControl()
-    control.seal()
-    assert control.is_sealed
-    assert not control.cancel()
-    late = TurnControl()
-    late.cancel()
-    with pytest.raises(ConversationError):
-        late.seal()
-    late.end()
-    late.seal()
-
-
-async def wait_in_vain(control):
-    await control.run(asyncio.Event().wait())
-
-
-def test_what_is_awaited_ends_even_if_the_end_came_before():
-    control = TurnControl()
-    control.cancel()
-    with pytest.raises(TurnCancelledError):
-        asyncio.run(wait_in_vain(control))
-    control.end()
-    with pytest.raises(TimeoutError):
-        asyncio.run(asyncio.wait_for(wait_in_vain(control), 0.01))
-
-
-def test_a_task_whose_turn_was_ended_is_not_cancelled_itself():
-    async def wait():
-        control = TurnControl()
-        asyncio.get_running_loop().call_soon(control.cancel)
-        with pytest.raises(TurnCancelledError):
-            await wait_in_vain(control)
-        assert asyncio.current_task().cancelling() == 0
-
-    asyncio.run(wait())
-
-
-def test_a_task_that_is_cancelled_along_with_its_turn_is_cancelled():
-    async def wait():
-        control = TurnControl()
-        task = asyncio.create_task(wait_in_vain(control))
-        await asyncio.sleep(0)
-        control.cancel()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(wait())

@@ -36,30 +36,11 @@ def test_it_stands_in_a_chain_that_is_invoked_and_streamed():
     assert texts(said) == ["A", "one two", "B", "three four"]
 
 
-async def test_it_stands_in_a_chain_that_is_awaited():
-    said = chat("one two", "three four")
-    chain = said | StrOutputParser()
-    assert await chain.ainvoke("a") == "one two"
-    assert [piece async for piece in chain.astream("b") if piece] == ["three ", "four"]
-
-
 def test_a_prompt_may_stand_before_it():
     prompt = ChatPromptTemplate.from_messages([("human", "Translate {word}.")])
     said = chat("casa")
     assert (prompt | said).invoke({"word": "house"}).text == "casa"
     assert texts(said) == ["Translate house.", "casa"]
-
-
-def test_a_batch_is_said_one_after_the_other():
-    said = chat(lambda seen: AIMessage(f"{len(seen)} {seen[-1].text}"))
-    replies = said.batch(["a", "b", "c"])
-    assert [reply.text for reply in replies] == ["1 a", "3 b", "5 c"]
-
-
-async def test_an_awaited_batch_is_said_one_after_the_other():
-    said = chat(lambda seen: AIMessage(f"{len(seen)} {seen[-1].text}"))
-    replies = await said.abatch(["a", "b", "c"], return_exceptions=True)
-    assert [reply.text for reply in replies] == ["1 a", "3 b", "5 c"]
 
 
 def test_a_retry_says_nothing_twice():
@@ -69,13 +50,6 @@ def test_a_retry_says_nothing_twice():
     )
     assert retried.invoke("a").text == "one"
     assert texts(said) == ["a", "one"]
-
-
-def test_a_fallback_takes_over_and_the_failed_turn_leaves_no_trace():
-    said, other = chat(ProviderError("down")), chat("one")
-    assert said.with_fallbacks([other]).invoke("a").text == "one"
-    assert said.history == []
-    assert texts(other) == ["a", "one"]
 
 
 # -- graphs -------------------------------------------------------------------------------------
@@ -97,15 +71,6 @@ def graph_of(said):
     builder.add_edge(START, "talk")
     builder.add_edge("talk", END)
     return builder.compile()
-
-
-def test_it_stands_in_a_node_of_a_graph():
-    said = chat("one", "two")
-    graph = graph_of(said)
-    state = graph.invoke({"messages": [HumanMessage("a")]})
-    state = graph.invoke({"messages": [*state["messages"], HumanMessage("b")]})
-    assert [message.text for message in state["messages"]] == ["a", "one", "b", "two"]
-    assert texts(said) == ["a", "one", "b", "two"]
 
 
 async def test_a_graph_shows_the_words_of_the_model_within():

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextvars
-
 import pytest
 
 from langchain_convmem import ChatTemplate, Engine
-from langchain_convmem.locks import FifoLock, get_held
 from langchain_convmem.testing import ScriptedEngine, SessionFault
 
 
@@ -46,29 +43,6 @@ def test_without_a_session_to_spare_a_clone_reads_again():
     assert twin.send_message("b").text == talk.send_message("b").text == "Fine."
     assert len(model.open_sessions) == 1
     assert model.misuses == []
-
-
-def test_closing_a_conversation_gives_its_place_away():
-    model, engine = shared(1)
-    first, talk = engine.create_conversation(), engine.create_conversation()
-    first.send_message("a")
-    talk.send_message("a")
-    talk.close()
-    assert model.open_sessions == []
-    assert engine.create_conversation().send_message("a").text == "Fine."
-
-
-def test_who_was_inside_is_forgotten():
-    lock = FifoLock(TimeoutError, RuntimeError)
-
-    def enter_often():
-        for _ in range(100):
-            with lock.hold():
-                assert lock.is_mine
-            assert not lock.is_mine
-        return len(get_held())
-
-    assert contextvars.copy_context().run(enter_often) == 1
 
 
 async def test_a_conversation_that_is_awaited_has_read_its_preface():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from langchain_core.messages import AIMessage, messages_to_dict
+from langchain_core.messages import messages_to_dict
 from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ChatTemplate, Conversation, Preface
@@ -42,26 +42,7 @@ def test_the_preface_is_no_part_of_the_history():
     assert [message.type for message in model.seen[0]] == ["system", "human", "ai", "human"]
 
 
-def test_what_replies_took_is_added_up():
-    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
-    said = chat(AIMessage("one", usage_metadata=usage), AIMessage("two", usage_metadata=usage))
-    assert said.usage is None
-    said.send_message("a")
-    said.send_message("b")
-    assert said.usage["total_tokens"] == 10
-
-
 # -- branches -----------------------------------------------------------------------------------
-
-
-def test_a_clone_of_a_prefilled_preface_reads_nothing_twice():
-    engine = text_engine("one", "two")
-    said = Conversation(
-        engine, preface=Preface(messages=[("system", "Long.")]), prefill_preface=True
-    )
-    for one in (said.clone(), said.clone()):
-        one.send_message("a")
-    assert sum("Long." in text for text in engine.prefills) == 1
 
 
 def test_a_conversation_comes_back_from_plain_values():

@@ -6,10 +6,9 @@ import base64
 import re
 
 import pytest
-from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ChatTemplate, Conversation
-from langchain_convmem.conversation.inputs import MediaLimits
+from langchain_convmem.conversation.media import MediaLimits
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.testing import ScriptedEngine
 
@@ -72,15 +71,6 @@ def test_a_session_that_begins_again_reads_media_again():
     assert shown(engine) == [["picture"], ["another"], ["picture"]]
 
 
-def test_a_chat_model_gets_the_picture_itself(picture):
-    model = ScriptedChatModel(replies=["A car."])
-    Conversation(model).send_message(asked({"type": "image", "path": str(picture)}))
-    block = model.seen[0][0].content[0]
-    assert block["type"] == "image"
-    assert base64.b64decode(block["base64"]) == PNG
-    assert block["mime_type"] == "image/png"
-
-
 def test_media_without_a_place_in_the_prompt_are_refused_before_anything_is_sent():
     engine = ScriptedEngine(
         "x", template=ChatTemplate("{% for m in messages %}{{ m.role }}{% endfor %}")
@@ -97,23 +87,6 @@ def test_words_that_look_like_a_mark_take_no_picture_away():
     said = Conversation(engine)
     said.send_message(asked(blob(PNG), text="What does <start_of_image> mean?"))
     assert "[image/png picture]What does < start_of_image> mean?" in engine.prefills[0]
-
-
-@pytest.mark.parametrize(
-    ("part", "words"),
-    [
-        ({"type": "image", "path": "/no/such/file.png"}, "file.png"),
-        ({"type": "image", "blob": "no base64!"}, "base64"),
-        ({"type": "image"}, "path"),
-        ({"type": "hologram", "blob": "eA=="}, "hologram"),
-    ],
-    ids=["no file", "no base64", "neither", "unknown kind"],
-)
-def test_parts_that_cannot_be_read_are_refused_by_name(part, words):
-    said = Conversation(gemma("x"))
-    with pytest.raises(InvalidMessageError, match=words):
-        said.send_message(asked(part))
-    assert said.history == []
 
 
 def test_a_stranger_names_no_file_outside_the_folder(picture, tmp_path):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog, Preface
-from langchain_convmem.errors import ChatTemplateError, InvalidMessageError, TurnCancelledError
+from langchain_convmem.errors import ChatTemplateError, InvalidMessageError
 from langchain_convmem.testing import ScriptedEngine, SessionFault
 
 END = "<|im_end|>\n"
@@ -56,17 +55,6 @@ def test_a_session_reads_each_part_as_it_comes():
     assert engine.prefills[-1] == f"{END}{user('Bye')}{END}{ASK}"
 
 
-def test_the_reply_before_is_closed_when_the_first_part_comes():
-    engine = text_engine("one", "two")
-    talk = Conversation(engine)
-    talk.send_message("a")
-    talk.send_message("b", pending=True)
-    assert engine.prefills[-1] == f"{END}{user('b')}"
-    talk.send_message("c")
-    whole = ChatTemplate.from_builtin("chatml").render([*talk.history[:3]])
-    assert engine.sessions[0].text == whole + "two"
-
-
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_parts_give_the_session_what_the_whole_message_gives(rewindable):
     engine, other = (text_engine("one", "two", rewindable=rewindable) for _ in range(2))
@@ -99,15 +87,8 @@ def test_a_message_of_another_role_ends_the_one_before():
     talk.send_message(SystemMessage("Be "), pending=True)
     assert engine.prefills == [user("a"), f"{END}<|im_start|>system\nBe"]
     talk.send_message(SystemMessage("brief."))
-    assert [message.type for message in talk.history] == ["human", "system", "ai"]
-    assert texts(talk) == ["a", "Be brief.", "one"]
-
-
-def test_messages_of_one_list_stay_apart():
-    talk = chat("one")
-    talk.send_message(["a", "b"], pending=True)
-    talk.send_message(["c", "d"])
-    assert texts(talk) == ["a", "bc", "d", "one"]
+    assert texts(talk) == ["a", "one"], "a system message steers the send that brings it"
+    assert engine.sessions[0].text.startswith("<|im_start|>system\nBe brief.")
 
 
 def test_a_picture_is_read_when_its_message_is_whole():
@@ -125,14 +106,6 @@ def test_a_picture_is_read_when_its_message_is_whole():
     assert engine.sessions[0].text == "<user>See <image> here.</><assistant>one"
     [asked, _] = talk.history
     assert [block["type"] for block in asked.content] == ["text", "image", "text"]
-
-
-def test_a_template_that_hides_the_words_reads_them_when_they_are_whole():
-    engine = text_engine("one")
-    talk = Conversation(engine, template=ChatTemplate("{{ messages | length }}>"))
-    talk.send_message("a", pending=True)
-    assert engine.prefills == []
-    assert talk.send_message("b").text == "one"
 
 
 @pytest.mark.parametrize("way", ["stream", "astream", "callback", "batch", "asend", "timeout"])
@@ -198,12 +171,6 @@ def test_a_message_that_the_template_refuses_is_refused_with_its_first_part():
     assert talk.pending == []
 
 
-def test_nothing_cannot_be_pending():
-    talk = chat("one")
-    with pytest.raises(InvalidMessageError, match="pending"):
-        talk.send_message([], pending=True)
-
-
 def test_a_part_of_the_user_before_a_call_is_answered_is_refused():
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     talk = chat(AIMessage("", tool_calls=[call]), "Fine.", auto_tools=False)
@@ -213,17 +180,6 @@ def test_a_part_of_the_user_before_a_call_is_answered_is_refused():
     talk.send_message(ToolMessage("9", tool_call_id="c1"), pending=True)
     talk.send_message("b")
     assert [message.type for message in talk.history] == ["human", "ai", "tool", "human", "ai"]
-
-
-def test_what_is_pending_can_be_dropped():
-    engine = text_engine("one")
-    talk = Conversation(engine)
-    talk.send_message("Never ", pending=True)
-    assert [one.text for one in talk.drop_pending()] == ["Never "]
-    assert talk.drop_pending() == asyncio.run(talk.adrop_pending()) == []
-    talk.send_message("a")
-    assert texts(talk) == ["a", "one"]
-    assert engine.sessions[0].text == f"{user('a')}{END}{ASK}one"
 
 
 @pytest.mark.parametrize("way", ["undo", "rewind"])
@@ -250,48 +206,12 @@ def test_a_clone_holds_what_is_pending_and_goes_on_by_itself():
     ]
 
 
-def test_what_is_handed_out_of_it_is_a_copy():
-    talk = chat("one")
-    talk.send_message("a", pending=True)
-    talk.pending[0].content = "changed"
-    talk.send_message("b")
-    assert texts(talk) == ["ab", "one"]
-
-
-def test_a_prompt_is_shown_with_what_is_pending():
-    engine = text_engine("one")
-    talk = Conversation(engine)
-    talk.send_message("a", pending=True)
-    assert talk.render_message("b") == f"b{END}{ASK}"
-    assert [one.text for one in talk.pending] == ["a"]
-
-
 def test_a_preface_that_was_read_ahead_is_not_read_again():
     engine = text_engine("one")
     talk = Conversation(engine, preface=Preface(messages=[("system", "S")]), prefill_preface=True)
     talk.send_message("a", pending=True)
     talk.send_message("b")
     assert engine.prefills == [f"<|im_start|>system\nS{END}", user("a"), f"b{END}{ASK}"]
-
-
-def test_a_part_waits_its_turn_and_can_be_cancelled_there():
-    inside, leave = threading.Event(), threading.Event()
-
-    def slow(_messages):
-        inside.set()
-        leave.wait(10)
-        return AIMessage("one")
-
-    talk = chat(slow, "two")
-    handle = talk.send_message_async("a")
-    inside.wait(10)
-    part, other = (talk.send_message_async(text, pending=True) for text in "bc")
-    assert part.cancel()
-    leave.set()
-    with pytest.raises(TurnCancelledError):
-        part.result(10)
-    assert (handle.result(10).text, other.result(10)) == ("one", None)
-    assert [one.text for one in talk.pending] == ["c"]
 
 
 # -- in a memory --------------------------------------------------------------------------------

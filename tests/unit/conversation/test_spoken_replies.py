@@ -5,21 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from scripted_chat import ScriptedChatModel
 
-from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog
-from langchain_convmem.errors import (
-    ConfigError,
-    InvalidMessageError,
-)
-from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing import ScriptedEngine
+from langchain_convmem import Conversation, ConversationMemory, InMemoryLog
 
 REPLY = "From platform 9, at noon."
 USAGE = {"input_tokens": 3, "output_tokens": 6, "total_tokens": 9}
-KEY = ThreadKey("ana", "t")
-CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 
 
 def spoken(text=REPLY, **more):
@@ -50,15 +42,6 @@ def texts(talk):
     return [message.text for message in talk.history]
 
 
-def text_engine(*replies, **options):
-    return ScriptedEngine(
-        list(replies),
-        template=ChatTemplate.from_builtin("chatml"),
-        end_text="<|im_end|>",
-        **options,
-    )
-
-
 # -- what was heard -----------------------------------------------------------------------------
 
 
@@ -86,35 +69,6 @@ def test_a_reply_of_which_nothing_was_heard_is_taken_out(open_talk):
     talk.send_message("Bye")
     assert [message.text for message in talk.undo()] == ["Bye", "Bye."]
     assert texts(talk) == ["When?", "Hello?", "At noon."]
-
-
-def test_a_reply_that_was_heard_whole_comes_back_as_it_is(open_talk):
-    talk = open_talk(spoken())
-    talk.send_message("When?")
-    whole = talk.cut_reply(REPLY)
-    assert (whole.text, whole.response_metadata.get("interrupted")) == (REPLY, None)
-
-
-def test_an_earlier_reply_can_be_named(open_talk):
-    talk = open_talk(spoken(), "At six.")
-    talk.send_message("When?")
-    talk.send_message(HumanMessage("And back?", id="q2"))
-    talk.cut_reply("From", message_id="r1")
-    assert texts(talk) == ["When?", "From", "And back?", "At six."]
-    with pytest.raises(ConfigError, match="'r7'"):
-        talk.cut_reply(1, message_id="r7")
-    with pytest.raises(InvalidMessageError, match="'q2'"):
-        talk.cut_reply(1, message_id="q2")
-
-
-def test_there_must_be_a_reply_and_the_words_in_it(open_talk):
-    talk = open_talk(spoken())
-    with pytest.raises(ConfigError, match="no reply"):
-        talk.cut_reply(1)
-    talk.send_message("When?")
-    with pytest.raises(InvalidMessageError, match="not in the reply"):
-        talk.cut_reply("To Paris")
-    assert texts(talk) == ["When?", REPLY]
 
 
 async def test_the_asynchronous_twin_cuts_alike(open_talk):

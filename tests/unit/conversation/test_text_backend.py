@@ -76,12 +76,6 @@ def test_stop_texts_and_arguments_reach_the_model():
     assert (given["temperature"], given["top_k"], given["max_tokens"]) == (1, 1, 9)
 
 
-def test_a_reply_without_room_says_so():
-    talk = Conversation(engine("one two three"), max_output_tokens=2)
-    reply = talk.send_message("a")
-    assert (reply.text, reply.response_metadata["finish_reason"]) == ("one two", "length")
-
-
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_extra_context_holds_for_one_send(rewindable):
     model = engine(template=QWEN, rewindable=rewindable)
@@ -167,17 +161,6 @@ def test_a_response_format_that_an_engine_would_ignore_is_refused():
 
 
 # -- thoughts -----------------------------------------------------------------------------------
-
-THOUGHT = "<think>\nHm.\n</think>\n\nFine."
-
-
-def test_thoughts_are_for_the_template_to_judge_otherwise():
-    model = engine(THOUGHT, template=QWEN)
-    talk = Conversation(model)
-    talk.send_message("a")
-    talk.send_message("b")
-    assert held(model).count("Hm.") == 2
-    assert talk.render_stats[0].diverged_at is None
 
 
 # -- divergence ---------------------------------------------------------------------------------

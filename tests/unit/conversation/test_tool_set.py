@@ -4,11 +4,10 @@ from functools import partial
 from typing import Annotated, TypedDict
 
 import pytest
-from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
+from langchain_core.tools import InjectedToolCallId, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field
 
-from langchain_convmem import ChatTemplate
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.errors import ConfigError
 
@@ -73,41 +72,16 @@ def test_tools_of_every_form_are_described_as_openai_does():
     assert ToolSet([Receipt]).schemas == [convert_to_openai_tool(Receipt)]
 
 
-def test_what_a_chat_model_binds_says_the_same_as_what_a_template_reads():
-    tools = ToolSet([park, leave, pay, Ticket, CAMERA])
-    assert [convert_to_openai_tool(one) for one in tools.bindable] == tools.schemas
-    assert tools.bindable[2] is pay
-    assert tools.bindable[3] is Ticket
-
-
-def test_templates_read_the_schemas():
-    template = ChatTemplate("{% for t in tools %}{{ t.function.name }} {% endfor %}")
-    assert template.render([], tools=ToolSet([park, CAMERA]).schemas) == "park camera "
-
-
 def test_what_is_only_described_cannot_be_run():
     tools = ToolSet([park, leave, pay, Ticket, Receipt, CAMERA, SEARCH])
-    can_run = [name for name in tools if tools.is_executable(name)]
-    assert can_run == ["park", "leave", "pay"]
-    assert not tools.is_executable("unknown")
+    assert [name for name in tools.names if tools.can_run(name)] == ["park", "leave", "pay"]
+    assert tools.can_run("unknown"), "the model is told that there is no such tool"
 
 
 def test_tools_that_run_at_the_provider_keep_their_own_form():
     tools = ToolSet([SEARCH, GOOGLE])
     assert tools.names == ("web_search", "google_search")
     assert tools.bindable == [SEARCH, GOOGLE]
-
-
-def test_schemas_and_maps_are_copies():
-    given = {"name": "camera", "parameters": {"type": "object"}}
-    tools = ToolSet([given])
-    given["parameters"]["type"] = tools.schemas[0]["function"]["name"] = "changed"
-    assert tools.schemas[0]["function"]["name"] == "camera"
-    assert tools.bindable == [{"name": "camera", "parameters": {"type": "object"}}]
-
-
-def test_no_tools_are_an_empty_set():
-    assert len(ToolSet()) == 0
 
 
 def test_two_tools_of_one_name_are_refused():
@@ -149,8 +123,3 @@ def test_what_is_no_tool_is_refused_with_a_way_out(given, named):
 def test_a_single_tool_is_no_list(given):
     with pytest.raises(ConfigError, match="pass a list of tools"):
         ToolSet(given)
-
-
-def test_a_function_that_langchain_describes_otherwise_is_a_tool_too():
-    made = StructuredTool.from_function(undescribed, description="Give back.")
-    assert ToolSet([made]).schemas[0]["function"]["description"] == "Give back."
