@@ -24,7 +24,7 @@ from langchain_convmem.turns.replies import PartialReplyHandler
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import TURN_QUEUE, Turn
 from langchain_convmem.turns.view import ModelContext, TurnEntries, find_turn_start
-from langchain_convmem.views.counting import TokenCounters, read_counter
+from langchain_convmem.views.counting import read_counter
 from langchain_convmem.views.edits import plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder, build_message, copy_detached
@@ -69,14 +69,10 @@ class MemoryThread:
     @classmethod
     def from_messages(cls, messages: Sequence[BaseMessage]) -> MemoryThread:
         """Return a thread of no memory, which lives as long as its conversation."""
-        log, drafting, counters = (
-            InMemoryLog(),
-            DraftBuilder(None),
-            TokenCounters(read_counter(None)),
-        )
-        recaller = Recaller(log, drafting, counters)
+        log, drafting, counter = InMemoryLog(), DraftBuilder(None), read_counter(None)
+        recaller = Recaller(log, drafting, counter)
         summaries = Summaries(recaller, None, None, "background", None)
-        memory = TurnMemory(log, drafting, recaller, summaries, Profiles(log), counters)
+        memory = TurnMemory(log, drafting, recaller, summaries, Profiles(log), counter)
         key = ThreadKey(None, make_ulid())
         log.append(key, drafting.build_all(messages))
         return cls(

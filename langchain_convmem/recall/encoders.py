@@ -182,6 +182,15 @@ class WheelFiles(NamedTuple):
         raise MissingExtraError(msg)
 
 
+def normalize(x: Array, gain: Array, shift: Array, epsilon: float) -> None:
+    """Normalise the rows along the last axis, in place."""
+    x -= x.mean(axis=-1, keepdims=True)
+    variance = np.einsum("...i,...i->...", x, x) / x.shape[-1]
+    x /= np.sqrt(variance + epsilon)[..., None]
+    x *= gain
+    x += shift
+
+
 @cache
 def _get_blas_controller() -> ThreadpoolController:
     """Return what limits the threads of NumPy's products, to put them back afterwards.

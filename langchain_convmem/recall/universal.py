@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from langchain_convmem.recall.encoders import LocalEmbeddings, LocalEncoder, WheelFiles
+from langchain_convmem.recall.encoders import LocalEmbeddings, LocalEncoder, WheelFiles, normalize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -181,7 +181,7 @@ class UniversalNetwork:
         starts = np.cumsum(lengths) - lengths
         ids = np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=int(lengths.sum()))
         features = self._read_neighbours(self._read_tokens(ids), starts, lengths)
-        self._normalize(features, self._weights["ln_g"], self._weights["ln_b"])
+        normalize(features, self._weights["ln_g"], self._weights["ln_b"], self._epsilon)
         return self._combine(np.add.reduceat(features, starts, axis=0), lengths)
 
     def _read_tokens(self, ids: NDArray[np.int64]) -> Array:
@@ -198,7 +198,7 @@ class UniversalNetwork:
         count = len(tokens)
         x = tokens @ self._proj
         x += self._proj_b
-        self._normalize(x, self._gain, self._shift)
+        normalize(x, self._gain, self._shift, self._epsilon)
         window = _find_windows(starts, lengths, count)
         features = [tokens]
         padded = np.zeros((count + 1, _BRANCH), dtype=np.float32)  # the last row is no token
@@ -213,14 +213,6 @@ class UniversalNetwork:
                 found = np.maximum(read, 0) + found
             features.append(found)
         return np.concatenate(features, axis=1)
-
-    def _normalize(self, x: Array, gain: Array, shift: Array) -> None:
-        """Normalise the rows, in place."""
-        x -= x.mean(axis=1, keepdims=True)
-        variance = np.einsum("ij,ij->i", x, x) / x.shape[1]
-        x /= np.sqrt(variance + self._epsilon)[:, None]
-        x *= gain
-        x += shift
 
     def _combine(self, summed: Array, lengths: NDArray[np.int64]) -> Array:
         """Return the texts' vectors from the sums of their tokens' features."""
