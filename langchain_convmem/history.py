@@ -637,6 +637,9 @@ class ConversationHistory(BaseChatMessageHistory):
         """Return the conversation as text, one line per turn."""
         return format_text_table(self.entries)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's
+        printer.text(str(self))
+
     def _read_cursor(self, sink: str) -> tuple[ExportCursor, int | None]:
         """Return how far a sink was served, and the version of the document that says so."""
         document = self.log.get_state(self.key, _name_cursor(sink))

@@ -310,6 +310,9 @@ class UserProfile:
     def __str__(self) -> str:
         return self.to_markdown()
 
+    def _repr_markdown_(self) -> str:
+        return self.to_markdown()
+
 
 def _make_event(item: ProfileItem) -> TimelineEvent:
     if item.days is not None:

@@ -132,6 +132,9 @@ class Recall:
         texts += [*(block.text for block in self.blocks), *(one.text for one in self.opened)]
         return "\n\n".join([*texts, *self.problems])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's
+        printer.text(str(self))
+
 
 @dataclass(frozen=True)
 class Context:

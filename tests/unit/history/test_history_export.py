@@ -12,6 +12,7 @@ from summaries import bare_texts
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, LogUnavailableError
+from langchain_convmem.views.shown import Recall
 
 
 def texts(maps):
@@ -320,3 +321,12 @@ def test_a_turn_names_the_point_behind_its_last_part(forking, history):
     assert turn_texts(forking.fork("t1", at=merged.id, user_id="ana")) == ["...", "Welcome!", "a"]
     with pytest.raises(ConfigError, match="placeholder"):
         forking.fork("t1", at=history.turns[0], user_id="ana")
+
+
+def test_a_notebook_shows_a_value_as_print_does(history):
+    pytest.importorskip("IPython")
+    from IPython.lib.pretty import pretty
+
+    history.add("user", "a")
+    assert pretty(history) == str(history)
+    assert pretty(Recall((), ())) == "nothing: 0 blocks"
