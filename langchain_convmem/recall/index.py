@@ -42,6 +42,8 @@ BATCH = 256
 """Texts that a service is sent at once."""
 _LOCAL_BATCH = 64
 """Texts that are embedded here at once: about a seventh of a second."""
+_FEW = 16
+"""So many lines are embedded here as fast as looked for in the log, and are stored together."""
 _CLOSING_S = 0.3
 _NOTHING = Derived(None, None)
 
@@ -69,6 +71,8 @@ class OwnerIndex:
 
     def _begin(self, table: SegmentTable, lexical: LexicalIndex, vectors: SegmentVectors) -> None:
         self.table, self.lexical, self.vectors = table, lexical, vectors
+        # What is embedded and not stored yet, by number.
+        self._unsaved: dict[int, tuple[list[str], Vector]] = {}
 
     def _reset(self) -> None:
         """Begin anew."""
@@ -175,7 +179,8 @@ class OwnerIndex:
         fresh = range(len(self.lexical), len(self.table))
         if not fresh:
             return
-        stored = self._stored.load(self.table, fresh, self.vectors.dim)
+        is_quick = self.is_local and fresh.start and len(fresh) <= _FEW
+        stored = {} if is_quick else self._stored.load(self.table, fresh, self.vectors.dim)
         rows = [stored.get(number, _NOTHING) for number in fresh]
         self.lexical.add(
             self._make_terms(number) if row.terms is None else row.terms
@@ -229,7 +234,13 @@ class OwnerIndex:
 
     def _fill(self, found: dict[int, Vector]) -> None:
         self.vectors.fill(found)
-        made = {number: (self._make_terms(number), row) for number, row in found.items()}
+        self._unsaved |= {number: (self._make_terms(number), row) for number, row in found.items()}
+        if not self.is_local or len(self._unsaved) >= _FEW:
+            self.store_rest()
+
+    def store_rest(self) -> None:
+        """Store what is embedded and not stored yet."""
+        made, self._unsaved = self._unsaved, {}
         self._stored.save(self.table, made)
 
     def count_waiting(self, scope: Scope) -> int:
@@ -371,7 +382,11 @@ def finish_later(index: OwnerIndex) -> None:
 
 def stop_embedding(indexes: Iterable[OwnerIndex]) -> None:
     """Embed no more of these indexes: few lines are finished, of more the batch under way."""
-    _EMBEDDING.drop(indexes, _CLOSING_S)
+    stopped = list(indexes)
+    _EMBEDDING.drop(stopped, _CLOSING_S)
+    for index in stopped:
+        with index.lock:
+            index.store_rest()
 
 
 def _embed_some(index: OwnerIndex) -> bool:

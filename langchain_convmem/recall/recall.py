@@ -379,6 +379,7 @@ class LineRecall(DialogRecall):
         embed_missing(index, progress=progress)
         index.save_snapshot()
         with index.lock:
+            index.store_rest()
             if index.change is not None:
                 raise ConfigError(index.change)
             return index.problems
@@ -404,6 +405,7 @@ class LineRecall(DialogRecall):
             index = self._open(sort_owners(owner))
             embed_missing(index, progress=progress, anew=True)
             with index.lock:
+                index.store_rest()
                 index.finish_reindex()
                 return index.problems
 

@@ -296,3 +296,44 @@ async def test_cancelling_an_async_turn_cancels_its_tools():
 
 
 # -- tracing --------------------------------------------------------------------------------------
+
+
+async def test_a_turn_that_ends_leaves_no_tool_running():
+    left = []
+
+    @tool
+    async def wait():
+        """Wait for ever."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.append("wait")
+
+    @tool
+    async def pause():
+        """Let the graph pause."""
+        await asyncio.sleep(0)
+        raise GraphInterrupt
+
+    answering = ToolSet([wait, pause]).aanswer([call("wait", 1), call("pause", 2)])
+    with pytest.raises(GraphInterrupt):
+        await answering
+    assert left == ["wait"]
+
+
+def test_calls_run_one_after_the_other_on_request(answers):
+    running = []
+
+    @tool
+    async def work():
+        """Work alone."""
+        running.append(1)
+        await asyncio.sleep(0)
+        together = len(running)
+        running.pop()
+        return together
+
+    found = answers(
+        [work], [call("work", number) for number in range(5)], config={"max_concurrency": 1}
+    )
+    assert [answer.content for answer in found] == ["1"] * 5

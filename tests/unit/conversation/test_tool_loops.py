@@ -163,3 +163,11 @@ def test_tools_that_a_template_does_not_show_are_refused_at_once():
     template = ChatTemplate("{% for one in messages %}{{ one.content }}{% endfor %}")
     with pytest.raises(ConfigError, match="shows no tools"):
         Conversation(ScriptedEngine("x", template=template), preface=Preface(tools=[weather]))
+
+
+def test_the_user_may_not_speak_while_calls_wait_for_their_results():
+    said, _ = talk(calls(call("weather")), "Sunny.", auto_tools=False)
+    said.send_message("Go")
+    with pytest.raises(InvalidMessageError, match=r"weather \(c1\)"):
+        said.send_message("And now?")
+    assert len(said.history) == 2

@@ -418,3 +418,21 @@ def test_a_chat_model_without_structured_output_is_refused():
 def test_what_can_be_asked_nothing_is_refused(value):
     with pytest.raises(ConfigError, match="profiler"):
         ConversationMemory(InMemoryLog(), profiler=value)
+
+
+def test_what_a_file_brought_gives_no_instructions():
+    memory, _ = open_memory({MISSED: [("instructions", "old enemies", "")]})
+    say(memory, MISSED, trust="import")
+    assert memory.update_profile("ana").refused == 1
+
+
+def test_what_is_forgotten_leaves_every_profile(two):
+    here, there, entry = two
+    here.forget(user_id="ana", thread_id="t1", entry_ids=[entry.id])
+    assert here.profile("ana").items == there.profile("ana").items == ()
+
+
+def test_what_is_undone_leaves_every_profile(two):
+    here, there, _ = two
+    here.history("t1", user_id="ana").undo()
+    assert here.profile("ana").items == there.profile("ana").items == ()

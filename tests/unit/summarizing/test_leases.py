@@ -114,3 +114,14 @@ def test_threads_that_ask_at_once_get_one_lease(tmp_path, handles):
     for log in logs:
         log.close()
     assert len(taken) == 1
+
+
+def test_what_was_stopped_does_not_rest_and_failures_before_it_still_count(leases, clock):
+    give_back(leases, take(leases), "failed")
+    clock.goes_on(30)
+    give_back(leases, take(leases), "stopped")
+    give_back(leases, take(leases), "failed")
+    clock.goes_on(60 - 0.001)
+    assert take(leases) is None
+    clock.goes_on(0.001)
+    assert take(leases) is not None

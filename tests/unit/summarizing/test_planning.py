@@ -21,11 +21,14 @@ from langchain_convmem.summarizing.planning import (
 )
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.live import (
+    find_covers,
     find_frontier,
     find_live_entries,
+    find_nodes,
     find_uncovered,
+    has_calls,
 )
-from langchain_convmem.views.summaries import draft_summary, find_said_since
+from langchain_convmem.views.summaries import draft_summary, find_said_since, plan_undo_summary
 
 TIGHT = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
 
@@ -290,3 +293,44 @@ def test_summaries_beyond_their_share_make_a_thread_due_earlier(told, is_due):
     said = measure(find_uncovered(find_live_entries(log.entries(KEY))), settings.counter)
     assert 100 < said.tokens < 400
     assert bool(plan_leaves(KEY, log.entries(KEY), settings)) is is_due
+
+
+@settings(max_examples=40)
+@given(turns, marks, st.booleans())
+def test_over_many_compactions_each_entry_is_covered_exactly_once(script, own, undone):
+    with InMemoryLog() as log:
+        for questions, tools, length in script:
+            say(log, *[HumanMessage("q" * length)] * questions, *_loop(tools), AIMessage("a"))
+            if commit_all(log, own) and undone and len(script) % 2:
+                log.append(KEY, plan_undo_summary(log.entries(KEY)))
+        live = find_live_entries(log.entries(KEY))
+    shown = find_said_since(live, find_frontier(live))
+    told = [find_covers(live, [summary]).keys() for summary in find_nodes(live)]
+    assert sum(map(len, told)) + len(shown) == sum(entry.role != "summary" for entry in live)
+    assert all(told_ids.isdisjoint(entry.id for entry in shown) for told_ids in told)
+    assert len(find_nodes(live)) == len(find_frontier(live))
+
+
+@settings(max_examples=60)
+@given(histories, marks)
+def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entries, own):
+    live = find_live_entries(entries)
+    said = find_said_since(live, find_frontier(live))
+    plan = make_plan(KEY, entries, own)
+    if plan is None:
+        whole = make_plan(KEY, entries, own, force=True)
+        assert whole is None or not own.is_due(measure(said))
+        return
+    under = {
+        entry.id
+        for entry in said
+        for first, last in plan.window.cover.ranges
+        if first <= entry.position <= last
+    }
+    covers = [entry for entry in said if entry.id in under]
+    rest = said[len(covers) :]
+    assert covers == said[: len(covers)]
+    assert covers[-1].role == "assistant"
+    assert not has_calls(covers[-1])
+    further = make_plan(KEY, entries, own, force=True)
+    assert own.is_small(measure(rest)) or further.window.cover == plan.window.cover
