@@ -22,7 +22,7 @@ from langchain_convmem.turns.options import TurnOptions, get_current_context, re
 from langchain_convmem.turns.recalled import RECALL_SOURCE, fold_recalled, join_system
 from langchain_convmem.turns.replies import PartialReplyHandler
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
-from langchain_convmem.turns.turn import TURN_QUEUE, Turn
+from langchain_convmem.turns.turn import Turn, get_line
 from langchain_convmem.turns.view import ModelContext
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.edits import plan_rewind, plan_undo
@@ -59,7 +59,7 @@ class MemoryThread:
     @property
     def lock(self) -> FifoLock:
         """The line of all who run turns over this thread in the process."""
-        return TURN_QUEUE.get_lock((self.memory.log_place, self.key))
+        return get_line((self.memory.log_place, self.key))
 
     def count(self) -> AbstractContextManager[None]:
         """Let who closes the memory wait until the block has run."""

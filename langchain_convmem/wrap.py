@@ -41,7 +41,7 @@ from langchain_convmem.turns.replies import (
     read_reply,
 )
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
-from langchain_convmem.turns.turn import TURN_QUEUE, Turn
+from langchain_convmem.turns.turn import Turn, get_line
 from langchain_convmem.turns.typed_streams import open_typed_async_stream, open_typed_stream
 
 _CALL_OPTIONS: Any = cast("Any", TypedDict)("TurnOptions", get_type_hints(TurnOptions), total=False)
@@ -274,14 +274,14 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     @contextmanager
     def _hold(self, turn: WrappedTurn) -> Iterator[None]:
         """Hold the thread of a turn, and let who closes the memory wait for it."""
-        line = TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key))
+        line = get_line((turn.turn.memory.log_place, turn.turn.key))
         with line.hold(self.queue_timeout_s), turn.turn.memory.active_turns.count():
             yield
 
     @asynccontextmanager
     async def _ahold(self, turn: WrappedTurn) -> AsyncIterator[None]:
         """Hold the thread of a turn without blocking the event loop; see `_hold`."""
-        line = TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key))
+        line = get_line((turn.turn.memory.log_place, turn.turn.key))
         async with line.ahold(self.queue_timeout_s):
             with turn.turn.memory.active_turns.count():
                 yield

@@ -177,11 +177,19 @@ def join_thread(
     Returns:
         The thread, all of it where that was read, and what is new; see `join`.
     """
+    thread = reach_named(log, thread, said[-1])
     joined = join(thread.entries, said, stored_form=stored_form)
     if joined.is_certain or not thread.floor:
         return thread, joined
     thread = read_all(log, thread)
     return thread, join(thread.entries, said, stored_form=stored_form)
+
+
+def reach_named(log: MessageLog, thread: LiveThread, said: BaseMessage | None) -> LiveThread:
+    """Return a thread, all of it where it has a message's id and perhaps further back."""
+    if thread.floor and said is not None and said.id and log.find(thread.key, [said.id]):
+        return read_all(log, thread)
+    return thread
 
 
 def join(
