@@ -30,7 +30,6 @@ from langchain_convmem.records import (
     read_id,
 )
 from langchain_convmem.titles import check_title, list_threads, read_title, update_thread
-from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.forgetting import (
     forget_before,
     forget_scope,
@@ -343,6 +342,7 @@ class ConversationMemory:
                 room for messages, or none for as many as are said before they are summarised.
         """
         given = locals()  # before any other name is bound
+        from langchain_convmem.turns.chains import read_chain
         from langchain_convmem.wrap import RememberingRunnable
 
         if provider is not None:
@@ -425,6 +425,7 @@ class ConversationMemory:
         given = locals()  # before any other name is bound
         from langchain_convmem.conversation import Conversation, ConversationConfig, Engine
         from langchain_convmem.thread_memory import MemoryThread
+        from langchain_convmem.turns.chains import ChainShape
 
         engine = model if isinstance(model, Engine) else Engine(model)
         chosen = TurnOptions.pick(options, given)

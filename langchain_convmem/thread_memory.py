@@ -16,7 +16,6 @@ from langchain_convmem.history import cut_reply, fork_thread, read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.messages import check_question, join_thread, mark_unstored
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
 from langchain_convmem.turns.recalled import RECALL_SOURCE, fold_recalled, join_system
@@ -30,6 +29,7 @@ from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import build_message
 
 if TYPE_CHECKING:
+    from langchain_convmem.turns.chains import ChainShape
     from langchain_convmem.turns.memory import TurnMemory
 
 

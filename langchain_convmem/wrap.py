@@ -29,7 +29,7 @@ from langchain_convmem.conversation.streams import (
     merge_chunks,
     require_complete,
 )
-from langchain_convmem.turns.chains import ChainShape, find_history_name
+from langchain_convmem.turns.chains import HISTORY_NAMES, ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import CallInput, read_input
 from langchain_convmem.turns.options import NAMESPACE, TurnOptions, read_key
@@ -253,7 +253,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         shape = self._read_shape(configurable)
         memory = get_turn_memory(self.memory)
         memory.use_model(shape.model)
-        history = self.history_messages_key or find_history_name(shape.slots)
+        named = (name for name in HISTORY_NAMES if name in (shape.slots or ()))
+        history = self.history_messages_key or next(named, None)
         keys = DictKeys(self.input_messages_key, history, self.output_messages_key)
         incoming = read_input(
             value,

@@ -16,7 +16,6 @@ from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
-from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.messages import (
     Joined,
@@ -47,6 +46,9 @@ from langchain_convmem.views.edits import plan_replace
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
 from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
+
+if TYPE_CHECKING:
+    from langchain_convmem.turns.chains import ChainShape
 
 
 def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[str, int]:
