@@ -176,20 +176,6 @@ def _types(model, call):
     return [(one.type, str(one.text)) for one in model.seen[call]]
 
 
-def test_the_rounds_of_a_turn_read_the_same_recalled_lines(memory):
-    memory.add_messages([HumanMessage("My bike is on level 3.")], thread_id="old", user_id="ana")
-    model = ScriptedChatModel(replies=[_asks(1), _asks(2), "There."])
-    chain = memory.wrap(model)
-    chain.invoke("Where is my bike?", at())
-    new = HumanMessage("My bike is blue, and where it is I know.")
-    memory.add_messages([new], thread_id="other", user_id="ana")
-    chain.invoke([_result(1)], at())
-    chain.invoke([_result(2)], at())
-    questions = [messages[0].content for messages in model.seen]
-    assert "level 3" in str(questions[0])
-    assert questions[0] == questions[1] == questions[2]
-
-
 def test_none_goes_on_with_results_that_the_thread_has(memory):
     model = ScriptedChatModel(replies=[_asks(1), "There."])
     chain = memory.wrap(model, recall=False)
