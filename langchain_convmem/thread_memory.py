@@ -67,7 +67,7 @@ class MemoryThread:
 
     def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return the config of a send with what its runs are found by; see `stamp_config`."""
-        stamped = stamp_config(config, None, thread_id=self.key.thread_id)
+        stamped = stamp_config(config, thread_id=self.key.thread_id)
         return PartialReplyHandler(self.memory.token_counters.learn).listen(stamped)
 
     # -- what is asked ----------------------------------------------------------------------------

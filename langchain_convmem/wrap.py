@@ -11,15 +11,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, cast, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from langchain_core.runnables.graph import Graph
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 from langchain_core.utils.pydantic import TypeBaseModel
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
+from pydantic import ConfigDict, Field, PrivateAttr
 from typing_extensions import TypedDict
 
 from langchain_convmem.background import finish, hop
@@ -57,7 +56,6 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     """Options of every turn unless a call overrides them."""
     queue_timeout_s: float = 300.0
     provider: Any = Field(default=None, repr=False)
-    user_id_key: SecretStr | None = Field(default=None, repr=False)
     input_messages_key: str | None = None
     history_messages_key: str | None = None
     output_messages_key: str | None = None
@@ -97,19 +95,6 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         """Return the schema of what the inner chain returns."""
         return self.inner.get_output_schema(config)
 
-    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
-        """Return the chain as a graph: this memory first, then what it wraps."""
-        graph = Graph()
-        said = graph.add_node(self.get_input_schema(config))
-        memory = graph.add_node(self, metadata=config.get("metadata") if config else None)
-        graph.add_edge(said, memory)
-        inner = self.inner.get_graph(config)
-        inner.trim_first_node()
-        first, _ = graph.extend(inner)
-        if first is not None:
-            graph.add_edge(memory, first)
-        return graph
-
     # -- one call -------------------------------------------------------------------------------
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -136,9 +121,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         with self._hold(turn):
             payload, config = turn.begin(config)
-            heard = turn.listen()
-            output = self.inner.invoke(payload, heard.listen(config), **kwargs)
-            turn.finish(output, heard.message)
+            output = self.inner.invoke(payload, config, **kwargs)
+            turn.finish(output)
             turn.turn.settle()
         return output
 
@@ -152,9 +136,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._make_turn(value, config, run_manager.parent_run_id)
         async with self._ahold(turn):
             payload, config = await hop(partial(turn.begin, config))
-            heard = turn.listen()
-            output = await self.inner.ainvoke(payload, heard.listen(config), **kwargs)
-            await finish(partial(turn.finish, output, heard.message))
+            output = await self.inner.ainvoke(payload, config, **kwargs)
+            await finish(partial(turn.finish, output))
             await hop(turn.turn.settle)
         return output
 
@@ -171,16 +154,14 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         with self._hold(turn):
             payload, config = turn.begin(config)
             reply = ReplyCollector()
-            heard = turn.listen()
             try:
-                chunks = self.inner.stream(payload, heard.listen(config), **kwargs)
-                for chunk in require_complete(chunks):
+                for chunk in require_complete(self.inner.stream(payload, config, **kwargs)):
                     turn.take_chunk(reply, chunk)
                     yield chunk
             except BaseException:
                 turn.cut(reply)
                 raise
-            turn.complete(reply, heard.message)
+            turn.finish(reply)
             turn.turn.settle()
 
     async def _astream(
@@ -195,8 +176,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         async with self._ahold(turn):
             payload, config = await hop(partial(turn.begin, config))
             reply = ReplyCollector()
-            heard = turn.listen()
-            stream = self.inner.astream(payload, heard.listen(config), **kwargs)
+            stream = self.inner.astream(payload, config, **kwargs)
             try:
                 async for chunk in stream:
                     turn.take_chunk(reply, chunk)
@@ -206,7 +186,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
                 raise
             finally:
                 await aclose_quietly(stream)
-            await finish(partial(turn.complete, reply, heard.message))
+            await finish(partial(turn.finish, reply))
             await hop(turn.turn.settle)
 
     def stream_events(
@@ -249,28 +229,23 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             InvalidMessageError: If nothing in the input can be answered.
         """
         configurable = config.get("configurable", {})
-        options = self.options.merge_call(configurable, self.inner)
         shape = self._read_shape(configurable)
         memory = get_turn_memory(self.memory)
         memory.use_model(shape.model)
         named = (name for name in HISTORY_NAMES if name in (shape.slots or ()))
-        history = self.history_messages_key or next(named, None)
-        keys = DictKeys(self.input_messages_key, history, self.output_messages_key)
-        incoming = read_input(
-            value,
-            input_messages_key=keys.input_messages_key,
-            history_messages_key=keys.history_messages_key,
-        )
+        said, before = self.input_messages_key, self.history_messages_key or next(named, None)
         turn = Turn(
             memory=memory,
             key=read_key(configurable, host="the chain"),
-            options=options,
+            options=self.options.merge_call(configurable, self.inner),
             shape=shape,
             trace=TurnTrace(config),
             retry_of=None if parent_run_id is None else str(parent_run_id),
             record_recall=self.record_recall,
         )
-        return WrappedTurn(turn, incoming, keys)
+        incoming = read_input(value, input_messages_key=said, history_messages_key=before)
+        heard = PartialReplyHandler(memory.token_counters.learn)
+        return WrappedTurn(turn, incoming, heard, said, before, self.output_messages_key)
 
     @contextmanager
     def _hold(self, turn: WrappedTurn) -> Iterator[None]:
@@ -288,8 +263,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
                 yield
 
     def _stamp(self, config: RunnableConfig | None) -> RunnableConfig:
-        key = self.user_id_key
-        return stamp_config(config, None if key is None else key.get_secret_value())
+        return stamp_config(config)
 
     def _read_shape(self, configurable: dict[str, Any]) -> ChainShape:
         if self._fixed_shape is not None:
@@ -306,19 +280,6 @@ def _make_spec(name: str, annotation: Any, text: str) -> ConfigurableFieldSpec:
     )
 
 
-class DictKeys(NamedTuple):
-    """Names under which dicts hold what is said, what was said before, and the answer."""
-
-    input_messages_key: str | None = None
-    history_messages_key: str | None = None
-    output_messages_key: str | None = None
-
-    def rename(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Return what a chain is called with, under these names as well."""
-        history, said = self.history_messages_key or "history", self.input_messages_key or "input"
-        return {**payload, history: payload["history"], said: payload["input"]}
-
-
 # -- One turn of a chain --------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class WrappedTurn:
@@ -327,20 +288,28 @@ class WrappedTurn:
     Attributes:
         turn: The turn.
         incoming: What the call says.
-        keys: Names of what dicts hold.
+        heard: Hears the models of the chain, and learns what they take.
+        said_key: Under which a dict holds what is said.
+        history_key: Under which one holds what was said before.
+        answer_key: Under which one holds the answer.
     """
 
     turn: Turn
     incoming: CallInput
-    keys: DictKeys
+    heard: PartialReplyHandler
+    said_key: str | None = None
+    history_key: str | None = None
+    answer_key: str | None = None
 
     def begin(self, config: RunnableConfig) -> tuple[Any, RunnableConfig]:
         """Store the user's message; return the input and the config of the inner chain."""
         context = self.turn.begin(self.incoming.messages)
         payload = context.build_payload(self.incoming.extra)
         if isinstance(payload, dict):
-            payload = self.keys.rename(payload)
-        names = filter(None, [self.keys.input_messages_key])
+            payload[self.history_key or "history"] = payload["history"]
+            payload[self.said_key or "input"] = payload["input"]
+        names = filter(None, [self.said_key])
+        config = self.heard.listen(config)
         return self.turn.shape.make_call(payload, config, context.said, names)
 
     def take_chunk(self, reply: ReplyCollector, chunk: Any) -> None:
@@ -349,33 +318,21 @@ class WrappedTurn:
         if reply.has_text:
             self.turn.note_first_token()
 
-    def listen(self) -> PartialReplyHandler:
-        """Return what hears the models of the chain, and learns what they take."""
-        return PartialReplyHandler(self.turn.memory.token_counters.learn)
-
-    def finish(self, output: Any, heard: AIMessage | None = None) -> None:
+    def finish(self, output: Any) -> None:
         """Store a complete reply, or one that its provider never finished.
 
         Args:
-            output: What the chain returned.
-            heard: The last message that a model of it said.
+            output: What the chain returned, or the chunks that it streamed.
         """
-        key = self.keys.output_messages_key
-        reply = read_reply(output, self._given, heard=heard, output_messages_key=key)
-        if reply.messages and is_unfinished(reply.messages[-1]):
-            kept = cut_last(reply.messages, keeps_calls=True)
-            self.turn.finish(kept, "interrupted", aux=reply.aux)
-        else:
-            self.turn.finish(reply.messages, aux=reply.aux)
-
-    def complete(self, reply: ReplyCollector, heard: AIMessage | None = None) -> None:
-        """Store the reply of a stream that came to its end, its provider's last word included."""
-        if reply.is_unfinished:
-            self.turn.finish(reply.collect_cut(self._given, has_ended=True), "interrupted")
-        else:
-            key = self.keys.output_messages_key
-            whole = reply.complete(self._given, heard=heard, output_messages_key=key)
-            self.turn.finish(whole.messages, aux=whole.aux)
+        read = (
+            output.complete if isinstance(output, ReplyCollector) else partial(read_reply, output)
+        )
+        heard, key = self.heard.message, self.answer_key
+        reply = read(self._given, heard=heard, output_messages_key=key)
+        messages, is_cut = reply.messages, reply.messages and is_unfinished(reply.messages[-1])
+        if is_cut:
+            messages = cut_last(messages, keeps_calls=True)
+        self.turn.finish(messages, "interrupted" if is_cut else "done", aux=reply.aux)
 
     def cut(self, reply: ReplyCollector) -> None:
         """Store the part of a stream received before it was cut off, marked `interrupted`."""

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-import pickle
 import threading
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings, SQLiteLog
 from langchain_convmem.errors import ConfigError, LogClosedError
-from langchain_convmem.memory import make_address_portable
 from langchain_convmem.testing import HashEmbeddings
 from langchain_convmem.turns.memory import get_turn_memory
 
@@ -431,66 +428,6 @@ async def test_what_is_forgotten_leaves_this_processs_memory_at_once(renewed, ne
     left = renewed.recall("line", user_id="ana", k=9).matches
     assert [match.line.text for match in left] == ["another line"]
     assert "line" not in new.sent[sent:]
-
-
-PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])
-
-
-def _pickled(value):
-    return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own bytes
-
-
-@pytest.fixture
-def in_file(tmp_path, monkeypatch):
-    """A memory opened by a relative path."""
-    monkeypatch.chdir(tmp_path)
-    with ConversationMemory.open("memory.db", settings=RecallSettings(k=2)) as memory:
-        yield memory
-
-
-def test_a_memory_in_a_file_is_opened_again_by_its_path(in_file, tmp_path, monkeypatch):
-    in_file.add_messages([HumanMessage("I parked on level 3.")], thread_id="t", user_id="ana")
-    data = pickle.dumps(in_file)
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    with pickle.loads(data) as again:  # noqa: S301 - our own bytes
-        assert [info.key.thread_id for info in again.threads("ana")] == ["t"]
-        again.history("t", user_id="ana").add("assistant", "Noted.")
-    assert len(in_file.history("t", user_id="ana").entries) == 2
-    assert b"parked" not in data
-
-
-def test_a_wrapped_chain_goes_on_where_it_was(in_file):
-    model = FakeListChatModel(responses=["On level 3."])
-    chain = in_file.wrap(PROMPT | model, recall_k=3, provider="openai", user_id_key="a key")
-    chain.invoke("Where?", at())
-    again = _pickled(chain)
-    with again.memory:
-        assert again.invoke("Where again?", at()).text == "On level 3."
-        assert (again.options.recall_k, again.provider) == (3, "openai")
-        assert again.user_id_key == chain.user_id_key
-    assert len(in_file.history("t", user_id="ana").entries) == 4
-
-
-@pytest.mark.parametrize(
-    "memory",
-    [ConversationMemory.open(":memory:"), ConversationMemory(InMemoryLog())],
-    ids=["opened in memory", "given its log"],
-)
-def test_a_memory_of_this_process_alone_is_refused_and_told_the_way_out(memory):
-    chain = memory.wrap(FakeListChatModel(responses=["Yes."]))
-    for value in (memory, chain):
-        with pytest.raises(ConfigError, match=r"cannot be pickled.*Memory\.open\('memory\.db'\)"):
-            pickle.dumps(value)
-
-
-@pytest.mark.parametrize(
-    "address", ["postgresql://ana:hush@db/chat", "postgresql://ana@db/chat?password=hush"]
-)
-def test_a_password_is_written_into_no_pickle_and_no_message(address):
-    with pytest.raises(ConfigError, match="password") as refused:
-        make_address_portable(address)
-    assert "hush" not in str(refused.value)
 
 
 CALLS = sorted(

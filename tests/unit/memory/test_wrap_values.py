@@ -331,18 +331,6 @@ def test_a_call_may_be_configured_by_every_setting_that_the_schema_names(memory,
     assert chain.invoke("Hello?", everything).text == "Yes."
 
 
-def test_the_graph_shows_the_memory_before_what_it_wraps(memory, model):
-    graph = memory.wrap(PROMPT | model).get_graph()
-    names = {node.id: node.name for node in graph.nodes.values()}
-    behind = {names[edge.source]: names[edge.target] for edge in graph.edges}
-    assert behind == {
-        "RememberingRunnableInput": "RememberingRunnable",
-        "RememberingRunnable": "ChatPromptTemplate",
-        "ChatPromptTemplate": "ScriptedChatModel",
-        "ScriptedChatModel": "ScriptedChatModelOutput",
-    }
-
-
 def _calls_only(args):
     """Yield the chunks of a provider of OpenAI's form that never says why it stopped."""
     piece = {"name": "look", "args": args, "id": "c1", "index": 0}

@@ -12,7 +12,12 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResul
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.runnables import INTERNAL_TAGS
-from langchain_convmem.turns.replies import PartialReplyHandler, ReplyCollector, read_reply
+from langchain_convmem.turns.replies import (
+    PartialReplyHandler,
+    ReplyCollector,
+    is_unfinished,
+    read_reply,
+)
 
 ASKED = HumanMessage("Where?", id="q1")
 CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
@@ -151,25 +156,19 @@ LAST = AIMessageChunk(content="", id="lc_run-1", chunk_position="last")
 
 
 @pytest.mark.parametrize(
-    ("end", "is_unfinished"),
+    ("metadata", "end", "is_whole"),
     [
-        ({}, True),
-        ({"finish_reason": "stop"}, False),
-        ({"finish_reason": "length"}, False),
-        ({"status": "completed"}, False),
+        (OPENAI, {}, False),
+        (OPENAI, {"finish_reason": "stop"}, True),
+        (OPENAI, {"finish_reason": "length"}, True),
+        (OPENAI, {"status": "completed"}, True),
+        ({"model_provider": "anthropic"}, {}, True),
+        ({}, {}, True),
     ],
-    ids=["nothing", "stop", "length", "the Responses API"],
 )
-def test_openai_says_why_it_stopped_or_has_not_finished(end, is_unfinished):
-    reply = _passed(_said("On level", **OPENAI), _said(" 3.", **OPENAI, **end), LAST)
-    assert reply.is_unfinished is is_unfinished
-
-
-def test_other_providers_need_not_say_why_they_stopped():
-    assert not _passed(_said("On level 3.", model_provider="anthropic"), LAST).is_unfinished
-    assert not _passed(_said("On level 3."), LAST).is_unfinished
-    assert not _passed("On level", " 3.").is_unfinished
-    assert not _passed().is_unfinished
+def test_openai_alone_says_why_it_stopped_or_has_not_finished(metadata, end, is_whole):
+    chunks = _said("On level", **metadata), _said(" 3.", **metadata, **end), LAST
+    assert is_unfinished(_collected(*chunks)[-1]) is not is_whole
 
 
 def test_calls_of_a_message_that_was_never_finished_are_left_out():
@@ -190,7 +189,6 @@ def test_a_whole_message_before_the_unfinished_one_stays_whole():
         "Let me look.", id="a", response_metadata={**OPENAI, "finish_reason": "tool_calls"}
     )
     reply = _passed(done, _said("On level", **OPENAI), LAST)
-    assert reply.is_unfinished
     assert [m.text for m in reply.collect_cut([HumanMessage("?")])] == ["Let me look.", "On level"]
 
 
