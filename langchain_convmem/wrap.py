@@ -11,15 +11,13 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, get_type_hints
+from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import ConfigDict, Field, PrivateAttr
-from typing_extensions import TypedDict
 
 from langchain_convmem.background import finish, hop
 from langchain_convmem.conversation.streams import (
@@ -31,7 +29,7 @@ from langchain_convmem.conversation.streams import (
 from langchain_convmem.turns.chains import HISTORY_NAMES, ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import CallInput, read_input
-from langchain_convmem.turns.options import NAMESPACE, TurnOptions, read_key
+from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.replies import (
     PartialReplyHandler,
     ReplyCollector,
@@ -42,9 +40,6 @@ from langchain_convmem.turns.replies import (
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import Turn, get_line
 from langchain_convmem.turns.typed_streams import open_typed_async_stream, open_typed_stream
-
-_CALL_OPTIONS: Any = cast("Any", TypedDict)("TurnOptions", get_type_hints(TurnOptions), total=False)
-"""What a call may set, by name: a dict, so that a schema adds no defaults to what is given."""
 
 
 class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
@@ -81,15 +76,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """The keys that a call may set under `configurable`."""
-        own = [
-            _make_spec("thread_id", str, "The conversation; required, here or as session_id."),
-            _make_spec("session_id", str, "Another name of thread_id."),
-            _make_spec("user_id", str, "Whose lines are recalled."),
-            _make_spec(NAMESPACE, _CALL_OPTIONS, "What this call sets of the memory's options."),
-        ]
-        named = {spec.id for spec in own}
-        return [*own, *(spec for spec in self.inner.config_specs if spec.id not in named)]
+        """What a call may choose of the inner chain."""
+        return self.inner.config_specs
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
         """Return the schema of what the inner chain returns."""
@@ -114,11 +102,11 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     def _invoke(
         self,
         value: Any,
-        run_manager: CallbackManagerForChainRun,
+        run_manager: Any,  # noqa: ARG002 - LangChain's
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Any:
-        turn = self._make_turn(value, config, run_manager.parent_run_id)
+        turn = self._make_turn(value, config)
         with self._hold(turn):
             payload, config = turn.begin(config)
             output = self.inner.invoke(payload, config, **kwargs)
@@ -129,11 +117,11 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     async def _ainvoke(
         self,
         value: Any,
-        run_manager: AsyncCallbackManagerForChainRun,
+        run_manager: Any,  # noqa: ARG002 - LangChain's
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Any:
-        turn = self._make_turn(value, config, run_manager.parent_run_id)
+        turn = self._make_turn(value, config)
         async with self._ahold(turn):
             payload, config = await hop(partial(turn.begin, config))
             output = await self.inner.ainvoke(payload, config, **kwargs)
@@ -146,11 +134,11 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     def _stream(
         self,
         inputs: Iterator[Any],
-        run_manager: CallbackManagerForChainRun,
+        run_manager: Any,  # noqa: ARG002 - LangChain's
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Iterator[Any]:
-        turn = self._make_turn(merge_chunks(list(inputs)), config, run_manager.parent_run_id)
+        turn = self._make_turn(merge_chunks(list(inputs)), config)
         with self._hold(turn):
             payload, config = turn.begin(config)
             reply = ReplyCollector()
@@ -167,12 +155,12 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     async def _astream(
         self,
         inputs: AsyncIterator[Any],
-        run_manager: AsyncCallbackManagerForChainRun,
+        run_manager: Any,  # noqa: ARG002 - LangChain's
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         parts = [part async for part in inputs]
-        turn = self._make_turn(merge_chunks(parts), config, run_manager.parent_run_id)
+        turn = self._make_turn(merge_chunks(parts), config)
         async with self._ahold(turn):
             payload, config = await hop(partial(turn.begin, config))
             reply = ReplyCollector()
@@ -220,7 +208,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     # -- the turn -------------------------------------------------------------------------------
 
-    def _make_turn(self, value: Any, config: RunnableConfig, parent_run_id: Any) -> WrappedTurn:
+    def _make_turn(self, value: Any, config: RunnableConfig) -> WrappedTurn:
         """Return the turn of one call.
 
         Raises:
@@ -240,7 +228,6 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             options=self.options.merge_call(configurable, self.inner),
             shape=shape,
             trace=TurnTrace(config),
-            retry_of=None if parent_run_id is None else str(parent_run_id),
             record_recall=self.record_recall,
         )
         incoming = read_input(value, input_messages_key=said, history_messages_key=before)
@@ -272,12 +259,6 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         if shape.is_fixed:
             self._fixed_shape = shape
         return shape
-
-
-def _make_spec(name: str, annotation: Any, text: str) -> ConfigurableFieldSpec:
-    return ConfigurableFieldSpec(
-        id=name, annotation=annotation, name=name, description=text, default=None, is_shared=True
-    )
 
 
 # -- One turn of a chain --------------------------------------------------------------------------

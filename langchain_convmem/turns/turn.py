@@ -18,7 +18,6 @@ from langchain_convmem.locks import FifoLock
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.messages import (
-    Joined,
     continue_turn,
     find_results,
     join_thread,
@@ -35,7 +34,6 @@ from langchain_convmem.turns.view import (
     TurnView,
     find_turn_start,
     has_same_content,
-    is_answered,
     list_earlier_entries,
     make_entry,
     note_recalled,
@@ -67,9 +65,6 @@ Opening: TypeAlias = tuple[LiveThread, Entry | None, list[Entry], Sequence[Entry
 """How a turn began: the thread before it, the user's entry in the log if the turn is stored, what
 the model sees of the turn, and entries of what came with the same call and was said before it."""
 
-_ATTEMPT = "attempt_of"
-"""Key in the user entry's `aux`: the run whose retries are the same turn."""
-
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
@@ -85,7 +80,6 @@ class Turn:
         options: What the model gets, and whether the turn is stored.
         shape: What the chain takes.
         trace: Where the turn is reported.
-        retry_of: The run whose retries are the same turn.
         record_recall: Whether the reply's metadata says which lines were recalled for it.
         running: Ids of the turns of a host that have been opened and are not over.
         id: The turn's id in the log, for what is stored from now on.
@@ -101,7 +95,6 @@ class Turn:
     options: TurnOptions
     shape: ChainShape
     trace: TurnTrace
-    retry_of: str | None = None
     record_recall: bool = False
     running: set[str] = field(default_factory=set)
     id: str = ""
@@ -254,15 +247,12 @@ class Turn:
     def _open(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Opening:
         """Store what is new, and return the thread as it was before, with the turn."""
         human = cast("HumanMessage", self._human)
-        asked = self._find_attempt(thread.entries, human)
-        joined = Joined(again=asked)
-        if asked is None:
-            whole, joined = join_thread(self.memory.log, thread, said, self._to_stored_form)
-            asked = joined.again
-            if joined.replaces is not None:
-                thread = read_all(self.memory.log, whole)  # all that followed goes
-            elif asked is not None:
-                thread = whole  # else only the comparison took all of it
+        whole, joined = join_thread(self.memory.log, thread, said, self._to_stored_form)
+        asked = joined.again
+        if joined.replaces is not None:
+            thread = read_all(self.memory.log, whole)  # all that followed goes
+        elif asked is not None:
+            thread = whole  # else only the comparison took all of it
         earlier: Sequence[Entry] = ()
         if asked is None:
             stores = self.options.remember and self._kept is not None
@@ -271,25 +261,12 @@ class Turn:
             if stores and joined.replaces is not None:
                 old = joined.replaces.message_id
                 *retracting, draft = plan_replace(thread.entries, old, kept, keep_later=False)
-            if self.retry_of is not None:
-                draft = replace(draft, metadata=Metadata(aux={_ATTEMPT: self.retry_of}))
             drafts = [*retracting, *self._draft_chat(joined.new[:-1]), draft]
             *earlier, own = self._keep(drafts, thread.entries, stores=stores)[len(retracting) :]
             asked = own if stores else None
         # The user's own words: what the write hook takes away is not for this turn.
         said_now = replace(asked or own, message=human, contents=get_text_pieces(human))
         return thread, asked, [said_now], earlier
-
-    def _find_attempt(self, entries: Sequence[Entry], human: HumanMessage) -> Entry | None:
-        """Return the user's entry of a turn that this run tries again, if it does."""
-        if self.retry_of is None or human.id is not None or self._kept is None:
-            return None  # a message with an id is recognised by it
-        live = find_live_entries(entries)
-        for entry in reversed(live):
-            is_attempt = entry.role == "user" and entry.metadata.aux.get(_ATTEMPT) == self.retry_of
-            if is_attempt and entry.message and entry.message.content == self._kept.content:
-                return None if is_answered(live, entry.turn_id) else entry
-        return None
 
     # -- a turn that the thread has ---------------------------------------------------------------
 

@@ -44,7 +44,6 @@ from langchain_convmem.turns.recalled import (
     take_blocks,
     write_fence,
 )
-from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces, make_storable
 from langchain_convmem.views.context import (
@@ -674,16 +673,6 @@ def find_turn_start(entries: Sequence[Entry], mine: Entry | None) -> int:
         if entry.turn_id == mine.turn_id:
             return min(entry.position, mine.position)
     return mine.position
-
-
-def is_answered(live: Sequence[Entry], turn_id: str) -> bool:
-    """Return whether a turn has a reply that was not cut off."""
-    return any(
-        entry.turn_id == turn_id
-        and entry.role == "assistant"
-        and INTERRUPTED not in entry.metadata.attributes
-        for entry in live
-    )
 
 
 def has_same_content(entry: Entry, draft: Draft) -> bool:

@@ -160,18 +160,6 @@ class LiveReach:
         return unknown
 
 
-def is_self_contained(page: Sequence[Entry]) -> bool:
-    """Return whether the latest entries of a thread refer to nothing before the first of them."""
-    known = {entry.id for entry in page[1:]}
-    for entry in page[1:]:
-        if entry.control is not None:
-            if not known.issuperset(entry.control.retracts):
-                return False
-        elif entry.turn_id not in known and not _is_newer(entry.turn_id, page[0].id):
-            return False
-    return True
-
-
 def _is_newer(turn_id: str, entry_id: str) -> bool:
     """Return whether a turn is known to have begun after an entry."""
     return is_ulid(turn_id) and turn_id > entry_id
