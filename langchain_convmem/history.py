@@ -870,16 +870,14 @@ class LiveThread:
         """Return whether all entries from this position on are among these."""
         return position > self.floor
 
-    def build_view(
-        self, build: Callable[..., Context] = build_context, **options: Any
-    ) -> Context | None:
+    def build_view(self, **options: Any) -> Context | None:
         """Return the view of the whole thread.
 
         None if it takes more than these entries, or if what must not be cut is larger than the
         budget: the view of all entries tells which.
         """
         try:
-            view = build(self.entries, earlier_left_out=int(not self.is_whole), **options)
+            view = build_context(self.entries, earlier_left_out=int(not self.is_whole), **options)
         except BudgetError:
             return None
         if self.is_whole:

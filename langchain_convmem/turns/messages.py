@@ -17,6 +17,7 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.view import SPOKEN
 from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces
 from langchain_convmem.views.content import is_paused
+from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import (
     MESSAGE_FORMS,
@@ -212,6 +213,8 @@ def join(
     """
     entries = _drop_void(entries)
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
+    while live and INTERRUPTED in live[-1].metadata.attributes:
+        live.pop()  # what is asked again is answered in its place
     forms = [stored_form(message) for message in said]
     asked = said[-1] if get_role(said[-1]) == "user" else None
     if asked is not None:

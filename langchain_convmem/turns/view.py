@@ -97,6 +97,7 @@ class TurnView:
     _count_text: TextCounter = field(init=False, repr=False)
     _wished: int = field(init=False, repr=False)
     _shows_summary: bool = field(init=False, repr=False)
+    _rules: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Find what counts tokens, and what the prompt has slots for."""
@@ -104,6 +105,9 @@ class TurnView:
         self._count_text = get_text_counter(self._counter)
         self._wished = self.memory.get_recall_budget(self.options)
         self._shows_summary = self.slots is not None and "summary" in self.slots
+        place: SummaryPlace = "omit" if self._shows_summary else "user"
+        self._rules = {"provider": self.provider, "summary": place, "shorten": False}
+        self._rules["token_counter"] = self._counter
 
     def build_context(
         self,
@@ -183,14 +187,24 @@ class TurnView:
         self, locate: Locate, thread: LiveThread, turn: TurnEntries, reserved: int = 0
     ) -> ModelContext:
         """Return what the model gets of the thread alone, beside so many tokens of other text."""
-        view = self._fit_view(thread, turn, reserved)
-        while view is None and thread.floor:
-            # The turn began long ago, or the budget reaches further back than what was read.
-            thread = read_further(self.memory.log, thread)
-            turn = locate(thread.entries)
-            view = self._fit_view(thread, turn, reserved)
-        if view is None:
-            view = self._make_view_of_turn(turn, reserved)
+        view: Context | None = None
+        while view is None:
+            budgets = self._list_budgets(turn, reserved)
+            if thread.holds(turn.start) and (turn.is_whole or not thread.floor):
+                seen = replace(thread, entries=turn.entries)
+                built = (seen.build_view(max_tokens=one, **self._rules) for one in budgets)
+                view = next((one for one in built if one is not None), None)
+            if view is None and thread.floor:
+                # The turn began long ago, or the budget reaches further back than what was read.
+                thread = read_further(self.memory.log, thread)
+                turn = locate(thread.entries)
+            elif view is None:
+                # What was said before and never answered is one exchange with the turn, which is
+                # never left out; but an old message must not block the thread for good. Where the
+                # turn alone does not fit, its longest texts are cut.
+                left_out = count_said(find_uncovered(find_live_entries(turn.before)))
+                options = {**self._rules, "max_tokens": budgets[-1], "shorten": True}
+                view = build_context(turn.fixed, earlier_left_out=left_out, **options)
         place = self.options.recall_place
         asked = _find_asked(view, turn.own)
         return ModelContext(thread, turn, view, asked, self.slots, recall_place=place)
@@ -329,21 +343,16 @@ class TurnView:
 
     def _list_budgets(self, turn: TurnEntries, reserved: int) -> tuple[int | None, ...]:
         """Return the budgets of the view to try, until what must not be cut fits."""
-        most = self._find_history_budget(turn)
+        most = self.options.history_tokens
+        if most is not None:  # the turn and the summary come on top of it
+            kept = [entry for entry in turn.fixed if entry.role != "system"]
+            asked = build_context([*turn.instructions, *turn.own], **self._rules)
+            most = max(most + asked.tokens, build_context(kept, **self._rules).tokens)
         budget = self._find_budget(turn.entries, reserved)
         if budget is None:
             return (most,)
         shares = budget.list_message_budgets(self._wished)
         return tuple(share if most is None else min(share, most) for share in shares)
-
-    def _find_history_budget(self, turn: TurnEntries) -> int | None:
-        """Return the history's budget, which has the turn and the summary on top of it."""
-        own = self.options.history_tokens
-        if own is None:
-            return None
-        kept = [entry for entry in turn.fixed if entry.role != "system"]
-        asked = [*turn.instructions, *turn.own]
-        return max(own + self._build(asked).tokens, self._build(kept).tokens)
 
     def _find_budget(self, entries: Sequence[Entry], reserved: int = 0) -> ContextBudget | None:
         """Return the budget of messages and recalled lines."""
@@ -353,38 +362,6 @@ class TurnView:
         if self._shows_summary:
             reserved += self._count_text(format_summary_text(entries, is_cut=True))
         return budget.reserve(reserved)
-
-    def _build(self, entries: Sequence[Entry], **options: Any) -> Context:
-        place: SummaryPlace = "omit" if self._shows_summary else "user"
-        return build_context(
-            entries,
-            provider=self.provider,
-            summary=place,
-            token_counter=self._counter,
-            **options,
-        )
-
-    def _fit_view(self, thread: LiveThread, turn: TurnEntries, reserved: int) -> Context | None:
-        """Return the view within the first budget that it fits; see `LiveThread.build_view`."""
-        if thread.floor and not (turn.is_whole and thread.holds(turn.start)):
-            return None
-        seen = replace(thread, entries=turn.entries)
-        for budget in self._list_budgets(turn, reserved):
-            view = seen.build_view(self._build, max_tokens=budget, shorten=False)
-            if view is not None:
-                return view
-        return None
-
-    def _make_view_of_turn(self, turn: TurnEntries, reserved: int) -> Context:
-        """Return the turn alone, after the system messages.
-
-        What was said before and never answered is one exchange with it, which is never left out;
-        but an old message must not block the thread for good. Where the turn alone does not fit,
-        its longest texts are cut.
-        """
-        budget = self._list_budgets(turn, reserved)[-1]
-        left_out = count_said(find_uncovered(find_live_entries(turn.before)))
-        return self._build(turn.fixed, max_tokens=budget, earlier_left_out=left_out)
 
 
 def _find_asked(view: Context, own: Sequence[Entry]) -> int | None:

@@ -12,9 +12,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messag
 from summaries import bare_texts
 
 from langchain_convmem import ConversationMemory, SummarySettings
-from langchain_convmem.errors import ConfigError, LogUnavailableError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.views.export import MAX_HTML_ROWS
 
 
 def texts(maps):
@@ -39,21 +38,6 @@ def test_an_increment_holds_what_came_since_without_the_last_turn(history, say):
     assert history.to_maps(exclude_last=False) == history.to_maps() == []
 
 
-def test_everything_can_be_exported_without_moving_the_cursor(history, say):
-    say("a", "b", "c")
-    assert texts(history.to_maps(incremental=False, exclude_last=False)) == ["a", "b", "c"]
-    assert texts(history.to_maps(incremental=False)) == ["a", "b"]
-    assert texts(history.to_maps()) == ["a", "b"]
-
-
-def test_sinks_do_not_know_of_each_other(history, say):
-    say("a", "b", "c")
-    assert texts(history.to_maps(sink="one")) == ["a", "b"]
-    assert texts(history.to_maps(sink="two", exclude_last=False)) == ["a", "b", "c"]
-    assert texts(history.to_maps(sink="one", exclude_last=False)) == ["c"]
-    assert texts(history.to_maps()) == ["a", "b"]
-
-
 def test_a_summary_before_what_was_exported_is_not_skipped_and_nothing_doubles(history, say):
     say("a", "b", "c")
     assert texts(history.to_maps(exclude_last=False)) == ["a", "b", "c"]
@@ -76,23 +60,6 @@ def test_what_is_undone_after_its_export_comes_once_more_marked(history, say):
     assert history.to_maps(exclude_last=False) == []
     history.redo()
     assert history.to_maps(exclude_last=False) == given[2:]
-
-
-def test_metadata_is_exported_with_its_turn(history):
-    turn = history.add("user", "a")
-    turn.add_attribute("hardcoded")
-    turn.add_timing("listenStart", 5)
-    turn.add_data("nested", {"k": [1, None, {"z": "t"}]})
-    [exported] = history.to_maps(exclude_last=False)
-    assert list(exported) == ["id", "message", "metadata"]
-    assert list(exported["metadata"]) == ["attribute", "aux", "timing"]
-    assert exported["metadata"]["attribute"] == ["hardcoded"]
-    assert exported["metadata"]["aux"] == {"nested": {"k": [1, None, {"z": "t"}]}}
-    assert exported["metadata"]["timing"]["listenStart"] == 5
-    turn.add_data("late", 1)
-    assert history.to_maps(exclude_last=False) == []
-    [whole] = history.to_maps(incremental=False, exclude_last=False)
-    assert whole["metadata"]["aux"]["late"] == 1
 
 
 def test_two_exports_at_once_share_the_turns(history, say, monkeypatch):
@@ -161,15 +128,6 @@ def test_the_table_shows_every_turn_with_its_marks(history, say):
     assert not str(history).endswith("index 6.")
 
 
-def test_a_turn_is_one_line_whatever_was_said(history):
-    history.add("user", "1\n2\t3\r4\b5\\6\x1b[31m\u202e\u2028 caf\u00e9 \u6f22\u3000\ud800")
-    table = str(history)
-    assert len(table.splitlines()) == 2
-    assert r"'1\n2\t3\r4\x085\\6\x1b[31m\u202e\u2028 " in table
-    assert "caf\u00e9 \u6f22\\u3000\\ud800'" in table
-    table.encode()
-
-
 def test_pictures_calls_and_blocks_of_other_sorts_leave_a_trace(history):
     png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(85_992)).decode()
     history.add_message(
@@ -193,19 +151,6 @@ def test_pictures_calls_and_blocks_of_other_sorts_leave_a_trace(history):
         assert "[calls weather(city=&quot;Porto&quot;, days=2)]<br>[calls map({oops)]" in text
 
 
-def test_metadata_are_shown(history):
-    turn = history.add("user", "a")
-    history.add("user", "b")
-    turn.add_timing("playStart", 5)
-    turn.add_data("k", {"x": [True, None, "t\n"]})
-    created = history.turns[0].metadata.timing["creation"]
-    shown = (
-        "{'attribute': ['merged'], 'aux': {'k': {'x': [True, None, 't\\n']}}, "
-        f"'timing': {{'creation': {created}, 'playStart': 5}}}}"
-    )
-    assert shown in str(history)
-
-
 def test_a_notebook_shows_a_table_in_which_everything_is_escaped(history):
     history.add_messages([HumanMessage(["<script>alert(1)</script>", "a\nb & \ud800"])])
     history.turns[0].add_data("<b>", "</td>")
@@ -215,17 +160,6 @@ def test_a_notebook_shows_a_table_in_which_everything_is_escaped(history):
     assert html.escape("{'aux': {'<b>': '</td>'}}") in page
     assert page.count("<tr>") == 2
     page.encode()
-
-
-def test_a_notebook_shows_the_latest_turns_of_a_long_thread(history):
-    kinds = (HumanMessage, AIMessage)
-    history.add_messages([kinds[n % 2](f"text {n}") for n in range(MAX_HTML_ROWS + 7)])
-    page = history._repr_html_()
-    assert page.count("<tr>") == MAX_HTML_ROWS + 1
-    assert "7 earlier turns" in page
-    assert "<td" in page
-    assert ">text 6<" not in page
-    assert ">text 7<" in page
 
 
 @pytest.fixture
@@ -266,15 +200,6 @@ def test_a_fork_holds_the_same_messages_ids_times_and_marks(forking, history):
         }
 
 
-def test_only_what_is_shown_is_forked(forking, history, say):
-    say("a", "b", "c", "d")
-    history.undo()
-    history.replace(history.turns[0].id, "A", keep_later=True)
-    assert turn_texts(forking.fork("t1", user_id="ana")) == ["A", "b"]
-    with pytest.raises(ConfigError, match="no message"):
-        forking.fork("t1", at=history.entries[2].id, user_id="ana")
-
-
 def test_summaries_come_along_with_what_they_cover(forking, history, say):
     say("a", "b")
     history.add_summary("S", history.summary_window(), model="m", prompt_version="v")
@@ -294,17 +219,6 @@ def test_summaries_come_along_with_what_they_cover(forking, history, say):
     assert history.last_summary.contents == ("T",)
 
 
-def test_a_summary_of_what_was_forgotten_stands_before_the_rest(forking, history, say):
-    say("a", "b", "c", "d")
-    window = history.summary_window()
-    history.add_summary("S", window)
-    say("e")
-    history.log.forget(history.key, [*window.entry_ids])
-    fork = forking.fork("t1", user_id="ana")
-    assert bare_texts(fork.messages) == ["S", "e"]
-    assert turn_texts(fork) == ["S", "e"]
-
-
 def test_a_thread_in_use_is_not_forked_into(forking, history, say):
     say("a", "b")
     forking.history("t2", user_id="ana").add("user", "x")
@@ -312,45 +226,6 @@ def test_a_thread_in_use_is_not_forked_into(forking, history, say):
         with pytest.raises(ConfigError, match="in use"):
             forking.fork("t1", new_thread_id=taken, user_id="ana")
     assert len(history.entries) == 2
-
-
-def test_a_fork_that_was_cut_short_can_be_made_again(forking, history, say, monkeypatch):
-    say("a", "b", "c")
-    history.add_summary("S", history.summary_window())
-    append = forking.log.append
-    calls = []
-
-    def fail_once(key, drafts, **options):
-        calls.append(key)
-        if len(calls) == 2:
-            raise LogUnavailableError("gone for a moment")
-        return append(key, drafts, **options)
-
-    monkeypatch.setattr(forking.log, "append", fail_once)
-    with pytest.raises(LogUnavailableError):
-        forking.fork("t1", new_thread_id="t2", user_id="ana")
-    cut = forking.history("t2", user_id="ana")
-    assert turn_texts(cut) == ["a", "b", "c"]
-    fork = forking.fork("t1", new_thread_id="t2", user_id="ana")
-    assert turn_texts(fork) == ["a", "b", "S", "c"]
-    assert len(fork.entries) == 4
-
-
-@pytest.mark.parametrize("sink", ["", None, 7])
-def test_a_sink_needs_a_name(history, sink):
-    with pytest.raises(ConfigError, match="sink"):
-        history.to_maps(sink=sink)
-
-
-def test_a_turn_names_the_point_behind_its_last_part(forking, history):
-    history.add("assistant", "Welcome!")
-    for text in ("a", "b", "c"):
-        history.add("user", text)
-    *_, merged = history.turns
-    assert turn_texts(forking.fork("t1", at=merged, user_id="ana")) == ["...", "Welcome!", "a b c"]
-    assert turn_texts(forking.fork("t1", at=merged.id, user_id="ana")) == ["...", "Welcome!", "a"]
-    with pytest.raises(ConfigError, match="placeholder"):
-        forking.fork("t1", at=history.turns[0], user_id="ana")
 
 
 def test_what_an_undone_summary_showed_again_stays_shown_in_a_fork():

@@ -5,13 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from scripted_chat import FailingLog, ProviderError, ScriptedChatModel
-from summaries import ScriptedSummarizer
+from langchain_core.messages import AIMessage, HumanMessage
+from scripted_chat import ProviderError, ScriptedChatModel
 
-from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
-from langchain_convmem.conversation import ConversationConfig
-from langchain_convmem.errors import ConversationError, InvalidMessageError, LogError
+from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import ScriptedEngine
@@ -42,40 +39,12 @@ def live(memory):
     return [(one.type, one.text) for one in memory.history("t", user_id="ana").messages]
 
 
-def test_the_write_hook_is_asked_once_about_each_message_of_a_turn():
-    asked = []
-
-    def redact(message):
-        asked.append(message.text)
-        return message.model_copy(update={"content": message.text.replace("4242", "[number]")})
-
-    with ConversationMemory(InMemoryLog(), before_write=redact) as memory:
-        model = answering("It is 4242.", "Fine.")
-        talk(memory, model, recall=False).send_message("Is the car's number 4242?")
-        assert asked == ["Is the car's number 4242?", "It is 4242."]
-        taken = memory.log.entries(KEY)[0].message_id
-        talk(memory, model, recall=False).send_message(HumanMessage("Again?", id=taken))
-        assert asked[2:] == ["Again?", "Fine."]
-        assert [text for _, text in live(memory)] == ["Again?", "Fine."]
-
-
 def test_other_words_under_an_id_that_the_thread_has_are_said_instead(memory):
     said = talk(memory, answering("Level 3.", "Hello.", "Level 4."), recall=False)
     said.send_message(HumanMessage("Where is the car?", id="m1"))
     said.send_message("Hi")
     said.send_message(HumanMessage("Where is the bus?", id="m1"))
     assert live(memory) == [("human", "Where is the bus?"), ("ai", "Level 4.")]
-
-
-def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
-    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=4))
-    said = talk(memory, answering("Hello.", "Level 3.", "Again."), recall=False)
-    said.send_message("Hi")
-    with pytest.raises(LogError) as raised:
-        said.send_message("Where is the car?")
-    assert raised.value.text == "Level 3."
-    assert len(said.history) == 2
-    assert said.send_message("Where is the car?").text == "Again."
 
 
 def test_a_question_bears_the_time_at_which_it_was_sent_however_long_it_waits(memory):
@@ -99,25 +68,6 @@ def test_a_question_bears_the_time_at_which_it_was_sent_however_long_it_waits(me
     assert second.metadata.timing["creation"] <= sent
 
 
-def test_the_log_shows_how_far_a_failed_turn_came(memory):
-    def level() -> str:
-        """Tell the level."""
-        return "level 3"
-
-    call = AIMessage("", tool_calls=[{"name": "level", "args": {}, "id": "c1"}])
-    model = answering(call, ProviderError("down"), "Level 3.")
-    said = talk(memory, model, preface={"tools": [level]})
-    with pytest.raises(ProviderError):
-        said.send_message("Where is the car?")
-    *turn, control = memory.log.entries(KEY)
-    assert [entry.role for entry in turn] == ["user", "assistant", "tool"]
-    assert control.control.retracts == tuple(entry.id for entry in turn)
-    assert {entry.turn_id for entry in turn} == {control.turn_id}
-    assert said.history == []
-    said.send_message("Where is the car?")
-    assert live(memory) == [("human", "Where is the car?"), ("ai", "Level 3.")]
-
-
 def test_a_reply_that_the_write_hook_refuses_takes_the_question_with_it():
     def refuse(message):
         if message.type == "ai":
@@ -130,18 +80,6 @@ def test_a_reply_that_the_write_hook_refuses_takes_the_question_with_it():
             said.send_message("Where is the car?")
         assert (said.history, live(memory)) == ([], [])
         assert [entry.role for entry in memory.log.entries(KEY)] == ["user", "control"]
-
-
-def test_a_cancelled_reply_that_cannot_be_kept_takes_the_question_with_it():
-    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=2))
-    said = talk(memory, answering("On level 3."), recall=False, on_cancel="keep")
-    stream = said.stream("Where is the car?")
-    next(stream)
-    said.cancel()
-    with pytest.raises(LogError) as raised:
-        list(stream)
-    assert raised.value.text == "On "
-    assert (said.history, live(memory)) == ([], [])
 
 
 def test_a_question_that_a_crash_left_is_answered_with_the_next(memory):
@@ -185,31 +123,6 @@ def test_a_session_that_has_read_recalled_lines_is_not_sent_them_again(memory):
     assert [stats.diverged_at for stats in said.render_stats] == [None]
 
 
-def test_a_session_reads_the_summary_once_and_goes_on_from_there():
-    settings = SummarySettings(
-        trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000
-    )
-    options = {"summary_settings": settings, "summarize_when": "foreground"}
-    with ConversationMemory(InMemoryLog(), summarizer=ScriptedSummarizer(), **options) as memory:
-        engine = text_engine(*["Fine."] * 7)
-        said = talk(memory, engine, recall=False)
-        for number in range(7):
-            said.send_message(f"message {number}")
-        session = engine.sessions[0].text
-        assert "message 0" not in session.split("</summary>")[-1]
-
-
-def test_a_setting_of_the_call_goes_before_those_of_the_config_and_these_before_the_engines(memory):
-    defaults = ConversationConfig(on_cancel="keep", busy_timeout_s=5, max_tool_rounds=3)
-    engine = Engine(answering("x"), defaults=defaults)
-    assert talk(memory, engine).config == defaults
-    found = talk(memory, engine, on_cancel="discard").config
-    assert (found.on_cancel, found.busy_timeout_s, found.max_tool_rounds) == ("discard", 5, 3)
-    config = ConversationConfig(busy_timeout_s=7)
-    found = talk(memory, engine, config=config, on_busy="error").config
-    assert (found.on_cancel, found.busy_timeout_s, found.on_busy) == ("discard", 7, "error")
-
-
 def test_words_that_nobody_heard_are_not_recalled(memory):
     said = talk(memory, answering("The car is on level 3. The ticket lies in the glovebox."))
     said.send_message("Where is the car, and where is the ticket?")
@@ -217,19 +130,6 @@ def test_words_that_nobody_heard_are_not_recalled(memory):
     found = memory.recall("Where is the ticket of the car?", user_id="ana", max_tokens=200)
     assert "glovebox" not in "".join(block.text for block in found.blocks)
     assert "level 3" in "".join(block.text for block in found.blocks)
-
-
-def test_who_speaks_before_a_result_came_closes_the_call_and_the_result_is_refused(memory):
-    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
-    model = answering(AIMessage("", tool_calls=[call]), "Fine.")
-    said = talk(memory, model, auto_tools=False, recall=False)
-    said.send_message("Where?")
-    assert said.send_message("Never mind.").text == "Fine."
-    assert [one.type for one in model.seen[-1]] == ["human", "ai", "tool", "human"]
-    stored = len(memory.history("t", user_id="ana").entries)
-    with pytest.raises(InvalidMessageError, match="'c1' answers no open call"):
-        said.send_message(ToolMessage("level 3", tool_call_id="c1"))
-    assert len(memory.history("t", user_id="ana").entries) == stored
 
 
 def test_a_system_message_steers_the_send_that_brings_it(memory):
@@ -250,35 +150,12 @@ def test_a_question_that_a_crash_left_alone_is_no_other_when_it_is_sent_again(me
     assert [one.text for one in said.history] == ["Where is the car?", "Level 3."]
 
 
-def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
-    said = talk(memory, answering("one", "two"))
-    said.send_message("a")
-    point = said.checkpoint()
-    said.undo()
-    with pytest.raises(ConversationError, match="no longer shows"):
-        said.rewind(point)
-
-
 def test_the_same_words_under_an_earlier_id_are_said_once_more(memory):
     said = talk(memory, answering("Fine.", "Hello.", "Still fine."), recall=False)
     asked = HumanMessage("How are you?", id="m1")
     for one in (asked, "Hi", asked):
         said.send_message(one)
     assert [text for _, text in live(memory)][::2] == ["How are you?", "Hi", "How are you?"]
-
-
-def test_a_clone_made_within_the_first_turn_is_empty(memory):
-    twins = []
-
-    def look(_messages):
-        twins.append(said.clone())
-        return AIMessage("one")
-
-    said = talk(memory, answering(look, "two"), recall=False)
-    said.send_message("a")
-    assert twins[0].history == []
-    twins[0].send_message("b")
-    assert [one.text for one in said.history] == ["a", "one"]
 
 
 def test_an_edit_that_fails_leaves_the_conversation_as_before(memory):

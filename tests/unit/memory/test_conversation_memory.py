@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-import threading
 
 import pytest
-from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings, SQLiteLog
+from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
 from langchain_convmem.errors import ConfigError, LogClosedError
 from langchain_convmem.testing import HashEmbeddings
-from langchain_convmem.turns.memory import get_turn_memory
 
 TALK = [HumanMessage("My bicycle is behind the library."), AIMessage("Noted.")]
 
@@ -27,12 +25,6 @@ def _texts(memory, thread_id="t", user_id="ana"):
 
 def _block_texts(found):
     return [block.text for block in found.blocks]
-
-
-@pytest.mark.parametrize("path", ["", "no/such/directory/memory.db"])
-def test_a_path_that_names_no_place_for_a_file_is_refused(path):
-    with pytest.raises(ConfigError):
-        ConversationMemory.open(path)
 
 
 @pytest.mark.parametrize(
@@ -109,50 +101,11 @@ def test_recall_searches_all_threads_of_a_user(memory):
     assert "stolen" not in text
 
 
-def test_recall_in_a_thread_of_no_user_searches_it_whole(memory):
-    memory.add_messages(TALK, thread_id="t")
-    memory.add_messages([HumanMessage("My bicycle is red.")], thread_id="other")
-    text = "\n".join(_block_texts(memory.recall("bicycle", thread_id="t")))
-    assert "behind the library" in text
-    assert "red" not in text
-
-
 @pytest.mark.parametrize("call", ["recall", "retriever", "forget", "refresh"])
 def test_a_call_that_names_nobody_is_refused(memory, call):
     arguments = ["bicycle"] if call == "recall" else []
     with pytest.raises(ConfigError, match="user_id, or thread_id"):
         getattr(memory, call)(*arguments)
-
-
-@pytest.mark.parametrize("wrong", [{"k": 0}, {"max_tokens": 0}, {"threshold": 2.0}])
-def test_limits_that_make_no_sense_are_refused(memory, wrong):
-    memory.add_messages(TALK, thread_id="t", user_id="ana")
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        memory.recall("bicycle", user_id="ana", **wrong)
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        memory.retriever(user_id="ana", **wrong)
-
-
-def test_the_embeddings_and_settings_of_a_memory_are_those_of_its_recall():
-    embeddings = DeterministicFakeEmbedding(size=8)
-    settings = RecallSettings(k=1, max_tokens=None)
-    with ConversationMemory.open(":memory:", embeddings=embeddings, settings=settings) as memory:
-        assert get_turn_memory(memory).line_recall.embeddings is embeddings
-        for number in range(3):
-            memory.add_messages(
-                [HumanMessage(f"Bicycle {number}")], thread_id=f"t{number}", user_id="a"
-            )
-        assert len(memory.recall("bicycle", user_id="a").blocks) == 1
-
-
-async def test_indexing_ahead_says_nothing_where_all_went_well(memory):
-    memory.add_messages(TALK * 10, thread_id="t", user_id="ana")
-    seen = []
-    problems = await memory.arefresh(
-        user_id="ana", progress=lambda done, total: seen.append((done, total))
-    )
-    assert problems == memory.refresh(user_id="ana") == ()
-    assert seen[-1] == (20, 20)
 
 
 def _three_threads(memory):
@@ -233,27 +186,6 @@ async def test_a_stream_that_its_reader_left_is_stored_before_the_log_is_closed(
     assert _stored(tmp_path / "m.db") == [("user", "Count."), ("assistant", "One ", "interrupted")]
 
 
-@doors
-async def test_a_turn_of_another_task_comes_to_its_end(door, tmp_path):
-    memory, asked = ConversationMemory.open(tmp_path / "m.db"), threading.Event()
-    go_on = threading.Event()
-
-    def reply(_messages):
-        asked.set()
-        assert go_on.wait(30)
-        return AIMessage("Yes.")
-
-    app = _talk(memory, ScriptedChatModel(replies=[reply]), door)
-    asking = asyncio.create_task(asyncio.to_thread(app.invoke, "Hello?", at()))
-    await asyncio.to_thread(asked.wait, 30)
-    closing = asyncio.create_task(memory.aclose())
-    await asyncio.sleep(0)
-    assert not closing.done(), "the loop runs on while it waits"
-    go_on.set()
-    await asyncio.gather(asking, closing)
-    assert _stored(tmp_path / "m.db") == [("user", "Hello?"), ("assistant", "Yes.")]
-
-
 def test_a_turn_of_the_same_thread_is_not_waited_for(tmp_path):
     memory = ConversationMemory.open(tmp_path / "m.db")
     stream = memory.wrap(ScriptedChatModel(replies=["One two"]), recall=False).stream("Go", at())
@@ -261,44 +193,6 @@ def test_a_turn_of_the_same_thread_is_not_waited_for(tmp_path):
     memory.close(None)
     with pytest.raises(LogClosedError):
         stream.close()
-
-
-def test_after_the_time_given_it_is_closed_whoever_is_under_way(tmp_path):
-    memory = ConversationMemory.open(tmp_path / "m.db")
-    asked, go_on, errors = threading.Event(), threading.Event(), []
-
-    def reply(_messages):
-        asked.set()
-        assert go_on.wait(30)
-        return AIMessage("Late.")
-
-    app = memory.wrap(ScriptedChatModel(replies=[reply]), recall=False)
-
-    def ask():
-        try:
-            app.invoke("Hello?", at())
-        except LogClosedError as error:
-            errors.append(error)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    assert asked.wait(30)
-    memory.close(0)
-    go_on.set()
-    asking.join()
-    assert len(errors) == 1
-    assert _stored(tmp_path / "m.db") == [("user", "Hello?")]
-
-
-def test_a_turn_that_failed_is_not_waited_for(tmp_path):
-    memory = ConversationMemory.open(tmp_path / "m.db")
-    failing = ScriptedChatModel(replies=[ValueError("no"), ValueError("no")])
-    for door in ("wrap", "conversation"):
-        with pytest.raises(ValueError, match="no"):
-            _talk(memory, failing, door).invoke("Hello?", at())
-    assert get_turn_memory(memory).active_turns.wait(0)
-    assert asyncio.run(get_turn_memory(memory).active_turns.await_all(0))
-    memory.close()
 
 
 @pytest.fixture(params=["read from the log", "read from the index"])
@@ -335,13 +229,6 @@ def test_lines_that_were_taken_back_or_erased_are_not_found(searched):
     assert search(searched, "shed") == ["The steps are in the shed."]
     searched.forget(user_id="ana", thread_id="street")
     assert search(searched, "ladder") == []
-
-
-def test_a_thread_of_no_user_and_other_users_are_apart(searched):
-    searched.add_messages([HumanMessage("My own ladder.")], thread_id="alone")
-    assert search(searched, "ladder", thread_id="alone") == ["My own ladder."]
-    assert search(searched, "ladder", user_id="ben") == ["A long ladder."]
-    assert search(searched, "own") == []
 
 
 @pytest.mark.parametrize("words", ["", " \n"])
@@ -394,17 +281,6 @@ def renewed(old_path, new):
         yield opened
 
 
-def test_only_the_user_who_is_named_is_embedded_anew(renewed, new):
-    with pytest.raises(ConfigError, match=r"memory\.reindex\(user_id='ana'\)"):
-        renewed.refresh(user_id="ana")
-    seen = []
-    assert renewed.reindex(user_id="ana", progress=lambda *both: seen.append(both)) == ()
-    assert (new.sent, seen) == (["t1 of ana"], [(1, 1)])
-    assert renewed.refresh(user_id="ana") == ()
-    with pytest.raises(ConfigError, match=r"thread_id='lone'"):
-        renewed.refresh(thread_id="lone")
-
-
 async def test_all_users_are_embedded_anew(renewed, new):
     assert await renewed.areindex(all_users=True) == ()
     assert sorted(new.sent) == ["lone of None", "t1 of ana", "t1 of ben"]
@@ -440,13 +316,6 @@ TWINS = [name for name in CALLS if f"a{name}" in CALLS]
 
 def _parameters(name):
     return inspect.signature(getattr(ConversationMemory, name)).parameters
-
-
-@pytest.mark.parametrize("name", ["__init__", *CALLS])
-def test_every_option_is_a_keyword_with_a_type(name):
-    parameters = _parameters(name).values()
-    assert not [p for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    assert all(p.annotation is not p.empty for p in parameters if p.name != "self")
 
 
 @pytest.mark.parametrize("name", TWINS)

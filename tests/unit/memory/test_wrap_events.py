@@ -46,16 +46,6 @@ async def _events(chain, **options):
     return [event async for event in stream]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_inner_chain_runs_beside_recall_and_not_under_it(told, way):
-    watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
-    [recall] = watcher.from_chain("retriever")
-    [model] = watcher.from_chain("model")
-    inner = watcher.parent(model)
-    assert watcher.runs[inner]["name"] == "RunnableSequence"
-    assert watcher.parent(inner) == watcher.parent(recall)
-
-
 class _UnreadableLog(InMemoryLog):
     """Fails where recall reads it."""
 

@@ -20,7 +20,6 @@ from langchain_convmem.turns.replies import (
 )
 
 ASKED = HumanMessage("Where?", id="q1")
-CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 
 
 def _collected(*chunks):
@@ -97,15 +96,6 @@ def test_no_text_of_a_stream_is_lost_whatever_the_form_of_its_content(contents):
     assert message.text == said
 
 
-def test_tool_calls_that_came_in_pieces_are_whole():
-    pieces = [
-        {"name": "look", "args": '{"where": ', "id": "c1", "index": 0},
-        {"name": None, "args": '"here"}', "id": None, "index": 0},
-    ]
-    [message] = _collected(*(_chunk("", id="m1", tool_call_chunks=[piece]) for piece in pieces))
-    assert message.tool_calls == [{**CALL, "args": {"where": "here"}}]
-
-
 def _cut(*chunks):
     reply = ReplyCollector()
     for chunk in chunks:
@@ -120,14 +110,6 @@ def test_a_message_cut_off_is_its_text():
 
 def test_reasoning_cut_off_is_nothing():
     assert _cut(_chunk([{"type": "reasoning", "reasoning": "Well"}])) == []
-
-
-def test_a_message_that_had_come_to_its_end_is_whole():
-    piece = {"name": "look", "args": "{}", "id": "c1", "index": 0}
-    [message] = _cut(
-        _chunk("One", id="m1", tool_call_chunks=[piece]), _chunk("", id="m1", chunk_position="last")
-    )
-    assert message.tool_calls == [CALL]
 
 
 def test_given_messages_that_come_back_are_no_reply():

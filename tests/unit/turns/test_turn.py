@@ -114,15 +114,6 @@ def test_what_is_looked_at_is_stored_once_it_is_opened(memory):
     assert turn.running == set()
 
 
-def test_a_turn_that_is_not_stored_stores_nothing(memory, begin):
-    turn = begin(HumanMessage("My bike is red."), remember=False)
-    turn.finish([CALLS], "open")
-    turn.finish([AIMessage("Warm.")])
-    turn.settle()
-    assert "My bike is red." in turn.context.given[0].text
-    assert memory.log.entries(KEY) == []
-
-
 def test_no_log_is_taken_for_an_earlier_one_that_is_gone():
     places = set()
     for _ in range(50):

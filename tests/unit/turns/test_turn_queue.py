@@ -110,27 +110,6 @@ def test_who_waits_too_long_leaves_and_the_next_is_served():
     assert served == [True]
 
 
-async def test_who_is_cancelled_leaves_and_the_next_is_served():
-    served = []
-
-    async def come(number):
-        async with get_line(PLACE).ahold(30):
-            served.append(number)
-
-    with _held():
-        tasks = [asyncio.create_task(come(number)) for number in range(5)]
-        await asyncio.sleep(0)
-        assert _waiting() == 6
-        for number in (0, 2, 4):
-            tasks[number].cancel()
-        gone = await asyncio.gather(*(tasks[n] for n in (0, 2, 4)), return_exceptions=True)
-        assert all(isinstance(error, asyncio.CancelledError) for error in gone)
-        await asyncio.sleep(0)
-        assert served == [], "the thread is still held"
-    await asyncio.gather(tasks[1], tasks[3])
-    assert served == [1, 3]
-
-
 async def test_who_is_cancelled_in_the_moment_of_admission_passes_the_thread_on():
     entered = []
 
@@ -166,13 +145,6 @@ def test_a_turn_cannot_wait_for_itself():
             pass
         assert raised.value.thread_id == "t"
     assert _is_free()
-
-
-async def test_an_async_turn_cannot_wait_for_itself():
-    async with get_line(PLACE).ahold(1):
-        with pytest.raises(ThreadBusyError, match="wait for itself"):
-            async with get_line(PLACE).ahold(9):
-                pass
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
