@@ -166,7 +166,10 @@ class ConversationHistory(BaseChatMessageHistory):
         if draft is None:
             return AddedTurn.make_unstored(get_role(message), self.log)
         [entry] = self.log.append(self.key, [draft])
-        return AddedTurn.read_holding(entry, self.log)
+        page = self.log.entries(self.key, last=_PAGE)
+        turn = AddedTurn.find_holding(entry, page, self.log)
+        is_cut = len(page) == _PAGE and page[0] in turn.entries
+        return AddedTurn.find_holding(entry, self.entries, self.log) if is_cut else turn
 
     aadd = to_async(add)
 
@@ -675,7 +678,7 @@ def _name_cursor(sink: str) -> str:
 
 
 _PAGE = 64
-"""How many of the latest entries are read first: most turns are much shorter."""
+"""How many of the latest entries are read for a turn: most are much shorter."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -703,19 +706,8 @@ class AddedTurn(Turn):
     def find_holding(cls, added: Entry, entries: Sequence[Entry], log: MessageLog) -> Self:
         """Return the turn among `entries` that holds the entry."""
         # Another process may have cleared or forgotten it already; it was added all the same.
-        return cls.wrap(_find_holder(added, build_turns(entries)) or make_turn([added]), log)
-
-    @classmethod
-    def read_holding(cls, added: Entry, log: MessageLog) -> Self:
-        """Return the turn that holds an entry just added, without reading more than it takes."""
-        page = log.entries(added.key, last=_PAGE)
-        if len(page) < _PAGE:
-            return cls.find_holding(added, page, log)
-        # After another turn of the page it begins where it seems to.
-        holder = _find_holder(added, build_turns(page[1:])[1:])
-        if holder is not None:
-            return cls.wrap(holder, log)
-        return cls.find_holding(added, log.entries(added.key), log)
+        holders = (turn for turn in build_turns(entries) if added in turn.entries)
+        return cls.wrap(next(holders, None) or make_turn([added]), log)
 
     def add_attribute(self, name: str) -> None:
         """Append a mark."""
@@ -760,11 +752,6 @@ class AddedTurn(Turn):
             raise InvalidMessageError(msg)
         newest = self.entries[-1]
         self.log.annotate(newest.key, newest.id, **changes)
-
-
-def _find_holder(added: Entry, shown: Sequence[Turn]) -> Turn | None:
-    holders = (turn for turn in shown if added.id in [part.id for part in turn.entries])
-    return next(holders, None)
 
 
 # -- A spoken reply, cut to what was heard of it --------------------------------------------------
@@ -867,16 +854,14 @@ class LiveThread:
         """Return whether all entries from this position on are among these."""
         return position > self.floor
 
-    def build_view(
-        self, build: Callable[..., Context] = build_context, **options: Any
-    ) -> Context | None:
+    def build_view(self, **options: Any) -> Context | None:
         """Return the view of the whole thread.
 
         None if it takes more than these entries, or if what must not be cut is larger than the
         budget: the view of all entries tells which.
         """
         try:
-            view = build(self.entries, earlier_left_out=int(not self.is_whole), **options)
+            view = build_context(self.entries, earlier_left_out=int(not self.is_whole), **options)
         except BudgetError:
             return None
         if self.is_whole:

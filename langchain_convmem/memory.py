@@ -6,9 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
-from urllib.parse import parse_qsl, urlsplit
 
 from langchain_core.runnables import Runnable
 
@@ -30,7 +28,6 @@ from langchain_convmem.records import (
     read_id,
 )
 from langchain_convmem.titles import check_title, list_threads, read_title, update_thread
-from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.forgetting import (
     forget_before,
     forget_scope,
@@ -131,7 +128,7 @@ class ConversationMemory:
         self._turn_memory = TurnMemory(
             log, drafting, recaller, summaries, Profiles(log, profiler), counter, profile_tokens
         )
-        self._opened: tuple[str, bytes | str | None] | None = None
+        self._owns_log = False
 
     @classmethod
     def open(
@@ -198,7 +195,7 @@ class ConversationMemory:
         address = os.fspath(path)
         if address != ":memory:":
             memory = cls(open_log(address, signing_key=signing_key), **options)
-        memory._opened = address, signing_key
+        memory._owns_log = True
         return memory
 
     def __repr__(self) -> str:
@@ -232,7 +229,7 @@ class ConversationMemory:
 
     def _release(self) -> None:
         self._turn_memory.close()
-        if self._opened is not None:
+        if self._owns_log:
             self.log.close()
 
     def __enter__(self) -> Self:
@@ -255,16 +252,6 @@ class ConversationMemory:
         """Return itself, as `__copy__`."""
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Let pickle write down how the memory is opened again; the entries stay where they are.
-
-        Raises:
-            ConfigError: If it was not opened by an address that may be written down.
-        """
-        address, signing_key = self._opened or (":memory:", None)
-        address = make_address_portable(address)
-        return partial(type(self).open, address, **self._options, signing_key=signing_key), ()
-
     # -- Chains and conversations -----------------------------------------------------------------
 
     def wrap(
@@ -283,7 +270,6 @@ class ConversationMemory:
         recall_place: RecallPlace | None = None,
         queue_timeout_s: float = 300.0,
         provider: Provider | None = None,
-        user_id_key: str | None = None,
         input_messages_key: str | None = None,
         history_messages_key: str | None = None,
         output_messages_key: str | None = None,
@@ -316,8 +302,6 @@ class ConversationMemory:
             queue_timeout_s: Seconds to wait for earlier turns of the thread.
             provider: Provider rules for messages, as in `history.context`; None follows the chat
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
-            user_id_key: If set, the metadata of runs names the user by a hash under this key, so
-                that traces can be told apart by user without revealing who it is.
             input_messages_key: Key of what the user says, in a dict that is passed and in the dict
                 that `inner` gets; `input` by default.
             history_messages_key: Key of what was said before, in both; `history` by default.
@@ -332,6 +316,7 @@ class ConversationMemory:
                 room for messages, or none for as many as are said before they are summarised.
         """
         given = locals()  # before any other name is bound
+        from langchain_convmem.turns.chains import read_chain
         from langchain_convmem.wrap import RememberingRunnable
 
         if provider is not None:
@@ -412,6 +397,7 @@ class ConversationMemory:
         given = locals()  # before any other name is bound
         from langchain_convmem.conversation import Conversation, ConversationConfig, Engine
         from langchain_convmem.thread_memory import MemoryThread
+        from langchain_convmem.turns.chains import ChainShape
 
         engine = model if isinstance(model, Engine) else Engine(model)
         chosen = TurnOptions.pick(options, given)
@@ -1064,27 +1050,3 @@ def _find_searched(
         msg = f"user_id must be one of user_ids, got {describe_value(user_id)}"
         raise ConfigError(msg)
     return owners
-
-
-# -- What may be written down of an address -------------------------------------------------------
-
-
-def make_address_portable(address: str) -> str:
-    """Return an address as any process of this machine can open it; paths become absolute.
-
-    Args:
-        address: What a memory was opened with.
-
-    Raises:
-        ConfigError: If nobody else can open it, or it holds a password.
-    """
-    parts = urlsplit(address)
-    names = [name for name, _ in parse_qsl(parts.query)]
-    if address == ":memory:" or parts.password is not None or "password" in names:
-        msg = (
-            "a memory cannot be pickled if its log lives in this process alone, or if its address "
-            "holds a password, which the pickle would show; open it where it is needed, as with "
-            "ConversationMemory.open('memory.db')"
-        )
-        raise ConfigError(msg)
-    return address if "://" in address else str(Path(address).resolve())

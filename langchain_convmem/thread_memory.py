@@ -22,7 +22,7 @@ from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
 from langchain_convmem.turns.replies import PartialReplyHandler
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
-from langchain_convmem.turns.turn import TURN_QUEUE, Turn
+from langchain_convmem.turns.turn import Turn, get_line
 from langchain_convmem.turns.view import ModelContext, TurnEntries, find_turn_start
 from langchain_convmem.views.counting import read_counter
 from langchain_convmem.views.edits import plan_rewind, plan_undo
@@ -85,7 +85,7 @@ class MemoryThread:
     @property
     def lock(self) -> FifoLock:
         """The line of all who run turns over this thread in the process."""
-        return TURN_QUEUE.get_lock((self.memory.log_place, self.key))
+        return get_line((self.memory.log_place, self.key))
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -100,7 +100,7 @@ class MemoryThread:
         """Return the config of a send with what its runs are found by; see `stamp_config`."""
         if self.is_plain:
             return config
-        stamped = stamp_config(config, None, thread_id=self.key.thread_id)
+        stamped = stamp_config(config, thread_id=self.key.thread_id)
         return PartialReplyHandler().listen(stamped)
 
     # -- the turn ---------------------------------------------------------------------------------

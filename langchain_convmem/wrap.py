@@ -11,22 +11,19 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, cast, get_type_hints
+from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from langchain_core.runnables.graph import Graph
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 from langchain_core.utils.pydantic import TypeBaseModel
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
-from typing_extensions import TypedDict
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from langchain_convmem.background import finish, hop
-from langchain_convmem.turns.chains import ChainShape, find_history_name
+from langchain_convmem.turns.chains import HISTORY_NAMES, ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import CallInput, read_input
-from langchain_convmem.turns.options import NAMESPACE, TurnOptions, read_key
+from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.replies import (
     PartialReplyHandler,
     ReplyCollector,
@@ -41,11 +38,8 @@ from langchain_convmem.turns.streams import (
     require_complete,
 )
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
-from langchain_convmem.turns.turn import TURN_QUEUE, Turn
+from langchain_convmem.turns.turn import Turn, get_line
 from langchain_convmem.turns.typed_streams import open_typed_async_stream, open_typed_stream
-
-_CALL_OPTIONS: Any = cast("Any", TypedDict)("TurnOptions", get_type_hints(TurnOptions), total=False)
-"""What a call may set, by name: a dict, so that a schema adds no defaults to what is given."""
 
 
 class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
@@ -57,7 +51,6 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     """Options of every turn unless a call overrides them."""
     queue_timeout_s: float = 300.0
     provider: Any = Field(default=None, repr=False)
-    user_id_key: SecretStr | None = Field(default=None, repr=False)
     input_messages_key: str | None = None
     history_messages_key: str | None = None
     output_messages_key: str | None = None
@@ -83,32 +76,12 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """The keys that a call may set under `configurable`."""
-        own = [
-            _make_spec("thread_id", str, "The conversation; required, here or as session_id."),
-            _make_spec("session_id", str, "Another name of thread_id."),
-            _make_spec("user_id", str, "Whose lines are recalled."),
-            _make_spec(NAMESPACE, _CALL_OPTIONS, "What this call sets of the memory's options."),
-        ]
-        named = {spec.id for spec in own}
-        return [*own, *(spec for spec in self.inner.config_specs if spec.id not in named)]
+        """What a call may choose of the inner chain."""
+        return self.inner.config_specs
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
         """Return the schema of what the inner chain returns."""
         return self.inner.get_output_schema(config)
-
-    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
-        """Return the chain as a graph: this memory first, then what it wraps."""
-        graph = Graph()
-        said = graph.add_node(self.get_input_schema(config))
-        memory = graph.add_node(self, metadata=config.get("metadata") if config else None)
-        graph.add_edge(said, memory)
-        inner = self.inner.get_graph(config)
-        inner.trim_first_node()
-        first, _ = graph.extend(inner)
-        if first is not None:
-            graph.add_edge(memory, first)
-        return graph
 
     # -- one call -------------------------------------------------------------------------------
 
@@ -129,32 +102,30 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     def _invoke(
         self,
         value: Any,
-        run_manager: CallbackManagerForChainRun,
+        run_manager: Any,  # noqa: ARG002 - LangChain's
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Any:
-        turn = self._make_turn(value, config, run_manager.parent_run_id)
+        turn = self._make_turn(value, config)
         with self._hold(turn):
             payload, config = turn.begin(config)
-            heard = turn.listen()
-            output = self.inner.invoke(payload, heard.listen(config), **kwargs)
-            turn.finish(output, heard.message)
+            output = self.inner.invoke(payload, config, **kwargs)
+            turn.finish(output)
             turn.turn.settle()
         return output
 
     async def _ainvoke(
         self,
         value: Any,
-        run_manager: AsyncCallbackManagerForChainRun,
+        run_manager: Any,  # noqa: ARG002 - LangChain's
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Any:
-        turn = self._make_turn(value, config, run_manager.parent_run_id)
+        turn = self._make_turn(value, config)
         async with self._ahold(turn):
             payload, config = await hop(partial(turn.begin, config))
-            heard = turn.listen()
-            output = await self.inner.ainvoke(payload, heard.listen(config), **kwargs)
-            await finish(partial(turn.finish, output, heard.message))
+            output = await self.inner.ainvoke(payload, config, **kwargs)
+            await finish(partial(turn.finish, output))
             await hop(turn.turn.settle)
         return output
 
@@ -163,40 +134,37 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     def _stream(
         self,
         inputs: Iterator[Any],
-        run_manager: CallbackManagerForChainRun,
+        run_manager: Any,  # noqa: ARG002 - LangChain's
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Iterator[Any]:
-        turn = self._make_turn(merge_chunks(list(inputs)), config, run_manager.parent_run_id)
+        turn = self._make_turn(merge_chunks(list(inputs)), config)
         with self._hold(turn):
             payload, config = turn.begin(config)
             reply = ReplyCollector()
-            heard = turn.listen()
             try:
-                chunks = self.inner.stream(payload, heard.listen(config), **kwargs)
-                for chunk in require_complete(chunks):
+                for chunk in require_complete(self.inner.stream(payload, config, **kwargs)):
                     turn.take_chunk(reply, chunk)
                     yield chunk
             except BaseException:
                 turn.cut(reply)
                 raise
-            turn.complete(reply, heard.message)
+            turn.finish(reply)
             turn.turn.settle()
 
     async def _astream(
         self,
         inputs: AsyncIterator[Any],
-        run_manager: AsyncCallbackManagerForChainRun,
+        run_manager: Any,  # noqa: ARG002 - LangChain's
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         parts = [part async for part in inputs]
-        turn = self._make_turn(merge_chunks(parts), config, run_manager.parent_run_id)
+        turn = self._make_turn(merge_chunks(parts), config)
         async with self._ahold(turn):
             payload, config = await hop(partial(turn.begin, config))
             reply = ReplyCollector()
-            heard = turn.listen()
-            stream = self.inner.astream(payload, heard.listen(config), **kwargs)
+            stream = self.inner.astream(payload, config, **kwargs)
             try:
                 async for chunk in stream:
                     turn.take_chunk(reply, chunk)
@@ -206,7 +174,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
                 raise
             finally:
                 await aclose_quietly(stream)
-            await finish(partial(turn.complete, reply, heard.message))
+            await finish(partial(turn.finish, reply))
             await hop(turn.turn.settle)
 
     def stream_events(
@@ -240,7 +208,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     # -- the turn -------------------------------------------------------------------------------
 
-    def _make_turn(self, value: Any, config: RunnableConfig, parent_run_id: Any) -> WrappedTurn:
+    def _make_turn(self, value: Any, config: RunnableConfig) -> WrappedTurn:
         """Return the turn of one call.
 
         Raises:
@@ -249,46 +217,40 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             InvalidMessageError: If nothing in the input can be answered.
         """
         configurable = config.get("configurable", {})
-        options = self.options.merge_call(configurable, self.inner)
         shape = self._read_shape(configurable)
         memory = get_turn_memory(self.memory)
         memory.use_model(shape.model)
-        history = self.history_messages_key or find_history_name(shape.slots)
-        keys = DictKeys(self.input_messages_key, history, self.output_messages_key)
-        incoming = read_input(
-            value,
-            input_messages_key=keys.input_messages_key,
-            history_messages_key=keys.history_messages_key,
-        )
+        named = (name for name in HISTORY_NAMES if name in (shape.slots or ()))
+        said, before = self.input_messages_key, self.history_messages_key or next(named, None)
         turn = Turn(
             memory=memory,
             key=read_key(configurable, host="the chain"),
-            options=options,
+            options=self.options.merge_call(configurable, self.inner),
             shape=shape,
             trace=TurnTrace(config),
-            retry_of=None if parent_run_id is None else str(parent_run_id),
             record_recall=self.record_recall,
         )
-        return WrappedTurn(turn, incoming, keys)
+        incoming = read_input(value, input_messages_key=said, history_messages_key=before)
+        heard = PartialReplyHandler()
+        return WrappedTurn(turn, incoming, heard, said, before, self.output_messages_key)
 
     @contextmanager
     def _hold(self, turn: WrappedTurn) -> Iterator[None]:
         """Hold the thread of a turn, and let who closes the memory wait for it."""
-        line = TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key))
+        line = get_line((turn.turn.memory.log_place, turn.turn.key))
         with line.hold(self.queue_timeout_s), turn.turn.memory.active_turns.count():
             yield
 
     @asynccontextmanager
     async def _ahold(self, turn: WrappedTurn) -> AsyncIterator[None]:
         """Hold the thread of a turn without blocking the event loop; see `_hold`."""
-        line = TURN_QUEUE.get_lock((turn.turn.memory.log_place, turn.turn.key))
+        line = get_line((turn.turn.memory.log_place, turn.turn.key))
         async with line.ahold(self.queue_timeout_s):
             with turn.turn.memory.active_turns.count():
                 yield
 
     def _stamp(self, config: RunnableConfig | None) -> RunnableConfig:
-        key = self.user_id_key
-        return stamp_config(config, None if key is None else key.get_secret_value())
+        return stamp_config(config)
 
     def _read_shape(self, configurable: dict[str, Any]) -> ChainShape:
         if self._fixed_shape is not None:
@@ -299,25 +261,6 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         return shape
 
 
-def _make_spec(name: str, annotation: Any, text: str) -> ConfigurableFieldSpec:
-    return ConfigurableFieldSpec(
-        id=name, annotation=annotation, name=name, description=text, default=None, is_shared=True
-    )
-
-
-class DictKeys(NamedTuple):
-    """Names under which dicts hold what is said, what was said before, and the answer."""
-
-    input_messages_key: str | None = None
-    history_messages_key: str | None = None
-    output_messages_key: str | None = None
-
-    def rename(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Return what a chain is called with, under these names as well."""
-        history, said = self.history_messages_key or "history", self.input_messages_key or "input"
-        return {**payload, history: payload["history"], said: payload["input"]}
-
-
 # -- One turn of a chain --------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class WrappedTurn:
@@ -326,20 +269,28 @@ class WrappedTurn:
     Attributes:
         turn: The turn.
         incoming: What the call says.
-        keys: Names of what dicts hold.
+        heard: Hears the models of the chain, and learns what they take.
+        said_key: Under which a dict holds what is said.
+        history_key: Under which one holds what was said before.
+        answer_key: Under which one holds the answer.
     """
 
     turn: Turn
     incoming: CallInput
-    keys: DictKeys
+    heard: PartialReplyHandler
+    said_key: str | None = None
+    history_key: str | None = None
+    answer_key: str | None = None
 
     def begin(self, config: RunnableConfig) -> tuple[Any, RunnableConfig]:
         """Store the user's message; return the input and the config of the inner chain."""
         context = self.turn.begin(self.incoming.messages)
         payload = context.build_payload(self.incoming.extra)
         if isinstance(payload, dict):
-            payload = self.keys.rename(payload)
-        names = filter(None, [self.keys.input_messages_key])
+            payload[self.history_key or "history"] = payload["history"]
+            payload[self.said_key or "input"] = payload["input"]
+        names = filter(None, [self.said_key])
+        config = self.heard.listen(config)
         return self.turn.shape.make_call(payload, config, context.said, names)
 
     def take_chunk(self, reply: ReplyCollector, chunk: Any) -> None:
@@ -348,33 +299,21 @@ class WrappedTurn:
         if reply.has_text:
             self.turn.note_first_token()
 
-    def listen(self) -> PartialReplyHandler:
-        """Return what hears the models of the chain."""
-        return PartialReplyHandler()
-
-    def finish(self, output: Any, heard: AIMessage | None = None) -> None:
+    def finish(self, output: Any) -> None:
         """Store a complete reply, or one that its provider never finished.
 
         Args:
-            output: What the chain returned.
-            heard: The last message that a model of it said.
+            output: What the chain returned, or the chunks that it streamed.
         """
-        key = self.keys.output_messages_key
-        reply = read_reply(output, self._given, heard=heard, output_messages_key=key)
-        if reply.messages and is_unfinished(reply.messages[-1]):
-            kept = cut_last(reply.messages, keeps_calls=True)
-            self.turn.finish(kept, "interrupted", aux=reply.aux)
-        else:
-            self.turn.finish(reply.messages, aux=reply.aux)
-
-    def complete(self, reply: ReplyCollector, heard: AIMessage | None = None) -> None:
-        """Store the reply of a stream that came to its end, its provider's last word included."""
-        if reply.is_unfinished:
-            self.turn.finish(reply.collect_cut(self._given, has_ended=True), "interrupted")
-        else:
-            key = self.keys.output_messages_key
-            whole = reply.complete(self._given, heard=heard, output_messages_key=key)
-            self.turn.finish(whole.messages, aux=whole.aux)
+        read = (
+            output.complete if isinstance(output, ReplyCollector) else partial(read_reply, output)
+        )
+        heard, key = self.heard.message, self.answer_key
+        reply = read(self._given, heard=heard, output_messages_key=key)
+        messages, is_cut = reply.messages, reply.messages and is_unfinished(reply.messages[-1])
+        if is_cut:
+            messages = cut_last(messages, keeps_calls=True)
+        self.turn.finish(messages, "interrupted" if is_cut else "done", aux=reply.aux)
 
     def cut(self, reply: ReplyCollector) -> None:
         """Store the part of a stream received before it was cut off, marked `interrupted`."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, cast, get_args
 
-from langchain_core.language_models import BaseLanguageModel
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import ChatPromptValueConcrete
+from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, StringPromptTemplate
 from langchain_core.runnables import (
-    RouterRunnable,
     Runnable,
     RunnableAssign,
     RunnableBranch,
@@ -34,6 +34,13 @@ from langchain_core.runnables.configurable import (
 )
 
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.turns.memory_prompt import (
+    MemoryPrompt,
+    fill_later_prompt,
+    fill_prompt,
+    list_places,
+    make_chat_prompt,
+)
 from langchain_convmem.turns.recalled import CARRIED, Carried, MessageList, SaidText
 from langchain_convmem.views.providers import (
     NO_MODEL,
@@ -82,26 +89,26 @@ class ChainShape:
             configurable: What the call carries under `configurable`.
             provider: Whose rules to keep, whatever models are found; None goes by these.
         """
+        chosen = _choose(inner, configurable)
         slots = None
-        if not _can_take_messages(inner, configurable):
-            slots = _find_slots(inner, configurable, frozenset())
+        if not _can_take_messages(chosen):
+            slots = _find_slots(chosen, frozenset())
             if slots is None:  # perhaps what a model reads stands beside what else is returned
-                slots = _find_slots(inner, configurable, frozenset(), in_maps=True)
+                slots = _find_slots(chosen, frozenset(), in_maps=True)
             slots = slots or frozenset()
-        parts = list(_walk(inner, configurable, frozenset()))
-        is_fixed = not any(isinstance(part, DynamicRunnable) for part in parts)
+        parts = list(_walk(chosen, frozenset()))
         # Models that a function uses by name count too. Where they are of several providers, or
         # none can be seen, messages keep to what all providers accept.
         models = [part for part in parts if isinstance(part, BaseLanguageModel)]
-        facts = ModelFacts.merge(map(ModelFacts.read, models))
+        prompts = [part for part in parts if isinstance(part, ChatPromptTemplate)]
         return cls(
             slots,
             provider or join_providers({*map(find_provider, models)}),
-            is_fixed,
-            facts,
-            frozenset(name for part in parts for name in _list_places(part)),
-            slots is not None and _takes_text(_find_first(inner, configurable)),
-            any(map(_shows_recalled, parts)),
+            chosen is inner and not any(isinstance(part, DynamicRunnable) for part in parts),
+            ModelFacts.merge(map(ModelFacts.read, models)),
+            frozenset(name for one in prompts for name in list_places(one)),
+            slots is not None and _takes_text(_find_first(chosen)),
+            any(isinstance(one, MemoryPrompt) for one in prompts),
         )
 
     def shows_text(self, names: Iterable[str]) -> bool:
@@ -137,14 +144,6 @@ class ChainShape:
 
 HISTORY_NAMES = ("history", "chat_history")
 """Names that prompts give to what was said before."""
-
-
-def find_history_name(slots: Collection[str] | None) -> str | None:
-    """Return the one of these names that a prompt has a slot for; None if it has none."""
-    for name in HISTORY_NAMES:
-        if slots is not None and name in slots:
-            return name
-    return None
 
 
 def read_chain(
@@ -189,43 +188,20 @@ def _fill_prompt(
     runnable: Runnable[Any, Any], asked: list[str], before: list[str]
 ) -> Runnable[Any, Any]:
     """Return the chain with a place for what was said before in its first prompt."""
-    from langchain_core.prompts import BasePromptTemplate
-
-    fill = partial(_fill_prompt, asked=asked, before=before)
     if isinstance(runnable, BasePromptTemplate):
-        from langchain_convmem.turns.memory_prompt import fill_prompt
-
         return fill_prompt(runnable, asked, before)
-    update: dict[str, Any] = {}
-    match runnable:
-        case RunnableBindingBase():
-            update = {"bound": fill(runnable.bound)}
-        case RunnableWithFallbacks():
-            others = list(map(fill, runnable.fallbacks))
-            update = {"runnable": fill(runnable.runnable), "fallbacks": others}
-        case RunnableBranch():
-            branches = [(condition, fill(branch)) for condition, branch in runnable.branches]
-            update = {"branches": branches, "default": fill(runnable.default)}
-        case RunnableConfigurableAlternatives():
-            made = runnable.alternatives.items()
-            known = {name: fill(one) if isinstance(one, Runnable) else one for name, one in made}
-            update = {"default": fill(runnable.default), "alternatives": known}
-        case RunnableSequence():
-            steps = _fill_steps(list(runnable.steps), asked, before)
-            update = _name_steps(steps)
-    is_same = [*update.values()] == [getattr(runnable, name) for name in update]
-    return runnable if is_same else cast("Any", runnable).model_copy(update=update)
+    if isinstance(runnable, RunnableSequence):
+        steps = iter(_fill_steps(list(runnable.steps), asked, before))
+        return _map_parts(runnable, lambda _: next(steps))
+    if isinstance(runnable, RunnableParallel | RunnableAssign | RunnableEachBase):
+        return runnable
+    return _map_parts(runnable, partial(_fill_prompt, asked=asked, before=before))
 
 
 def _fill_steps(
     steps: list[Runnable[Any, Any]], asked: list[str], before: list[str]
 ) -> list[Runnable[Any, Any]]:
     """Return the steps of a sequence with a place for what was said before in the first prompt."""
-    from langchain_core.language_models import BaseChatModel
-    from langchain_core.prompts import ChatPromptTemplate, StringPromptTemplate
-
-    from langchain_convmem.turns.memory_prompt import fill_later_prompt, make_chat_prompt
-
     # What is assigned beside the input leaves it as it is.
     at = next((n for n, one in enumerate(steps) if not isinstance(one, RunnableAssign)), 0)
     model = next((one for one in steps if isinstance(one, BaseLanguageModel)), None)
@@ -233,51 +209,28 @@ def _fill_steps(
         steps[at] = make_chat_prompt(steps[at], before)
     steps[at] = _fill_prompt(steps[at], asked, before)
     places = [n for n, one in enumerate(steps) if isinstance(one, ChatPromptTemplate)]
-    later = next(iter(places), at)
-    if later > at and not any(_reads(one, before) for one in steps[:later]):
-        steps[later] = fill_later_prompt(steps[later], before)
-    maps = [n for n, one in enumerate(steps) if not places and _holds_prompt(one)]
-    if maps and not any(_reads(one, before) for one in steps[: maps[-1]]):
-        steps[maps[-1]] = _fill_map(steps[maps[-1]], before)
+    maps = [] if places else [n for n, one in enumerate(steps) if _holds_prompt(one)]
+    later = [n for n in places[:1] if n > at] or maps[-1:]
+    if later and not any(_reads(one, before) for one in steps[: later[0]]):
+        steps[later[0]] = _fill_map(steps[later[0]], before)
     return steps
-
-
-def _name_steps(steps: list[Runnable[Any, Any]]) -> dict[str, Any]:
-    """Return steps by the names that a sequence has for them."""
-    return {"first": steps[0], "middle": steps[1:-1], "last": steps[-1]}
 
 
 def _holds_prompt(step: Runnable[Any, Any]) -> bool:
     """Return whether a step asks a model by a chat prompt, and returns the reply beside others."""
-    from langchain_core.prompts import ChatPromptTemplate
-
     if not isinstance(step, RunnableParallel | RunnableAssign):
         return False
-    parts = list(_walk(step, _NOTHING, frozenset()))
+    parts = list(_walk(step, frozenset()))
     kinds = (ChatPromptTemplate, BaseLanguageModel)
     return all(any(isinstance(one, kind) for one in parts) for kind in kinds)
 
 
 def _fill_map(step: Runnable[Any, Any], before: list[str]) -> Runnable[Any, Any]:
-    """Return a map with a place for what was said before in the prompts of its values."""
-    from langchain_core.prompts import ChatPromptTemplate
-
-    from langchain_convmem.turns.memory_prompt import fill_later_prompt
-
-    fill = partial(_fill_map, before=before)
-    match step:
-        case ChatPromptTemplate():
-            return fill_later_prompt(step, before)
-        case RunnableAssign():
-            return step.model_copy(update={"mapper": fill(step.mapper)})
-        case RunnableParallel():
-            values = {name: fill(one) for name, one in step.steps__.items()}
-            return step.model_copy(update={"steps__": values})
-        case RunnableSequence():
-            steps = list(step.steps)
-            at = next((n for n, one in enumerate(steps) if isinstance(one, ChatPromptTemplate)), 0)
-            steps[at] = fill(steps[at])
-            return step.model_copy(update=_name_steps(steps))
+    """Return a prompt, or a map, with a place for what was said before in the prompts of it."""
+    if isinstance(step, ChatPromptTemplate):
+        return fill_later_prompt(step, before)
+    if isinstance(step, RunnableParallel | RunnableAssign | RunnableSequence):
+        return _map_parts(step, partial(_fill_map, before=before))
     return step
 
 
@@ -293,34 +246,26 @@ def _reads(step: Runnable[Any, Any], names: Iterable[str]) -> bool:
 # -- What gets the input ---------------------------------------------------------------------------
 
 
-def _can_take_messages(inner: Runnable[Any, Any], configurable: Mapping[str, Any]) -> bool:
-    """Return whether `inner` takes messages: a language model, or a chain that begins with one.
+def _can_take_messages(chain: Runnable[Any, Any]) -> bool:
+    """Return whether a chain takes messages: a language model, or what begins with one.
 
     The model may be bound, retried, configurable, have fallbacks or be chosen at the call:
     LangChain passes its declared input type through all of these.
     """
     try:
-        declared = _find_first(inner, configurable).InputType
+        declared = _find_first(chain).InputType
     except TypeError:  # LangChain's way to say that the type cannot be inferred
         return False
     return ChatPromptValueConcrete in get_args(declared)
 
 
-def _find_first(
-    runnable: Runnable[Any, Any], configurable: Mapping[str, Any]
-) -> Runnable[Any, Any]:
-    """Return what gets the input first, where that is chosen at the call or declared by a part."""
-    if isinstance(runnable, RunnableBindingBase):
-        is_passed_on = runnable.custom_input_type is None
-    else:
-        is_passed_on = isinstance(
-            runnable, DynamicRunnable | RunnableWithFallbacks | RunnableSequence
-        )
-    if not is_passed_on:
+def _find_first(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """Return what gets the input first, where that is declared by a part."""
+    is_declared = isinstance(runnable, RunnableBindingBase) and runnable.custom_input_type
+    kinds = (RunnableBindingBase, RunnableWithFallbacks, RunnableSequence)
+    if is_declared or not isinstance(runnable, kinds):
         return runnable
-    configurable = _merge_bound(runnable, configurable)
-    first, *_ = _list_parts(runnable, configurable)
-    return _find_first(first, configurable)
+    return _find_first(_list_parts(runnable)[0])
 
 
 def _takes_text(first: Runnable[Any, Any]) -> bool:
@@ -330,24 +275,16 @@ def _takes_text(first: Runnable[Any, Any]) -> bool:
     if isinstance(first, BaseRetriever):
         return True
     return isinstance(first, RunnableParallel) and any(
-        isinstance(one, BaseRetriever | RunnablePassthrough)
-        for one in map(_find_start, first.steps__.values())
+        isinstance(getattr(one, "first", one), BaseRetriever | RunnablePassthrough)
+        for one in first.steps__.values()
     )
-
-
-def _find_start(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    return runnable.first if isinstance(runnable, RunnableSequence) else runnable
 
 
 # -- Prompts and models inside ---------------------------------------------------------------------
 
 
 def _find_slots(
-    runnable: Runnable[Any, Any],
-    configurable: Mapping[str, Any],
-    seen: frozenset[int],
-    *,
-    in_maps: bool = False,
+    runnable: Runnable[Any, Any], seen: frozenset[int], *, in_maps: bool = False
 ) -> frozenset[str] | None:
     """Return the variables that the prompts of a chain use; None if there is no prompt.
 
@@ -356,22 +293,17 @@ def _find_slots(
 
     Args:
         runnable: The chain.
-        configurable: What the call carries under `configurable`.
         seen: What was looked at.
         in_maps: Whether prompts count whose model's reply is one value of a map.
     """
-    from langchain_core.prompts import BasePromptTemplate
-
     if isinstance(runnable, BasePromptTemplate):
         return frozenset((*runnable.input_variables, *runnable.optional_variables))
-    if id(runnable) in seen:
+    # Prompts beside the chain's own are not what the model reads.
+    is_beside = not in_maps and isinstance(runnable, RunnableParallel | RunnableAssign)
+    if is_beside or id(runnable) in seen:
         return None
-    if not in_maps and isinstance(runnable, RunnableParallel | RunnableAssign):
-        return None  # prompts beside the chain's own are not what the model reads
     seen |= {id(runnable)}
-    configurable = _merge_bound(runnable, configurable)
-    parts = _list_parts(runnable, configurable)
-    inside = (_find_slots(part, configurable, seen, in_maps=in_maps) for part in parts)
+    inside = (_find_slots(part, seen, in_maps=in_maps) for part in _list_parts(runnable))
     found = [slots for slots in inside if slots is not None]
     if not found:
         return None
@@ -379,85 +311,79 @@ def _find_slots(
     return reduce(frozenset.union if is_sequence else frozenset.intersection, found)
 
 
-def _shows_recalled(part: Runnable[Any, Any]) -> bool:
-    from langchain_core.prompts import ChatPromptTemplate
-
-    if not isinstance(part, ChatPromptTemplate):
-        return False
-    from langchain_convmem.turns.memory_prompt import MemoryPrompt
-
-    return isinstance(part, MemoryPrompt)
-
-
-def _list_places(part: Runnable[Any, Any]) -> list[str]:
-    from langchain_core.prompts import ChatPromptTemplate
-
-    from langchain_convmem.turns.memory_prompt import list_places
-
-    return list_places(part) if isinstance(part, ChatPromptTemplate) else []
-
-
-def _walk(
-    runnable: Runnable[Any, Any], configurable: Mapping[str, Any], seen: frozenset[int]
-) -> Iterator[Runnable[Any, Any]]:
+def _walk(runnable: Runnable[Any, Any], seen: frozenset[int]) -> Iterator[Runnable[Any, Any]]:
     """Yield a runnable and all it is made of; a function that names itself is met once."""
     yield runnable
-    if id(runnable) in seen:
-        return
-    configurable = _merge_bound(runnable, configurable)
-    for part in _list_parts(runnable, configurable):
-        yield from _walk(part, configurable, seen | {id(runnable)})
+    if id(runnable) not in seen:
+        for part in _list_parts(runnable):
+            yield from _walk(part, seen | {id(runnable)})
 
 
-def _merge_bound(
-    runnable: Runnable[Any, Any], configurable: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Return what parts of the runnable are called with: a binding's values, then the call's."""
-    if not isinstance(runnable, RunnableBindingBase | DynamicRunnable) or not runnable.config:
-        return configurable
-    return {**runnable.config.get("configurable", {}), **configurable}
-
-
-def _list_parts(
-    runnable: Runnable[Any, Any], configurable: Mapping[str, Any]
-) -> Iterable[Runnable[Any, Any]]:
+def _list_parts(runnable: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:
     """Return what a runnable is made of, one level deep."""
-    parts: Iterable[Runnable[Any, Any]] = ()
-    match runnable:
-        case RunnableBindingBase() | RunnableEachBase():
-            parts = (runnable.bound,)
-        case DynamicRunnable():
-            parts = (_choose(runnable, configurable),)
-        case RunnableLambda():
-            parts = runnable.deps
-        case RunnableBranch():
-            parts = (*(branch for _, branch in runnable.branches), runnable.default)
-        case RunnableSequence():
-            parts = runnable.steps
-        case RunnableWithFallbacks():
-            parts = (runnable.runnable, *runnable.fallbacks)
-        case RunnableParallel():
-            parts = runnable.steps__.values()
-        case RunnableAssign():
-            parts = (runnable.mapper,)
-        case RouterRunnable():
-            parts = runnable.runnables.values()
+    if isinstance(runnable, RunnableLambda):
+        return list(runnable.deps)
+    if isinstance(runnable, DynamicRunnable):
+        return [runnable.default]
+    parts: list[Runnable[Any, Any]] = []
+
+    def note(part: Runnable[Any, Any]) -> Runnable[Any, Any]:
+        parts.append(part)
+        return part
+
+    _map_parts(runnable, note)
     return parts
 
 
-def _choose(
-    runnable: DynamicRunnable[Any, Any], configurable: Mapping[str, Any]
+def _map_parts(
+    runnable: Runnable[Any, Any], change: Callable[[Runnable[Any, Any]], Runnable[Any, Any]]
 ) -> Runnable[Any, Any]:
-    """Return what a call runs in its place.
+    """Return a runnable with its parts changed, one level deep; itself if none was."""
+    is_changed = False
+
+    def make(part: Any) -> Any:
+        nonlocal is_changed
+        made = change(part) if isinstance(part, Runnable) else part
+        is_changed = is_changed or made is not part
+        return made
+
+    update: dict[str, Any] = {}
+    match runnable:
+        case RunnableBindingBase() | RunnableEachBase():
+            update = {"bound": make(runnable.bound)}
+        case RunnableWithFallbacks():
+            update = {"runnable": make(runnable.runnable)}
+            update["fallbacks"] = list(map(make, runnable.fallbacks))
+        case RunnableBranch():
+            update = {"branches": [(test, make(one)) for test, one in runnable.branches]}
+            update["default"] = make(runnable.default)
+        case RunnableConfigurableAlternatives():
+            made = runnable.alternatives.items()
+            update = {"alternatives": {name: make(one) for name, one in made}}
+            update["default"] = make(runnable.default)
+        case RunnableSequence():
+            first, *middle, last = map(make, runnable.steps)
+            update = {"first": first, "middle": middle, "last": last}
+        case RunnableParallel():
+            update = {"steps__": {name: make(one) for name, one in runnable.steps__.items()}}
+        case RunnableAssign():
+            update = {"mapper": make(runnable.mapper)}
+    return cast("Any", runnable).model_copy(update=update) if is_changed else runnable
+
+
+def _choose(runnable: Runnable[Any, Any], configurable: Mapping[str, Any]) -> Runnable[Any, Any]:
+    """Return the chain that a call runs: with what it chooses in the place of what can be chosen.
 
     Fields that the call sets make another object of the same class, which for a model may open
     connections: the one they are set for tells as much.
     """
-    from langchain_core.runnables.configurable import RunnableConfigurableFields
-
-    if isinstance(runnable, RunnableConfigurableFields) and isinstance(
-        runnable.default, BaseLanguageModel
-    ):
-        return runnable.default
-    config = cast("RunnableConfig", {"configurable": dict(configurable)})
-    return runnable.prepare(config)[0]
+    if isinstance(runnable, RunnableBindingBase | DynamicRunnable) and runnable.config:
+        configurable = {**runnable.config.get("configurable", {}), **configurable}
+    if isinstance(runnable, DynamicRunnable):
+        default = runnable.default
+        has_alternatives = isinstance(runnable, RunnableConfigurableAlternatives)
+        if not has_alternatives and isinstance(default, BaseLanguageModel):
+            return default
+        config = cast("RunnableConfig", {"configurable": dict(configurable)})
+        return _choose(runnable.prepare(config)[0], configurable)
+    return _map_parts(runnable, partial(_choose, configurable=configurable))

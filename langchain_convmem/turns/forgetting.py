@@ -14,7 +14,6 @@ from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, ForgetReceipt, Owner, ThreadKey, find_owner
 from langchain_convmem.titles import DOCUMENT
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.recalled import RECALLS
 from langchain_convmem.views.edits import plan_without_compactions
 from langchain_convmem.views.summaries import find_pins_over, find_summaries_over
 
@@ -123,7 +122,6 @@ def _forget(
     if recall is not None:
         recall.drop_forgotten(owner, copies)
     BRANCHES.drop(memory.log_place, owner)
-    RECALLS.drop(lambda name: (name[0], name[1].owner) == (memory.log_place, owner))
     return receipt
 
 

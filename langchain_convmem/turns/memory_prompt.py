@@ -62,7 +62,7 @@ class MemoryPrompt(ChatPromptTemplate):
     ) -> Any:
         """Return the prompt's value, with more than text of what the user says behind it."""
         value, rest = self._add_carried(input, config)
-        return _add_rest(super().invoke(value, config, **kwargs), rest)
+        return _finish(super().invoke(value, config, **kwargs), value, rest)
 
     async def ainvoke(
         self,
@@ -72,7 +72,7 @@ class MemoryPrompt(ChatPromptTemplate):
     ) -> Any:
         """Return what `invoke` does."""
         value, rest = self._add_carried(input, config)
-        return _add_rest(await super().ainvoke(value, config, **kwargs), rest)
+        return _finish(await super().ainvoke(value, config, **kwargs), value, rest)
 
     def _add_carried(
         self, value: Any, config: RunnableConfig | None
@@ -100,27 +100,30 @@ class MemoryPrompt(ChatPromptTemplate):
         """Return False: who loads a chain wraps it again."""
         return False
 
-    def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
-        """Return the messages of the prompt, with one system message where it has one."""
-        return _join_told(super().format_messages(**kwargs), kwargs)
 
-    async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
-        """Return what `format_messages` does."""
-        return _join_told(await super().aformat_messages(**kwargs), kwargs)
+def _finish(value: Any, given: Any, said: Sequence[BaseMessage]) -> Any:
+    """Return a prompt's value with all of what the memory tells and the user says.
+
+    Args:
+        value: What the prompt made.
+        given: Its variables.
+        said: What the user says, if the variables show no more than its text.
+    """
+    messages = _join_told(value.to_messages(), given if isinstance(given, dict) else {})
+    return ChatPromptValue(messages=_add_rest(messages, said))
 
 
-def _add_rest(value: Any, said: Sequence[BaseMessage]) -> Any:
-    """Return a prompt's value with pictures in the user's message, and the tool loop behind it."""
-    messages = value.to_messages()
+def _add_rest(messages: list[BaseMessage], said: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return messages with pictures in the user's, and the tool loop behind it."""
     at = max((n for n, one in enumerate(messages) if isinstance(one, HumanMessage)), default=None)
     if not said or at is None:
-        return value
+        return messages
     blocks = [] if isinstance(said[0].content, str) else said[0].content
     extra = [one for one in blocks if isinstance(one, dict) and one.get("type") != "text"]
     if extra:
         content = [{"type": "text", "text": messages[at].text}, *extra]
         messages[at] = messages[at].model_copy(update={"content": content})
-    return ChatPromptValue(messages=[*messages[: at + 1], *said[1:], *messages[at + 1 :]])
+    return [*messages[: at + 1], *said[1:], *messages[at + 1 :]]
 
 
 def _join_told(messages: list[BaseMessage], given: Mapping[str, Any]) -> list[BaseMessage]:

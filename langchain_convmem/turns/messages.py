@@ -17,6 +17,7 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.view import SPOKEN
 from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces
 from langchain_convmem.views.content import is_paused
+from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import (
     MESSAGE_FORMS,
@@ -177,11 +178,19 @@ def join_thread(
     Returns:
         The thread, all of it where that was read, and what is new; see `join`.
     """
+    thread = reach_named(log, thread, said[-1])
     joined = join(thread.entries, said, stored_form=stored_form)
     if joined.is_certain or not thread.floor:
         return thread, joined
     thread = read_all(log, thread)
     return thread, join(thread.entries, said, stored_form=stored_form)
+
+
+def reach_named(log: MessageLog, thread: LiveThread, said: BaseMessage | None) -> LiveThread:
+    """Return a thread, all of it where it has a message's id and perhaps further back."""
+    if thread.floor and said is not None and said.id and log.find(thread.key, [said.id]):
+        return read_all(log, thread)
+    return thread
 
 
 def join(
@@ -204,6 +213,8 @@ def join(
     """
     entries = _drop_void(entries)
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
+    while live and INTERRUPTED in live[-1].metadata.attributes:
+        live.pop()  # what is asked again is answered in its place
     forms = [stored_form(message) for message in said]
     asked = said[-1] if get_role(said[-1]) == "user" else None
     if asked is not None:

@@ -19,7 +19,6 @@ from langchain_convmem.views.context import ContextBudget
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
-
 _logger = logging.getLogger("langchain_convmem")
 
 NAMESPACE = "memory"
@@ -144,48 +143,33 @@ class TurnOptions:
         Raises:
             ConfigError: If an option is unknown, of the wrong type, or in the wrong place.
         """
+        given, where = configurable.get(NAMESPACE), f"configurable[{NAMESPACE!r}]"
         for name in _OWN_NAMES:
-            if name in configurable:
-                self._check_place(name, configurable[name], inner)
-        given = configurable.get(NAMESPACE)
+            is_changed = configurable.get(name) not in (None, getattr(self, name))
+            if is_changed and name not in [one.id for one in (inner.config_specs if inner else ())]:
+                place = f'{{"{NAMESPACE}": {{"{name}": {describe_value(configurable[name])}}}}}'
+                raise ConfigError(
+                    f"configurable[{name!r}] is not read; set it for a call with "
+                    f'config={{"configurable": {place}}}'
+                )
         if given is None:
             return self
-        changes = _read_namespace(given)
+        if not isinstance(given, Mapping):
+            kind = type(given).__name__
+            raise ConfigError(
+                f"{where} must be a map of options such as {{'recall': False}}, got a {kind}"
+            )
+        known = [field.name for field in fields(TurnOptions)]
+        for name in given:
+            if name not in known:
+                names, meant = ", ".join(known), suggest_name(name, known)
+                raise ConfigError(
+                    f"{where} has no option {describe_value(name)}; it has {names}{meant}"
+                )
+        changes = dict(given)
         if changes.get("recall_tokens") is not None:
             changes.setdefault("recall_k", None)
         return replace(self, **changes)
-
-    def _check_place(self, name: str, value: Any, inner: Runnable[Any, Any] | None) -> None:
-        """Refuse an option beside the namespace that would change something, and is ours alone."""
-        fields_of_inner = [] if inner is None else [spec.id for spec in inner.config_specs]
-        if value not in (None, getattr(self, name)) and name not in fields_of_inner:
-            place = f'{{"{NAMESPACE}": {{"{name}": {describe_value(value)}}}}}'
-            msg = (
-                f"configurable[{name!r}] is not read; set it for a call with "
-                f'config={{"configurable": {place}}}'
-            )
-            raise ConfigError(msg)
-
-
-def _read_namespace(given: Any) -> dict[str, Any]:
-    """Return the options that a call sets under the namespace.
-
-    Raises:
-        ConfigError: If it holds anything but options; the message names it.
-    """
-    where = f"configurable[{NAMESPACE!r}]"
-    if not isinstance(given, Mapping):
-        kind = type(given).__name__
-        msg = f"{where} must be a map of options such as {{'recall': False}}, got a {kind}"
-        raise ConfigError(msg)
-    known = [field.name for field in fields(TurnOptions)]
-    for name in given:
-        if name not in known:
-            names, meant = ", ".join(known), suggest_name(name, known)
-            raise ConfigError(
-                f"{where} has no option {describe_value(name)}; it has {names}{meant}"
-            )
-    return dict(given)
 
 
 def check_profile_tokens(tokens: Any, *, is_optional: bool = True) -> None:

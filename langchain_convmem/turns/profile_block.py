@@ -13,12 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langchain_core.messages import BaseMessage
-
 from langchain_convmem.errors import LogError
 from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.turns.recalled import join_system
 from langchain_convmem.views.live import find_frontier, find_live_entries
 from langchain_convmem.views.messages import TextCounter
 
@@ -49,10 +46,6 @@ class ProfileBlock:
     text: str = ""
     items: tuple[ProfileItem, ...] = ()
     waiting: frozenset[int] = frozenset()
-
-    def add_to(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return messages with the block at the end of the first system message, or first."""
-        return join_system(messages, self.text, source=PROFILE_SOURCE)
 
     def list_whole(self) -> set[tuple[ThreadKey, int]]:
         """Return the entries of which the block quotes nearly all: thread and position."""

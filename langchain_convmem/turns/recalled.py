@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import (
-    Callable,
-    Hashable,
     Iterable,
     Sequence,
 )
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, get_buffer_string
 
-from langchain_convmem.forks import make_lock
 from langchain_convmem.views.codec import get_text_pieces
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.messages import (
@@ -35,83 +31,7 @@ def take_blocks(
 
 
 RECALLED = "recalled"
-"""Key in a reply's `aux`: which lines were recalled for it; see `note_recalled`."""
-
-
-def note_block(block: RecalledBlock) -> dict[str, Any]:
-    """Return a block as ids and scores; see `note_recalled`."""
-    at = {line.line_id: number for number, line in enumerate(block.lines)}
-    return {
-        "thread_id": block.lines[0].key.thread_id,
-        "lines": [[line.line_id, line.position, line.part] for line in block.lines],
-        "hits": [
-            [
-                at[hit.line.line_id],
-                round(hit.relevance, 3),
-                round(hit.similarity, 3),
-                [reason.partition(":")[0] for reason in hit.why],
-            ]
-            for hit in block.matches
-            if hit.line.line_id in at
-        ],
-    }
-
-
-# -- What was recalled, and is kept for the turn --------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class RecalledLines:
-    """Lines of other places for a model.
-
-    Attributes:
-        blocks: Best first, or in the order of a relevance buffer.
-        by_time: Whether they are shown oldest first instead.
-        room: How many tokens their text may take; None for any number.
-        opened: What folded summaries of the thread say.
-    """
-
-    blocks: Sequence[RecalledBlock] = ()
-    by_time: bool = True
-    room: int | None = None
-    opened: Sequence[OpenedSummary] = ()
-
-
-T = TypeVar("T")
-
-
-class Latest(Generic[T]):
-    """Values by the names that were used last. Thread-safe."""
-
-    def __init__(self, most: int) -> None:
-        """Start empty; keep at most this many values."""
-        self._most = most
-        self._lock = make_lock()
-        self._known: OrderedDict[Hashable, T] = OrderedDict()
-
-    def get(self, name: Hashable) -> T | None:
-        """Return the value of a name, if it is still here."""
-        with self._lock:
-            return self._known.get(name)
-
-    def drop(self, is_meant: Callable[[Any], bool]) -> None:
-        """Drop the values under these names."""
-        with self._lock:
-            for name in [name for name in self._known if is_meant(name)]:
-                del self._known[name]
-
-    def keep(self, name: Hashable, value: T) -> None:
-        """Keep a value; drop the oldest beyond the limit."""
-        with self._lock:
-            self._known[name] = value
-            self._known.move_to_end(name)
-            while len(self._known) > self._most:
-                self._known.popitem(last=False)
-
-
-RECALLS: Latest[RecalledLines] = Latest(256)
-"""Recalled lines by log, thread, turn and options, so that all calls of a turn see the same.
-
-One per process: a turn that continues in another one recalls again.
-"""
+"""Key in a reply's `aux`: which lines were recalled for it; see `view.note_recalled`."""
 
 
 # -- How recalled lines and message lists look to a model -----------------------------------------
@@ -270,10 +190,3 @@ def join_system(messages: Sequence[BaseMessage], text: str, *, source: str) -> l
 def _list_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
     content = message.content
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-
-
-def make_recalled_messages(recalled: str) -> MessageList:
-    """Return the recalled text as a message list for a prompt's own slot; empty without text."""
-    if not recalled:
-        return MessageList()
-    return MessageList([HumanMessage(recalled, additional_kwargs={"source": RECALL_SOURCE})])

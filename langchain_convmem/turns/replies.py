@@ -201,59 +201,53 @@ def _is_asked(message: BaseMessage, asked: BaseMessage) -> bool:
     return isinstance(message, HumanMessage) and message.content == asked.content
 
 
-class _StreamedMessage:
-    """One message of a stream: whole, or growing by chunks."""
+def _is_growing(pieces: Sequence[BaseMessage]) -> bool:
+    """Return whether a message of a stream comes by chunks."""
+    return isinstance(pieces[0], BaseMessageChunk)
 
-    def __init__(self, piece: BaseMessage) -> None:
-        self.pieces = [piece]
-        self.ids = {piece.id}
 
-    @property
-    def is_growing(self) -> bool:
-        return isinstance(self.pieces[0], BaseMessageChunk)
+def _is_finished(pieces: Sequence[BaseMessage]) -> bool:
+    """Return whether it needs no more; LangChain marks the last chunk of every stream that ends."""
+    return not _is_growing(pieces) or getattr(pieces[-1], "chunk_position", None) == "last"
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether it needs no more chunks; LangChain marks the last of every stream that ends."""
-        return not self.is_growing or getattr(self.pieces[-1], "chunk_position", None) == "last"
 
-    def has(self, piece: BaseMessage) -> bool:
-        return (piece.id is not None and piece.id in self.ids) or self.pieces[-1] is piece
+def _has(pieces: Sequence[BaseMessage], piece: BaseMessage) -> bool:
+    known = (pieces[0].id, pieces[-1].id)
+    return (piece.id is not None and piece.id in known) or pieces[-1] is piece
 
-    def is_continued_by(self, piece: BaseMessage) -> bool:
-        """Return whether a chunk without a known id belongs to this message.
 
-        A message has at most one id of its provider and one of its run.
-        """
-        if type(self.pieces[-1]) is not type(piece) or self.is_finished:
-            return False
-        by_run = piece.id is not None and piece.id.startswith(_RUN_PREFIX)
-        known = [one.startswith(_RUN_PREFIX) for one in self.ids if one is not None]
-        return piece.id is None or by_run not in known
+def _is_continued_by(pieces: Sequence[BaseMessage], piece: BaseMessage) -> bool:
+    """Return whether a chunk without a known id belongs to a message.
 
-    def append(self, piece: BaseMessage) -> None:
-        self.pieces.append(piece)
-        self.ids.add(piece.id)
+    A message has at most one id of its provider and one of its run.
+    """
+    if type(pieces[-1]) is not type(piece) or _is_finished(pieces):
+        return False
+    by_run = piece.id is not None and piece.id.startswith(_RUN_PREFIX)
+    known = [one.id.startswith(_RUN_PREFIX) for one in (pieces[0], pieces[-1]) if one.id]
+    return piece.id is None or by_run not in known
 
-    def merge(self) -> BaseMessage:
-        """Return the message; without an end, only calls with whole arguments are calls."""
-        total = merge_pieces(self.pieces)
-        message = message_chunk_to_message(total)
-        chunks = total.tool_call_chunks if isinstance(total, AIMessageChunk) else []
-        if not chunks or not is_unfinished(*self.pieces):
-            return message
-        functions = [{"name": one["name"], "arguments": one["args"] or "{}"} for one in chunks]
-        ids = [one["id"] for one in chunks]
-        raw = [{"id": i, "function": made} for i, made in zip(ids, functions, strict=True)]
-        calls, broken = default_tool_parser(raw)
-        return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
+
+def _merge(pieces: Sequence[BaseMessage]) -> BaseMessage:
+    """Return the message; without an end, only calls with whole arguments are calls."""
+    total = merge_pieces(pieces)
+    message = message_chunk_to_message(total)
+    chunks = total.tool_call_chunks if isinstance(total, AIMessageChunk) else []
+    if not chunks or not is_unfinished(*pieces):
+        return message
+    raw = [
+        {"id": one["id"], "function": {"name": one["name"], "arguments": one["args"] or "{}"}}
+        for one in chunks
+    ]
+    calls, broken = default_tool_parser(raw)
+    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
 
 
 class ReplyCollector:
     """Collects the chunks of a stream as they pass, and makes messages of them at its end."""
 
     def __init__(self) -> None:
-        self._parts: list[_StreamedMessage] = []
+        self._parts: list[list[BaseMessage]] = []
         self._value: Any = _NOTHING
         self._is_text = True
 
@@ -261,11 +255,6 @@ class ReplyCollector:
     def has_text(self) -> bool:
         """Whether any piece of a reply has passed."""
         return bool(self._parts)
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether the last message lacks the end that its provider gives."""
-        return bool(self._parts) and is_unfinished(*self._parts[-1].pieces)
 
     def add(self, chunk: Any) -> None:
         """Take one chunk: text, a message (chunk), a list, or a dict of LangGraph updates."""
@@ -278,16 +267,16 @@ class ReplyCollector:
             self._take(piece)
 
     def _take(self, piece: BaseMessage) -> None:
-        known = next((part for part in reversed(self._parts) if part.has(piece)), None)
+        known = next((part for part in reversed(self._parts) if _has(part, piece)), None)
         is_chunk = isinstance(piece, BaseMessageChunk)
         if known is not None and not is_chunk:
-            known.pieces = [piece]  # the whole message after its chunks
-        elif known is not None and known.is_growing:
+            known[:] = [piece]  # the whole message after its chunks
+        elif known is not None and _is_growing(known):
             known.append(piece)
-        elif is_chunk and self._parts and self._parts[-1].is_continued_by(piece):
+        elif is_chunk and self._parts and _is_continued_by(self._parts[-1], piece):
             self._parts[-1].append(piece)
         else:
-            self._parts.append(_StreamedMessage(piece))
+            self._parts.append([piece])
 
     def complete(
         self,
@@ -305,31 +294,25 @@ class ReplyCollector:
             return Reply(messages)
         return read_reply(output, given, heard=heard, output_messages_key=output_messages_key)
 
-    def collect_cut(
-        self, given: Sequence[BaseMessage], *, has_ended: bool = False
-    ) -> list[BaseMessage]:
+    def collect_cut(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what a stream brought whose last message has no end.
 
         Args:
             given: The messages the chain was called with.
-            has_ended: Whether the stream ended all the same, so that calls will be answered.
         """
         messages = self._merge_new(given)
         if not messages:
             return [] if self._value is _NOTHING else _keep_cut_value(self._value)
-        if self._parts[-1].is_finished and not self.is_unfinished:
-            return messages
-        return cut_last(messages, keeps_calls=has_ended)
+        last = self._parts[-1]
+        is_whole = _is_finished(last) and not is_unfinished(*last)
+        return messages if is_whole else cut_last(messages, keeps_calls=False)
 
     def _merge_new(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the new messages; what came in chunks was made just now, whatever its id."""
-        merged = [(part.merge(), part.is_growing) for part in self._parts]
-        new = _select_new([message for message, is_growing in merged if not is_growing], given)
-        return [
-            message
-            for message, is_growing in merged
-            if is_growing or any(message is one for one in new)
-        ]
+        whole = [part[0] for part in self._parts if not _is_growing(part)]
+        new = {id(one) for one in _select_new(whole, given)}
+        parts = (part for part in self._parts if _is_growing(part) or id(part[0]) in new)
+        return list(map(_merge, parts))
 
 
 def _keep_cut_value(value: Any) -> list[BaseMessage]:

@@ -7,7 +7,6 @@ counted. Metadata and events hold names and counts, never what was said.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,28 +43,20 @@ _logger = logging.getLogger("langchain_convmem")
 T = TypeVar("T")
 
 
-def stamp_config(
-    config: RunnableConfig | None, user_id_key: str | None, *, thread_id: str | None = None
-) -> RunnableConfig:
+def stamp_config(config: RunnableConfig | None, *, thread_id: str | None = None) -> RunnableConfig:
     """Return the config of a call with trace metadata: the version and the thread.
 
     Args:
         config: What the call was given.
-        user_id_key: If set, the metadata names the user by a hash under this key; else the user is
-            left as LangChain's tracer finds it under `configurable`.
         thread_id: The thread, where the call does not name it.
     """
     stamped = ensure_config(config)
     metadata, configurable = stamped["metadata"], stamped["configurable"]
     versions = {**metadata.get("lc_versions", {}), "langchain-convmem": _read_version()}
     noted: dict[str, Any] = {"lc_versions": versions}
-    if thread_id is None:
-        thread_id = configurable.get("thread_id", configurable.get("session_id"))
+    thread_id = thread_id or configurable.get("thread_id", configurable.get("session_id"))
     if isinstance(thread_id, str):
         noted["thread_id"] = thread_id
-    user_id = configurable.get("user_id")
-    if user_id_key is not None and user_id is not None:
-        noted["user_id"] = _hash_user(str(user_id), user_id_key)
     stamped["metadata"] = {**metadata, **noted}
     return stamped
 
@@ -73,12 +64,6 @@ def stamp_config(
 @cache
 def _read_version() -> str:
     return version("langchain-convmem")
-
-
-def _hash_user(user_id: str, key: str) -> str:
-    # With a key: names and addresses are few enough to try them all against a plain hash.
-    secret = hashlib.sha256(key.encode()).digest()
-    return hashlib.blake2b(user_id.encode(), key=secret, digest_size=12).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

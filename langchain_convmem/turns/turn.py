@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from langchain_core.messages import BaseMessage
@@ -15,9 +15,12 @@ from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
-from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.messages import Joined, continue_turn, find_results, join_thread
+from langchain_convmem.turns.messages import (
+    continue_turn,
+    find_results,
+    join_thread,
+)
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.recalled import RECALLED
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
@@ -25,87 +28,23 @@ from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import (
     CallContext,
     ModelContext,
-    Place,
     TurnEntries,
     TurnView,
     find_turn_start,
     has_same_content,
-    is_answered,
     list_earlier_entries,
     make_entry,
     note_recalled,
 )
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
 from langchain_convmem.views.counting import get_text_counter
-from langchain_convmem.views.edits import plan_replace, plan_rewind
+from langchain_convmem.views.edits import plan_replace
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
-from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
+from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 
-
-# -- What is stored of a turn: once for every host, whatever is tried again -----------------------
-def draft_reply(
-    drafting: DraftBuilder,
-    messages: Iterable[BaseMessage],
-    *,
-    turn_id: str,
-    entries: Sequence[Entry],
-    found: Iterable[Entry],
-    metadata: Metadata,
-    new_id: Callable[[int], str | None] = lambda _: None,
-    answers: Mapping[int, BaseMessage | None] | None = None,
-) -> list[Draft]:
-    """Return what to append: a reply, in the place of what an attempt stored before.
-
-    Nothing if all of it is there already, or nothing of it is to be stored.
-
-    Args:
-        drafting: What is stored of a message.
-        messages: The reply, in order.
-        turn_id: The turn.
-        entries: The thread's entries from the turn's first on.
-        found: Entries that have ids of the messages.
-        metadata: Goes to the last message.
-        new_id: Makes the id of a message that has no free one of its own; see `assign_free_ids`.
-        answers: What the write hook made of the messages already; see `Drafting.drafts`.
-    """
-    taken = {entry.message_id for entry in found if entry.turn_id != turn_id}
-    fresh = assign_free_ids(messages, taken, new_id)
-    drafts = drafting.build_all(fresh, turn_id=turn_id, answers=answers)
-    if not drafts:
-        return []
-    gone: list[str] = []
-    kept = 0
-    live = find_live_entries(entries)
-    for entry in live:
-        if entry.turn_id != turn_id or entry.role == "user":
-            continue
-        if any(_is_same(entry, draft) for draft in drafts):
-            kept += 1
-        else:
-            gone.append(entry.id)
-    if kept == len(drafts) and not gone:
-        return []
-    drafts[-1] = replace(drafts[-1], metadata=metadata)
-    if gone:
-        gone += find_summaries_over(live, gone)
-        control = Control(tuple(gone), "replaced")
-        drafts.insert(0, Draft(role="control", turn_id=turn_id, control=control))
-    return drafts
-
-
-def _is_same(entry: Entry, draft: Draft) -> bool:
-    has_id = draft.message is not None and draft.message.id == entry.message_id
-    return has_id and has_same_content(entry, draft)
-
-
-def _mark_cut(draft: Draft) -> Draft:
-    """Return a draft whose entry says that the reply was cut off, if its message does."""
-    message, known = draft.message, draft.metadata
-    is_cut = message is not None and message.response_metadata.get(INTERRUPTED)
-    if not is_cut or INTERRUPTED in known.attributes:
-        return draft
-    return replace(draft, metadata=replace(known, attributes=(*known.attributes, INTERRUPTED)))
+if TYPE_CHECKING:
+    from langchain_convmem.turns.chains import ChainShape
 
 
 def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[str, int]:
@@ -120,35 +59,9 @@ def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[st
 Status: TypeAlias = Literal["open", "done", "interrupted", "failed", "cancelled"]
 """How messages of a turn end it: not yet, since calls are to be answered, or for good."""
 
-_ATTEMPT = "attempt_of"
-"""Key in the user entry's `aux`: the run whose retries are the same turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """How a turn began.
-
-    Attributes:
-        asked: The user's entry in the log; None of a turn that is not stored.
-        own: What the model sees of the turn: what the user says, calls of its earlier rounds, and
-            their results.
-        earlier: Entries of what was said before it and came with the same call.
-        call: What only this call shows.
-    """
-
-    asked: Entry | None
-    own: Sequence[Entry]
-    earlier: Sequence[Entry] = ()
-    call: CallContext = field(default_factory=CallContext)
-
-    def locate(self, entries: Sequence[Entry]) -> TurnEntries:
-        """Return the turn among the entries of its thread, which is seen as it was before."""
-        start = find_turn_start(entries, self.asked)
-        before = list_earlier_entries(entries, self.asked)
-        if self.earlier:
-            known = {entry.id for entry in before}
-            before += [entry for entry in self.earlier if entry.id not in known]
-        return self.call.add_to(TurnEntries(before, self.own, start))
+Opening: TypeAlias = tuple[LiveThread, Entry | None, list[Entry], Sequence[Entry]]
+"""How a turn began: the thread before it, the user's entry in the log if the turn is stored, what
+the model sees of the turn, and entries of what came with the same call and was said before it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,7 +78,6 @@ class Turn:
         options: What the model gets, and whether the turn is stored.
         shape: What the chain takes.
         trace: Where the turn is reported.
-        retry_of: The run whose retries are the same turn.
         record_recall: Whether the reply's metadata says which lines were recalled for it.
         id: The turn's id in the log, for what is stored from now on.
         rounds: Ids of entries of the turn that a reply follows, and does not replace.
@@ -180,7 +92,6 @@ class Turn:
     options: TurnOptions
     shape: ChainShape
     trace: TurnTrace
-    retry_of: str | None = None
     record_recall: bool = False
     id: str = ""
     rounds: frozenset[str] = frozenset()
@@ -209,42 +120,39 @@ class Turn:
         """
         self.memory.check_call(recalls=self.options.recall)
         with self.trace.mark_internal():
-            steering, said, aside = self._sort(messages)
-            self._pass_hook(said)
+            said = [one for one in messages if get_role(one) != "system"]
+            steering = [one for one in messages if get_role(one) == "system"]
+            aside = CallContext(steering, [one for one in said[:-1] if not is_remembered(one)])
+            self._pass_hook(said[-1:])
             view = self.make_view()
             thread = view.read_thread()
             self._since = thread.entries[-1].position if thread.entries else 0
-            call = CallContext(steering, aside)
-            if self._human is None:
-                thread, opening = self._continue(thread, said, call)
-            else:
-                thread, opening = self._open(thread, said, call)
-            query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
-            context = view.build_context(opening.locate, query, thread=thread)
+            opening = self._continue if self._human is None else self._open
+            thread, asked, own, earlier = opening(thread, said)
+
+            def locate(entries: Sequence[Entry]) -> TurnEntries:
+                before = list_earlier_entries(entries, asked)
+                known = {entry.id for entry in before} if earlier else ()
+                before += [entry for entry in earlier if entry.id not in known]
+                return aside.add_to(TurnEntries(before, own, find_turn_start(entries, asked)))
+
+            context = view.build_context(locate, self._query, thread=thread)
             self.trace.dispatch_event("convmem.context", context.count)
         self.context, self.started_ms = context, get_now_ms()
-        self._asked_id = None if opening.asked is None else opening.asked.id
-        self.id = opening.own[-1].turn_id
-        self.rounds = frozenset([entry.id for entry in opening.own[1:]])
+        self._asked_id = None if asked is None else asked.id
+        self.id = own[-1].turn_id
+        self.rounds = frozenset([entry.id for entry in own[1:]])
         return context
-
-    def _sort(
-        self, messages: Sequence[BaseMessage]
-    ) -> tuple[list[BaseMessage], list[BaseMessage], list[BaseMessage]]:
-        """Return system messages, what is said, and what of it before the last is not stored."""
-        steering: list[BaseMessage] = []
-        said: list[BaseMessage] = []
-        for message in messages:
-            (steering if get_role(message) == "system" else said).append(message)
-        aside = [one for one in said[:-1] if not is_remembered(one)] if len(said) > 1 else []
-        return steering, said, aside
 
     def make_view(self) -> TurnView:
         """Return what builds the view of the thread for the turn's model."""
-        shape = self.shape
-        return TurnView(
-            self.memory, self.key, self.options, shape.provider, self.trace, shape.slots
-        )
+        parts = (self.memory, self.key, self.options, self.shape.provider, self.trace)
+        return TurnView(*parts, self.shape.slots)
+
+    @property
+    def _query(self) -> str:
+        """What is searched for: what is stored of what the user says."""
+        return "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
 
     def _pass_hook(self, said: Sequence[BaseMessage]) -> None:
         """Ask the write hook what is to be stored of what the user says, if anything is."""
@@ -263,116 +171,61 @@ class Turn:
 
     # -- a turn that is new, or said otherwise ----------------------------------------------------
 
-    def _open(
-        self, thread: LiveThread, said: Sequence[BaseMessage], call: CallContext
-    ) -> tuple[LiveThread, Opening]:
+    def _open(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Opening:
         """Store what is new, and return the thread as it was before, with the turn."""
         human = cast("BaseMessage", self._human)
-        asked = self._find_attempt(thread.entries, human)
-        joined = Joined(again=asked)
-        if asked is None:
-            whole, joined = join_thread(self.memory.log, thread, said, self._to_stored_form)
-            asked = joined.again
-            if joined.replaces is not None:
-                thread = read_all(self.memory.log, whole)  # all that followed goes
-            elif asked is not None:
-                thread = whole  # else only the comparison took all of it
-        if asked is None and not (self.options.remember and self._kept is not None):
-            drafts = [*self._draft_chat(joined.new[:-1]), make_draft(human, turn_id=make_ulid())]
-            *before, own = self._make_entries(drafts, thread.entries)
-            return thread, Opening(None, [own], before, call)
+        whole, joined = join_thread(self.memory.log, thread, said, self._to_stored_form)
+        asked = joined.again
+        if joined.replaces is not None:
+            thread = read_all(self.memory.log, whole)  # all that followed goes
+        elif asked is not None:
+            thread = whole  # else only the comparison took all of it
         earlier: Sequence[Entry] = ()
         if asked is None:
+            stores = self.options.remember and self._kept is not None
+            kept = self._kept if stores and self._kept is not None else human
             turn_id = make_ulid()
-            earlier, asked = self._store_new(thread, joined, turn_id)
-            if joined.replaces is None and asked.turn_id != turn_id:
-                self._own_turns.add(asked.turn_id)
-                thread = self._take_back_after(thread, asked)
+            *retracting, draft = [make_draft(kept, turn_id=turn_id)]
+            if stores and joined.replaces is not None:
+                old = joined.replaces.message_id
+                *retracting, draft = plan_replace(thread.entries, old, kept, keep_later=False)
+                retracting = [replace(one, turn_id=turn_id) for one in retracting]
+            self._own_turns |= {turn_id, str(draft.turn_id)}
+            drafts = [*retracting, *self._draft_chat(joined.new[:-1]), draft]
+            *earlier, own = self._keep(drafts, thread.entries, stores=stores)[len(retracting) :]
+            asked = own if stores else None
         # The user's own words: what the write hook takes away is not for this turn.
-        own = replace(asked, message=human, contents=get_text_pieces(human))
-        return thread, Opening(asked, [own], earlier, call)
-
-    def _store_new(
-        self, thread: LiveThread, joined: Joined, turn_id: str
-    ) -> tuple[Sequence[Entry], Entry]:
-        """Return the entries of what is new; the last is what the user says, in a turn of this id.
-
-        The log keeps the turn of a message whose id it knows.
-        """
-        kept = cast("BaseMessage", self._kept)
-        retracting: Sequence[Draft] = ()
-        draft = make_draft(kept, turn_id=turn_id)
-        if joined.replaces is not None:
-            old = joined.replaces.message_id
-            *retracting, draft = plan_replace(thread.entries, old, kept, keep_later=False)
-            retracting = [replace(one, turn_id=turn_id) for one in retracting]
-        if self.retry_of is not None:
-            draft = replace(draft, metadata=Metadata(aux={_ATTEMPT: self.retry_of}))
-        earlier = self._draft_chat(joined.new[:-1]) if len(joined.new) > 1 else ()
-        drafts = [*retracting, *earlier, draft]
-        self._own_turns |= {turn_id, str(draft.turn_id)}
-        *before, asked = self.memory.log.append(self.key, drafts)[len(retracting) :]
-        return before, asked
-
-    def _take_back_after(self, thread: LiveThread, asked: Entry) -> LiveThread:
-        """Retract what followed a message of the archive, if its id was said with another text.
-
-        Returns:
-            All of the thread.
-        """
-        last = thread.entries[-1].position if thread.entries else 0
-        thread = read_all(self.memory.log, thread)
-        is_older = any(
-            entry.turn_id == asked.turn_id and entry.id != asked.id for entry in thread.entries
-        )
-        if is_older and asked.position > last:
-            drafts = plan_rewind(thread.entries, asked.id)
-            self.memory.log.append(
-                self.key, [replace(one, turn_id=asked.turn_id) for one in drafts]
-            )
-        return thread
-
-    def _find_attempt(self, entries: Sequence[Entry], human: BaseMessage) -> Entry | None:
-        """Return the user's entry of a turn that this run tries again, if it does."""
-        if self.retry_of is None or human.id is not None or self._kept is None:
-            return None  # a message with an id is recognised by it
-        live = find_live_entries(entries)
-        for entry in reversed(live):
-            is_attempt = entry.role == "user" and entry.metadata.aux.get(_ATTEMPT) == self.retry_of
-            if is_attempt and entry.message and entry.message.content == self._kept.content:
-                return None if is_answered(live, entry.turn_id) else entry
-        return None
+        said_now = replace(asked or own, message=human, contents=get_text_pieces(human))
+        return thread, asked, [said_now], earlier
 
     # -- a turn that the thread has ---------------------------------------------------------------
 
-    def _continue(
-        self, thread: LiveThread, said: Sequence[BaseMessage], call: CallContext
-    ) -> tuple[LiveThread, Opening]:
+    def _continue(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Opening:
         """Store what leads to the results of tools that a turn goes on with, and them."""
         results = find_results(said)
         before = said[: len(said) - len(results)]
-        entries = list(thread.entries)
+        news: Sequence[Entry] = ()
         if before:
             thread, joined = join_thread(self.memory.log, thread, before, self._to_stored_form)
-            news = self._keep(list(self._draft_chat(joined.new)), thread.entries)
-            entries = [*thread.entries, *news]
+            drafts = list(self._draft_chat(joined.new))
+            news = self._keep(drafts, thread.entries, stores=self.options.remember)
+        entries = [*thread.entries, *news]
         found = continue_turn(entries, results)
         self._own_turns.add(found.turn_id)
         self._kept = found.asked.message
         drafts = self.memory.drafting.build_all(found.results, turn_id=found.turn_id)
-        if len(drafts) < len(results):  # the write hook takes one away, which the model has to see
+        is_all = len(drafts) == len(results)
+        if not is_all:  # the write hook takes one away, which the model has to see
             drafts = [make_draft(result, turn_id=found.turn_id) for result in found.results]
-            kept: Sequence[Entry] = self._make_entries(drafts, entries)
-        else:
-            kept = self._keep(drafts, entries)
+        kept = self._keep(drafts, entries, stores=self.options.remember and is_all)
         asked, stored = found.asked, {entry.id for entry in kept}
         loop = [
             entry
             for entry in find_live_entries(entries)
             if entry.id in found.kept and entry.id not in {asked.id, *stored}
         ]
-        earlier = [entry for entry in entries[len(thread.entries) :] if entry.id not in found.kept]
-        return thread, Opening(asked, [asked, *loop, *kept], earlier, call)
+        earlier = [entry for entry in news if entry.id not in found.kept]
+        return thread, asked, [asked, *loop, *kept], earlier
 
     def _draft_chat(self, messages: Sequence[BaseMessage]) -> Iterator[Draft]:
         """Yield drafts of what was said elsewhere before this turn: each question opens one."""
@@ -384,13 +237,13 @@ class Turn:
             self._own_turns.add(turn_id)
             yield from self.memory.drafting.build_all([message], turn_id=turn_id)
 
-    def _keep(self, drafts: Sequence[Draft], entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Store messages, if this turn is stored, and return their entries."""
-        if not drafts:
-            return []
-        if not self.options.remember:
-            return self._make_entries(drafts, entries)
-        return self.memory.log.append(self.key, drafts)
+    def _keep(
+        self, drafts: Sequence[Draft], entries: Sequence[Entry], *, stores: bool
+    ) -> Sequence[Entry]:
+        """Return messages as entries, in the log where they are stored."""
+        if stores and drafts:
+            return self.memory.log.append(self.key, drafts)
+        return self._make_entries(drafts, entries)
 
     def _make_entries(self, drafts: Sequence[Draft], entries: Sequence[Entry]) -> list[Entry]:
         """Return messages as the entries that they would be after these."""
@@ -469,35 +322,59 @@ class Turn:
         context = self.context
         if context is None or not (messages and self.options.remember):
             return [], []
-        metadata = self._make_metadata(context, status, aux)
-        drafting, start, rounds = self.memory.drafting, context.turn.start, self.rounds
-        answers = drafting.ask_hook(messages)
+        metadata = self._make_metadata(context, aux)
+        answers, start = self.memory.drafting.ask_hook(messages), context.turn.start
         drafts: list[Draft] = []
 
         def plan(there: Sequence[Entry]) -> list[Draft]:
-            if self._asked_id is not None and all(one.id != self._asked_id for one in there):
-                return []  # forgotten meanwhile, and so is what answers it
-            drafts[:] = draft_reply(
-                drafting,
-                messages,
-                turn_id=self.id,
-                entries=[one for one in there if one.position >= start and one.id not in rounds],
-                found=self._find_taken(context, there),
-                metadata=metadata,
-                answers=answers,
-            )
-            drafts[:] = map(_mark_cut, drafts)
+            if self._asked_id is None or any(one.id == self._asked_id for one in there):
+                drafts[:] = self._draft_reply(context, messages, answers, there, metadata)
             return drafts
 
-        appended = self.memory.log.append_planned(
-            self.key,
-            plan,
-            after=start - 1,
-            message_ids=[message.id for message in messages if message.id],
-        )
+        ids = [message.id for message in messages if message.id]
+        log = self.memory.log
+        appended = log.append_planned(self.key, plan, after=start - 1, message_ids=ids)
         if status == "open":
-            self.rounds = rounds | {entry.id for entry in appended}
+            self.rounds |= {entry.id for entry in appended}
         return drafts, appended
+
+    def _draft_reply(
+        self,
+        context: ModelContext,
+        messages: Sequence[BaseMessage],
+        answers: Mapping[int, BaseMessage | None],
+        there: Sequence[Entry],
+        metadata: Metadata,
+    ) -> list[Draft]:
+        """Return what to append: a reply, in the place of what an attempt stored before.
+
+        Nothing if all of it is there already, or nothing of it is to be stored.
+
+        Args:
+            context: What the model got.
+            messages: The reply, in order.
+            answers: What the write hook made of the messages.
+            there: The thread's entries from the turn's first on, and those with their ids.
+            metadata: Goes to the last message.
+        """
+        taken = {entry.message_id for entry in self._find_taken(context, there)}
+        fresh = assign_free_ids(messages, taken, lambda _: None)
+        made = self.memory.drafting.build_all(fresh, turn_id=self.id, answers=answers)
+        drafts = list(map(_mark_cut, made))
+        start, rounds = context.turn.start, self.rounds
+        entries = [one for one in there if one.position >= start and one.id not in rounds]
+        live = find_live_entries(entries)
+        old = [one for one in live if one.turn_id == self.id and one.role != "user"]
+        gone = [one.id for one in old if not any(_is_same(one, draft) for draft in drafts)]
+        if not drafts or (not gone and len(old) == len(drafts)):
+            return []
+        attributes = drafts[-1].metadata.attributes
+        drafts[-1] = replace(drafts[-1], metadata=replace(metadata, attributes=attributes))
+        if gone:
+            gone += find_summaries_over(live, gone)
+            control = Control(tuple(gone), "replaced")
+            drafts.insert(0, Draft(role="control", turn_id=self.id, control=control))
+        return drafts
 
     def _find_taken(self, context: ModelContext, found: Sequence[Entry]) -> list[Entry]:
         """Return the entries of other turns whose ids are taken: not what was taken back."""
@@ -505,16 +382,13 @@ class Turn:
         gone = find_retracted_ids(context.thread.entries) if others else ()
         return [entry for entry in others if entry.id not in gone]
 
-    def _make_metadata(
-        self, context: ModelContext, status: Status, aux: Mapping[str, Any]
-    ) -> Metadata:
+    def _make_metadata(self, context: ModelContext, aux: Mapping[str, Any]) -> Metadata:
         noted = dict(aux)
         if self.record_recall and self.options.recall:
             counter = self.memory.token_counter
             noted[RECALLED] = note_recalled(context, get_text_counter(counter))
         noted |= self.trace.own_tokens.to_aux()
-        attributes = (INTERRUPTED,) if status == "interrupted" else ()
-        return Metadata(attributes, measure_times(self.started_ms, self.first_token_ms), aux=noted)
+        return Metadata((), measure_times(self.started_ms, self.first_token_ms), aux=noted)
 
     def _retract(self, reason: RetractReason) -> None:
         """Retract what was stored since the turn began; what it took the place of counts again."""
@@ -539,31 +413,37 @@ class Turn:
                 self.memory.compact(self.key, self.context.view, said)
 
 
+def _is_same(entry: Entry, draft: Draft) -> bool:
+    has_id = draft.message is not None and draft.message.id == entry.message_id
+    return has_id and has_same_content(entry, draft)
+
+
+def _mark_cut(draft: Draft) -> Draft:
+    """Return a draft whose entry says that the reply was cut off, if its message does."""
+    message, known = draft.message, draft.metadata
+    if message is None or not message.response_metadata.get(INTERRUPTED):
+        return draft
+    attributes = tuple(dict.fromkeys((*known.attributes, INTERRUPTED)))
+    return replace(draft, metadata=replace(known, attributes=attributes))
+
+
 # -- The line in which the turns of a thread wait -------------------------------------------------
-class TurnQueue:
-    """Lets turns of one thread run in order of arrival, synchronous and async alike.
+Place: TypeAlias = tuple[Hashable, ThreadKey]
+"""A thread and the log it is in: equal names in two logs are two threads."""
 
-    Thread-safe.
+_LINES: WeakValueDictionary[Place, FifoLock] = WeakValueDictionary()
+_LINES_LOCK = make_lock()
+
+
+def get_line(place: Place) -> FifoLock:
+    """Return the line in which the turns of a thread wait, in order of arrival.
+
+    There is one per process, for synchronous and async turns alike; it lives as long as somebody
+    has it. Its waits raise a `ThreadBusyError` if they take too long, or if this very turn already
+    holds the thread, so that waiting would never end.
     """
+    thread_id = place[1].thread_id
 
-    def __init__(self) -> None:
-        self._guard = make_lock()
-        self._locks: WeakValueDictionary[Place, FifoLock] = WeakValueDictionary()
-
-    def get_lock(self, place: Place) -> FifoLock:
-        """Return the lock of a thread; it lives as long as somebody has it.
-
-        Its waits raise a `ThreadBusyError` if they take too long, or if this very turn already
-        holds the thread, so that waiting would never end.
-        """
-        with self._guard:
-            lock = self._locks.get(place)
-            if lock is None:
-                lock = self._locks[place] = _make_lock(place[1].thread_id)
-            return lock
-
-
-def _make_lock(thread_id: str) -> FifoLock:
     def make_late_error(timeout_s: float) -> ThreadBusyError:
         msg = (
             f"thread {thread_id!r} was still busy after {timeout_s:g} s; is a stream of it left "
@@ -578,8 +458,5 @@ def _make_lock(thread_id: str) -> FifoLock:
         )
         return ThreadBusyError(msg, thread_id=thread_id)
 
-    return FifoLock(make_late_error, make_reentry_error)
-
-
-TURN_QUEUE = TurnQueue()
-"""One per process: whatever runs turns over one thread takes turns as well."""
+    with _LINES_LOCK:
+        return _LINES.setdefault(place, FifoLock(make_late_error, make_reentry_error))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import (
     Callable,
     Collection,
-    Hashable,
     Iterable,
     Mapping,
     Sequence,
@@ -25,33 +24,26 @@ from langchain_convmem.history import (
 )
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import has_same_payload
-from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import (
     Draft,
     Entry,
     Role,
-    Stretch,
     ThreadKey,
 )
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.options import RecallPlace, TurnOptions
-from langchain_convmem.turns.profile_block import ProfileBlock, read_block
+from langchain_convmem.turns.profile_block import PROFILE_SOURCE, ProfileBlock, read_block
 from langchain_convmem.turns.recalled import (
     NOTICES,
     RECALL_SOURCE,
-    RECALLS,
     MessageList,
-    RecalledLines,
     fit_blocks,
     fold_recalled,
     join_system,
-    make_recalled_messages,
-    note_block,
     select_visible,
     take_blocks,
     write_fence,
 )
-from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces, make_storable
 from langchain_convmem.views.context import (
@@ -71,7 +63,6 @@ from langchain_convmem.views.messages import (
 )
 from langchain_convmem.views.providers import Provider
 from langchain_convmem.views.shown import Context, OpenedSummary, Recall, RecalledBlock
-from langchain_convmem.views.tokens import count_text_tokens
 
 _LINES_SHARE = 0.3
 """How much of the room of recall lines keep that do not answer, beside folded summaries."""
@@ -104,6 +95,7 @@ class TurnView:
     _count_text: TextCounter = field(init=False, repr=False)
     _wished: int = field(init=False, repr=False)
     _shows_summary: bool = field(init=False, repr=False)
+    _rules: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Find what counts tokens, and what the prompt has slots for."""
@@ -111,6 +103,9 @@ class TurnView:
         self._count_text = get_text_counter(self._counter)
         self._wished = self.memory.get_recall_budget(self.options)
         self._shows_summary = self.slots is not None and "summary" in self.slots
+        place: SummaryPlace = "omit" if self._shows_summary else "user"
+        self._rules = {"provider": self.provider, "summary": place, "shorten": False}
+        self._rules["token_counter"] = self._counter
 
     def build_context(
         self,
@@ -130,11 +125,7 @@ class TurnView:
         if query is None:
             asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
             query = join_searchable(filter(None, asked), self.memory.drafting)
-        return self.add_recalled(seen, self.recall_lines(seen, query))
-
-    def add_recalled(self, seen: ModelContext, found: RecalledLines) -> ModelContext:
-        """Return the context with as many recalled lines as fit."""
-        return seen.add_recalled(found, self._count_text)
+        return self.add_recalled(seen, query)
 
     def read_thread(self) -> LiveThread:
         """Return as much of the thread as the view can show, and all that no budget leaves out."""
@@ -144,20 +135,18 @@ class TurnView:
         """Return how many tokens the thread may take in what the model gets; None for no limit."""
         budget = self.options.budget
         room = None if budget is None else budget.tokens - budget.reserved
-        limits = [most for most in (self.options.history_tokens, room) if most is not None]
-        return min(limits, default=None)
+        limits = (self.options.history_tokens, room)
+        return min((most for most in limits if most is not None), default=None)
 
     def read_view(self, locate: Locate, thread: LiveThread | None = None) -> ModelContext:
         """Return what the model gets of the thread, without recall; see `build_context`."""
-        if thread is None:
-            thread = self.read_thread()
+        thread = thread or self.read_thread()
         turn = locate(thread.entries)
         if thread.floor and _lacks_summary(turn, thread):
             # A turn that is answered once more: what the summary tells of is shown again.
             thread = read_all(self.memory.log, thread)
             turn = locate(thread.entries)
         most, room = self.memory.get_profile_budget(self.options), self._get_room()
-        most = most if room is None else min(most, int(room * _PROFILE_SHARE))
         if not most:
             return self._read_within(locate, thread, turn)
         read = partial(
@@ -166,119 +155,117 @@ class TurnView:
             self.key,
             turn.before,
             turn.own,
-            max_tokens=most,
+            max_tokens=most if room is None else min(most, int(room * _PROFILE_SHARE)),
             count=self._count_text,
             stores=self.options.remember,
         )
         block = read()
         seen = self._read_beside(block, locate, thread, turn)
-        if not block.waiting <= seen.view.positions:  # it was said too far back
-            block = read(shown=seen.view.positions)
-            seen = self._read_beside(block, locate, thread, turn)
-        return seen
+        if block.waiting <= seen.view.positions:
+            return seen
+        # It was said too far back.
+        return self._read_beside(read(shown=seen.view.positions), locate, thread, turn)
 
     def _read_beside(
         self, block: ProfileBlock, locate: Locate, thread: LiveThread, turn: TurnEntries
     ) -> ModelContext:
         """Return what the model gets of the thread, and what is known of the user."""
+        reserved = self._count_text(block.text) if block.text else 0
         try:
-            seen = self._read_within(locate, thread, turn, self._count_text(block.text))
+            seen = self._read_within(locate, thread, turn, reserved)
         except BudgetError:  # what is said now comes before what is known
             return self._read_within(locate, thread, turn)
-        return self._add_block(seen, block) if block.text else seen
-
-    def _add_block(self, seen: ModelContext, block: ProfileBlock) -> ModelContext:
-        """Return what the model gets with what is known of the user."""
-        messages = block.add_to(seen.view.messages)
+        messages = join_system(seen.view.messages, block.text, source=PROFILE_SOURCE)
         added = len(messages) - len(seen.view.messages)
-        view = replace(seen.view, messages=messages)
         asked = None if seen.asked is None else seen.asked + added
+        view = replace(seen.view, messages=messages)
         return replace(seen, view=view, asked=asked, profile=block)
 
     def _read_within(
         self, locate: Locate, thread: LiveThread, turn: TurnEntries, reserved: int = 0
     ) -> ModelContext:
         """Return what the model gets of the thread alone, beside so many tokens of other text."""
-        view = self._fit_view(thread, turn, reserved)
-        while view is None and thread.floor:
-            # The turn began long ago, or the budget reaches further back than what was read.
-            thread = read_further(self.memory.log, thread)
-            turn = locate(thread.entries)
-            view = self._fit_view(thread, turn, reserved)
-        if view is None:
-            view = self._make_view_of_turn(turn, reserved)
+        view: Context | None = None
+        while view is None:
+            budgets = self._list_budgets(turn, reserved)
+            if thread.holds(turn.start) and (turn.is_whole or not thread.floor):
+                seen = replace(thread, entries=turn.entries)
+                built = (seen.build_view(max_tokens=one, **self._rules) for one in budgets)
+                view = next((one for one in built if one is not None), None)
+            if view is None and thread.floor:
+                # The turn began long ago, or the budget reaches further back than what was read.
+                thread = read_further(self.memory.log, thread)
+                turn = locate(thread.entries)
+            elif view is None:
+                # What was said before and never answered is one exchange with the turn, which is
+                # never left out; but an old message must not block the thread for good. Where the
+                # turn alone does not fit, its longest texts are cut.
+                left_out = count_said(find_uncovered(find_live_entries(turn.before)))
+                options = {**self._rules, "max_tokens": budgets[-1], "shorten": True}
+                view = build_context(turn.fixed, earlier_left_out=left_out, **options)
         place = self.options.recall_place
-        asked = self._find_asked(view, turn.own)
+        asked = _find_asked(view, turn.own)
         return ModelContext(thread, turn, view, asked, self.slots, recall_place=place)
 
-    def recall_lines(self, seen: ModelContext, query: str) -> RecalledLines:
-        """Return lines of other places than what the model sees anyway.
+    # -- Recalled lines and folded summaries ------------------------------------------------------
 
-        A turn that goes on, as after a call of a tool, reads what it recalled first. One that is
-        tried again must not quote its own earlier answer, nor what followed. Where there is nothing
-        to search for, the lines are those of the relevance buffer, if there is one.
+    def add_recalled(self, seen: ModelContext, query: str) -> ModelContext:
+        """Return the context with lines of other places than what the model sees anyway.
+
+        A turn that is tried again must not quote its own earlier answer, nor what followed. Where
+        there is nothing to search for, the lines are those of the relevance buffer, if there is
+        one.
 
         Args:
             seen: What the model sees of the thread.
             query: What to search for; empty for nothing.
         """
         if not self.options.recall:
-            return RecalledLines()
+            return seen
         budget, room = self._find_budget(seen.turn.entries), None
         if budget is not None:
             room = budget.count_recall_tokens(self._wished, seen.view.tokens)
         if room == 0:
-            return RecalledLines()
-        own = seen.turn.own
-        name = (self.memory.log_place, self.key, own[-1].turn_id if own else "", self.options)
-        known = RECALLS.get(name) if any(entry.role != "user" for entry in own) else None
-        if known is not None:
-            return replace(known, room=room)
+            return seen
         found = self._find_lines(seen, query, room)
-        RECALLS.keep(name, found)
-        return found
+        blocks, by_time = self._select_visible(found)
+        blocks, opened, text = fit_blocks(
+            blocks, found.opened, by_time=by_time, max_tokens=room, count=self._count_text
+        )
+        return replace(seen, blocks=blocks, opened=opened, recalled=text)
 
-    def _find_lines(self, seen: ModelContext, query: str, room: int | None) -> RecalledLines:
-        engine, options = self.memory.line_recall, self.options
+    def _find_lines(self, seen: ModelContext, query: str, room: int | None) -> Recall:
+        options, start = self.options, seen.turn.start
         tokens = options.recall_tokens if options.recall_k is None else None
+        later = {one.position for one in seen.thread.entries if one.position >= start}
+        excluded = {self.key: later.union(seen.view.positions)}
+        for key, position in seen.profile.list_whole():
+            excluded.setdefault(key, set()).add(position)
         find = partial(
-            engine.recall,
+            self.memory.line_recall.recall,
             self.key.owner,
             query,
             k=options.recall_k,
             max_tokens=tokens if room is None else room,
-            exclude=self._list_excluded(seen),
+            exclude=excluded,
             count_text=self._count_text,
             buffer=self.key,
         )
-        if query:
-            find = partial(
-                find,
-                before=_find_user_text(seen.thread.entries, seen.turn.start),
-                remember=options.remember,
-                wait_s=_WAIT_S,
-            )
-            recall = partial(self._recall_and_open, find, seen, query, room)
-            found = self.trace.trace_recall(query, recall)
-        else:
-            found = find()
-        blocks, by_time = self._select_visible(found)
-        return RecalledLines(blocks, by_time, room, found.opened)
+        if not query:
+            return find()
+        find = partial(
+            find,
+            before=_find_user_text(seen.thread.entries, start),
+            remember=options.remember,
+            wait_s=_WAIT_S,
+        )
+        return self.trace.trace_recall(
+            query, partial(self._recall_and_open, find, seen, query, room)
+        )
 
-    def _list_excluded(self, seen: ModelContext) -> dict[ThreadKey, Collection[int]]:
-        """Return what recall leaves out: what the model sees, the turn, what its profile quotes."""
-        start = seen.turn.start
-        later = {one.position for one in seen.thread.entries if one.position >= start}
-        excluded: dict[ThreadKey, set[int]] = {self.key: later.union(seen.view.positions)}
-        for key, position in seen.profile.list_whole():
-            excluded.setdefault(key, set()).add(position)
-        return dict(excluded)
-
-    def _select_visible(self, found: Recall) -> tuple[tuple[RecalledBlock, ...], bool]:
+    def _select_visible(self, found: Recall) -> tuple[Sequence[RecalledBlock], bool]:
         has_buffer = bool(self.memory.line_recall.settings.buffer_size)
         return select_visible(found, has_buffer=has_buffer)
-
-    # -- Folded summaries -------------------------------------------------------------------------
 
     def _recall_and_open(
         self,
@@ -287,24 +274,24 @@ class TurnView:
         query: str,
         room: int | None,
     ) -> Recall:
-        """Return a recall with what the folded summaries of the thread add to it."""
+        """Return a recall with what the folded summaries of the thread add to it.
+
+        Lines that do not answer leave room for it, and get back what it leaves.
+        """
         found = find()
         if not any(map(get_level, seen.thread.entries)):
             return found
         blocks, _ = self._select_visible(found)
         is_answered = found.verdict == "answered"
-        yields_room = not is_answered and blocks is found.blocks and self.options.recall_k is None
         total = self._wished if room is None else room
-        best = take_blocks(blocks, int(total * _LINES_SHARE), self._count_text) or blocks[:1]
-        kept = best if yields_room else blocks
-        opened = self._open(seen, query, kept, total, is_answered=is_answered)
-        if not yields_room:
+        if is_answered or blocks is not found.blocks or self.options.recall_k is not None:
+            opened = self._open(seen, query, blocks, total, is_answered=is_answered)
             return replace(found, opened=opened)
-        # What the sentences leave goes to the lines again.
+        best = take_blocks(blocks, int(total * _LINES_SHARE), self._count_text) or blocks[:1]
+        opened = self._open(seen, query, best, total, is_answered=is_answered)
         left = total - sum(self._count_text(f"\n\n{one.text}") for one in opened)
-        return replace(
-            found, blocks=take_blocks(blocks, left, self._count_text) or kept, opened=opened
-        )
+        kept = take_blocks(blocks, left, self._count_text) or tuple(best)
+        return replace(found, blocks=kept, opened=opened)
 
     def _open(
         self,
@@ -324,7 +311,7 @@ class TurnView:
             open_summaries,
         )
 
-        entries = seen.thread.entries
+        log, entries = self.memory.log, seen.thread.entries
         fence = write_fence([], NOTICES) if self.options.budget is not None else ""
         texts = [fence, *(block.text for block in lines)]
         shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
@@ -337,7 +324,11 @@ class TurnView:
             BRANCHES.get(self.memory.log_place, self.key),
             find_folding(find_live_entries(entries)),
             query,
-            partial(read_stretches, self.memory.log, self.key),
+            lambda stretches: [
+                entry
+                for after, until in stretches
+                for entry in log.entries(self.key, after=after, until=until)
+            ],
             hits=hits,
             whole=hits - {line.position for line in parts},
             shown=folded,
@@ -350,21 +341,16 @@ class TurnView:
 
     def _list_budgets(self, turn: TurnEntries, reserved: int) -> tuple[int | None, ...]:
         """Return the budgets of the view to try, until what must not be cut fits."""
-        most = self._find_history_budget(turn)
+        most = self.options.history_tokens
+        if most is not None:  # the turn and the summary come on top of it
+            kept = [entry for entry in turn.fixed if entry.role != "system"]
+            asked = build_context([*turn.instructions, *turn.own], **self._rules)
+            most = max(most + asked.tokens, build_context(kept, **self._rules).tokens)
         budget = self._find_budget(turn.entries, reserved)
         if budget is None:
             return (most,)
         shares = budget.list_message_budgets(self._wished)
         return tuple(share if most is None else min(share, most) for share in shares)
-
-    def _find_history_budget(self, turn: TurnEntries) -> int | None:
-        """Return the history's budget, which has the turn and the summary on top of it."""
-        own = self.options.history_tokens
-        if own is None:
-            return None
-        kept = [entry for entry in turn.fixed if entry.role != "system"]
-        asked = [*turn.instructions, *turn.own]
-        return max(own + self._build(asked).tokens, self._build(kept).tokens)
 
     def _find_budget(self, entries: Sequence[Entry], reserved: int = 0) -> ContextBudget | None:
         """Return the budget of messages and recalled lines."""
@@ -375,67 +361,26 @@ class TurnView:
             reserved += self._count_text(format_summary_text(entries, is_cut=True))
         return budget.reserve(reserved)
 
-    def _build(self, entries: Sequence[Entry], **options: Any) -> Context:
-        place: SummaryPlace = "omit" if self._shows_summary else "user"
-        return build_context(
-            entries,
-            provider=self.provider,
-            summary=place,
-            token_counter=self._counter,
-            **options,
-        )
 
-    def _fit_view(self, thread: LiveThread, turn: TurnEntries, reserved: int) -> Context | None:
-        """Return the view within the first budget that it fits; see `LiveThread.build_view`."""
-        if thread.floor and not (turn.is_whole and thread.holds(turn.start)):
-            return None
-        seen = replace(thread, entries=turn.entries)
-        for budget in self._list_budgets(turn, reserved):
-            view = seen.build_view(self._build, max_tokens=budget, shorten=False)
-            if view is not None:
-                return view
-        return None
+def _find_asked(view: Context, own: Sequence[Entry]) -> int | None:
+    """Return where the view holds what the user said first in the turn.
 
-    def _make_view_of_turn(self, turn: TurnEntries, reserved: int) -> Context:
-        """Return the turn alone, after the system messages.
-
-        What was said before and never answered is one exchange with it, which is never left out;
-        but an old message must not block the thread for good. Where the turn alone does not fit,
-        its longest texts are cut.
-        """
-        budget = self._list_budgets(turn, reserved)[-1]
-        left_out = count_said(find_uncovered(find_live_entries(turn.before)))
-        return self._build(turn.fixed, max_tokens=budget, earlier_left_out=left_out)
-
-    def _find_asked(self, view: Context, own: Sequence[Entry]) -> int | None:
-        """Return where the view holds what the user said first in the turn.
-
-        The message may hold what was said before and never answered as well. Where it holds what
-        is said now alone, or with it, it goes by the id of what is said now.
-        """
-        said = [entry for entry in own if entry.role == "user"]
-        count = 1
-        if len(said) > 1:
-            alone = build_context(own, provider=self.provider).messages
-            count = sum(isinstance(message, HumanMessage) for message in alone)
-        at = _find_human(view.messages, count)
-        if at is not None and len(said) == 1 and isinstance(said[0].message, HumanMessage):
-            shown = view.messages[at]
-            update = {"id": said[0].message_id, "content": shown.content, "name": shown.name}
-            view.messages[at] = said[0].message.model_copy(update=update, deep=True)
-        return at
-
-
-def _find_human(messages: Sequence[BaseMessage], number: int) -> int | None:
-    """Return where the user speaks for the first of so many last times; None if not so often."""
-    for at in range(len(messages) - 1, -1, -1):
-        message = messages[at]
-        is_summary = message.additional_kwargs.get("source") == SUMMARY_SOURCE
-        if isinstance(message, HumanMessage) and not is_summary:
-            number -= 1
-            if not number:
-                return at
-    return None
+    The message may hold what was said before and never answered as well. Where it holds what is
+    said now alone, or with it, it goes by the id of what is said now.
+    """
+    said = {entry.message_id: entry for entry in own if entry.role == "user"}
+    humans = [
+        number
+        for number, one in enumerate(view.messages)
+        if isinstance(one, HumanMessage) and one.additional_kwargs.get("source") != SUMMARY_SOURCE
+    ]
+    at = next((n for n in humans if view.messages[n].id in said), humans[-1] if humans else None)
+    if at is not None and len(said) == 1:
+        shown, [entry] = view.messages[at], said.values()
+        update = {"id": entry.message_id, "content": shown.content, "name": shown.name}
+        if isinstance(entry.message, HumanMessage):
+            view.messages[at] = entry.message.model_copy(update=update, deep=True)
+    return at if said else None
 
 
 def join_searchable(messages: Iterable[BaseMessage], drafting: DraftBuilder) -> str:
@@ -452,15 +397,6 @@ def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
     before = [one for one in entries if one.control is not None or one.position < start]
     said = [entry for entry in find_live_entries(before) if entry.role == "user"]
     return "\n".join(said[-1].contents) if said else None
-
-
-def read_stretches(
-    log: MessageLog, key: ThreadKey, stretches: Sequence[Stretch]
-) -> Sequence[Entry]:
-    """Return the entries of some stretches of a thread."""
-    return [
-        entry for after, until in stretches for entry in log.entries(key, after=after, until=until)
-    ]
 
 
 # -- What a model gets ----------------------------------------------------------------------------
@@ -491,17 +427,6 @@ class ModelContext:
     recalled: str = ""
     profile: ProfileBlock = field(default_factory=ProfileBlock)
     recall_place: RecallPlace = "user"
-
-    def add_recalled(
-        self, found: RecalledLines, count: TextCounter = count_text_tokens
-    ) -> ModelContext:
-        """Return the context with as many recalled lines as fit, by what counts their text."""
-        if not found.blocks and not found.opened:
-            return self
-        blocks, opened, text = fit_blocks(
-            found.blocks, found.opened, by_time=found.by_time, max_tokens=found.room, count=count
-        )
-        return replace(self, blocks=blocks, opened=opened, recalled=text)
 
     @property
     def given(self) -> list[BaseMessage]:
@@ -534,11 +459,12 @@ class ModelContext:
             return given
         framing = len(given) - len(self.view.messages)
         at = len(given) if self.asked is None else self.asked + framing
+        recalled = [HumanMessage(self.recalled, additional_kwargs={"source": RECALL_SOURCE})]
         return {
             **(extra or {}),
             "history": MessageList(given[:at]),
             "input": MessageList(given[at:]),
-            "recalled": make_recalled_messages(self.recalled),
+            "recalled": MessageList(recalled if self.recalled else ()),
             "summary": format_summary_text(self.turn.entries, is_cut=self.view.left_out > 0),
             "messages": MessageList(self._whole),
         }
@@ -580,13 +506,25 @@ def note_recalled(context: ModelContext, count: TextCounter) -> dict[str, Any]:
         `[line_id, position, part]`, and its `hits` as `[number of the line, relevance, similarity,
         reasons]`; `summaries`, the ids of summaries that were opened, where there are any.
     """
-    note: dict[str, Any] = {
-        "tokens": count(context.recalled) if context.recalled else 0,
-        "blocks": [note_block(block) for block in context.blocks],
-    }
-    if context.opened:
-        note["summaries"] = list(dict.fromkeys(one.summary_id for one in context.opened))
-    return note
+    blocks: list[dict[str, Any]] = []
+    for block in context.blocks:
+        at = {line.line_id: number for number, line in enumerate(block.lines)}
+        hits = [
+            [
+                at[hit.line.line_id],
+                round(hit.relevance, 3),
+                round(hit.similarity, 3),
+                [reason.partition(":")[0] for reason in hit.why],
+            ]
+            for hit in block.matches
+            if hit.line.line_id in at
+        ]
+        lines = [[line.line_id, line.position, line.part] for line in block.lines]
+        thread_id = block.lines[0].key.thread_id
+        blocks.append({"thread_id": thread_id, "lines": lines, "hits": hits})
+    tokens = count(context.recalled) if context.recalled else 0
+    opened = list(dict.fromkeys(one.summary_id for one in context.opened))
+    return {"tokens": tokens, "blocks": blocks, **({"summaries": opened} if opened else {})}
 
 
 # -- A turn among the entries of its thread -------------------------------------------------------
@@ -712,22 +650,7 @@ def find_turn_start(entries: Sequence[Entry], mine: Entry | None) -> int:
     return mine.position
 
 
-def is_answered(live: Sequence[Entry], turn_id: str) -> bool:
-    """Return whether a turn has a reply that was not cut off."""
-    return any(
-        entry.turn_id == turn_id
-        and entry.role == "assistant"
-        and INTERRUPTED not in entry.metadata.attributes
-        for entry in live
-    )
-
-
 def has_same_content(entry: Entry, draft: Draft) -> bool:
     """Return whether an entry holds what a draft does, the message's id aside."""
     stored = Draft(role=entry.role, message=entry.message, contents=entry.contents)
     return has_same_payload(encode_body(stored), encode_body(draft))
-
-
-# -- First in, first out --------------------------------------------------------------------------
-Place: TypeAlias = tuple[Hashable, ThreadKey]
-"""A thread and the log it is in: equal names in two logs are two threads."""

@@ -9,10 +9,7 @@ from summaries import ScriptedSummarizer, bare
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.history import ConversationHistory
-from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import NOTED_TEXT
-from langchain_convmem.views.live import find_frontier, find_live_entries
-from langchain_convmem.views.summaries import find_held_back
 
 CALL = {"name": "weather", "args": {}, "id": "c1", "type": "tool_call"}
 
@@ -27,31 +24,6 @@ def test_undo_takes_back_the_last_exchange_and_the_log_keeps_it(history, say, sh
     assert shape() == ["a", "b"]
     assert [entry.contents for entry in history.entries[:4]] == [("a",), ("b",), ("c",), ("d",)]
     assert history.entries[4].control.reason == "undo"
-
-
-def test_undo_takes_back_a_whole_tool_loop(history, shape):
-    history.add_messages(
-        [
-            HumanMessage("q"),
-            AIMessage("", tool_calls=[CALL]),
-            ToolMessage("1", tool_call_id="c1"),
-            AIMessage("found"),
-        ]
-    )
-    assert len(history.undo()) == 4
-    assert shape() == []
-
-
-def test_a_question_of_an_earlier_turn_that_was_never_answered_stays(history, shape):
-    drafts = [
-        make_draft(HumanMessage("A?"), turn_id="1"),
-        make_draft(HumanMessage("B?"), turn_id="2"),
-        make_draft(AIMessage("b!"), turn_id="2"),
-    ]
-    history.log.append(history.key, drafts)
-    assert texts(history.undo()) == ["B?", "b!"]
-    assert shape() == ["A?"]
-    assert texts(history.undo()) == ["A?"]
 
 
 @pytest.mark.parametrize("exchanges", [0, -1, True, 1.5, "2"])
@@ -92,16 +64,6 @@ def test_redo_brings_back_undo_by_undo(history, say, shape):
     assert shape() == ["a", "b", "c", "d", "e", "f"]
 
 
-def test_nothing_comes_back_once_something_was_said(history, say, shape):
-    assert not history.redo()
-    say("a", "b")
-    assert not history.redo()
-    history.undo()
-    history.add("user", "c")
-    assert not history.redo()
-    assert shape() == ["c"]
-
-
 def test_an_edited_question_asks_anew(history, say, shape):
     say("a", "b", "c", "d", "e")
     edited = history.replace(history.turns[2].id, "C")
@@ -114,23 +76,6 @@ def test_an_edited_question_asks_anew(history, say, shape):
 
 def control_of(entry):
     return None if entry.control is None else entry.control.reason
-
-
-def test_a_message_keeps_its_id_its_place_and_its_speaker(history, read):
-    history.add_messages(
-        [
-            HumanMessage("a", id="m1", name="Ana"),
-            AIMessage("b", id="m2"),
-            HumanMessage("c", id="m3"),
-        ]
-    )
-    history.replace("m1", "A", keep_later=True)
-    history.replace("m1", "AA", keep_later=True)
-    first, *_ = history.messages
-    assert (first.id, first.name) == ("m1", "Ana")
-    assert read() == ["AA", "b", "c"]
-    history.replace("m2", AIMessage("B", id="run-7"), keep_later=True)
-    assert [message.id for message in history.messages] == ["m1", "m2", "m3"]
 
 
 def test_an_edited_call_takes_its_results_with_it(history, read):
@@ -149,18 +94,6 @@ def test_an_edited_call_takes_its_results_with_it(history, read):
     assert read() == ["q", "I know"]
 
 
-@pytest.mark.parametrize("keep_later", [True, False])
-def test_summaries_that_tell_of_what_is_replaced_go_with_it(history, say, read, keep_later):
-    say("a", "b")
-    history.add_summary("S", history.summary_window())
-    say("c", "d")
-    history.add_summary("T", history.summary_window())
-    say("e")
-    history.replace(history.turns[0].id, "A", keep_later=keep_later)
-    assert read() == (["A", "b", "c", "d", "e"] if keep_later else ["A"])
-    assert history.last_summary is None
-
-
 @pytest.mark.parametrize(
     ("message", "error"),
     [
@@ -177,19 +110,6 @@ def test_what_cannot_take_the_place_is_refused(history, say, message, error):
     with pytest.raises(error):
         history.replace(history.turns[0].id, message)
     assert history.entries == before
-
-
-def test_what_is_not_shown_cannot_be_replaced(history, say):
-    history.add("assistant", "Welcome!")
-    say("a", "b")
-    history.add_summary("S", history.summary_window())
-    gone = history.entries[1].id
-    summary = history.last_summary.id
-    placeholder = history.turns[0].id
-    history.undo()
-    for name in ("nobody", "", gone, summary, placeholder):
-        with pytest.raises(ConfigError, match="no message"):
-            history.replace(name, "x")
 
 
 USAGE = {"input_tokens": 3, "output_tokens": 20, "total_tokens": 23}
@@ -230,14 +150,6 @@ def test_a_reply_of_which_nothing_was_heard_is_taken_out(asked, shape):
     assert [entry.role for entry in asked.entries] == ["user", "assistant", "user", "control"]
 
 
-def test_a_reply_that_was_heard_whole_is_not_marked(asked):
-    count = len(asked.entries)
-    turn = asked.cut_reply("From platform 9, at noon.")
-    assert turn.contents == ("From platform 9, at noon.",)
-    assert turn.metadata.attributes == ()
-    assert len(asked.entries) == count
-
-
 def test_words_that_are_not_in_the_reply_change_nothing(asked):
     count = len(asked.entries)
     with pytest.raises(InvalidMessageError):
@@ -260,12 +172,6 @@ def test_a_reply_that_calls_a_tool_keeps_its_calls(history, shape):
     assert history.messages[1].tool_calls == [CALL]
 
 
-def test_a_summary_that_tells_of_the_reply_goes(asked, read):
-    asked.add_summary("They leave at noon.", asked.summary_window())
-    asked.cut_reply(4)
-    assert read() == ["When?", "From"]
-
-
 def test_the_write_hook_is_asked_about_what_is_left():
     def redact(message):
         if message.text == "From":
@@ -284,13 +190,6 @@ def test_a_replacement_keeps_when_it_was_said_marks_and_data(asked):
     before = asked.turns[-1].metadata
     for new in ("From platform 8.", AIMessage("From platform 7.")):
         assert asked.replace("r1", new).metadata == before
-
-
-def test_how_an_entry_came_into_the_log_is_not_told_of_what_takes_its_place(asked):
-    for name in ("attempt_of", "forked_from", "own_tokens", "provenance"):
-        asked.turns[-1].add_data(name, {"calls": 1})
-    assert asked.replace("r1", "At one.").metadata.aux == {"voice": "Alto"}
-    assert asked.cut_reply("At").metadata.aux == {"voice": "Alto"}
 
 
 def test_a_text_in_the_place_of_a_message_keeps_what_is_known_of_it(history):
@@ -355,15 +254,6 @@ def test_an_edited_summary_stands_for_the_same_in_other_words(told):
     assert told.last_summary.id == turn.id
 
 
-def test_a_summary_is_edited_by_its_id_and_again(told):
-    first = told.last_summary
-    second = told.edit_summary("Second.", summary_id=first.id)
-    assert told.edit_summary("Third.", summary_id=second.id).contents == ("Third.",)
-    with pytest.raises(ConfigError, match="no summary"):
-        told.edit_summary("Fourth.", summary_id=first.id)
-    assert shown(told)[0] == "Third."
-
-
 @pytest.mark.parametrize("text", [" ", [], 3, [3], None])
 def test_what_is_no_summary_changes_nothing(told, text):
     before = told.entries
@@ -401,38 +291,6 @@ def test_what_is_forgotten_while_it_is_edited_stays_forgotten():
         assert "whispered" not in str(history.entries)
 
 
-def test_parents_fall_with_an_edited_leaf_and_are_made_anew_of_it():
-    settings = SummarySettings(
-        trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=16, facts_tokens=0
-    )
-    summarizer = ScriptedSummarizer(lambda asked: asked.transcript.splitlines()[1][:60])
-    with ConversationMemory(
-        InMemoryLog(), summarizer=summarizer, summary_settings=settings
-    ) as memory:
-        history = memory.history("t1", user_id="ana")
-        for number in range(40):
-            say(history, number)
-            compact(memory)
-        live = find_live_entries(history.entries)
-        parents = [one for one in live if one.metadata.aux.get("summary", {}).get("level")]
-        assert parents, "the chat is long enough for parents"
-        leaf = next(
-            one
-            for one in live
-            if one.role == "summary" and one.id in parents[0].metadata.summary_ids
-        )
-        say(history, 40)
-        history.edit_summary("question 0 was about tea.", summary_id=leaf.id)
-        after = find_live_entries(history.entries)
-        assert parents[0].id not in {entry.id for entry in after}
-        assert "question 0 was about tea." in shown(history)[0]
-        uncovered = shown(history)[1:]
-        compact(memory, force=True)
-        frontier = find_frontier(find_live_entries(history.entries))
-        assert leaf.id not in {name for one in frontier for name in one.metadata.summary_ids}
-        assert uncovered[-1] == "answer 40"
-
-
 @pytest.fixture
 def log():
     with InMemoryLog() as log:
@@ -453,16 +311,3 @@ def test_what_an_undo_shows_again_is_not_compacted_by_turns_to_come(log):
     assert shown(history)[1:6] == [NOTED_TEXT, *before[:4]]
     assert "question 3" in shown(history)[0]
     assert shown(history)[-1] == "answer 6"
-
-
-def test_on_request_it_is_compacted_and_then_is_no_longer_held_back(log):
-    memory = summarising(log)
-    history = memory.history("t1", user_id="ana")
-    say(history, 1, 2, 3)
-    assert compact(memory)
-    history.undo_summary()
-    assert compact(memory, force=True)
-    assert find_held_back(history.entries) == frozenset()
-    history.replace("q1", "question one", keep_later=True)
-    assert history.last_summary is None
-    assert compact(memory), "the edit, not an undo, shows these again"

@@ -37,21 +37,6 @@ def test_an_increment_holds_what_came_since_without_the_last_turn(history, say):
     assert history.to_maps(exclude_last=False) == history.to_maps() == []
 
 
-def test_everything_can_be_exported_without_moving_the_cursor(history, say):
-    say("a", "b", "c")
-    assert texts(history.to_maps(incremental=False, exclude_last=False)) == ["a", "b", "c"]
-    assert texts(history.to_maps(incremental=False)) == ["a", "b"]
-    assert texts(history.to_maps()) == ["a", "b"]
-
-
-def test_sinks_do_not_know_of_each_other(history, say):
-    say("a", "b", "c")
-    assert texts(history.to_maps(sink="one")) == ["a", "b"]
-    assert texts(history.to_maps(sink="two", exclude_last=False)) == ["a", "b", "c"]
-    assert texts(history.to_maps(sink="one", exclude_last=False)) == ["c"]
-    assert texts(history.to_maps()) == ["a", "b"]
-
-
 def test_a_summary_before_what_was_exported_is_not_skipped_and_nothing_doubles(history, say):
     say("a", "b", "c")
     assert texts(history.to_maps(exclude_last=False)) == ["a", "b", "c"]
@@ -74,23 +59,6 @@ def test_what_is_undone_after_its_export_comes_once_more_marked(history, say):
     assert history.to_maps(exclude_last=False) == []
     history.redo()
     assert history.to_maps(exclude_last=False) == given[2:]
-
-
-def test_metadata_is_exported_with_its_turn(history):
-    turn = history.add("user", "a")
-    turn.add_attribute("hardcoded")
-    turn.add_timing("listenStart", 5)
-    turn.add_data("nested", {"k": [1, None, {"z": "t"}]})
-    [exported] = history.to_maps(exclude_last=False)
-    assert list(exported) == ["id", "message", "metadata"]
-    assert list(exported["metadata"]) == ["attribute", "aux", "timing"]
-    assert exported["metadata"]["attribute"] == ["hardcoded"]
-    assert exported["metadata"]["aux"] == {"nested": {"k": [1, None, {"z": "t"}]}}
-    assert exported["metadata"]["timing"]["listenStart"] == 5
-    turn.add_data("late", 1)
-    assert history.to_maps(exclude_last=False) == []
-    [whole] = history.to_maps(incremental=False, exclude_last=False)
-    assert whole["metadata"]["aux"]["late"] == 1
 
 
 def test_two_exports_at_once_share_the_turns(history, say, monkeypatch):
@@ -236,15 +204,6 @@ def test_a_fork_holds_the_same_messages_ids_times_and_marks(forking, history):
         }
 
 
-def test_only_what_is_shown_is_forked(forking, history, say):
-    say("a", "b", "c", "d")
-    history.undo()
-    history.replace(history.turns[0].id, "A", keep_later=True)
-    assert turn_texts(forking.fork("t1", user_id="ana")) == ["A", "b"]
-    with pytest.raises(ConfigError, match="no message"):
-        forking.fork("t1", at=history.entries[2].id, user_id="ana")
-
-
 def test_summaries_come_along_with_what_they_cover(forking, history, say):
     say("a", "b")
     history.add_summary("S", history.summary_window(), model="m", prompt_version="v")
@@ -262,17 +221,6 @@ def test_summaries_come_along_with_what_they_cover(forking, history, say):
     fork.undo_summary()
     assert bare_texts(fork.messages) == ["S", "c", "d", "e"]
     assert history.last_summary.contents == ("T",)
-
-
-def test_a_summary_of_what_was_forgotten_stands_before_the_rest(forking, history, say):
-    say("a", "b", "c", "d")
-    window = history.summary_window()
-    history.add_summary("S", window)
-    say("e")
-    history.log.forget(history.key, [*window.entry_ids])
-    fork = forking.fork("t1", user_id="ana")
-    assert bare_texts(fork.messages) == ["S", "e"]
-    assert turn_texts(fork) == ["S", "e"]
 
 
 def test_a_thread_in_use_is_not_forked_into(forking, history, say):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
+from langchain_convmem.errors import InvalidMessageError, StaleWindowError
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog
 
@@ -25,14 +25,6 @@ def test_a_window_ends_with_the_last_reply_and_leaves_out_what_is_pending(histor
     assert window.previous is None
     assert not window.is_empty
     assert window.summary_ids == tuple(turn.id for turn in window.turns)
-
-
-def test_a_window_leaves_out_placeholders_and_system_messages(history, read):
-    history.add("system", "Be brief.")
-    history.add("assistant", "Welcome!")
-    assert said(history.summary_window()) == ["Welcome!"]
-    history.add_summary("S", history.summary_window())
-    assert read() == ["Be brief.", "S"]
 
 
 @pytest.mark.parametrize(
@@ -78,42 +70,6 @@ def test_the_text_names_who_speaks_and_ends_sentences(history):
     assert window.format() == str(window) == "[User]: hi. really?\n[Assistant]: Welcome! well,"
 
 
-def test_the_previous_summary_comes_first_unless_it_is_not_wanted(history, say):
-    say("a", "b")
-    history.add_summary(["They met.", "in Rome"], history.summary_window())
-    say("c", "d")
-    window = history.summary_window()
-    assert window.previous.contents == ("They met.", "in Rome")
-    assert window.format(preamble="T: ") == (
-        "T: [Previous Dialogue]: They met. in Rome.\n\n[User]: c.\n[Assistant]: d."
-    )
-    assert window.format(include_previous=False) == "[User]: c.\n[Assistant]: d."
-
-
-def test_every_part_of_the_text_can_be_chosen(history, say):
-    say("a", "b")
-    history.add_summary("S", history.summary_window())
-    history.add_messages(
-        [HumanMessage(["x", "y"]), AIMessage("", tool_calls=[CALL]), result(), AIMessage("z")]
-    )
-    options = {
-        "user_tag": "U",
-        "assistant_tag": "A",
-        "tool_tag": "T",
-        "summary_tag": "P",
-        "prefix": "<",
-        "postfix": ">",
-        "separator": "+",
-        "closure": "/",
-        "summary_closure": "//",
-        "transformer": str.upper,
-    }
-    window = history.summary_window()
-    called = '(CALLS WEATHER WITH {"CITY": "ROME"})'
-    assert window.format(**options) == f"<P>S//<U>X+Y/<A>{called}/<T>SUN/<A>Z"
-    assert window.format(**{**options, "tool_tag": None}) == "<P>S//<U>X+Y/<A>Z"
-
-
 def test_people_and_media_are_named(history):
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     history.add_messages(
@@ -144,18 +100,6 @@ def test_a_summary_takes_the_place_of_what_it_covers_and_the_log_keeps_it(
     assert len(history.entries) == 4
     turn.add_data("cost", 3)
     assert history.last_summary.metadata.aux == {"cost": 3}
-
-
-def test_a_summary_names_the_one_before_it_first(history, say, read):
-    say("a", "b")
-    first = history.add_summary("S", history.summary_window())
-    third, _ = say("c", "d")
-    second = history.add_summary("T", history.summary_window())
-    assert second.metadata.summary_ids[:2] == (first.id, third.id)
-    assert history.last_summary.contents == ("T",)
-    assert history.summary_window().is_empty
-    assert history.summary_window().previous is None
-    assert read() == ["T"]
 
 
 def test_what_was_said_meanwhile_stays_whole_behind_the_summary(history, say, shape, read):
@@ -204,25 +148,6 @@ def test_two_writers_of_one_window_leave_one_summary(history, say, monkeypatch, 
     assert read() == ["T", "c"]
 
 
-def test_a_newer_window_may_follow_an_older_one_but_not_the_other_way_round(history, say, read):
-    say("a", "b")
-    old = history.summary_window()
-    say("c", "d")
-    new = history.summary_window()
-    history.add_summary("S", old)
-    history.add_summary("T", new)
-    assert read() == ["T"]
-    assert history.undo_summary().contents == ("T",)
-    assert read() == ["S", "c", "d"]
-    history.add_summary("T", new)
-    history.undo_summary()
-    history.undo_summary()
-    history.add_summary("T", new)
-    with pytest.raises(StaleWindowError, match="newer"):
-        history.add_summary("S", old)
-    assert read() == ["T"]
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -248,40 +173,6 @@ def test_a_window_whose_turns_changed_is_refused_with_the_reason(history, say, c
         history.add_summary("S", window)
     assert caught.value.thread_id == "t1"
     assert history.entries == before
-
-
-def test_a_window_that_continues_an_undone_summary_is_refused(history, say):
-    say("a", "b")
-    history.add_summary("S", history.summary_window())
-    say("c", "d")
-    window = history.summary_window()
-    history.undo_summary()
-    with pytest.raises(StaleWindowError, match="undone"):
-        history.add_summary("T", window)
-
-
-def test_a_window_is_refused_when_its_tool_returned_since(history):
-    history.add_messages(
-        [
-            HumanMessage("q"),
-            AIMessage("", tool_calls=[CALL]),
-            HumanMessage("hello?"),
-            AIMessage("sorry"),
-        ]
-    )
-    window = history.summary_window()
-    history.add_messages([result()])
-    with pytest.raises(StaleWindowError, match="returned"):
-        history.add_summary("S", window)
-
-
-def test_a_window_of_another_thread_is_refused(history, say):
-    say("a", "b")
-    other = ConversationHistory(history.log, "t2", user_id="ana")
-    with pytest.raises(ConfigError, match="t2"):
-        other.add_summary("S", history.summary_window())
-    with pytest.raises(ConfigError, match="t1"):
-        history.add_summary("S", None)
 
 
 class ForgetsMeanwhile(InMemoryLog):

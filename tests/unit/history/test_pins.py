@@ -14,9 +14,7 @@ from langchain_convmem.errors import (
     ConfigError,
     ConvMemError,
     InvalidMessageError,
-    StaleWindowError,
 )
-from langchain_convmem.history import ConversationHistory
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import NOTED_TEXT
 from langchain_convmem.views.summaries import MAX_PIN_TOKENS, PINS_HEADING
@@ -68,19 +66,6 @@ def test_a_pin_is_shown_before_the_summary_in_one_message(told):
     assert bare(message.text) == (
         f"{PINS_HEADING}\n- User, 2023-05-08: {ALLERGY}\n\nThey said hello."
     )
-
-
-def test_words_of_the_application_are_pinned_without_a_speaker(told):
-    pin = told.pin("Answer in French.\nAlways.")
-    assert (pin.message_id, pin.speaker, pin.time_ms) == (None, "", None)
-    assert pinned(told)[1:] == ["Answer in French.", "  Always."]
-    assert texts(told) == [ALLERGY, "Answer in French.\nAlways."]
-
-
-def test_a_whole_message_is_pinned_by_its_id_or_its_entrys(told):
-    assert told.pin(message_id="a1").text == "I am fine."
-    assert told.pin(message_id=told.entries[1].id) == told.pins[1]
-    assert told.pins[1].speaker == "Assistant"
 
 
 def test_pinning_again_changes_nothing(told):
@@ -142,32 +127,6 @@ def test_a_pin_is_erased_with_its_message(told, memory, is_unpinned):
     forget(memory, told, "q1")
     assert told.pins == []
     assert "penicillin" not in str(told.entries)
-
-
-def test_a_pin_is_erased_with_a_summary_that_it_quotes(told, memory):
-    told.add_summary("She avoids penicillin.", told.summary_window())
-    told.pin("avoids penicillin")
-    forget(memory, told, "q1")
-    assert "penicillin" not in str(told.entries)
-
-
-class ForgetsMeanwhile(InMemoryLog):
-    """Forgets a message as soon as a pin of it was written."""
-
-    def append(self, key, drafts, **options):
-        added = super().append(key, drafts, **options)
-        if added[0].control is not None:
-            self.forget(key, ["q1"])
-        return added
-
-
-def test_what_is_forgotten_while_it_is_pinned_is_not_pinned():
-    with ForgetsMeanwhile() as log:
-        history = ConversationHistory(log, "t")
-        history.add_messages([HumanMessage(ALLERGY, id="q1")])
-        with pytest.raises(StaleWindowError, match="forgotten"):
-            history.pin(ALLERGY)
-        assert log.entries(history.key) == []
 
 
 def test_a_pin_cannot_close_the_fence_that_it_stands_in(history):

@@ -63,14 +63,6 @@ def test_the_past_is_read_only(memory):
     assert len(memory.history("t1", user_id="ana").entries) == 2
 
 
-def test_a_turn_in_the_past_fails_before_its_model_is_called(memory):
-    past, called = memory.as_of(say(memory, "Hello.").id), []
-    chain = past.wrap(lambda messages: called.append(messages) or AIMessage("Hi"))
-    with pytest.raises(LogError):
-        chain.invoke("Hi", {"configurable": {"thread_id": "t1", "user_id": "ana"}})
-    assert called == []
-
-
 def test_what_is_erased_is_erased_from_the_past(memory):
     first = say(memory, "I live in Lisbon.")
     past = memory.as_of(say(memory, "I'm vegan.").id)
@@ -81,34 +73,6 @@ def test_what_is_erased_is_erased_from_the_past(memory):
     found = past.recall("Lisbon", user_id="ana", k=4)
     assert "Lisbon" not in "".join(block.text for block in found.blocks)
     assert first.id in [one.id for one in past.history("t1", user_id="ana").entries]
-
-
-def test_recall_of_the_past_embeds_no_line_that_was_embedded_before(tmp_path):
-    embedded = []
-
-    class Counting(TinyEmbeddings):
-        def embed_documents(self, texts):
-            embedded.extend(texts)
-            return super().embed_documents(texts)
-
-    with ConversationMemory.open(tmp_path / "a.db", embeddings=Counting()) as memory:
-        entry = say(memory, "I live in Lisbon.")
-        memory.recall("Where do I live?", user_id="ana", k=2)
-        assert any("Lisbon" in text for text in embedded)
-        embedded.clear()
-        found = memory.as_of(entry.id).recall("Where do I live?", user_id="ana", k=2)
-        assert "Lisbon" in "".join(block.text for block in found.blocks)
-    assert embedded == []
-
-
-def test_a_plan_is_not_over_before_its_day_was(memory):
-    at = 1_736_000_000_000
-    message = HumanMessage("My exam is on 14 January.", additional_kwargs={"timestamp": at})
-    [entry] = memory.add_messages([message], thread_id="t1", user_id="ana")
-    assert memory.profile("ana").items[0].state == "expired"
-    then = ConversationMemory(memory.log).as_of(at - 1)
-    assert memory.as_of(entry.id).profile("ana").items[0].state == "expired"
-    assert then.profile("ana").items == ()
 
 
 def test_a_memory_with_a_recall_of_its_own_has_no_past():

@@ -7,10 +7,10 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ProviderError, ScriptedChatModel, at
-from summaries import bare, bare_texts
+from summaries import bare
 from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
@@ -24,10 +24,6 @@ FACT = "My boat is called Wilhelmina and lies in Rotterdam."
 
 def model():
     return ScriptedChatModel(replies=["Fine."])
-
-
-def seen_by(chat_model):
-    return bare_texts(chat_model.seen[-1])
 
 
 budgets = st.builds(
@@ -79,34 +75,6 @@ def test_a_chat_with_summaries_and_recall_stays_within_its_budget_at_every_turn(
         # What was recalled beside the summary did not crowd out the latest exchange.
         assert "Rotterdam" in str(replies.seen[-1])
         assert replies.seen[-1][-2].type == "ai"
-
-
-def test_a_message_that_leaves_no_room_for_recall_gets_none(memory):
-    memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
-    asked = "Where is my boat Wilhelmina? " + "word " * 60
-    tight = count_tokens([HumanMessage(asked)]) + 20
-    for budget, has_lines in ((2000, True), (tight, False)):
-        chat_model = model()
-        chain = memory.wrap(chat_model, recall_tokens=90, context_tokens=budget)
-        chain.invoke(asked, at(f"in {budget}"))
-        assert count_tokens(chat_model.seen[-1]) <= budget
-        assert ("Rotterdam" in str(chat_model.seen[-1])) is has_lines
-        assert chat_model.asked[-1].endswith(asked)
-
-
-def test_system_messages_the_summary_and_the_question_are_never_cut(memory):
-    said = [SystemMessage("Be kind."), *[HumanMessage("word " * 40), AIMessage("Yes.")] * 20]
-    memory.add_messages(said, thread_id="t", user_id="ana")
-    history = memory.history("t", user_id="ana")
-    history.add_summary("They talked.", history.summary_window())
-    for number in range(10):
-        chat_model = model()
-        memory.wrap(chat_model, recall=False, context_tokens=150).invoke(f"Q{number}", at())
-        shown = seen_by(chat_model)
-        assert shown[0].startswith("Be kind.")
-        assert "They talked." in "\n".join(shown[:2])
-        assert shown[-1] == f"Q{number}"
-        assert count_tokens(chat_model.seen[-1]) <= 150
 
 
 def test_between_compactions_what_a_model_reads_begins_alike(memory):

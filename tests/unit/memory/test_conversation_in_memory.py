@@ -39,23 +39,6 @@ def live(memory):
     return [(one.type, one.text) for one in memory.history("t", user_id="ana").messages]
 
 
-def test_the_write_hook_is_asked_once_about_each_message_of_a_turn():
-    asked = []
-
-    def redact(message):
-        asked.append(message.text)
-        return message.model_copy(update={"content": message.text.replace("4242", "[number]")})
-
-    with ConversationMemory(InMemoryLog(), before_write=redact) as memory:
-        model = answering("It is 4242.", "Fine.")
-        talk(memory, model, recall=False).send_message("Is the car's number 4242?")
-        assert asked == ["Is the car's number 4242?", "It is 4242."]
-        taken = memory.log.entries(KEY)[0].message_id
-        talk(memory, model, recall=False).send_message(HumanMessage("Again?", id=taken))
-        assert asked[2:] == ["Again?", "Fine."]
-        assert [text for _, text in live(memory)] == ["Again?", "Fine."]
-
-
 def test_other_words_under_an_id_that_the_thread_has_are_said_instead(memory):
     said = talk(memory, answering("Level 3.", "Hello.", "Level 4."), recall=False)
     said.send_message(HumanMessage("Where is the car?", id="m1"))
@@ -106,18 +89,6 @@ def test_a_reply_that_the_write_hook_refuses_takes_the_question_with_it():
             said.send_message("Where is the car?")
         assert (said.history, live(memory)) == ([], [])
         assert [entry.role for entry in memory.log.entries(KEY)] == ["user", "control"]
-
-
-def test_a_cancelled_reply_that_cannot_be_kept_takes_the_question_with_it():
-    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=2))
-    said = talk(memory, answering("On level 3."), recall=False, on_cancel="keep")
-    stream = said.stream("Where is the car?")
-    next(stream)
-    said.cancel()
-    with pytest.raises(LogError) as raised:
-        list(stream)
-    assert raised.value.text == "On "
-    assert (said.history, live(memory)) == ([], [])
 
 
 def test_a_question_that_a_crash_left_is_answered_with_the_next(memory):

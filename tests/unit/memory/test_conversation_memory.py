@@ -5,21 +5,16 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-import pickle
-import threading
 
 import pytest
-from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings, SQLiteLog
+from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
 from langchain_convmem.errors import ConfigError, LogClosedError
-from langchain_convmem.memory import make_address_portable
 from langchain_convmem.testing import HashEmbeddings
-from langchain_convmem.turns.memory import get_turn_memory
 
 TALK = [HumanMessage("My bicycle is behind the library."), AIMessage("Noted.")]
 
@@ -30,12 +25,6 @@ def _texts(memory, thread_id="t", user_id="ana"):
 
 def _block_texts(found):
     return [block.text for block in found.blocks]
-
-
-@pytest.mark.parametrize("path", ["", "no/such/directory/memory.db"])
-def test_a_path_that_names_no_place_for_a_file_is_refused(path):
-    with pytest.raises(ConfigError):
-        ConversationMemory.open(path)
 
 
 @pytest.mark.parametrize(
@@ -112,50 +101,11 @@ def test_recall_searches_all_threads_of_a_user(memory):
     assert "stolen" not in text
 
 
-def test_recall_in_a_thread_of_no_user_searches_it_whole(memory):
-    memory.add_messages(TALK, thread_id="t")
-    memory.add_messages([HumanMessage("My bicycle is red.")], thread_id="other")
-    text = "\n".join(_block_texts(memory.recall("bicycle", thread_id="t")))
-    assert "behind the library" in text
-    assert "red" not in text
-
-
 @pytest.mark.parametrize("call", ["recall", "retriever", "forget", "refresh"])
 def test_a_call_that_names_nobody_is_refused(memory, call):
     arguments = ["bicycle"] if call == "recall" else []
     with pytest.raises(ConfigError, match="user_id, or thread_id"):
         getattr(memory, call)(*arguments)
-
-
-@pytest.mark.parametrize("wrong", [{"k": 0}, {"max_tokens": 0}, {"threshold": 2.0}])
-def test_limits_that_make_no_sense_are_refused(memory, wrong):
-    memory.add_messages(TALK, thread_id="t", user_id="ana")
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        memory.recall("bicycle", user_id="ana", **wrong)
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        memory.retriever(user_id="ana", **wrong)
-
-
-def test_the_embeddings_and_settings_of_a_memory_are_those_of_its_recall():
-    embeddings = DeterministicFakeEmbedding(size=8)
-    settings = RecallSettings(k=1, max_tokens=None)
-    with ConversationMemory.open(":memory:", embeddings=embeddings, settings=settings) as memory:
-        assert get_turn_memory(memory).line_recall.embeddings is embeddings
-        for number in range(3):
-            memory.add_messages(
-                [HumanMessage(f"Bicycle {number}")], thread_id=f"t{number}", user_id="a"
-            )
-        assert len(memory.recall("bicycle", user_id="a").blocks) == 1
-
-
-async def test_indexing_ahead_says_nothing_where_all_went_well(memory):
-    memory.add_messages(TALK * 10, thread_id="t", user_id="ana")
-    seen = []
-    problems = await memory.arefresh(
-        user_id="ana", progress=lambda done, total: seen.append((done, total))
-    )
-    assert problems == memory.refresh(user_id="ana") == ()
-    assert seen[-1] == (20, 20)
 
 
 def _three_threads(memory):
@@ -236,27 +186,6 @@ async def test_a_stream_that_its_reader_left_is_stored_before_the_log_is_closed(
     assert _stored(tmp_path / "m.db") == [("user", "Count."), ("assistant", "One ", "interrupted")]
 
 
-@doors
-async def test_a_turn_of_another_task_comes_to_its_end(door, tmp_path):
-    memory, asked = ConversationMemory.open(tmp_path / "m.db"), threading.Event()
-    go_on = threading.Event()
-
-    def reply(_messages):
-        asked.set()
-        assert go_on.wait(30)
-        return AIMessage("Yes.")
-
-    app = _talk(memory, ScriptedChatModel(replies=[reply]), door)
-    asking = asyncio.create_task(asyncio.to_thread(app.invoke, "Hello?", at()))
-    await asyncio.to_thread(asked.wait, 30)
-    closing = asyncio.create_task(memory.aclose())
-    await asyncio.sleep(0)
-    assert not closing.done(), "the loop runs on while it waits"
-    go_on.set()
-    await asyncio.gather(asking, closing)
-    assert _stored(tmp_path / "m.db") == [("user", "Hello?"), ("assistant", "Yes.")]
-
-
 def test_a_turn_of_the_same_thread_is_not_waited_for(tmp_path):
     memory = ConversationMemory.open(tmp_path / "m.db")
     stream = memory.wrap(ScriptedChatModel(replies=["One two"]), recall=False).stream("Go", at())
@@ -264,44 +193,6 @@ def test_a_turn_of_the_same_thread_is_not_waited_for(tmp_path):
     memory.close(None)
     with pytest.raises(LogClosedError):
         stream.close()
-
-
-def test_after_the_time_given_it_is_closed_whoever_is_under_way(tmp_path):
-    memory = ConversationMemory.open(tmp_path / "m.db")
-    asked, go_on, errors = threading.Event(), threading.Event(), []
-
-    def reply(_messages):
-        asked.set()
-        assert go_on.wait(30)
-        return AIMessage("Late.")
-
-    app = memory.wrap(ScriptedChatModel(replies=[reply]), recall=False)
-
-    def ask():
-        try:
-            app.invoke("Hello?", at())
-        except LogClosedError as error:
-            errors.append(error)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    assert asked.wait(30)
-    memory.close(0)
-    go_on.set()
-    asking.join()
-    assert len(errors) == 1
-    assert _stored(tmp_path / "m.db") == [("user", "Hello?")]
-
-
-def test_a_turn_that_failed_is_not_waited_for(tmp_path):
-    memory = ConversationMemory.open(tmp_path / "m.db")
-    failing = ScriptedChatModel(replies=[ValueError("no"), ValueError("no")])
-    for door in ("wrap", "conversation"):
-        with pytest.raises(ValueError, match="no"):
-            _talk(memory, failing, door).invoke("Hello?", at())
-    assert get_turn_memory(memory).active_turns.wait(0)
-    assert asyncio.run(get_turn_memory(memory).active_turns.await_all(0))
-    memory.close()
 
 
 @pytest.fixture(params=["read from the log", "read from the index"])
@@ -338,13 +229,6 @@ def test_lines_that_were_taken_back_or_erased_are_not_found(searched):
     assert search(searched, "shed") == ["The steps are in the shed."]
     searched.forget(user_id="ana", thread_id="street")
     assert search(searched, "ladder") == []
-
-
-def test_a_thread_of_no_user_and_other_users_are_apart(searched):
-    searched.add_messages([HumanMessage("My own ladder.")], thread_id="alone")
-    assert search(searched, "ladder", thread_id="alone") == ["My own ladder."]
-    assert search(searched, "ladder", user_id="ben") == ["A long ladder."]
-    assert search(searched, "own") == []
 
 
 @pytest.mark.parametrize("words", ["", " \n"])
@@ -397,17 +281,6 @@ def renewed(old_path, new):
         yield opened
 
 
-def test_only_the_user_who_is_named_is_embedded_anew(renewed, new):
-    with pytest.raises(ConfigError, match=r"memory\.reindex\(user_id='ana'\)"):
-        renewed.refresh(user_id="ana")
-    seen = []
-    assert renewed.reindex(user_id="ana", progress=lambda *both: seen.append(both)) == ()
-    assert (new.sent, seen) == (["t1 of ana"], [(1, 1)])
-    assert renewed.refresh(user_id="ana") == ()
-    with pytest.raises(ConfigError, match=r"thread_id='lone'"):
-        renewed.refresh(thread_id="lone")
-
-
 async def test_all_users_are_embedded_anew(renewed, new):
     assert await renewed.areindex(all_users=True) == ()
     assert sorted(new.sent) == ["lone of None", "t1 of ana", "t1 of ben"]
@@ -433,66 +306,6 @@ async def test_what_is_forgotten_leaves_this_processs_memory_at_once(renewed, ne
     assert "line" not in new.sent[sent:]
 
 
-PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])
-
-
-def _pickled(value):
-    return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own bytes
-
-
-@pytest.fixture
-def in_file(tmp_path, monkeypatch):
-    """A memory opened by a relative path."""
-    monkeypatch.chdir(tmp_path)
-    with ConversationMemory.open("memory.db", settings=RecallSettings(k=2)) as memory:
-        yield memory
-
-
-def test_a_memory_in_a_file_is_opened_again_by_its_path(in_file, tmp_path, monkeypatch):
-    in_file.add_messages([HumanMessage("I parked on level 3.")], thread_id="t", user_id="ana")
-    data = pickle.dumps(in_file)
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    with pickle.loads(data) as again:  # noqa: S301 - our own bytes
-        assert [info.key.thread_id for info in again.threads("ana")] == ["t"]
-        again.history("t", user_id="ana").add("assistant", "Noted.")
-    assert len(in_file.history("t", user_id="ana").entries) == 2
-    assert b"parked" not in data
-
-
-def test_a_wrapped_chain_goes_on_where_it_was(in_file):
-    model = FakeListChatModel(responses=["On level 3."])
-    chain = in_file.wrap(PROMPT | model, recall_k=3, provider="openai", user_id_key="a key")
-    chain.invoke("Where?", at())
-    again = _pickled(chain)
-    with again.memory:
-        assert again.invoke("Where again?", at()).text == "On level 3."
-        assert (again.options.recall_k, again.provider) == (3, "openai")
-        assert again.user_id_key == chain.user_id_key
-    assert len(in_file.history("t", user_id="ana").entries) == 4
-
-
-@pytest.mark.parametrize(
-    "memory",
-    [ConversationMemory.open(":memory:"), ConversationMemory(InMemoryLog())],
-    ids=["opened in memory", "given its log"],
-)
-def test_a_memory_of_this_process_alone_is_refused_and_told_the_way_out(memory):
-    chain = memory.wrap(FakeListChatModel(responses=["Yes."]))
-    for value in (memory, chain):
-        with pytest.raises(ConfigError, match=r"cannot be pickled.*Memory\.open\('memory\.db'\)"):
-            pickle.dumps(value)
-
-
-@pytest.mark.parametrize(
-    "address", ["postgresql://ana:hush@db/chat", "postgresql://ana@db/chat?password=hush"]
-)
-def test_a_password_is_written_into_no_pickle_and_no_message(address):
-    with pytest.raises(ConfigError, match="password") as refused:
-        make_address_portable(address)
-    assert "hush" not in str(refused.value)
-
-
 CALLS = sorted(
     name
     for name, value in vars(ConversationMemory).items()
@@ -503,13 +316,6 @@ TWINS = [name for name in CALLS if f"a{name}" in CALLS]
 
 def _parameters(name):
     return inspect.signature(getattr(ConversationMemory, name)).parameters
-
-
-@pytest.mark.parametrize("name", ["__init__", *CALLS])
-def test_every_option_is_a_keyword_with_a_type(name):
-    parameters = _parameters(name).values()
-    assert not [p for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    assert all(p.annotation is not p.empty for p in parameters if p.name != "self")
 
 
 @pytest.mark.parametrize("name", TWINS)

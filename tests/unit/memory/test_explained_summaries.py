@@ -12,7 +12,6 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import aexplain_summary, explain_summary
 from langchain_convmem.summarizing.citations import SentenceSource
-from langchain_convmem.transfer import copy_log
 
 KEY = ThreadKey("ana", "t")
 SAID = [
@@ -31,13 +30,6 @@ def _explain(memory, summary_id=None):
 
 def _positions(sentences):
     return [[source.position for source in sentence.sources] for sentence in sentences]
-
-
-def _list_sources(memory, sentence):
-    """Return the entries that a sentence comes from."""
-    entries = memory.history("t", user_id="ana").entries
-    ids = {source.entry_id for source in sentence.sources}
-    return [entry for entry in entries if entry.id in ids]
 
 
 @pytest.fixture
@@ -60,21 +52,6 @@ async def test_each_sentence_comes_with_its_entries(memory):
     )
     assert _positions([first, second, third]) == [WHOLE] * 3
     assert await aexplain_summary(memory, "t", user_id="ana") == [first, second, third]
-
-
-@pytest.mark.parametrize("noted", [True, False])
-def test_parents_cite_entries_whether_noted_or_not(noted):
-    with ConversationMemory(InMemoryLog()) as memory:
-        leaves = []
-        for text in ("The boat lies at pier 14.", "The plumber charged 318 euros."):
-            said = add_chat(memory.log, KEY, [text])
-            cites = [[said[0].position]] if noted else None
-            leaves.append(add_leaf(memory.log, KEY, text, said, cites=cites))
-        add_parent(memory.log, KEY, "The plumber charged 318 euros.", leaves, cites=cites)
-        [sentence] = _explain(memory)
-        said = [source.contents for source in _list_sources(memory, sentence)]
-        assert ("The plumber charged 318 euros.",) in said
-        assert (len(said) == 1) == noted
 
 
 def test_what_is_taken_back_or_forgotten_is_no_source_any_more(memory):
@@ -132,11 +109,3 @@ def test_a_fork_cites_and_folds_its_own_entries(folded):
         one.position for one in folded.log.entries(KEY)
     ]
     _check_copy(folded, fork.key)
-
-
-def test_a_copy_in_another_log_cites_and_folds_its_own_entries(folded):
-    with ConversationMemory(InMemoryLog()) as other:
-        copy_log(folded.log, other.log)
-        places = [[one.position for one in log.entries(KEY)] for log in (folded.log, other.log)]
-        assert places[0] != places[1]
-        _check_copy(other, KEY)

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.errors import ConfigError, ImportFormatError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Owner
 from langchain_convmem.transfer import ImportReport, export_rows
 
@@ -55,26 +55,6 @@ def test_a_file_becomes_threads_that_are_recalled(memory, imported, chat):
     assert len(report) == 2
     assert _texts(memory) == ["My boat is red.", "I see."]
     assert "My boat is red." in str(memory.recall("Which boat?", user_id="ana").blocks)
-
-
-def test_importing_again_doubles_nothing(memory, imported, chat):
-    imported(chat, user_id="ana")
-    again = imported(str(chat), user_id="ana")
-    assert (again.added, again.known) == (0, 2)
-    chat.write_text(json.dumps([*CHAT, {"role": "user", "content": "And fast."}]))
-    grown = imported(chat, user_id="ana")
-    assert (grown.added, grown.known) == (1, 2)
-    assert _texts(memory) == ["My boat is red.", "I see.", "And fast."]
-
-
-def test_a_bad_file_changes_nothing(memory, imported, tmp_path):
-    path = tmp_path / "bad.jsonl"
-    path.write_text(json.dumps(CHAT[0]) + '\n{"role": "pirate", "content": "Arr"}\n')
-    with pytest.raises(ImportFormatError, match="line 2"):
-        imported(path, user_id="ana")
-    with pytest.raises(ImportFormatError, match=r"nothing\.json"):
-        imported(tmp_path / "nothing.json", user_id="ana")
-    assert memory.threads("ana") == []
 
 
 def _no_boats(message):

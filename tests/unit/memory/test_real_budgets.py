@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import tool
 from tokenizers import Tokenizer
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.ids import make_ulid
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.turns.memory import get_turn_memory
@@ -126,91 +123,3 @@ def test_auto_has_the_chains_own_model_summarise():
     summaries = [entry for entry in entries if entry.role == "summary"]
     assert summaries
     assert all(one.contents[0] == model.reply for one in summaries)
-
-
-PASTE = "Line of a report that says that nothing happened.\n" * 600
-
-
-@tool
-def look_up(query: str) -> str:
-    """Look something up."""
-    return PASTE
-
-
-COMBINATIONS: list[dict[str, Any]] = [
-    {"context_tokens": 4000},
-    {"context_tokens": 600},
-    {"context_tokens": 300, "recall": False},
-    {"context_tokens": 4000, "recall_tokens": 8000},
-    {"context_tokens": 4000, "reserved_tokens": 4000},
-    {"context_tokens": 4000, "reserved_tokens": 9000},
-    {"context_tokens": 4000, "recall_k": 3},
-    {"context_tokens": 4000, "history_tokens": 0},
-    {"context_tokens": 4000, "history_tokens": 100_000},
-    {"history_tokens": 0},
-    {"history_tokens": 10},
-    {"reserved_tokens": 500},
-    {"recall_tokens": 1},
-    {"remember": False, "context_tokens": 4000},
-    {"context_tokens": 4000, "settings": {"trigger": ("tokens", 100_000)}},
-    {"context_tokens": 4000, "settings": {"trigger": ("fraction", 0.9)}},
-    {"context_tokens": 4000, "settings": {"trigger": [("tokens", 900), ("messages", 6)]}},
-    {"context_tokens": 4000, "settings": {"max_summary_tokens": 4000}},
-    {"context_tokens": 4000, "settings": {"max_summary_tokens": 16, "facts_tokens": 0}},
-    {"context_tokens": 4000, "settings": {"input_tokens": 64}},
-    {"context_tokens": 4000, "settings": {"retries": 0}},
-    {"context_tokens": 4000, "settings": {"window_tokens": 2000, "trigger": ("fraction", 1.0)}},
-    {"context_tokens": 4000, "summarizer": None, "settings": {"trigger": ("tokens", 900)}},
-    {"context_tokens": 4000, "summarizer": "auto"},
-    {"context_tokens": 4000, "summarizer": "extractive"},
-    {"context_tokens": 8000, "window": 4096},
-    {"window": 4096, "summarizer": "auto"},
-    {"window": 1_000_000, "settings": {"trigger": ("fraction", 0.2)}},
-]
-
-
-# What is set of the summariser alone is tried at length.
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param(options, marks=pytest.mark.slow if "settings" in options else ())
-        for options in COMBINATIONS
-    ],
-    ids=str,
-)
-def test_plain_settings_work_with_any_budget_and_window(options, caplog):
-    options = dict(options)
-    window, asked = options.pop("window", None), options.pop("summarizer", "model")
-    given = options.pop("settings", None)
-    reply = "The report says that nothing happened, line by line, to the end."
-    model = make_windowed(window, reply=reply) if window else Provider(reply=reply)
-    kinds = {"model": Provider(reply=reply), "extractive": ExtractiveSummarizer()}
-    with (
-        caplog.at_level(logging.ERROR),
-        ConversationMemory.open(
-            ":memory:",
-            summarizer=kinds.get(asked, asked) if isinstance(asked, str) else asked,
-            summary_settings=None if given is None else SummarySettings(**given),
-            summarize_when="foreground",
-        ) as memory,
-    ):
-        chain = memory.wrap(model, **options)
-        for said in ("Hello there, how are you?", PASTE + "What is in it?", "And then?"):
-            chain.invoke(said, AT)
-        _run_tool(memory, chain)
-    turns = [messages for messages in model.seen if "<transcript>" not in str(messages)]
-    assert len(turns) == 5
-    most = options.get("context_tokens")
-    if most is not None:
-        assert max(map(count_real, turns)) <= most
-    assert caplog.records == []
-
-
-def _run_tool(memory, chain):
-    """Have the model see a long result of a tool."""
-    calls = [{"name": "look_up", "args": {"query": "x"}, "id": "c1"}]
-    asked = [HumanMessage("Look it up."), AIMessage("", tool_calls=calls)]
-    memory.add_messages(asked, thread_id="tools", user_id="ana", turn_id=make_ulid())
-    config = {"configurable": {"thread_id": "tools", "user_id": "ana"}}
-    chain.invoke([ToolMessage(look_up.invoke({"query": "x"}), tool_call_id="c1")], config)
-    chain.invoke("Thanks.", config)

@@ -8,7 +8,6 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem import ConversationMemory, RecallSettings
-from langchain_convmem.errors import ConfigError
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -53,26 +52,6 @@ def test_an_explicit_set_of_users_is_recalled_together(memory):
 
 
 @pytest.mark.parametrize(
-    "names",
-    [
-        {"user_ids": set()},
-        {"user_ids": "ana"},
-        {"user_ids": ["ana", ""]},
-        {"user_ids": ["ana", "  "]},
-        {"user_ids": ["ana", None]},
-        {"user_ids": ["ana"], "thread_id": "now"},
-        {"user_ids": ["ana"], "user_id": "ana"},
-        {"user_ids": ["ana"], "user_id": "bo", "thread_id": "now"},
-    ],
-)
-def test_a_set_that_names_nobody_or_too_much_is_refused(memory, names):
-    with pytest.raises(ConfigError, match="user_ids"):
-        memory.recall("bicycle", **names)
-    with pytest.raises(ConfigError, match="user_ids"):
-        memory.retriever(**names)
-
-
-@pytest.mark.parametrize(
     ("scope", "texts"),
     [
         ({"filter": {"topic": "bikes"}}, {"My bicycle is green"}),
@@ -87,18 +66,3 @@ async def test_a_filter_and_a_time_range_hold_for_every_way_of_recalling(memory,
     documents = memory.retriever(user_id="ana", **scope).invoke("bicycle")
     read = "\n".join(document.page_content for document in documents)
     assert {text for text in ANAS if text in read} == texts
-
-
-def test_the_rewriter_gets_a_question_as_the_write_hook_left_it():
-    seen = []
-
-    def redacted(message):
-        return message.model_copy(update={"content": message.text.replace("secret", "***")})
-
-    def rewriter(question):
-        seen.append(question)
-        return question
-
-    with ConversationMemory.open(":memory:", before_write=redacted, rewriter=rewriter) as memory:
-        fill(memory).recall("secret bicycle", user_id="ana")
-    assert seen == ["*** bicycle"]

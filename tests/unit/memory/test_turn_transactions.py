@@ -12,7 +12,6 @@ from traced_sqlite import Tracer
 
 from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.integrations.langgraph import create_memory_graph
-from langchain_convmem.recall import RecallSettings
 from langchain_convmem.testing import HashEmbeddings
 
 PLACES = ("harbour", "station", "museum", "garden", "theatre", "market", "library", "bridge")
@@ -104,24 +103,8 @@ def test_a_turn_without_recall_reads_once(tracer, memory):
     assert counts_of(tracer, wrapped(memory, recall=False)) == (3, 2)
 
 
-def test_a_turn_that_is_not_stored_writes_nothing(tracer, memory):
-    chain = memory.wrap(model())
-    take = wrapped(memory)
-    for number in range(3):
-        take(number)
-    with tracer.count() as transactions:
-        chain.invoke(question(3), at(remember=False))
-    assert transactions.writes == []
-
-
 def test_what_a_paid_embedder_made_is_looked_for_and_stored_at_once(tracer, log):
     with ConversationMemory(log, embeddings=DeterministicFakeEmbedding(size=8)) as memory:
-        assert counts_of(tracer, wrapped(memory)) <= (11, 5)
-
-
-def test_a_relevance_buffer_is_kept_beside(tracer, log):
-    settings = RecallSettings(buffer_size=4)
-    with ConversationMemory(log, embeddings=HashEmbeddings(), settings=settings) as memory:
         assert counts_of(tracer, wrapped(memory)) <= (12, 5)
 
 

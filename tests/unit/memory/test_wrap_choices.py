@@ -6,13 +6,11 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import ConfigurableField, RunnableBranch, RunnableLambda
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from scripted_chat import WAYS, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
-
-FENCE = "<recalled>"
 
 
 class ChatOpenAI(ScriptedChatModel):
@@ -30,10 +28,6 @@ class ChatBedrockConverse(ScriptedChatModel):
 def _told(memory, thread_id="t"):
     entries = memory.history(thread_id, user_id="ana").entries
     return [str(entry.message.text) for entry in entries]
-
-
-def _park(memory):
-    memory.add_messages([HumanMessage("I parked on level 3.")], thread_id="old", user_id="ana")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -88,24 +82,6 @@ def test_a_chosen_chain_gets_a_dict_where_the_default_gets_messages(memory, way)
     assert [len(messages) for messages in model.seen] == [1, 2]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_prompt_chosen_at_the_call_decides_where_recalled_lines_go(memory, way):
-    _park(memory)
-    model = ScriptedChatModel(replies=["Yes."])
-    with_slot = ChatPromptTemplate(
-        [MessagesPlaceholder("recalled"), ("human", "Now:"), MessagesPlaceholder("input")]
-    )
-    without = ChatPromptTemplate([MessagesPlaceholder("input")])
-    prompt = without.configurable_alternatives(ConfigurableField(id="prompt"), slot=with_slot)
-    chain = memory.wrap(prompt | model)
-    WAYS[way](chain, "Where did I park?", at("a", prompt="slot"))
-    WAYS[way](chain, "Where did I park?", at("b"))
-    assert [[FENCE in str(m.text) for m in messages] for messages in model.seen] == [
-        [True, False, False],
-        [True],
-    ]
-
-
 @pytest.mark.parametrize("way", ["invoke", "stream"])
 def test_an_unknown_choice_is_refused_before_anything_is_stored(memory, way):
     inner = ScriptedChatModel(replies=["Yes."]).configurable_alternatives(
@@ -129,25 +105,6 @@ def test_a_model_that_a_function_uses_decides_the_profile(memory, way):
     _two_systems(memory)
     WAYS[way](memory.wrap(_asked_through(model), recall=False), "Well?", at())
     assert _kinds(model) == MIDDLE
-
-
-def test_a_prompt_that_a_function_uses_decides_where_recalled_lines_go(memory):
-    _park(memory)
-    model = ScriptedChatModel(replies=["Yes."])
-    prompt = ChatPromptTemplate([MessagesPlaceholder("recalled"), MessagesPlaceholder("input")])
-
-    def answer(given):
-        return model.invoke(prompt.invoke(given))
-
-    memory.wrap(RunnableLambda(answer)).invoke("Where did I park?", at())
-    recalled, asked = model.seen[0]
-    assert FENCE in recalled.text
-    assert asked.text == "Where did I park?"
-
-
-def test_an_unknown_profile_is_refused_at_once(memory):
-    with pytest.raises(ConfigError, match=r"'opnai'.*'openai'"):
-        memory.wrap(ScriptedChatModel(replies=["Yes."]), provider="opnai")
 
 
 def test_a_prompt_may_call_what_was_said_before_chat_history():
@@ -174,16 +131,6 @@ def test_another_spelling_of_a_users_key_is_refused_before_anything_is_stored(na
         with pytest.raises(ConfigError, match="did you mean 'user_id'"):
             chain.invoke("I am Ana.", {"configurable": {name: "ana", "thread_id": "t"}})
         assert memory.threads() == []
-
-
-def test_where_one_of_two_prompts_will_run_recalled_lines_reach_both(memory):
-    _park(memory)
-    model = ScriptedChatModel(replies=["Yes."])
-    slot = ChatPromptTemplate([MessagesPlaceholder("recalled"), MessagesPlaceholder("input")])
-    plain = ChatPromptTemplate([MessagesPlaceholder("input")])
-    branch = RunnableBranch((lambda given: given.get("slot"), slot | model), plain | model)
-    memory.wrap(branch).invoke("Where did I park?", at())
-    assert FENCE in model.asked[0]
 
 
 def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):

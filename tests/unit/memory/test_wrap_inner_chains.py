@@ -17,7 +17,6 @@ from langchain_core.runnables import (
     ConfigurableField,
     Runnable,
     RunnableBranch,
-    RunnableGenerator,
     RunnableLambda,
     RunnableParallel,
     RunnablePassthrough,
@@ -363,17 +362,6 @@ def test_a_function_may_return_its_reply_in_many_shapes(memory, result, way):
     ]
 
 
-def both_ways(transform):
-    """Return the generator as a chain with an asynchronous twin."""
-
-    async def twin(inputs):
-        given = [value async for value in inputs]
-        for piece in transform(iter(given)):
-            yield piece
-
-    return RunnableGenerator(transform, twin)
-
-
 def _loop(first_id=None, last_id=None):
     return [
         AIMessage("Let me look.", tool_calls=[CALL], id=first_id),
@@ -400,28 +388,6 @@ def test_a_tool_loop_is_stored_whole_in_one_turn(memory, way, with_ids, in_front
         ("assistant", "On level three."),
     ]
     assert len({entry.turn_id for entry in _history(memory).entries}) == 2
-    assert _history(memory).context().repairs == ()
-
-
-@pytest.mark.parametrize("way", ["stream", "astream"])
-def test_a_tool_loop_that_streams_is_stored_message_by_message(memory, way):
-    model = ScriptedChatModel(
-        replies=[AIMessage("Let me look.", tool_calls=[CALL]), AIMessage("On level three.")]
-    )
-
-    def loop(inputs):
-        for given in inputs:
-            yield from model.stream(given["messages"])
-            yield ToolMessage("level three", tool_call_id="c1")
-            yield from model.stream(given["messages"])
-
-    WAYS[way](memory.wrap(both_ways(loop), recall=False), "Where?", at())
-    asked, called, result, replied = _history(memory).entries
-    assert called.message.tool_calls == [CALL]
-    assert called.contents == ("Let me look.",)
-    assert result.message.tool_call_id == "c1"
-    assert replied.contents == ("On level three.",)
-    assert {entry.turn_id for entry in (called, result, replied)} == {asked.turn_id}
     assert _history(memory).context().repairs == ()
 
 
@@ -468,13 +434,6 @@ def test_a_value_is_returned_as_it_is_and_stored_as_what_it_was_read_from(memory
 def test_what_is_not_a_chain_is_refused_when_it_is_wrapped(memory, inner, why):
     with pytest.raises(ConfigError, match=why):
         memory.wrap(inner)
-
-
-def test_a_template_for_a_text_model_works_too(memory):
-    model = ScriptedChatModel(replies=["One."])
-    prompt = PromptTemplate.from_template("{history}\nQuestion: {input}")
-    memory.wrap(prompt | model, recall=False).invoke("First?", at())
-    assert model.asked == ["\nQuestion: First?"]
 
 
 class InstantModel(BaseChatModel):

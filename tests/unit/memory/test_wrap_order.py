@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, SQLiteLog
-from langchain_convmem.errors import ThreadBusyError
 
 
 def _talk(memory, thread_id="t"):
@@ -24,13 +22,6 @@ def _echo(messages):
 
 def _is_in_pairs(talk):
     return talk[1::2] == [f"re: {text}" for text in talk[::2]]
-
-
-async def test_turns_in_tasks_on_one_thread_are_answered_in_order_of_arrival(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=[_echo]), recall=False)
-    texts = [f"{number}" for number in range(16)]
-    await asyncio.gather(*(chain.ainvoke(text, at()) for text in texts))
-    assert _talk(memory) == [part for text in texts for part in (text, f"re: {text}")]
 
 
 async def test_streams_and_calls_in_tasks_and_threads_share_one_line(memory):
@@ -47,19 +38,6 @@ async def test_streams_and_calls_in_tasks_and_threads_share_one_line(memory):
     talk = _talk(memory)
     assert len(talk) == 24
     assert _is_in_pairs(talk)
-
-
-def test_a_turn_that_waits_too_long_is_refused_and_the_line_goes_on(memory):
-    model = ScriptedChatModel(replies=["One two", "Three"])
-    chain = memory.wrap(model, recall=False, queue_timeout_s=0.02)
-    stream = chain.stream("a", at())
-    next(stream)
-    with pytest.raises(ThreadBusyError, match=r"'t'.*0\.02 s.*queue_timeout_s") as raised:
-        chain.invoke("b", at())
-    assert raised.value.thread_id == "t"
-    stream.close()
-    chain.invoke("c", at())
-    assert _talk(memory) == ["a", "One ", "c", "Three"]
 
 
 def _on_a_loop():
@@ -127,14 +105,3 @@ async def test_nothing_of_the_memory_blocks_the_event_loop(tmp_path):
     await memory.aforget(user_id="ana")
     await log.aclose()
     assert {"append_planned", "read_back", "changes", "threads", "forget", "embed_query"} <= CALLED
-
-
-async def test_the_loop_runs_on_while_a_turn_waits_for_its_thread(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=["One two", "Three"]), recall=False)
-    stream = chain.stream("a", at())
-    next(stream)
-    waiting = asyncio.create_task(chain.ainvoke("b", at()))
-    await asyncio.sleep(0)  # comes back only if nothing blocks
-    assert not waiting.done()
-    stream.close()
-    assert (await waiting).text == "Three"

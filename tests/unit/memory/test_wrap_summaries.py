@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
 from summaries import ScriptedSummarizer, bare, bare_texts
@@ -19,14 +17,12 @@ from langchain_convmem import (
     ConversationMemory,
     InMemoryLog,
     SummaryEvent,
-    SummaryReport,
     SummarySettings,
 )
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import aresummarize, resummarize
-from langchain_convmem.summarizing.compactor import list_events
 from langchain_convmem.views.context import LEFT_OUT_TEXT, NOTED_TEXT, is_framing
 
 KEY = ThreadKey("ana", "t")
@@ -88,19 +84,6 @@ class UntilCancelled(ScriptedSummarizer):
         return self.summarize(request)
 
 
-async def test_a_summary_that_is_cancelled_is_no_failure_of_its_model():
-    summarizer = UntilCancelled()
-    async with summarising("background", summarizer, settings=RESTING) as memory:
-        said = ["one", AIMessage("Fine."), "two", AIMessage("Fine.")]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        compaction = asyncio.create_task(memory.asummarize("t", user_id="ana"))
-        await summarizer.began.wait()
-        compaction.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await compaction
-        assert await memory.asummarize("t", user_id="ana")
-
-
 async def test_a_turn_that_is_cancelled_in_its_summary_keeps_its_reply_and_frees_the_thread():
     summarizer = UntilCancelled()
     async with summarising("foreground", summarizer, settings=RESTING) as memory:
@@ -154,16 +137,6 @@ async def test_a_synchronous_turn_whose_rewriter_nothing_could_await_stores_noth
             chain.invoke("one", at())
         assert memory.log.entries(KEY) == []
         assert memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False).invoke("one", at())
-
-
-def test_a_summary_that_a_signal_stops_is_no_failure_of_its_model():
-    stopped = ScriptedSummarizer(KeyboardInterrupt(), lambda request: request.transcript)
-    with summarising("foreground", stopped, settings=RESTING) as memory:
-        chat(memory, "one")
-        with pytest.raises(KeyboardInterrupt):
-            chat(memory, "two")
-        chat(memory, "three")
-        assert last(memory) is not None
 
 
 @pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
@@ -241,10 +214,6 @@ def telling(summarizer, **options):
     )
 
 
-def kinds(events):
-    return [event.kind for event in events]
-
-
 @pytest.mark.parametrize("when", ["foreground", "background"])
 @pytest.mark.parametrize("way", ["invoke", "astream"])
 def test_the_application_is_told_what_was_compacted(when, way):
@@ -255,59 +224,7 @@ def test_the_application_is_told_what_was_compacted(when, way):
     assert events == [SummaryEvent(key=KEY, kind="compacted", covered=2, calls=1)]
 
 
-def test_a_failure_is_told_once_and_not_again_while_the_thread_rests():
-    events = []
-    with telling(ScriptedSummarizer(OUTAGE), on_summary=events.append) as memory:
-        chat(memory, "one", "two", "three")
-        assert memory.summarize("t", user_id="ana").outcome == "resting"
-    assert kinds(events) == ["failed"]
-    assert {event.key for event in events} == {KEY}
-    assert "ProviderError" in events[0].problem
-
-
-def test_an_event_counts_and_quotes_nothing():
-    counts = {"covered": 6, "calls": 2, "tokens_read": 900, "tokens_written": 80, "seconds": 1.5}
-    counts |= {"facts": 7, "in_text": 3, "listed": 1, "left": 3}
-    quoted = {"missing_sections": ("Decisions",), "doubted": ("She paints.", "She has a boat.")}
-    [event] = list_events(SummaryReport(key=KEY, outcome="written", **counts, **quoted))
-    nothing = {"problem": "", "next_attempt_ms": 0, "folded": 0}
-    expected = {"key": asdict(KEY), "kind": "compacted", **counts, **nothing}
-    assert asdict(event) == {**expected, "missing_sections": 1, "doubted": 2}
-
-
-def test_what_the_callback_raises_is_logged_and_the_summary_stands(caplog):
-    def fail(event):
-        raise ConnectionError("no dashboard")
-
-    with telling(ScriptedSummarizer(), on_summary=fail) as memory:
-        with caplog.at_level(logging.ERROR, logger="langchain_convmem"):
-            chat(memory, "one", "two")
-        assert "could not hand over the events" in caplog.text
-        assert memory.history("t", user_id="ana").last_summary is not None
-
-
 LONG = "This is a long message that tells nothing worth keeping. " * 4
-
-
-SMALL = SummarySettings(
-    trigger=("tokens", 200), keep=("tokens", 100), max_summary_tokens=60, first_pause_s=3600
-)
-
-
-@pytest.mark.parametrize("reply", ["I'm sorry, I can't help with that.", OUTAGE])
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_a_summariser_that_fails_is_not_asked_at_every_turn_and_the_first_answer_compacts(
-    reply, way
-):
-    summarizer = ScriptedSummarizer(reply, "They talked of a message that tells nothing.")
-    with telling(summarizer, summary_settings=SMALL) as memory:
-        for number in range(12):
-            chat(memory, f"{number}: {LONG}", way=way, context_tokens=600)
-        history = memory.history("t", user_id="ana")
-        assert history.context(max_tokens=600).left_out > 0
-        assert len(summarizer.requests) == 1
-        assert memory.summarize("t", user_id="ana", force=True)
-        assert history.context(max_tokens=600).left_out == 0
 
 
 def test_a_model_is_told_of_messages_that_it_neither_sees_nor_has_summarised():
@@ -322,27 +239,6 @@ def test_a_model_is_told_of_messages_that_it_neither_sees_nor_has_summarised():
         assert framing == [LEFT_OUT_TEXT, NOTED_TEXT] * is_cut
     assert view.left_out == 24 - (len(view.messages) - 2)
     assert bare(view.messages[0].text) == LEFT_OUT_TEXT
-
-
-def test_a_prompt_with_a_place_for_the_summary_gets_pins_and_the_line_there():
-    prompt = ChatPromptTemplate(
-        [
-            ("system", "So far: {summary}"),
-            MessagesPlaceholder("history"),
-            MessagesPlaceholder("input"),
-        ]
-    )
-    model = ScriptedChatModel(replies=["Fine."])
-    with ConversationMemory(InMemoryLog()) as memory:
-        memory.history("t", user_id="ana").pin("Answer in French.")
-        chain = memory.wrap(prompt | model, recall=False, context_tokens=400)
-        for number in range(8):
-            chain.invoke(f"{number}: {LONG}", at())
-    first, *_, last = (asked[0].text for asked in model.seen)
-    assert first == "So far: Pinned, word for word:\n- Answer in French."
-    assert last.startswith(first)
-    assert "neither shown nor summarised" in last
-    assert all(len(asked[0].text.split("Pinned")) == 2 for asked in model.seen)
 
 
 CONFIG = {"configurable": {"user_id": "ana", "thread_id": "t"}}
@@ -378,32 +274,6 @@ def test_the_model_sees_the_summary_or_what_it_covers():
     shown = "\n".join(seen)
     assert all(f"Fact {number}." in shown for number in range(4))
     assert seen[-1] == "sent"
-
-
-def test_a_memory_without_a_summariser_compacts_nothing():
-    with ConversationMemory(InMemoryLog()) as memory:
-        chat(memory, *["word " * 3000] * 3)
-        assert memory.flush(0)
-        assert last(memory) is None
-        with pytest.raises(ConfigError, match="no summarizer"):
-            memory.summarize("t", user_id="ana")
-
-
-def test_a_hook_that_stores_nothing_of_a_summary_lets_nothing_be_covered():
-    def only_talk(message):
-        return None if message.type == "system" else message
-
-    with summarising("foreground", before_write=only_talk) as memory:
-        chat(memory, "one", "two", "three")
-        assert last(memory) is None
-        assert len(memory.history("t", user_id="ana").messages) == 6
-
-
-def test_behind_turns_an_async_summariser_runs_whatever_the_turns_are():
-    with summarising("background", summarise) as memory:
-        chat(memory, "one", "two")
-        assert memory.flush(20)
-        assert "one" in last(memory).contents[0]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -16,23 +16,9 @@ from whole_chats import make_model, make_words
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import InvalidMessageError
 
-CALL = {"name": "look", "args": {"where": "garage"}, "id": "c1", "type": "tool_call"}
-
 
 def _entries(memory, thread_id="t"):
     return memory.history(thread_id, user_id="ana").entries
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_reply_keeps_id_usage_and_tool_calls(memory, way):
-    usage = {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12}
-    reply = AIMessage("Let me look.", id="msg-1", tool_calls=[CALL], usage_metadata=usage)
-    WAYS[way](memory.wrap(ScriptedChatModel(replies=[reply]), recall=False), "Where?", at())
-    stored = _entries(memory)[-1].message
-    assert stored.id == "msg-1"
-    assert stored.usage_metadata == usage
-    assert stored.tool_calls == [CALL]
-    assert stored.text == "Let me look."
 
 
 def test_an_id_that_a_model_repeats_costs_no_earlier_reply(memory):
@@ -64,22 +50,6 @@ def test_what_the_model_does_to_its_messages_changes_nothing_that_is_stored(memo
 
 def _view(memory, thread_id="t"):
     return [str(message.text) for message in memory.history(thread_id, user_id="ana").messages]
-
-
-def test_a_whole_tool_loop_is_replaced_when_its_turn_is_tried_again(memory):
-    def loop(given):
-        return [
-            AIMessage("", tool_calls=[CALL]),
-            ToolMessage("found", tool_call_id="c1"),
-            AIMessage("It is here."),
-        ]
-
-    chain = memory.wrap(RunnableLambda(loop), recall=False)
-    for _ in range(2):
-        chain.invoke(HumanMessage("Look.", id="q1"), at())
-    history = memory.history("t", user_id="ana")
-    assert _view(memory) == ["Look.", "", "found", "It is here."]
-    assert history.context().repairs == ()
 
 
 def test_a_fallback_replaces_what_a_broken_stream_had_brought(memory):
@@ -121,14 +91,6 @@ def test_a_marked_message_is_left_out_of_those_added(memory):
 
 def _kwargs():
     return {"additional_kwargs": dict(FORGET)}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_marked_reply_is_not_stored(memory, way):
-    model = ScriptedChatModel(replies=["Secret."])
-    marking = model | RunnableLambda(lambda reply: reply.model_copy(update=_kwargs()))
-    WAYS[way](memory.wrap(marking, recall=False), "What is it?", at())
-    assert [entry.contents for entry in _entries(memory)] == [("What is it?",)]
 
 
 def _dump(path):
@@ -174,20 +136,6 @@ def _stored(memory):
 
 def _types(model, call):
     return [(one.type, str(one.text)) for one in model.seen[call]]
-
-
-def test_the_rounds_of_a_turn_read_the_same_recalled_lines(memory):
-    memory.add_messages([HumanMessage("My bike is on level 3.")], thread_id="old", user_id="ana")
-    model = ScriptedChatModel(replies=[_asks(1), _asks(2), "There."])
-    chain = memory.wrap(model)
-    chain.invoke("Where is my bike?", at())
-    new = HumanMessage("My bike is blue, and where it is I know.")
-    memory.add_messages([new], thread_id="other", user_id="ana")
-    chain.invoke([_result(1)], at())
-    chain.invoke([_result(2)], at())
-    questions = [messages[0].content for messages in model.seen]
-    assert "level 3" in str(questions[0])
-    assert questions[0] == questions[1] == questions[2]
 
 
 def test_none_goes_on_with_results_that_the_thread_has(memory):
@@ -395,10 +343,3 @@ def test_an_edit_far_back_is_seen_with_what_stood_before_it(archived):
     assert len(view) == 8
     assert [one.text for one in view[-2:]] == ["Other words", reply.text]
     assert reply.text == "Of 7."
-
-
-def test_a_reply_whose_id_is_the_same_in_both_tries_is_there_once(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=[AIMessage("Here.", id="m1")]), recall=False)
-    for _ in range(2):
-        chain.invoke(HumanMessage("Look.", id="q1"), at())
-    assert _view(memory) == ["Look.", "Here."]

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 from scripted_chat import WAYS, ScriptedChatModel, at
@@ -15,7 +15,7 @@ from scripted_chat import WAYS, ScriptedChatModel, at
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import DialogLine, ThreadKey
-from langchain_convmem.turns.recalled import MessageList, fence_blocks, fold_recalled
+from langchain_convmem.turns.recalled import fence_blocks, fold_recalled
 from langchain_convmem.views.shown import RecalledBlock
 
 
@@ -68,31 +68,12 @@ def test_no_line_can_end_or_open_the_fence(parts):
     assert text.endswith("</recalled>")
 
 
-@given(st.text(max_size=40))
-def test_text_that_does_not_imitate_the_fence_is_verbatim(text):
-    if "recalled" not in text.lower():
-        assert text in fence_blocks([_block(text)])
-
-
 def test_recalled_text_becomes_the_first_text_block_of_a_copy():
     message = HumanMessage("Where?", id="q1")
     both = fold_recalled(message, "R")
     assert both.content == [{"type": "text", "text": "R"}, {"type": "text", "text": "Where?"}]
     assert both.id == "q1"
     assert message.content == "Where?"
-
-
-def test_one_human_message_reads_as_its_text():
-    said = MessageList(
-        [HumanMessage([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])]
-    )
-    assert f"{said}" == str(said) == "a\nb"
-    assert f"{said:>5}" == "  a\nb"
-
-
-def test_several_messages_read_as_a_dialogue():
-    talk = MessageList([HumanMessage("Where?"), AIMessage("Here.")])
-    assert f"{talk}" == "User: Where?\nAssistant: Here."
 
 
 ASKED = ("system", "Be brief."), ("human", "{input}")

@@ -12,10 +12,14 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResul
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.runnables import INTERNAL_TAGS
-from langchain_convmem.turns.replies import PartialReplyHandler, ReplyCollector, read_reply
+from langchain_convmem.turns.replies import (
+    PartialReplyHandler,
+    ReplyCollector,
+    is_unfinished,
+    read_reply,
+)
 
 ASKED = HumanMessage("Where?", id="q1")
-CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 
 
 def _collected(*chunks):
@@ -92,15 +96,6 @@ def test_no_text_of_a_stream_is_lost_whatever_the_form_of_its_content(contents):
     assert message.text == said
 
 
-def test_tool_calls_that_came_in_pieces_are_whole():
-    pieces = [
-        {"name": "look", "args": '{"where": ', "id": "c1", "index": 0},
-        {"name": None, "args": '"here"}', "id": None, "index": 0},
-    ]
-    [message] = _collected(*(_chunk("", id="m1", tool_call_chunks=[piece]) for piece in pieces))
-    assert message.tool_calls == [{**CALL, "args": {"where": "here"}}]
-
-
 def _cut(*chunks):
     reply = ReplyCollector()
     for chunk in chunks:
@@ -115,14 +110,6 @@ def test_a_message_cut_off_is_its_text():
 
 def test_reasoning_cut_off_is_nothing():
     assert _cut(_chunk([{"type": "reasoning", "reasoning": "Well"}])) == []
-
-
-def test_a_message_that_had_come_to_its_end_is_whole():
-    piece = {"name": "look", "args": "{}", "id": "c1", "index": 0}
-    [message] = _cut(
-        _chunk("One", id="m1", tool_call_chunks=[piece]), _chunk("", id="m1", chunk_position="last")
-    )
-    assert message.tool_calls == [CALL]
 
 
 def test_given_messages_that_come_back_are_no_reply():
@@ -151,25 +138,19 @@ LAST = AIMessageChunk(content="", id="lc_run-1", chunk_position="last")
 
 
 @pytest.mark.parametrize(
-    ("end", "is_unfinished"),
+    ("metadata", "end", "is_whole"),
     [
-        ({}, True),
-        ({"finish_reason": "stop"}, False),
-        ({"finish_reason": "length"}, False),
-        ({"status": "completed"}, False),
+        (OPENAI, {}, False),
+        (OPENAI, {"finish_reason": "stop"}, True),
+        (OPENAI, {"finish_reason": "length"}, True),
+        (OPENAI, {"status": "completed"}, True),
+        ({"model_provider": "anthropic"}, {}, True),
+        ({}, {}, True),
     ],
-    ids=["nothing", "stop", "length", "the Responses API"],
 )
-def test_openai_says_why_it_stopped_or_has_not_finished(end, is_unfinished):
-    reply = _passed(_said("On level", **OPENAI), _said(" 3.", **OPENAI, **end), LAST)
-    assert reply.is_unfinished is is_unfinished
-
-
-def test_other_providers_need_not_say_why_they_stopped():
-    assert not _passed(_said("On level 3.", model_provider="anthropic"), LAST).is_unfinished
-    assert not _passed(_said("On level 3."), LAST).is_unfinished
-    assert not _passed("On level", " 3.").is_unfinished
-    assert not _passed().is_unfinished
+def test_openai_alone_says_why_it_stopped_or_has_not_finished(metadata, end, is_whole):
+    chunks = _said("On level", **metadata), _said(" 3.", **metadata, **end), LAST
+    assert is_unfinished(_collected(*chunks)[-1]) is not is_whole
 
 
 def test_calls_of_a_message_that_was_never_finished_are_left_out():
@@ -190,7 +171,6 @@ def test_a_whole_message_before_the_unfinished_one_stays_whole():
         "Let me look.", id="a", response_metadata={**OPENAI, "finish_reason": "tool_calls"}
     )
     reply = _passed(done, _said("On level", **OPENAI), LAST)
-    assert reply.is_unfinished
     assert [m.text for m in reply.collect_cut([HumanMessage("?")])] == ["Let me look.", "On level"]
 
 

@@ -11,14 +11,12 @@ from scripted_chat import FailingLog, ScriptedChatModel
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import LogUnavailableError
-from langchain_convmem.records import Metadata, ThreadKey
+from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import find_place, get_turn_memory
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import Turn, draft_reply
-from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.messages import DraftBuilder
+from langchain_convmem.turns.turn import Turn
 
 KEY = ThreadKey("ana", "t")
 CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
@@ -100,31 +98,6 @@ def test_a_reply_that_cannot_be_stored_comes_with_the_error():
         assert raised.value.text == "Warm."
 
 
-def test_what_is_looked_at_is_stored_once_it_is_opened(memory):
-    turn = _make_turn(memory)
-    said = [HumanMessage("My bike is red."), ASKED]
-    context = turn.look(said)
-    assert "red" in context.given[0].text
-    assert memory.log.entries(KEY) == []
-    turn.open(said, asked_ms=7)
-    assert turn.running == {turn.id}
-    turn.finish([AIMessage("Warm.")])
-    entries = memory.log.entries(KEY)
-    assert [entry.role for entry in entries] == ["user", "user", "assistant"]
-    assert [entry.metadata.timing.get("creation") for entry in entries[:2]] == [7, 7]
-    assert {entry.turn_id for entry in entries} == {turn.id}
-    assert turn.running == set()
-
-
-def test_a_turn_that_is_not_stored_stores_nothing(memory, begin):
-    turn = begin(HumanMessage("My bike is red."), remember=False)
-    turn.finish([CALLS], "open")
-    turn.finish([AIMessage("Warm.")])
-    turn.settle()
-    assert "My bike is red." in turn.context.given[0].text
-    assert memory.log.entries(KEY) == []
-
-
 def test_no_log_is_taken_for_an_earlier_one_that_is_gone():
     places = set()
     for _ in range(50):
@@ -133,44 +106,13 @@ def test_no_log_is_taken_for_an_earlier_one_that_is_gone():
     assert len(places) == 50
 
 
-TIMES = Metadata(timing={"llmEnd": 7})
-
-
-def stored(*replies):
-    """Return the entries of a turn with these replies."""
-    log = InMemoryLog()
-    [asked] = log.append(KEY, [make_draft(HumanMessage("Where?", id="q"))])
-    log.append(KEY, [make_draft(reply, turn_id=asked.turn_id) for reply in replies])
-    return log.entries(KEY)
-
-
-def draft(entries, *replies):
-    return draft_reply(
-        DraftBuilder(),
-        replies,
-        turn_id=entries[0].turn_id,
-        entries=entries,
-        found=entries,
-        metadata=TIMES,
-    )
-
-
-def test_a_reply_that_is_there_whole_is_not_drafted_again():
-    reply = AIMessage("On level three.", id="r")
-    assert draft(stored(reply), reply) == []
-
-
-def test_another_reply_takes_back_what_an_attempt_stored():
-    entries = stored(AIMessage("On level two.", id="r1"))
-    control, reply = draft(entries, AIMessage("On level three.", id="r2"))
-    assert control.control.retracts == (entries[1].id,)
-    assert control.control.reason == "replaced"
-    assert reply.contents == ("On level three.",)
-
-
-def test_what_stays_of_an_attempt_is_not_taken_back():
-    first = AIMessage("Let me see.", id="r1")
-    entries = stored(first, AIMessage("Two.", id="r2"))
-    control, *replies = draft(entries, first, AIMessage("Three.", id="r3"))
-    assert control.control.retracts == (entries[2].id,)
-    assert [one.contents for one in replies] == [("Let me see.",), ("Three.",)]
+def test_what_stays_of_an_attempt_is_not_taken_back(memory, begin):
+    turn, first = begin(), AIMessage("Let me see.", id="r1")
+    turn.finish([first, AIMessage("Two.", id="r2")])
+    two = memory.log.entries(KEY)[-1].id
+    turn.finish([first, AIMessage("Three.", id="r3")])
+    turn.finish([first, AIMessage("Three.", id="r3")])
+    *_, control, three = memory.log.entries(KEY)
+    assert (control.control.retracts, control.control.reason) == ((two,), "replaced")
+    assert [text for _, text in _shown(memory)] == [ASKED.text, "Let me see.\nThree."]
+    assert three.metadata.timing["llmEnd"]

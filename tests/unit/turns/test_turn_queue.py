@@ -14,20 +14,15 @@ from forked_processes import in_child
 
 from langchain_convmem.errors import ThreadBusyError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.turns.turn import TurnQueue
+from langchain_convmem.turns.turn import get_line
 
 PLACE = ("log", ThreadKey("ana", "t"))
 OTHER = ("log", ThreadKey("ben", "t"))
 
 
-@pytest.fixture
-def queue():
-    return TurnQueue()
-
-
-def _waiting(queue):
+def _waiting():
     """Return how many stand in line, the one who holds the thread included."""
-    return queue.get_lock(PLACE).length
+    return get_line(PLACE).length
 
 
 def _until(condition):
@@ -36,12 +31,12 @@ def _until(condition):
 
 
 @contextmanager
-def _held(queue):
+def _held():
     """Let another thread hold the place: what runs here is no part of its turn."""
     entered, leave = threading.Event(), threading.Event()
 
     def hold():
-        with queue.get_lock(PLACE).hold(10):
+        with get_line(PLACE).hold(10):
             entered.set()
             leave.wait(30)
 
@@ -55,137 +50,109 @@ def _held(queue):
         thread.join()
 
 
-def _is_free(queue):
-    with queue.get_lock(PLACE).hold(0.01):
+def _is_free():
+    with get_line(PLACE).hold(0.01):
         return True
 
 
-async def test_tasks_and_threads_are_served_in_one_order(queue):
+async def test_tasks_and_threads_are_served_in_one_order():
     served = []
 
     async def come(number):
-        async with queue.get_lock(PLACE).ahold(30):
+        async with get_line(PLACE).ahold(30):
             served.append(number)
 
     def come_by_thread(number):
-        with queue.get_lock(PLACE).hold(30):
+        with get_line(PLACE).hold(30):
             served.append(number)
 
     loop = asyncio.get_running_loop()
     turns: list[asyncio.Future[None]] = []
     with ThreadPoolExecutor(10) as pool:
-        with _held(queue):
+        with _held():
             for number in range(20):
                 if number % 2:
                     turns.append(asyncio.ensure_future(come(number)))
                 else:
                     turns.append(loop.run_in_executor(pool, come_by_thread, number))
-                while _waiting(queue) < number + 2:  # noqa: ASYNC110 - a thread sets no event
+                while _waiting() < number + 2:  # noqa: ASYNC110 - a thread sets no event
                     await asyncio.sleep(0.001)
         await asyncio.gather(*turns)
     assert served == list(range(20))
 
 
-def test_different_places_do_not_wait_for_each_other(queue):
+def test_different_places_do_not_wait_for_each_other():
     with (
-        queue.get_lock(PLACE).hold(1),
-        queue.get_lock(OTHER).hold(0.01),
-        queue.get_lock(("log 2", PLACE[1])).hold(0.01),
+        get_line(PLACE).hold(1),
+        get_line(OTHER).hold(0.01),
+        get_line(("log 2", PLACE[1])).hold(0.01),
     ):
-        assert _waiting(queue) == 1
+        assert _waiting() == 1
 
 
-def test_who_waits_too_long_leaves_and_the_next_is_served(queue):
+def test_who_waits_too_long_leaves_and_the_next_is_served():
     served = []
 
     def come():
-        with queue.get_lock(PLACE).hold(30):
+        with get_line(PLACE).hold(30):
             served.append(True)
 
     thread = threading.Thread(target=come)
-    with _held(queue):
+    with _held():
         with (
             pytest.raises(ThreadBusyError, match="still busy after"),
-            queue.get_lock(PLACE).hold(0.01),
+            get_line(PLACE).hold(0.01),
         ):
             pass
         thread.start()
-        _until(lambda: _waiting(queue) == 2)
+        _until(lambda: _waiting() == 2)
     thread.join(10)
     assert served == [True]
 
 
-async def test_who_is_cancelled_leaves_and_the_next_is_served(queue):
-    served = []
-
-    async def come(number):
-        async with queue.get_lock(PLACE).ahold(30):
-            served.append(number)
-
-    with _held(queue):
-        tasks = [asyncio.create_task(come(number)) for number in range(5)]
-        await asyncio.sleep(0)
-        assert _waiting(queue) == 6
-        for number in (0, 2, 4):
-            tasks[number].cancel()
-        gone = await asyncio.gather(*(tasks[n] for n in (0, 2, 4)), return_exceptions=True)
-        assert all(isinstance(error, asyncio.CancelledError) for error in gone)
-        await asyncio.sleep(0)
-        assert served == [], "the thread is still held"
-    await asyncio.gather(tasks[1], tasks[3])
-    assert served == [1, 3]
-
-
-async def test_who_is_cancelled_in_the_moment_of_admission_passes_the_thread_on(queue):
+async def test_who_is_cancelled_in_the_moment_of_admission_passes_the_thread_on():
     entered = []
 
     async def come():
-        async with queue.get_lock(PLACE).ahold(30):
+        async with get_line(PLACE).ahold(30):
             entered.append(True)
             await asyncio.sleep(60)
 
-    with _held(queue):
+    with _held():
         task = asyncio.create_task(come())
         await asyncio.sleep(0)
-        assert _waiting(queue) == 2
+        assert _waiting() == 2
     task.cancel()  # admitted by now, and cancelled before it could run
     with pytest.raises(asyncio.CancelledError):
         await task
     assert entered == []
-    assert _is_free(queue)
+    assert _is_free()
 
 
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt, GeneratorExit])
-def test_a_turn_that_fails_frees_the_thread(queue, error):
-    with pytest.raises(error), queue.get_lock(PLACE).hold(1):
+def test_a_turn_that_fails_frees_the_thread(error):
+    with pytest.raises(error), get_line(PLACE).hold(1):
         raise error
-    assert _is_free(queue)
+    assert _is_free()
 
 
-def test_a_turn_cannot_wait_for_itself(queue):
-    with queue.get_lock(PLACE).hold(1):
+def test_a_turn_cannot_wait_for_itself():
+    with get_line(PLACE).hold(1):
         with (
             pytest.raises(ThreadBusyError, match="wait for itself") as raised,
-            queue.get_lock(PLACE).hold(9),
+            get_line(PLACE).hold(9),
         ):
             pass
         assert raised.value.thread_id == "t"
-    assert _is_free(queue)
-
-
-async def test_an_async_turn_cannot_wait_for_itself(queue):
-    async with queue.get_lock(PLACE).ahold(1):
-        with pytest.raises(ThreadBusyError, match="wait for itself"):
-            async with queue.get_lock(PLACE).ahold(9):
-                pass
+    assert _is_free()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_forked_child_does_not_wait_for_its_parents_turns(queue):
+def test_a_forked_child_does_not_wait_for_its_parents_turns():
     done = []
 
     def hold():
-        with queue.get_lock(PLACE).hold(5):
+        with get_line(PLACE).hold(5):
             done.append(True)
 
     def hold_in_thread():
@@ -194,5 +161,5 @@ def test_a_forked_child_does_not_wait_for_its_parents_turns(queue):
         thread.join()
         return done
 
-    with queue.get_lock(PLACE).hold(1):
+    with get_line(PLACE).hold(1):
         assert in_child(hold_in_thread) == "[True]"
