@@ -236,13 +236,13 @@ def test_every_public_method_is_known_to_write_or_not(kind):
 def test_a_secret_is_taken_out_on_every_way_in(memory, embeddings, tmp_path, way):
     way(memory, tmp_path)
     memory.refresh(user_id="ana")
-    found = [memory.recall(ask, user_id="ana") for ask in (KEPT, SECRET, "Hi")]
+    found = [memory.recall(ask, user_id="ana") for ask in ("the boat key", KEPT, SECRET)]
     entries = [
         entry
         for info in memory.threads("ana")
         for entry in memory.history(info.key.thread_id, user_id="ana").entries
     ]
-    assert found[0].matches
+    assert any(one.matches for one in found)
     assert SECRET not in str([found, entries])
     assert "[key]" in str(entries)
     assert embeddings.told
