@@ -68,6 +68,12 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
     return _EMPTY_HEAD.sub(r"<td\1></td>", output)
 
 
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """Do the same for pages without Markdown, such as the one of an address that is none."""
+    is_page = template_name.endswith(".html")
+    return on_post_page(output_content, template_name, config) if is_page else output_content
+
+
 def on_post_build(config: Any) -> None:
     """Write `llms.txt`, the list of pages, and `llms-full.txt`, all of them in one text."""
     site = Path(config.site_dir)
