@@ -74,6 +74,7 @@ def _await_turns(
     """Return the asynchronous form of a method that runs between turns."""
     call: Callable[..., T] = method.__wrapped__  # type: ignore[attr-defined]
 
+    @wraps(call, updated=())
     async def ahold(self: Conversation, /, *args: P.args, **kwargs: P.kwargs) -> T:
         async with self.make_pause().ahold():
             return await hop(partial(call, self, *args, **kwargs))

@@ -112,6 +112,11 @@ def build_context(
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
     live = find_live_entries(entries)
+    plain = _list_plain(live) if len(live) == len(entries) and not earlier_left_out else []
+    if plain and (max_tokens is None or token_counter(plain) <= max_tokens):
+        positions = frozenset([entry.position for entry in live])
+        copies = [build_message(entry) for entry in live]
+        return Context(copies, (), positions, token_counter=token_counter)
     repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
     several = len(find_first_speakers(uncovered)) > 1
@@ -125,6 +130,21 @@ def build_context(
     if max_tokens is not None:
         view.fit_latest(max_tokens, repairs, shorten=shorten)
     return view.build(max_tokens, repairs)
+
+
+def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
+    """Return the messages of a plain dialogue, which every provider takes as it is.
+
+    Nothing where it is more than texts of the user and the assistant in turn.
+    """
+    messages: list[BaseMessage] = []
+    for number, entry in enumerate(live):
+        role, kind = ("assistant", AIMessage) if number % 2 else ("user", HumanMessage)
+        message = entry.message
+        if entry.role != role or not isinstance(message, kind) or not is_plain_text(message):
+            return []
+        messages.append(message)
+    return messages if len({entry.message_id for entry in live}) == len(messages) else []
 
 
 _OPENED = "opened with a placeholder user turn: the assistant spoke first"

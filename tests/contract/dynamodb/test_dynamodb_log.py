@@ -113,7 +113,7 @@ def test_every_command_takes_the_address_of_a_table(log, endpoint, monkeypatch, 
     assert [row["thread_id"] for row in run("threads", "--json")] == ["bike"]
     assert run("log", "--thread", "bike", "--json")[0]["speaker"] == "User"
     assert run("reindex", "--json")["problems"] == []
-    assert run("export", "--out", str(out), "--json") == {"path": str(out), "entries": 1}
+    assert run("export", "--out", str(out), "--json") == {"path": str(out), "lines": 1}
     assert run("forget", "--thread", "bike", "--yes", "--json")["entries"] == 1
     assert run("threads", "--json") == []
     run("db", "backup", str(tmp_path / "copy.db"), code=1)
