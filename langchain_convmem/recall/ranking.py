@@ -65,7 +65,7 @@ _ASKED = np.float32(3.0)
 _REPEATS = 0.75
 _ROUNDING = 1e-9
 # Where nothing else has so much evidence, earlier askings are better than nothing.
-_SOMETHING_ELSE = 2.0
+_SOMETHING_ELSE = 0.5
 # Where nothing answers clearly: shares of the bonus, of words (up to so much) and of neighbours,
 # and how much less a segment is worth for each factor of e that it is longer.
 _VAGUE_BONUS = np.float32(0.65)
