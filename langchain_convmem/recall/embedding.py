@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -128,8 +129,16 @@ _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 300.0
 
 
+_REMEMBERED = 128
+# Where `embed_query` is `embed_documents` of one text; another embedder says so by `embeds_alike`.
+_ALIKE = ("OpenAIEmbeddings", "AzureOpenAIEmbeddings")
+
+
 class SafeEmbedder:
     """Calls an embedder, validates its answers, and pauses after failures.
+
+    Where an embedder takes questions and lines alike, a text that it embedded lately is not sent
+    again: the question of a turn is also a line of its thread.
 
     The pause doubles with every failure, from a second to five minutes; lines are not sent again
     before it is over. Questions may be embedded by several threads, lines by one at a time.
@@ -141,6 +150,11 @@ class SafeEmbedder:
         """Create the border around `embeddings`; `clock` gives seconds and never steps back."""
         self._embeddings = embeddings
         self._clock = clock
+        is_titan = "titan" in str(getattr(embeddings, "model_id", ""))
+        known = is_titan or type(embeddings).__name__ in _ALIKE
+        self.is_alike = bool(getattr(embeddings, "embeds_alike", known))
+        # By a digest: no text stays in a cache. Replaced as a whole, so that no lock is needed.
+        self._latest: dict[bytes, Vector] = {}
         self._pause_s = 0.0
         self._resume_at = 0.0
         self.problem: str | None = None
@@ -155,6 +169,15 @@ class SafeEmbedder:
         """End a pause because the embedder is needed now."""
         self._resume_at = 0.0
 
+    def drop_latest(self) -> None:
+        """Forget what was embedded lately."""
+        self._latest = {}
+
+    def _remember(self, made: Mapping[str, Vector]) -> None:
+        if self.is_alike:
+            added = {_digest(text): vector for text, vector in made.items()}
+            self._latest = dict([*self._latest.items(), *added.items()][-_REMEMBERED:])
+
     def embed_lines(self, texts: Iterable[str], dim: int | None) -> dict[str, Vector]:
         """Return a rounded vector by text; after a failure, nothing.
 
@@ -162,7 +185,11 @@ class SafeEmbedder:
             texts: Bodies of segments; equal ones are sent once.
             dim: Components that each vector must have; None if any number will do.
         """
-        wanted = list(dict.fromkeys(texts))
+        named = {text: self._latest.get(_digest(text)) for text in texts}
+        found = {text: vector for text, vector in named.items() if vector is not None}
+        wanted = [text for text in named if text not in found]
+        if not wanted:
+            return found
         try:
             answer = self._embeddings.embed_documents([replace_surrogates(text) for text in wanted])
             vectors = round_vector(_check_shape(answer, (len(wanted),), dim))
@@ -172,14 +199,18 @@ class SafeEmbedder:
             self.problem = report_problem(
                 _log, "lines could not be embedded and are found by words", error
             )
-            return {}
+            return found
         self._pause_s, self._resume_at, self.problem = 0.0, 0.0, None
-        return dict(zip(wanted, vectors, strict=True))
+        made = dict(zip(wanted, vectors, strict=True))
+        self._remember(made)
+        return found | made
 
     def embed_question(
         self, text: str, dim: int | None
     ) -> tuple[NDArray[np.float32] | None, str | None]:
         """Return the vector of a question, or None and the problem."""
+        if (latest := self._latest.get(_digest(text))) is not None:
+            return latest.astype(np.float32), None
         try:
             answer = _embed_query(self._embeddings, replace_surrogates(text))
             vector = round_vector(_check_shape(answer, (), dim))
@@ -187,7 +218,12 @@ class SafeEmbedder:
             return None, report_problem(
                 _log, "the question could not be embedded and is searched by words", error
             )
+        self._remember({text: vector})
         return vector.astype(np.float32), None
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _embed_query(embeddings: Embeddings, text: str) -> Any:

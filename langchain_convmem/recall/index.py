@@ -73,6 +73,8 @@ class OwnerIndex:
         self.table, self.lexical, self.vectors = table, lexical, vectors
         # What is embedded and not stored yet, by number.
         self._unsaved: dict[int, tuple[list[str], Vector]] = {}
+        # What was asked or said lately may be forgotten now.
+        self.border.drop_latest()
 
     def _reset(self) -> None:
         """Begin anew."""
