@@ -47,7 +47,7 @@ def test_an_explicit_set_of_users_is_recalled_together(memory):
     found = memory.recall("bicycle", user_ids={"ana", "bo"})
     # An earlier question is shown only where there is nothing else.
     assert shown(found) | {"Which bicycle?"} == ANAS | {"A bicycle costs too much"}
-    assert shown(memory.recall("bicycle", user_ids=["ana"])) == ANAS
+    assert shown(memory.recall("bicycle", user_ids=["ana"])) | {"Which bicycle?"} == ANAS
     documents = memory.retriever(user_ids=["bo", "cy"], k=9).invoke("bicycle")
     assert {document.metadata["user_id"] for document in documents} == {"bo", "cy"}
 
