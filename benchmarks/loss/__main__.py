@@ -29,7 +29,7 @@ _NOISY = (
 """Where failures end up that nobody is told of; the table says so instead."""
 
 
-def _judge_chat(scenario: Any, kind: type[systems.System], folder: Path) -> dict[str, Any]:
+def judge_chat_of(scenario: Any, kind: type[systems.System], folder: Path) -> dict[str, Any]:
     """Run a scenario; judge what the model gets when the user comes back after a restart."""
     with kind(folder) as system:
         happened = scenario(system)
@@ -65,7 +65,7 @@ class Suite(NamedTuple):
 
 SUITES = {
     "chats": Suite(
-        scenarios.SCENARIOS, systems.SYSTEMS, [kind.name for kind in systems.OURS], _judge_chat
+        scenarios.SCENARIOS, systems.SYSTEMS, [kind.name for kind in systems.OURS], judge_chat_of
     ),
     "summaries": Suite(
         summaries.SCENARIOS,

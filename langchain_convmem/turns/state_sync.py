@@ -405,8 +405,9 @@ class StateSync:
         """Return the messages of a branch that a state has left for an earlier checkpoint.
 
         The config of a snapshot says so itself. `update_state` with it does not: then a turn tells
-        that follows what the state holds last, is not in it, and began at an earlier step. One that
-        began in the same step runs beside this one, and so does one behind an open question.
+        that follows what the state holds last, is not in it, has an answer, and began at an earlier
+        step. One that began in the same step, or that waits for its answer, runs beside this one,
+        and so does one behind an open question.
 
         Args:
             differ: What is known of the thread.
@@ -425,6 +426,7 @@ class StateSync:
             roots = roots if last is None else {*ids}
         elif last is None or last.role == "user" or context.is_sent:
             return set()
+        answered = {one.turn_id for one in differ.entries if one.role == "assistant"}
         followed: set[str | None] = set()
         left: set[str | None] = set()
         for entry in differ.entries:
@@ -436,6 +438,7 @@ class StateSync:
             else:
                 is_turn = entry.role == "user" and mark.level == context.level
                 is_left = is_turn and read_step(mark.path) < read_step(context.path)
+                is_left = is_left and entry.turn_id in answered
             if mark.after in followed or (mark.after in roots and is_left):
                 followed.add(entry.message_id)
                 left |= {entry.message_id} if entry.position > at else set()

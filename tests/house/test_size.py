@@ -63,16 +63,16 @@ CEILINGS = {
 
 NOT_YET: dict[str, int] = {
     "room: views": 3_749,
-    "room: turns": 5_157,
+    "room: turns": 5_159,
     "room: recall": 3_404,
     "room: words": 1_502,
     "room: profile": 1_414,
     "room: conversation": 2_100,
     "room: text": 2_927,
     "room: integrations": 1_699,
-    "package": 37_148,
+    "package": 37_150,
     "files of the package": 180,
-    "lines of tests": 61_117,
+    "lines of tests": 61_138,
     "lines of benchmarks": 11_129,
 }
 """What is still above its ceiling, and what it may have until it is within."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -128,3 +129,22 @@ def test_every_way_to_call_our_hosts_is_clean(capsys):
         if found and "unsupported" not in found
     ]
     assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turns_switch_s", [0.005, 0.0001])
+def test_turns_of_a_graph_at_once_take_nothing_of_each_other(tmp_path, turns_switch_s):
+    from benchmarks.loss.__main__ import judge_chat_of
+    from benchmarks.loss.scenarios import SCENARIOS
+    from benchmarks.loss.systems import SYSTEMS
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(turns_switch_s)
+    try:
+        for number in range(40):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            found = judge_chat_of(SCENARIOS["batch"], SYSTEMS["convmem-graph"], folder)
+            assert found == {}, number
+    finally:
+        sys.setswitchinterval(usual)
