@@ -30,7 +30,7 @@ class Server:
 
     def __init__(self, memory: ConversationMemory) -> None:
         self._seen = threading.local()
-        self._chain = memory.wrap(RunnableLambda(self._answer), recall_tokens=300)
+        self._chain = memory.wrap(RunnableLambda(self._answer), recall_tokens=300, profile_tokens=0)
 
     def _answer(self, given: Any) -> AIMessage:
         messages = given["messages"] if isinstance(given, dict) else given
