@@ -180,11 +180,6 @@ _HELD: ContextVar[frozenset[Waiter]] = ContextVar("convmem_held", default=frozen
 outside the context it ran in. Those that are over are dropped with the next one."""
 
 
-def get_held() -> frozenset[Waiter]:
-    """Return the waiters by which the running code is inside somewhere."""
-    return _HELD.get()
-
-
 def note_held(waiters: frozenset[Waiter]) -> None:
     """Note that the running code, and what it starts, is inside by these waiters."""
     held = _HELD.get()

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -173,21 +173,23 @@ class SafeEmbedder:
         """Forget what was embedded lately."""
         self._latest = {}
 
+    def _find_latest(self, text: str) -> Vector | None:
+        return self._latest.get(_digest(text)) if self._latest else None
+
     def _remember(self, made: Mapping[str, Vector]) -> None:
         if self.is_alike:
             added = {_digest(text): vector for text, vector in made.items()}
             self._latest = dict([*self._latest.items(), *added.items()][-_REMEMBERED:])
 
-    def embed_lines(self, texts: Iterable[str], dim: int | None) -> dict[str, Vector]:
+    def embed_lines(self, texts: Collection[str], dim: int | None) -> dict[str, Vector]:
         """Return a rounded vector by text; after a failure, nothing.
 
         Args:
             texts: Bodies of segments; equal ones are sent once.
             dim: Components that each vector must have; None if any number will do.
         """
-        named = {text: self._latest.get(_digest(text)) for text in texts}
-        found = {text: vector for text, vector in named.items() if vector is not None}
-        wanted = [text for text in named if text not in found]
+        found = {text: one for text in texts if (one := self._find_latest(text)) is not None}
+        wanted = list(dict.fromkeys(text for text in texts if text not in found))
         if not wanted:
             return found
         try:
@@ -209,7 +211,7 @@ class SafeEmbedder:
         self, text: str, dim: int | None
     ) -> tuple[NDArray[np.float32] | None, str | None]:
         """Return the vector of a question, or None and the problem."""
-        if (latest := self._latest.get(_digest(text))) is not None:
+        if (latest := self._find_latest(text)) is not None:
             return latest.astype(np.float32), None
         try:
             answer = _embed_query(self._embeddings, replace_surrogates(text))

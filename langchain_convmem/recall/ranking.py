@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -146,7 +146,7 @@ class Ranking:
     evidence: Scores
     older: frozenset[int] = frozenset()
     later: frozenset[int] = frozenset()
-    order: NDArray[np.int64] = None  # type: ignore[assignment]  # made with the ranking
+    order: NDArray[np.int64] = field(init=False)
     loose: Mask | None = None
 
     def __post_init__(self) -> None:
@@ -477,7 +477,6 @@ def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
         The numbers of the older ones.
     """
     table, asks, evidence = view.table, view.lexical.select_marked("asks"), ranking.evidence
-    ranking.sort()
     lead, *others = ranking.order[:_LEADERS].tolist() or (-1,)
     if not others or asks[lead]:
         return frozenset()

@@ -112,10 +112,6 @@ class LexicalIndex:
         """How many terms each document has, removed ones included; do not write."""
         return self._lengths.view
 
-    def count_terms(self, number: int) -> int:
-        """Return how many terms a document has."""
-        return int(self._lengths.get_item(number))
-
     def find_documents(self, terms: Iterable[str]) -> dict[str, NDArray[np.intc]]:
         """Return the documents, ascending and removed ones included, of those terms that have any.
 
