@@ -7,7 +7,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +131,7 @@ _LONGEST_PAUSE_S = 300.0
 
 
 _REMEMBERED = 128
+_PATIENCE_S = 1.0
 # Where `embed_query` is `embed_documents` of one text; another embedder says so by `embeds_alike`.
 _ALIKE = ("OpenAIEmbeddings", "AzureOpenAIEmbeddings")
 
@@ -153,8 +155,8 @@ class SafeEmbedder:
         is_titan = "titan" in str(getattr(embeddings, "model_id", ""))
         known = is_titan or type(embeddings).__name__ in _ALIKE
         self.is_alike = bool(getattr(embeddings, "embeds_alike", known))
-        # By a digest: no text stays in a cache. Replaced as a whole, so that no lock is needed.
-        self._latest: dict[bytes, Vector] = {}
+        # By a digest: no text stays in a cache. Threads only ever do one whole thing to it at once.
+        self._latest: dict[bytes, Future[Vector | None]] = {}
         self._pause_s = 0.0
         self._resume_at = 0.0
         self.problem: str | None = None
@@ -174,12 +176,22 @@ class SafeEmbedder:
         self._latest = {}
 
     def _find_latest(self, text: str) -> Vector | None:
-        return self._latest.get(_digest(text)) if self._latest else None
+        """Return the vector of a text, waiting a moment where it is on its way."""
+        latest = self._latest.get(_digest(text)) if self._latest else None
+        try:
+            return None if latest is None else latest.result(_PATIENCE_S)
+        except TimeoutError:
+            return None
 
-    def _remember(self, made: Mapping[str, Vector]) -> None:
+    def _announce(self, texts: Iterable[str]) -> dict[str, Future[Vector | None]]:
+        """Note texts that are about to be sent; whoever sends them gives each its result."""
+        sent: dict[str, Future[Vector | None]] = {}
         if self.is_alike:
-            added = {_digest(text): vector for text, vector in made.items()}
-            self._latest = dict([*self._latest.items(), *added.items()][-_REMEMBERED:])
+            sent = {text: Future() for text in texts}
+            self._latest.update({_digest(text): future for text, future in sent.items()})
+            for oldest in list(self._latest)[:-_REMEMBERED]:
+                self._latest.pop(oldest, None)
+        return sent
 
     def embed_lines(self, texts: Collection[str], dim: int | None) -> dict[str, Vector]:
         """Return a rounded vector by text; after a failure, nothing.
@@ -192,9 +204,12 @@ class SafeEmbedder:
         wanted = list(dict.fromkeys(text for text in texts if text not in found))
         if not wanted:
             return found
+        made: dict[str, Vector] = {}
+        sent = self._announce(wanted)
         try:
             answer = self._embeddings.embed_documents([replace_surrogates(text) for text in wanted])
             vectors = round_vector(_check_shape(answer, (len(wanted),), dim))
+            made = dict(zip(wanted, vectors, strict=True))
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
             self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
             self._resume_at = self._clock() + self._pause_s
@@ -202,9 +217,10 @@ class SafeEmbedder:
                 _log, "lines could not be embedded and are found by words", error
             )
             return found
+        finally:
+            for text, future in sent.items():
+                future.set_result(made.get(text))
         self._pause_s, self._resume_at, self.problem = 0.0, 0.0, None
-        made = dict(zip(wanted, vectors, strict=True))
-        self._remember(made)
         return found | made
 
     def embed_question(
@@ -213,6 +229,8 @@ class SafeEmbedder:
         """Return the vector of a question, or None and the problem."""
         if (latest := self._find_latest(text)) is not None:
             return latest.astype(np.float32), None
+        vector: Vector | None = None
+        sent = self._announce([text])
         try:
             answer = _embed_query(self._embeddings, replace_surrogates(text))
             vector = round_vector(_check_shape(answer, (), dim))
@@ -220,7 +238,9 @@ class SafeEmbedder:
             return None, report_problem(
                 _log, "the question could not be embedded and is searched by words", error
             )
-        self._remember({text: vector})
+        finally:
+            for future in sent.values():
+                future.set_result(vector)
         return vector.astype(np.float32), None
 
 
