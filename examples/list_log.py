@@ -144,9 +144,10 @@ class ListLog(kit.StoredLog):
         return None if version is None else StateDocument(load_json(text), version)
 
     def set_state(
-        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None, durable: bool = True
     ) -> StateDocument | None:
         """Write a document if it has the expected version; see `MessageLog.set_state`."""
+        del durable
         text = kit.encode_state(value)
         with self.lock:
             found = self.get_state(key, name)

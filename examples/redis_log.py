@@ -203,9 +203,10 @@ class RedisLog(kit.StoredLog):
             return _read_document(self._redis.hget(self._key("documents", key), json.dumps(name)))
 
     def set_state(
-        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None, durable: bool = True
     ) -> StateDocument | None:
         """Write the document if its version is `expected`; see `MessageLog.set_state`."""
+        del durable
         text = json.dumps([kit.encode_state(value), kit.make_version(expected)])
 
         def write(pipe: Any) -> StateDocument | None:

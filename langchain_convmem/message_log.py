@@ -252,9 +252,11 @@ class MessageLog(ABC):
 
     @abstractmethod
     def set_state(
-        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None, durable: bool = True
     ) -> StateDocument | None:
         """Write the document if its version is `expected` (None: if there is none yet).
+
+        `durable` is as for `append`.
 
         Returns:
             The document written, or None when another writer was faster and nothing was written.

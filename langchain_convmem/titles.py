@@ -70,11 +70,11 @@ def update_thread(log: MessageLog, key: ThreadKey, changes: Mapping[str, str | b
     raise LogError(msg, thread_id=key.thread_id)
 
 
-def add_titles(log: MessageLog, titles: Mapping[ThreadKey, str]) -> None:
-    """Give threads titles, unless somebody gave them one already; for imports."""
-    for key, title in titles.items():
-        if title:
-            log.set_state(key, DOCUMENT, {"title": shorten_title(title)}, expected=None)
+def add_title(log: MessageLog, key: ThreadKey, title: str) -> None:
+    """Give a thread a title, unless somebody gave it one already; as durable as an import."""
+    if title:
+        made = {"title": shorten_title(title)}
+        log.set_state(key, DOCUMENT, made, expected=None, durable=False)
 
 
 def read_title(log: MessageLog, key: ThreadKey) -> str:

@@ -392,11 +392,11 @@ class SqlLog(kit.StoredLog):
         return kit.decode_document(key, name, found[0], self._signer) if found else None
 
     def set_state(
-        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None, durable: bool = True
     ) -> StateDocument | None:
         """Write the document if its version is `expected`; see `MessageLog.set_state`."""
         text = kit.encode_state(value)
-        with self._transaction(write=True) as tx:
+        with self._transaction(write=True, durable=durable) as tx:
             owner = _make_owner(tx, self._signer, key.owner)
             found = self._get_state(tx, key, name)
             if (None if found is None else found.version) != expected:

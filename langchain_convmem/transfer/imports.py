@@ -14,7 +14,7 @@ from langchain_convmem.background import to_async
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, ThreadKey
-from langchain_convmem.titles import add_titles
+from langchain_convmem.titles import add_title
 from langchain_convmem.transfer.archives import Archive, holds_conversations
 from langchain_convmem.transfer.copy import replay
 from langchain_convmem.transfer.formats import EXPORTS, READERS
@@ -320,7 +320,7 @@ def _store(
         entries = log.append(key, drafts, durable=False)
         holds_any, added = bool(entries), sum(entry.position > before for entry in entries)
     if holds_any:
-        add_titles(log, {key: thread.title})
+        add_title(log, key, thread.title)
     return added, skipped
 
 

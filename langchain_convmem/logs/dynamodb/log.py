@@ -501,14 +501,17 @@ class DynamoDBLog(kit.StoredLog):
         return kit.decode_document(key, name, _read_stored(item), self._signer)
 
     def set_state(
-        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None, durable: bool = True
     ) -> StateDocument | None:
         """Write the document if its version is `expected`; see `MessageLog.set_state`.
+
+        `durable` changes nothing here.
 
         Raises:
             InvalidMessageError: If it cannot be kept as JSON.
             LogError: If it is larger than the service takes, which is about 400 KB.
         """
+        del durable
         text, version = kit.encode_state(value), kit.make_version(expected)
         checksum = kit.sign_document(self._signer, key, name, version, text)
         item = layout.make_key(key, layout.make_state_key(key, name)) | {

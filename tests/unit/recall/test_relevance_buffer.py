@@ -185,10 +185,10 @@ class Slower(InMemoryLog):
         super().__init__()
         self.others = []
 
-    def set_state(self, key, name, value, *, expected):
+    def set_state(self, key, name, value, *, expected, **options):
         if self.others:
             self.others.pop()()
-        return super().set_state(key, name, value, expected=expected)
+        return super().set_state(key, name, value, expected=expected, **options)
 
 
 def test_of_two_turns_at_once_neither_loses_its_find(embedder, say):
@@ -203,7 +203,7 @@ def test_of_two_turns_at_once_neither_loses_its_find(embedder, say):
 class Refusing(InMemoryLog):
     """A log that cannot write documents."""
 
-    def set_state(self, key, name, value, *, expected):
+    def set_state(self, key, name, value, *, expected, **options):
         raise LogUnavailableError("the disk is full")
 
 
