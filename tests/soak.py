@@ -289,7 +289,7 @@ def compare(samples: Sequence[Sample]) -> list[dict[str, Any]]:
 @asynccontextmanager
 async def serving(memory: ConversationMemory) -> Any:
     """Run the web chat on loopback, in this loop; yield its address."""
-    app = build_app(memory, EchoModel(), access=Access())
+    app = build_app(memory, {"echo": EchoModel()}, access=Access())
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
     server = uvicorn.Server(config)
     running = asyncio.create_task(server.serve())

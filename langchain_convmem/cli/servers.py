@@ -50,12 +50,14 @@ _STOP_AFTER_S = 3
 )
 @click.option(
     "--model",
+    "models",
     metavar="NAME",
-    default=_OFFLINE,
+    multiple=True,
+    default=[_OFFLINE],
     envvar="CONVMEM_MODEL",
     show_default=True,
     show_envvar=True,
-    help="Provider and model, such as openai:gpt-5, or offline.",
+    help="Provider and model, such as openai:gpt-5, or offline; more are to choose from.",
 )
 @click.option("--base-url", metavar="URL", help="The address of the model's server.")
 @click.option(
@@ -93,7 +95,7 @@ def serve_web(
     *,
     db: str,
     user: str | None,
-    model: str,
+    models: tuple[str, ...],
     base_url: str | None,
     host: str,
     port: int,
@@ -118,16 +120,17 @@ def serve_web(
         host=host,
         names=allow_host,
     )
-    name = None if model == _OFFLINE else model
-    chosen = choose_model(name, base_url=base_url)
+    chosen = {
+        name: choose_model(None if name == _OFFLINE else name, base_url=base_url) for name in models
+    }
     settings: dict[str, Any] = {"profile_tokens": PROFILE_TOKENS}
     if not no_summaries:
-        settings["summarizer"] = ExtractiveSummarizer() if name is None else "auto"
+        settings["summarizer"] = ExtractiveSummarizer() if models[0] == _OFFLINE else "auto"
     with listen(host, port) as listener, open_memory(db, create=True, **settings) as memory:
-        if name is None:
+        if models[0] == _OFFLINE:
             terminal.note(OFFLINE_NOTICE)
         _print_address(terminal, host, listener.getsockname()[1], access)
-        _serve(memory, chosen, access, name or _OFFLINE, listener)
+        _serve(memory, chosen, access, listener)
     return 0
 
 
@@ -162,13 +165,13 @@ def _print_address(terminal: Terminal, host: str, port: int, access: Access) -> 
 
 
 def _serve(
-    memory: ConversationMemory, model: Any, access: Access, name: str, listener: socket.socket
+    memory: ConversationMemory, models: dict[str, Any], access: Access, listener: socket.socket
 ) -> None:
     import uvicorn
 
     from langchain_convmem.web.server import build_app
 
-    app = build_app(memory, model, access=access, model_name=name)
+    app = build_app(memory, models, access=access)
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:

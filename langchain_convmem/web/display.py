@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from markupsafe import Markup
 
 from langchain_convmem.records import DialogLine, Entry, Role
@@ -22,6 +22,7 @@ from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.lines import make_dialog_lines, name_speaker
 from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.media import MediaBlock, read_media
 from langchain_convmem.views.shown import LineMatch, describe_content, describe_entry, list_calls
 from langchain_convmem.views.summaries import FORKED_FROM
 from langchain_convmem.words.analysis import analyze, select_telling_words
@@ -36,6 +37,8 @@ _MOST_MARKDOWN = 60_000
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
 _TITLE_CHARS = 60
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Sorts of pictures that people attach and pages show."""
 
 
 # -- Markdown -------------------------------------------------------------------------------------
@@ -113,6 +116,7 @@ class ShownMessage:
         time_ms: When, milliseconds since the epoch.
         is_interrupted: Whether it was cut off.
         is_imported: Whether a file brought it.
+        pictures: Those that the message itself holds, with the numbers of their blocks.
         calls: Tools that it calls, by name, with what they are called with as text.
         recalled: How many lines were recalled for it; None where that was not noted.
         recalled_tokens: What these took.
@@ -133,6 +137,7 @@ class ShownMessage:
     time_ms: int
     is_interrupted: bool = False
     is_imported: bool = False
+    pictures: Sequence[tuple[int, MediaBlock]] = ()
     calls: tuple[tuple[str, str], ...] = ()
     recalled: int | None = None
     recalled_tokens: int = 0
@@ -173,6 +178,7 @@ def show_message(entry: Entry) -> ShownMessage:
         time_ms=get_entry_time_ms(entry),
         is_interrupted=INTERRUPTED in known.attributes,
         is_imported="imported" in known.attributes,
+        pictures=list_pictures(message),
         calls=_list_calls(message),
         recalled=None if note is None else note.count_lines(),
         recalled_tokens=0 if note is None else note.tokens,
@@ -206,6 +212,13 @@ def _render(role: Role, text: str) -> tuple[Markup, Markup]:
     at = 1 + max(text.rfind(sign, LONG_TEXT // 2, LONG_TEXT) for sign in " \n")
     at = at or LONG_TEXT  # what has no blanks is cut anywhere
     return render_plain(text[:at]), render_plain(text[at:])
+
+
+def list_pictures(message: BaseMessage | None) -> list[tuple[int, MediaBlock]]:
+    """Return the pictures that a message itself holds, with the numbers of their blocks."""
+    content = message.content if message is not None else []
+    found = ((n, read_media(one)) for n, one in enumerate(content) if isinstance(one, dict))
+    return [(n, one) for n, one in found if one and one.form == "base64" and one.type in PICTURES]
 
 
 def _list_calls(message: Any) -> tuple[tuple[str, str], ...]:

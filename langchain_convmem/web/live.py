@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.errors import ConvMemError
 from langchain_convmem.ids import get_now_ms
@@ -21,6 +21,7 @@ from langchain_convmem.message_log import CACHE_PREFIX
 from langchain_convmem.records import StateDocument, ThreadKey
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.web.threads import select_options
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -112,10 +113,12 @@ def describe_failure(error: BaseException) -> str:
 class LiveReplies:
     """The replies under way on this server. Belongs to one event loop."""
 
-    def __init__(self, memory: ConversationMemory, chain: Runnable[Any, Any]) -> None:
-        """Write replies with a chain that `memory.wrap` made."""
+    def __init__(
+        self, memory: ConversationMemory, chains: Mapping[str, Runnable[Any, Any]]
+    ) -> None:
+        """Write replies with chains that `memory.wrap` made, by the names of their models."""
         self._memory = memory
-        self._chain = chain
+        self._chains = chains
         self._running: dict[ThreadKey, list[LiveReply]] = {}
         self._aside: set[asyncio.Task[Any]] = set()
 
@@ -128,17 +131,22 @@ class LiveReplies:
             key: The thread.
             question: What the user says. Under the id of an earlier message it takes the place of
                 that one and of all after it; with the same text it is answered anew.
-            settings: Options of the turn, by name.
+            settings: What the thread sets, by name: options of the turn, `instructions`, `model`.
+                A model that is not there any more gives way to the first.
         """
         reply = LiveReply(key, question)
         config: RunnableConfig = {
             "configurable": {
                 "user_id": key.user_id,
                 "thread_id": key.thread_id,
-                "memory": dict(settings),
+                "memory": select_options(settings),
             }
         }
-        reply.task = asyncio.create_task(self._write(reply, config), name="convmem reply")
+        instructions = settings.get("instructions")
+        said = [*([SystemMessage(instructions)] if instructions else []), question]
+        chain = self._chains.get(settings.get("model", "")) or next(iter(self._chains.values()))
+        writing = self._write(reply, chain.astream(said, config))
+        reply.task = asyncio.create_task(writing, name="convmem reply")
         self._running.setdefault(key, []).append(reply)
         reply.task.add_done_callback(self._make_end(reply))
         return reply
@@ -189,10 +197,9 @@ class LiveReplies:
         tasks += self._aside
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _write(self, reply: LiveReply, config: RunnableConfig) -> None:
+    async def _write(self, reply: LiveReply, stream: Any) -> None:
         draft = _ReplyDraft(self._memory, reply)
         saving = asyncio.create_task(draft.keep_saving(), name="convmem reply draft")
-        stream: Any = self._chain.astream(reply.question, config)
         try:
             async with aclosing(stream) as chunks:
                 async for chunk in chunks:

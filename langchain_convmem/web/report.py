@@ -158,6 +158,7 @@ def _redact_message(message: ShownMessage) -> ShownMessage:
         html=render_plain(_blank(message.text)),
         rest=Markup(""),
         text="",
+        pictures=(),
         calls=tuple((name, "") for name, _ in message.calls),
     )
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl
 
+from langchain_core.messages import BaseMessage
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.web.display import PICTURES
 from langchain_convmem.web.threads import WINDOW, ThreadPlace
 
-_MOST_FORM = 4 * 1024 * 1024
-"""Bytes of a form at most: what somebody says in one message."""
+_MOST_FORM = 16 * 1024 * 1024
+"""Bytes of a form at most: what somebody says in one message, with what is attached."""
 MOST_WINDOW = 20_000
 """Messages or threads of a page at most."""
 
@@ -38,6 +42,53 @@ class Form:
         if not value.strip():
             raise ConfigError(f"{name} is missing")
         return value
+
+
+class Attachment(BaseModel):
+    """A file that somebody says something about; its data are text, or base64 of another sort."""
+
+    name: str
+    type: str
+    data: str
+
+    def make_block(self) -> dict[str, Any]:
+        """Return it as a content block.
+
+        Raises:
+            ConfigError: If it is of a sort that no model reads.
+        """
+        if self.type in PICTURES:
+            return {"type": "image", "base64": self.data, "mime_type": self.type}
+        if self.type == "application/pdf":
+            named = {"mime_type": self.type, "filename": self.name}
+            return {"type": "file", "base64": self.data, **named}
+        if self.type == "text":
+            return {"type": "text", "text": f"{self.name}:\n\n{self.data}"}
+        raise ConfigError(f"{self.name!r} is no text, PDF or picture ({', '.join(PICTURES)})")
+
+
+_ATTACHMENTS = TypeAdapter(list[Attachment])
+
+
+def read_said(form: Form, edited: BaseMessage | None = None) -> str | list[str | dict[str, Any]]:
+    """Return what the user says, with the files beside it, as the content of a message.
+
+    Args:
+        form: With `text`, and perhaps `files`.
+        edited: The message whose place it takes; its files stay.
+
+    Raises:
+        ConfigError: If the text is missing, or a file cannot be sent to a model.
+    """
+    text, files = form.require("text"), form.get("files")
+    try:
+        found = _ATTACHMENTS.validate_json(files) if files else []
+    except ValidationError as error:
+        raise ConfigError("the page sent files that cannot be read") from error
+    kept = edited.content if edited is not None and not isinstance(edited.content, str) else []
+    blocks = [one for one in kept if isinstance(one, dict) and one.get("type") != "text"]
+    blocks += [one.make_block() for one in found]
+    return [{"type": "text", "text": text}, *blocks] if blocks else text
 
 
 def find_place(request: Request, named: Mapping[str, str] | None = None) -> ThreadPlace:
@@ -72,13 +123,13 @@ async def read_form(request: Request) -> Form:
     """Return the fields of a form.
 
     Raises:
-        ConfigError: If it is larger than 4 MB, or not UTF-8 text.
+        ConfigError: If it is larger than 16 MB, or not UTF-8 text.
     """
     body = bytearray()
     async for piece in request.stream():
         body += piece
         if len(body) > _MOST_FORM:
-            raise ConfigError("this is too long: a message may take 4 MB")
+            raise ConfigError("this is too long: a message may take 16 MB, with its files")
     try:
         text = body.decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=50)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from langchain_convmem.transfer import export_rows
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.web.access import COOKIE, Access, Guard, set_session
+from langchain_convmem.web.display import list_pictures
 from langchain_convmem.web.live import LiveReplies, LiveReply
 from langchain_convmem.web.pages import STATIC, render_page
 from langchain_convmem.web.report import stream_report
@@ -43,6 +45,7 @@ from langchain_convmem.web.requests import (
     read_form,
     read_number,
     read_placed_form,
+    read_said,
     read_window,
 )
 from langchain_convmem.web.threads import (
@@ -65,20 +68,18 @@ _EVENTS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
 
 def build_app(
     memory: ConversationMemory,
-    model: BaseChatModel | Runnable[Any, Any],
+    models: Mapping[str, BaseChatModel | Runnable[Any, Any]],
     *,
     access: Access | None = None,
-    model_name: str = "offline",
 ) -> Starlette:
     """Return the web chat as an ASGI application.
 
     Args:
         memory: What it shows and adds to; stays the caller's to close, after the application.
-        model: What answers.
+        models: What answers, by the names that pages show: the first, or what a thread chooses.
         access: Who may use it; None is everybody on this machine.
-        model_name: What the pages call the model.
     """
-    chat = WebChat(memory, model, access or Access(), model_name)
+    chat = WebChat(memory, models, access or Access())
 
     @asynccontextmanager
     async def run(app: Starlette) -> AsyncIterator[None]:
@@ -177,17 +178,16 @@ class WebChat:
     def __init__(
         self,
         memory: ConversationMemory,
-        model: BaseChatModel | Runnable[Any, Any],
+        models: Mapping[str, BaseChatModel | Runnable[Any, Any]],
         access: Access,
-        model_name: str,
     ) -> None:
         """Show a memory; see `build_app`."""
         self.memory = memory
         self.access = access
-        self.model_name = model_name
         self.reader = ThreadReader(memory)
         self.entrance = Entrance(self.reader, access)
-        self.replies = LiveReplies(memory, memory.wrap(model, record_recall=True))
+        self.chains = {n: memory.wrap(one, record_recall=True) for n, one in models.items()}
+        self.replies = LiveReplies(memory, self.chains)
         self.imports = ImportJobs(memory)
         self._warm: set[str] = set()
 
@@ -208,6 +208,7 @@ class WebChat:
             "/live": self.follow_reply,
             "/why": self.show_why,
             "/source": self.show_source,
+            "/picture": self.show_picture,
             "/summaries": self.show_summaries,
             "/profile": self.show_profile,
             "/search": self.show_search,
@@ -249,7 +250,7 @@ class WebChat:
         shared = {
             "place": place,
             "theme": get_theme(request),
-            "model_name": self.model_name,
+            "models": list(self.chains),
             "may_choose_user": request.scope.get("fixed_user") is None,
             "may_sign_out": self.access.has_tokens,
         }
@@ -401,12 +402,23 @@ class WebChat:
     async def say(self, request: Request) -> Response:
         """Take what the user says, and send the reply as it comes."""
         form, place = await read_placed_form(request)
-        text, key = form.require("text"), place.key
+        key = place.key
+        edited = await self.memory.log.afind(key, [form.get("id")]) if form.get("id") else []
+        content = read_said(form, edited[-1].message if edited else None)
+        question = HumanMessage(content, id=form.get("id") or make_ulid())
         settings = await self.reader.read_settings(key)
-        question = HumanMessage(text, id=form.get("id") or make_ulid())
         if form.get("id"):
             await self.reader.drop_title(key)  # it may be the first line that is said otherwise
         return _send_events(self.replies.start(key, question, settings))
+
+    async def show_picture(self, request: Request) -> Response:
+        """Send a picture of a message, by the number of its block."""
+        entry = await self._find_entry(find_place(request), request.query_params.get("message", ""))
+        found = dict(list_pictures(entry.message)).get(read_number(request, "block") or 0)
+        if found is None:
+            raise ConfigError("this picture is not there any more; load the page again")
+        data = base64.b64decode(found.data)
+        return Response(data, media_type=found.type, headers={"Cache-Control": "private"})
 
     async def answer_again(self, request: Request) -> Response:
         """Answer a question of the thread anew; the new reply takes the place of the old one."""

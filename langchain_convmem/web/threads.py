@@ -60,6 +60,8 @@ _BLOCKS = 8
 _ATTEMPTS = 5
 SETTABLE = ("recall", "recall_tokens", "recall_k", "history_tokens", "context_tokens")
 """Options of turns that people set for a thread."""
+_TEXTS = ("instructions", "model")
+"""What else they set for it: the system prompt, and which model answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,11 +391,12 @@ class ThreadReader:
     # -- settings ---------------------------------------------------------------------------------
 
     async def read_settings(self, key: ThreadKey) -> dict[str, Any]:
-        """Return what a thread sets of the options of its turns, by name."""
+        """Return what a thread sets, by name: options of its turns, instructions, its model."""
         log = self.memory.log
         found = await log.aget_state(key, SETTINGS_DOCUMENT)
         value = found.value if found is not None else {}
-        return {name: value[name] for name in SETTABLE if isinstance(value, dict) and name in value}
+        known = value if isinstance(value, dict) else {}
+        return {name: known[name] for name in (*SETTABLE, *_TEXTS) if name in known}
 
     async def write_settings(self, key: ThreadKey, settings: Mapping[str, Any]) -> None:
         """Keep what a thread sets of the options of its turns.
@@ -402,7 +405,7 @@ class ThreadReader:
             ConfigError: If a value makes no sense.
         """
         log = self.memory.log
-        TurnOptions().merge_call({NAMESPACE: settings})
+        TurnOptions().merge_call({NAMESPACE: select_options(settings)})
         for _ in range(_ATTEMPTS):
             found = await log.aget_state(key, SETTINGS_DOCUMENT)
             version = None if found is None else found.version
@@ -486,7 +489,7 @@ def _list_ranges(node: SummaryNode) -> list[tuple[int, int]]:
 
 
 def read_form_settings(form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options that a form sets, by name; an empty field leaves the default.
+    """Return what a form sets, by name; an empty field leaves the default.
 
     Raises:
         ConfigError: If a number is none.
@@ -498,4 +501,9 @@ def read_form_settings(form: Mapping[str, str]) -> dict[str, Any]:
             if not text.isdecimal():
                 raise ConfigError(f"{name} must be a whole number, got {text[:20]!r}")
             settings[name] = int(text)
-    return settings
+    return settings | {name: text for name in _TEXTS if (text := form.get(name, "").strip())}
+
+
+def select_options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a thread sets of the options of its turns."""
+    return {name: value for name, value in settings.items() if name in SETTABLE}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from browser import DESKTOP, PHONE, find_violations
-from web_server import Gate, import_life, run_server, run_service
+from web_server import ROOT, Gate, import_life, run_server, run_service
 
 from langchain_convmem import ConversationMemory
 
@@ -308,6 +308,21 @@ def test_a_file_that_is_dropped_is_imported(chat, tmp_path):
         path.write_text("hello")
         page.set_input_files("#files", path)
         wait_for_text(page, "#imports .has-failed", "bad.json, line 1")
+
+
+def test_files_are_attached_to_what_is_said_and_pictures_are_shown(chat, tmp_path):
+    page_file, note = tmp_path / "icon.webp", tmp_path / "note.txt"
+    page_file.write_bytes((ROOT / "docs" / "how_to" / "web" / "panel.webp").read_bytes())
+    note.write_text("Paint the shed.")
+    with chat("ivo") as page:
+        page.set_input_files("#attach", [page_file, note])
+        page.get_by_role("button", name="Remove note.txt").click()
+        say(page, "What is this?")
+        picture = page.locator(".message.user img.picture")
+        picture.scroll_into_view_if_needed()
+        page.wait_for_function("document.querySelector('img.picture').naturalWidth > 100")
+        assert page.locator("#attached li").count() == 0
+        assert "shed" not in page.locator("#messages").inner_text()
 
 
 def test_two_users_talk_at_once_and_never_meet(chat, gate):

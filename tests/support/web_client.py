@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk
@@ -48,11 +48,15 @@ COUNTING = threading.Event()
 
 @contextlib.contextmanager
 def open_client(
-    memory: ConversationMemory, *, access: Access | None = None, **headers: str
+    memory: ConversationMemory,
+    *,
+    access: Access | None = None,
+    models: Mapping[str, Any] | None = None,
+    **headers: str,
 ) -> Iterator[TestClient]:
     """Yield a client of a server over a memory, which sends what pages send."""
     COUNTING.clear()
-    app = build_app(memory, SlowModel(), access=access)
+    app = build_app(memory, models or {"slow": SlowModel()}, access=access)
     sent = {"origin": ORIGIN, **headers}
     with TestClient(app, base_url=ORIGIN, headers=sent, follow_redirects=False) as client:
         yield client

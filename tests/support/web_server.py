@@ -60,7 +60,7 @@ class Gate:
 def answer(body: dict[str, Any], gate: Gate) -> ScriptedReply | ScriptedError:
     """Return what the service answers: what it was asked, or something prepared."""
     said = body["messages"][-1]["content"]
-    pieces = [said] if isinstance(said, str) else [part["text"] for part in said]
+    pieces = [said] if isinstance(said, str) else [one["text"] for one in said if "text" in one]
     text, count = pieces[-1], len(body["messages"])
     if text.startswith("Slowly"):
         return ScriptedReply(text="One, two, three, four, five.", before_chunk=gate.hold)

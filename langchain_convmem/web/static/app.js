@@ -61,6 +61,11 @@
   const isAtEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 120;
   const goToEnd = () => { scroll.scrollTop = scroll.scrollHeight; };
 
+  // A picture grows when it has come: who was at the end stays there.
+  messages?.addEventListener("load", ({ target }) => {
+    if (scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight - target.offsetHeight < 160) goToEnd();
+  }, true);
+
   async function reload({ keepPlace }) {
     if (!busy) { // a reply that is being shown reloads the messages at its end
       isBehind = false;
@@ -217,11 +222,12 @@
     }
   }
 
-  async function say(text, id) {
-    const asked = post("/say", id ? { text, id } : { text }); // first: the page is drawn while it is on its way
+  async function say(text, id, files = []) {
+    const sent = { text, ...(id ? { id } : {}), ...(files.length ? { files: JSON.stringify(files) } : {}) };
+    const asked = post("/say", sent); // first: the page is drawn while it is on its way
     history.replaceState(null, "", address("/chat"));
     findAll(".welcome, .notice", messages).forEach((one) => one.remove());
-    addMessage("user", text);
+    addMessage("user", [text, ...files.map((file) => `[${file.name}]`)].join("\n\n"));
     channel?.postMessage({ user, thread, kind: "began" });
     await follow(() => asked, text);
   }
@@ -298,6 +304,38 @@
   }
 
   // -- the composer -------------------------------------------------------------------------------
+  const attached = [];
+  const readAs = (file, how) => new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.addEventListener("load", () => resolve(reader.result));
+    reader.addEventListener("error", () => reject(new Error(`${file.name} cannot be read.`)));
+    reader[how](file);
+  });
+  const attach = attempt(async (files) => {
+    for (const file of files) {
+      if (file.size > 8e6) throw new Error(`${file.name} is larger than 8 MB.`);
+      const isBinary = file.type.startsWith("image/") || file.type === "application/pdf";
+      const data = isBinary ? (await readAs(file, "readAsDataURL")).split(",")[1] : await readAs(file, "readAsText");
+      if (!isBinary && data.includes("\u0000")) throw new Error(`${file.name} is no text, PDF or picture.`);
+      attached.push({ name: file.name || "picture", type: isBinary ? file.type : "text", data });
+      showAttached();
+    }
+  });
+  function showAttached() {
+    find("#attached").replaceChildren(...attached.map((file, number) => {
+      const item = document.createElement("li");
+      const name = document.createElement("bdi");
+      name.textContent = file.name;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "link";
+      button.textContent = "Remove";
+      button.setAttribute("aria-label", `Remove ${file.name}`);
+      button.addEventListener("click", () => { attached.splice(number, 1); showAttached(); find("#text").focus(); });
+      item.append(name, " ", button);
+      return item;
+    }));
+  }
   const composer = find("#composer");
   if (composer) {
     const field = find("#text");
@@ -305,8 +343,12 @@
       const text = field.value;
       if (!text.trim() || busy) return;
       field.value = "";
-      say(text);
+      say(text, undefined, attached.splice(0));
+      showAttached();
     };
+    field.addEventListener("paste", (event) => {
+      if (event.clipboardData.files.length) { event.preventDefault(); attach([...event.clipboardData.files]); }
+    });
     composer.addEventListener("submit", (event) => { event.preventDefault(); send(); });
     field.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
@@ -370,6 +412,7 @@
   const articleOf = (button) => button.closest("[data-message]");
   const actions = {
     stop: () => post("/stop"),
+    attach: () => find("#attach").click(),
     again: (button) => busy || answerAgain(button.dataset.message),
     edit: (button) => busy || edit(articleOf(button)),
     copy: async (button) => {
@@ -563,6 +606,7 @@
   }
   document.addEventListener("change", (event) => {
     if (event.target.id === "files") importFiles([...event.target.files]);
+    if (event.target.id === "attach") { attach([...event.target.files]); event.target.value = ""; find("#text").focus(); }
   });
   if (panel) {
     let depth = 0;

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
@@ -8,6 +9,7 @@ from threading import Semaphore
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
 from web_client import COUNTING, ORIGIN, open_client, read_events, say, show
 
 from langchain_convmem import ConversationMemory
@@ -65,9 +67,9 @@ def test_an_empty_message_is_refused_with_a_sentence(client, memory):
 
 
 def test_a_message_that_is_too_long_is_refused(client):
-    answer = client.post("/say", data={"user": "ana", "thread": "t1", "text": "x" * 4_300_000})
+    answer = client.post("/say", data={"user": "ana", "thread": "t1", "text": "x" * 17_000_000})
     assert answer.status_code == 400
-    assert "may take 4 MB" in answer.text
+    assert "may take 16 MB" in answer.text
 
 
 def test_the_reply_of_a_model_that_fails_is_a_sentence_and_the_question_stays(client, memory):
@@ -585,3 +587,54 @@ def test_a_new_conversation_has_no_entries_until_something_is_said(client, memor
     assert UNTITLED in page
     assert memory.threads("ana") == []
     assert ORIGIN not in page  # addresses are relative: any name of the server works
+
+
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n and what follows").decode()
+
+
+def test_files_go_to_the_model_with_the_words_and_stay_when_these_are_edited(client, memory):
+    files = [
+        {"name": "dot.png", "type": "image/png", "data": PIXEL},
+        {"name": "plan.txt", "type": "text", "data": "Paint the shed."},
+    ]
+    say(client, "t1", "What is this?", id="m1", files=json.dumps(files))
+    [asked, _] = memory.history("t1", user_id="ana").messages
+    assert [block["type"] for block in asked.content] == ["text", "image", "text"]
+    assert "plan.txt:\n\nPaint the shed." in asked.content[2]["text"]
+    page = client.get("/chat", params={"user": "ana", "thread": "t1"}).text
+    assert "/picture?user=ana&amp;thread=t1&amp;message=m1&amp;block=1" in page
+    picture = client.get(
+        "/picture", params={"user": "ana", "thread": "t1", "message": "m1", "block": 1}
+    )
+    assert picture.headers["content-type"] == "image/png"
+    assert picture.content == base64.b64decode(PIXEL)
+    assert client.get("/picture", params={"user": "ben", **named}).status_code == 400
+    say(client, "t1", "And what colour?", id="m1")
+    [edited, _] = memory.history("t1", user_id="ana").messages
+    assert [block["type"] for block in edited.content] == ["text", "image"]
+
+
+@pytest.mark.parametrize("files", ["[1]", "{", '[{"name": "a.exe", "type": "x/y", "data": ""}]'])
+def test_files_that_no_model_reads_are_refused_before_anything_is_stored(client, memory, files):
+    said = {"user": "ana", "thread": "t1", "text": "Look.", "files": files}
+    assert client.post("/say", data=said).status_code == 400
+    assert memory.threads("ana") == []
+
+
+def test_a_thread_has_instructions_and_a_model_of_its_own(memory):
+    seen = {name: [] for name in ("first", "second")}
+
+    def make(name):
+        return RunnableLambda(lambda given: seen[name].append(given["messages"]) or AIMessage(name))
+
+    with open_client(memory, models={name: make(name) for name in seen}) as client:
+        here = {"user": "ana", "thread": "t1"}
+        chosen = {**here, "recall": "on", "instructions": "Be brief.", "model": "second"}
+        assert client.post("/settings", data=chosen).status_code == 200
+        assert say(client, "t1", PARKED) == "second"
+        assert seen["second"][0][0].text.startswith("Be brief.")
+        assert "Be brief." in client.get("/settings", params=here).text
+        assert say(client, "t2", PARKED) == "first"
+        assert client.post("/settings", data={**here, "model": "gone"}).status_code == 200
+        assert say(client, "t1", "And now?") == "first"
+    assert texts(memory, "t1")[0] == ("user", PARKED)
