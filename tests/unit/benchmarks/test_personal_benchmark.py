@@ -12,17 +12,11 @@ from benchmarks.personal.data import (
     Piece,
     Question,
     Thread,
-    add_askings,
-    sample_questions,
 )
 from benchmarks.personal.memories import (
     Answer,
-    PersonalMemory,
-    ask_all,
-    fill_threads,
     judge,
     list_figures,
-    list_ways,
 )
 from langchain_convmem.testing import HashEmbeddings
 
@@ -90,64 +84,7 @@ def test_of_an_update_the_new_value_is_looked_for_and_where_it_stands(blocks, pr
     assert (found["new_present"], found["new_first"]) == (present, first)
 
 
-def test_an_answer_of_several_facts_counts_by_fact_and_as_a_whole():
-    question = Question("?", "several", (CAT, NEW))
-    half, whole = Answer((CAT.says,)), Answer((NEW.says, CAT.says))
-    found = list_figures([judge(question, half), judge(question, whole)])
-    assert (found["several"], found["complete"]) == (0.75, 0.5)
-    assert found["word"] is None
-    assert found["interval_95"]["word"] is None
-
-
-def test_tokens_are_kept_apart_by_kind_and_verdicts_are_counted():
-    def way(question):
-        return Answer(("z" * 4 * len(question),), "unsure" if "Miso" in question else "found")
-
-    found = list_figures(ask_all(way, (*ANA.questions[:2], ANA.questions[-1], *REQUESTS)))
-    lengths = [len(question.text) for question in ANA.questions[:2]]
-    assert found["tokens"] == sum(lengths) / 2
-    assert (found["off_topic"], found["courtesies"], found["near_topic"]) == (13, 7, 16)
-    assert found["verdicts"]["near_topic"] == {"unsure": 1}
-    assert found["verdicts"]["word"] == {"found": 1}
-
-
 # -- memories -------------------------------------------------------------------------------------
-
-
-def test_a_memory_is_filled_with_whole_ordinary_threads():
-    filled = fill_threads(ANA, 7, ORDINARY)
-    assert sum(one.exchanges for one in filled) == 7
-    assert filled[:3] == list(ANA.threads)
-    assert {one.name for one in filled[3:]} < {one.name for one in ORDINARY}
-    assert filled == fill_threads(ANA, 7, ORDINARY)
-    with pytest.raises(ValueError, match="ana holds 4 to 10 user messages"):
-        fill_threads(ANA, 11, ORDINARY)
-
-
-def test_every_way_asks_the_same_memory_by_role_a_day_after_the_last_line():
-    memory = PersonalMemory("ana", [*ANA.threads, *ORDINARY], HashEmbeddings())
-    ways = list_ways(memory, 1000)
-    assert list(ways) == ["default", "plain", "bm25_lines"]
-    answers = {name: way("What is my cat called?") for name, way in ways.items()}
-    for name, answer in answers.items():
-        assert judge(ANA.questions[0], answer).found == 1.0, name
-    assert answers["plain"].blocks[0].startswith("[2025-02-")
-    assert "yesterday" in "\n".join(ways["plain"]("Where to sleep?").blocks)
-
-
-def test_earlier_askings_stand_in_threads_of_their_own_after_all_else():
-    person = Person("ana", "en", ANA.threads, (ANA.questions[0],) * 13)
-    questions = sample_questions(person)
-    assert len(questions) == 2
-    replies = [f"I know nothing {number}." for number in range(10)]
-    threads = add_askings(ANA.threads, questions, 10, replies)
-    asked = threads[len(ANA.threads) :]
-    assert len({one.name for one in asked}) == len(asked) == 20
-    last_ms = ANA.threads[-1].messages[-1].time_ms
-    assert all(message.time_ms > last_ms for one in asked for message in one.messages)
-    assert {one.messages[0].text for one in asked} == {questions[0].text}
-    assert len({one.messages[1].text for one in asked}) == 10
-    assert add_askings(ANA.threads, questions, 0, replies) == list(ANA.threads)
 
 
 # -- the run --------------------------------------------------------------------------------------
