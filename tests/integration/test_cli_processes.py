@@ -110,24 +110,6 @@ def test_output_to_a_full_disk_ends_with_a_sentence(environment, bicycle, words)
     assert ended.stderr == "convmem: the output cannot be written: No space left on device\n"
 
 
-def test_help_loads_neither_rich_nor_langchain_nor_numpy(environment):
-    code = (
-        "import sys; from langchain_convmem.cli import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: pass\n"
-        "print(sorted({'rich', 'langchain', 'numpy', 'faiss'} & sys.modules.keys()))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
 @pytest.mark.sockets
 def test_a_model_behind_http_gets_recalled_lines_of_an_earlier_process(convmem, bicycle):
     with ChatCompletionsServer(reply="Behind the bakery.") as server:

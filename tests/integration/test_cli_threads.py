@@ -112,6 +112,7 @@ def test_long_lines_are_folded_between_words():
     ("words", "heavy"),
     [
         (["--version"], ("langchain_core.messages", "numpy")),
+        (["--help"], ("rich", "langchain", "numpy", "faiss")),
         (["threads"], ("langchain_convmem.memory", "numpy", "langgraph", "langchain")),
     ],
 )

@@ -78,15 +78,6 @@ def say(page: Any, text: str) -> None:
     )
 
 
-def open_tab(page: Any) -> Any:
-    """Open what a page shows in one more tab of the same browser."""
-    tab = page.context.new_page()
-    tab.set_default_timeout(PATIENCE_MS)
-    tab.goto(page.url)
-    tab.wait_for_selector("html[data-ready]")
-    return tab
-
-
 def last_reply(page: Any) -> str:
     return str(page.locator(f"{REPLY} .body").last.inner_text())
 
@@ -268,19 +259,6 @@ def test_two_users_talk_at_once_and_never_meet(chat, gate):
         wait_for_text(one, f"{REPLY} .body", "five.")
         assert own_texts(one) == ["Slowly, tia."]
         assert own_texts(two) == ["Quickly, uri."]
-
-
-def test_two_tabs_show_the_same_reply_while_it_comes(chat, gate):
-    with chat("vic", "tabs") as one:
-        other = open_tab(one)
-        one.fill("#text", "Slowly, both.")
-        one.keyboard.press("Enter")
-        for page in (one, other):
-            wait_for_text(page, ".is-live .body", "One, two")
-        gate.opened.set()
-        for page in (one, other):
-            wait_for_text(page, f"{REPLY} .body", "five.")
-            assert own_texts(page) == ["Slowly, both."]
 
 
 def test_a_server_that_is_killed_has_lost_nothing(browser, service, gate, tmp_path):

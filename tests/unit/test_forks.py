@@ -79,27 +79,6 @@ def test_who_is_inside_may_enter_again_while_a_fork_waits():
     assert entered == ["again", "fork"]
 
 
-def test_nobody_enters_between_the_hooks_of_a_fork_and_all_do_after_it():
-    gate = ForkGate()
-    entered = []
-
-    def work():
-        with gate.hold():
-            entered.append("thread")
-
-    gate.prepare_fork()
-    with gate.hold():  # what another hook of the forking thread does
-        entered.append("hook")
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    assert entered == ["hook"]
-    gate.resume_after_fork()
-    for thread in threads:
-        thread.join()
-    assert entered == ["hook", *["thread"] * 3]
-
-
 def test_a_fork_waits_neither_for_itself_nor_for_ever():
     gate = ForkGate(patience_s=0.01)
     with gate.hold():

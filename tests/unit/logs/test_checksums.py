@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.errors import ConfigError, LogError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.logs.base import Row, decode_document, sign_document
+from langchain_convmem.logs.base import Row
 from langchain_convmem.logs.checksums import RECORD_BYTES, SIGNATURE_BYTES, Signer
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import ANA, ANAS_OTHER
 
 SECRET = "a secret of enough bytes"
 KEY = ThreadKey("ana", "garden")
@@ -98,25 +97,3 @@ def test_a_record_has_a_checksum_of_all_that_it_covers(secret, kind, covered):
 def test_a_key_has_16_to_64_bytes(key):
     with pytest.raises(ConfigError, match="16 to 64 bytes"):
         Signer(key)
-
-
-def test_a_document_is_read_as_it_was_written_or_not_at_all():
-    signer = Signer()
-    checksum = sign_document(signer, ANA, "note", 7, "[1]")
-    assert decode_document(ANA, "note", (7, "[1]", checksum), signer).value == [1]
-    assert decode_document(ANA, "note", (7, b"[1]", checksum), signer).version == 7
-    for stored in (
-        (8, "[1]", checksum),
-        (7, "[2]", checksum),
-        (7, b"\xff secret", checksum),
-        (7, "[1]", None),
-        (7, "secret", sign_document(signer, ANA, "note", 7, "secret")),
-    ):
-        with pytest.raises(LogError, match="'note' of thread 't1' is damaged") as caught:
-            decode_document(ANA, "note", stored, signer)
-        assert "secret" not in str(caught.value)
-        assert decode_document(ANA, "cache:note", stored, signer) is None
-    with pytest.raises(LogError):
-        decode_document(ANAS_OTHER, "note", (7, "[1]", checksum), signer)
-    with pytest.raises(LogError):
-        decode_document(ANA, "note", (7, "[1]", checksum), Signer("a secret of the operator"))

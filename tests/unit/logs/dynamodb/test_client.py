@@ -102,21 +102,6 @@ def test_reads_are_consistent_and_go_to_the_last_page():
         assert (asked["TableName"], asked["Limit"]) == ("log", 7)
 
 
-@pytest.mark.parametrize("undone", [0, 3, 25])
-def test_writes_go_in_groups_until_none_is_left(undone, monkeypatch):
-    rest = [{"DeleteRequest": {"Key": stored(make_item(number))}} for number in range(undone)]
-    done = {"UnprocessedItems": {}}
-    client = _Answers({"UnprocessedItems": {"log": rest} if rest else {}}, *[done] * 3)
-    pauses = []
-    monkeypatch.setattr("time.sleep", pauses.append)
-    table = Table("log", client)
-    table.write(deletes=[make_item(number) for number in range(60)])
-    written = [request for _, asked in client.asked for request in asked["RequestItems"]["log"]]
-    assert len(written) == 60 + undone
-    assert all(len(asked["RequestItems"]["log"]) <= 25 for _, asked in client.asked)
-    assert len(pauses) == bool(undone)
-
-
 FAILED = refused("ConditionalCheckFailedException")
 MINE = {**make_item(1), "write_token": "mine"}
 OTHERS = {**MINE, "write_token": "another's"}
