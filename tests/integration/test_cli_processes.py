@@ -94,11 +94,10 @@ def test_output_can_be_cut_off_by_its_reader(environment, bicycle):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-@pytest.mark.parametrize("words", [["threads"], ["--help"]])
-def test_output_to_a_full_disk_ends_with_a_sentence(environment, bicycle, words):
+def test_output_to_a_full_disk_ends_with_a_sentence(environment, bicycle):
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [*CONVMEM, *words],
+            [*CONVMEM, "threads"],
             stdout=full,
             stderr=subprocess.PIPE,
             env=environment,
