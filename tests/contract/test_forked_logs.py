@@ -172,9 +172,8 @@ async def test_a_child_of_an_event_loop_writes_in_a_loop_of_its_own(log):
 )
 def test_what_was_acknowledged_around_a_fork_is_there(scenario, path):
     for seed in range(2):
-        outcome = Run(scenario, path.with_name(f"{seed}.db"), seed).finish()
-        assert outcome.problems == []
-        assert outcome.noted
+        _, noted, problems = Run(scenario, path.with_name(f"{seed}.db"), seed).finish()
+        assert (problems, noted > 0) == ([], True)
 
 
 def test_a_fork_leaves_nothing_of_sqlite_open(path, file_log):
