@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import signal
 import tempfile
 import time
@@ -126,10 +127,11 @@ class Victim:
     def __init__(self, work: Callable[[Acknowledge], None]) -> None:
         """Start; `work` gets a function that acknowledges a JSON value."""
         self._end, child_end = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            os.close(self._end)
-            _work_and_exit(work, child_end)
+
+        def acknowledge(value: Any) -> None:
+            os.write(child_end, json.dumps(value).encode() + b"\n")
+
+        self._pid = fork(lambda: work(acknowledge), acknowledge)
         os.close(child_end)
         self._buffer = b""
         self.is_over = False
@@ -152,23 +154,31 @@ class Victim:
             self.is_over = True
         return self.reap()
 
-    def reap(self) -> list[Any]:
-        """Wait for its end; return what it acknowledged."""
-        while piece := os.read(self._end, 65536):
+    def reap(self, patience_s: float = 600.0) -> list[Any]:
+        """Wait for its end, and of those it has forked; return what they acknowledged."""
+        deadline = time.monotonic() + patience_s
+        while select.select([self._end], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            piece = os.read(self._end, 65536)
+            if not piece:
+                break
             self._buffer += piece
+        else:
+            os.kill(self._pid, signal.SIGKILL)
+            self._buffer += b'{"error": "hung"}\n'
         os.close(self._end)
         os.waitpid(self._pid, 0)
         whole = self._buffer[: self._buffer.rfind(b"\n") + 1]
         return [json.loads(line) for line in whole.splitlines()]
 
 
-def _work_and_exit(work: Callable[[Acknowledge], None], end: int) -> None:
-    def acknowledge(value: Any) -> None:
-        os.write(end, json.dumps(value).encode() + b"\n")
-
+def fork(work: Callable[[], None], acknowledge: Acknowledge) -> int:
+    """Start a process that works and ends; what it raises is acknowledged."""
+    child = os.fork()
+    if child:
+        return child
     code = 1
     try:
-        work(acknowledge)
+        work()
         code = 0
     except BaseException as error:  # noqa: BLE001 - the process ends here, and must not go on
         frame = traceback.extract_tb(error.__traceback__)[-1]

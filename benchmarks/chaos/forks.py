@@ -18,14 +18,10 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import select
-import signal
-import tempfile
 import threading
 import time
-import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import cycle, islice, product
@@ -34,7 +30,17 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import HumanMessage
 
-from benchmarks.chaos.drill import DrillReport, compute_apart, measure, show_drill
+from benchmarks.chaos.drill import (
+    Acknowledge,
+    DrillReport,
+    Victim,
+    compute_apart,
+    fork,
+    make_folder,
+    measure,
+    read_texts,
+    show_drill,
+)
 from langchain_convmem.errors import LogError
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
@@ -80,93 +86,37 @@ def run_forks(runs: int, seed: int) -> DrillReport:
 def _run_some(count: int, seed: int) -> list[Any]:
     """Return of each run what the parent did, how much was written, and what was found."""
     answers = []
-    with tempfile.TemporaryDirectory() as folder:
+    with make_folder() as folder:
         under_way: deque[Run] = deque()
         for number, scenario in enumerate(islice(cycle(SCENARIOS), count)):
-            under_way.append(Run(scenario, Path(folder) / f"{number}.db", seed + number))
+            under_way.append(Run(scenario, folder / f"{number}.db", seed + number))
             if len(under_way) == _UNDER_WAY:
-                answers.append(_finish(under_way.popleft()))
-        answers += map(_finish, under_way)
+                answers.append(under_way.popleft().finish())
+        answers += [one.finish() for one in under_way]
     return answers
 
 
-def _finish(one: Run) -> list[Any]:
-    outcome = one.finish()
-    one.path.unlink(missing_ok=True)
-    return [one.scenario.parent, outcome.noted, outcome.problems]
-
-
-class Outcome(NamedTuple):
-    """What came of a run: how many messages were noted, and which promises did not hold."""
-
-    noted: int
-    problems: list[str]
-
-
-# -- one run ----------------------------------------------------------------------------------
-
-
 class Run:
-    """A scenario over a new file, in processes of its own."""
+    """A scenario over a new file, in processes of its own; what is random follows from the seed."""
 
     def __init__(self, scenario: Scenario, path: Path, seed: int) -> None:
-        """Start the processes; what is random in them follows from the seed."""
-        self.scenario = scenario
-        self.path = path
-        self.name = f"{'/'.join(scenario)} seed {seed}"
-        self._ending, notes = os.pipe()
-        family = Family(scenario, path, notes, seed)
-        self._children = [_fork(family.be_parent, notes)]
+        """Start the processes."""
+        self._scenario, self._path, self._seed = scenario, path, seed
+        self._victims = [Victim(lambda note: Family(scenario, path, note, seed).be_parent())]
         if scenario.writer == "third":
-            self._children.append(_fork(family.be_third, notes))
-        os.close(notes)
+            self._victims.append(Victim(lambda note: Family(scenario, path, note, seed).be_third()))
 
-    def finish(self) -> Outcome:
-        """Wait until all processes have ended, open the file again, and return what came of it."""
-        lines = _read_until_all_end(self._ending)
-        os.close(self._ending)
-        for child in self._children:
-            if lines is None:
-                os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-        if lines is None:
-            return Outcome(0, [f"{self.name}: hung"])
-        refused = [line for line in lines if line.startswith("!")]
-        noted = [line for line in lines if not line.startswith("!")]
-        with SQLiteLog(self.path) as log:
-            there = Counter(str(one.message.text) for one in log.entries(KEY) if one.message)
-            problems = [*refused, *log.verify().problems]
+    def finish(self) -> list[Any]:
+        """Wait until all processes have ended, and return what the log says when it is opened."""
+        told = [one for victim in self._victims for one in victim.reap(_PATIENCE_S)]
+        noted = [one for one in told if isinstance(one, str)]
+        with SQLiteLog(self._path) as log:
+            there = Counter(read_texts(log.entries(KEY)))
+            problems = [one["error"] for one in told if isinstance(one, dict)]
+            problems += log.verify().problems
         problems += [f"lost {one}" for one in noted if there[one] != 1]
-        return Outcome(len(noted), [f"{self.name}: {problem}" for problem in problems])
-
-
-def _read_until_all_end(ending: int) -> list[str] | None:
-    """Return the lines of a pipe when all its writers have ended; None if that takes long."""
-    deadline = time.monotonic() + _PATIENCE_S
-    read = b""
-    while select.select([ending], [], [], max(0.0, deadline - time.monotonic()))[0]:
-        some = os.read(ending, 1 << 16)
-        if not some:
-            return read.decode().splitlines()
-        read += some
-    return None
-
-
-def _fork(body: Callable[[], None], notes: int) -> int:
-    """Start a process that does the body and ends at once; what it raises is noted."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # there may be threads: that is meant
-        child = os.fork()
-    if child:
-        return child
-    status = 1
-    try:
-        body()
-        status = 0
-    except BaseException as error:  # noqa: BLE001 - the process ends here
-        os.write(notes, f"!{type(error).__name__}: {error}\n".encode())
-    finally:
-        os._exit(status)
+        name = f"{'/'.join(self._scenario)} seed {self._seed}"
+        return [self._scenario.parent, len(noted), [f"{name}: {one}" for one in problems]]
 
 
 # -- who takes part ---------------------------------------------------------------------------
@@ -175,11 +125,11 @@ def _fork(body: Callable[[], None], notes: int) -> int:
 class Family:
     """The processes of a run; each method is the whole life of one, or a part of it."""
 
-    def __init__(self, scenario: Scenario, path: Path, notes: int, seed: int) -> None:
+    def __init__(self, scenario: Scenario, path: Path, note: Acknowledge, seed: int) -> None:
         """Take part in a scenario; what is random follows from the seed."""
         self.scenario = scenario
         self.path = path
-        self.notes = notes
+        self.note = note
         self.random = random.Random(seed)
 
     def be_parent(self) -> None:
@@ -189,14 +139,14 @@ class Family:
             self._write("parent before", logs[0])
             for number in range(self.random.choice([0, 0, 1, 3])):
                 threads.enter_context(self._write_meanwhile(f"thread {number}", logs))
-            children = [_fork(lambda: self.be_child(logs[0]), self.notes)]
+            children = [fork(lambda: self.be_child(logs[0]), self.note)]
             self._pause()
             if self.scenario.parent == "exits" and self.random.random() < 0.5:
                 os._exit(0)
             if self.scenario.parent == "exits":
                 return
             if self.scenario.parent == "forks":
-                children.append(_fork(lambda: self._write("second child", logs[-1]), self.notes))
+                children.append(fork(lambda: self._write("second child", logs[-1]), self.note))
             if self.scenario.parent in ("writes", "forks"):
                 self._write("parent after", logs[-1])
         for log in logs:
@@ -209,7 +159,7 @@ class Family:
         self.random.seed(self.random.random())
         self._pause()
         if self.scenario.writer == "grandchild":
-            _fork(lambda: self._write_and_close("grandchild", log), self.notes)
+            fork(lambda: self._write_and_close("grandchild", log), self.note)
             return
         self._write_and_close("child", log)
 
@@ -282,8 +232,10 @@ class Family:
         try:
             yield
         except LogError as error:
-            lines = [f"!{type(error).__name__}: {error}"]
-        os.write(self.notes, "".join(f"{line}\n" for line in lines).encode())
+            self.note({"error": f"{type(error).__name__}: {error}"})
+        else:
+            for line in lines:
+                self.note(line)
 
     def _pause(self) -> None:
         time.sleep(self.random.random() * _LONGEST_PAUSE_S)

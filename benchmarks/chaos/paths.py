@@ -33,7 +33,6 @@ from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.offline import ExtractiveSummarizer, OfflineChatModel
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.planning import SummarySettings
-from langchain_convmem.transfer.copy import copy_log
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.live import find_covers, find_live_entries, find_nodes
@@ -141,13 +140,6 @@ def _say(folder: Path, start: int) -> Iterator[int]:
         yield n
 
 
-def _converse(folder: Path, start: int) -> Iterator[int]:
-    with open_memory(folder).conversation(OfflineChatModel(), **_HERE) as talk:
-        for n in count(start):
-            talk.send_message(f"question {n}")
-            yield n
-
-
 def _judge_turns(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
     with _open_log(folder) as log:
         entries = find_live_entries(log.entries(KEY))
@@ -159,37 +151,6 @@ def _judge_turns(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
 
 
 # -- changes --------------------------------------------------------------------------------------
-
-
-def _annotate(folder: Path, start: int) -> Iterator[int]:
-    with _open_log(folder) as log:
-        first = log.entries(KEY, last=1)[0]
-        for n in count(start):
-            log.annotate(KEY, first.id, attributes=[f"mark {n}"])
-            yield n
-
-
-def _judge_annotate(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    with _open_log(folder) as log:
-        marks = log.entries(KEY, last=1)[0].metadata.attributes
-    return compare(marks, [f"mark {n}" for n in acknowledged])
-
-
-def _count_up(folder: Path, start: int) -> Iterator[int]:
-    del start
-    with _open_log(folder) as log:
-        while True:
-            found = log.get_state(KEY, "count")
-            number = 1 if found is None else found.value + 1
-            log.set_state(KEY, "count", number, expected=None if found is None else found.version)
-            yield number
-
-
-def _judge_count(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    with _open_log(folder) as log:
-        found = log.get_state(KEY, "count")
-    number, least = (0 if found is None else found.value), max(acknowledged, default=0)
-    return [] if number >= least else [f"lost counts: {number} after {least}"]
 
 
 def _edit(folder: Path, start: int) -> Iterator[tuple[str, int]]:
@@ -294,20 +255,6 @@ def _judge_compact(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
     ]
 
 
-def _copy(folder: Path, start: int) -> Callable[..., object]:
-    del start
-    logs = _open_log(folder), SQLiteLog(folder / "copy.db")
-    return partial(copy_log, *logs)
-
-
-def _judge_copy(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
-    del acknowledged
-    _copy(folder, 0)()
-    with _open_log(folder) as source, SQLiteLog(folder / "copy.db") as target:
-        there, wanted = read_texts(target.entries(KEY)), read_texts(source.entries(KEY))
-    return compare(there, wanted) + verify(folder / "copy.db")
-
-
 def _back_up(folder: Path, start: int) -> Iterator[int]:
     with _open_log(folder) as log:
         for n in count(start):
@@ -337,14 +284,10 @@ def _judge_backup(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
 
 PATHS = {
     "turn of wrap": WritingPath(_prepare_nothing, _say, _judge_turns),
-    "conversation": WritingPath(_prepare_nothing, _converse, _judge_turns),
-    "annotate": WritingPath(_fill, _annotate, _judge_annotate),
-    "documents": WritingPath(_prepare_nothing, _count_up, _judge_count),
     "edits": WritingPath(_prepare_nothing, _edit, _judge_edit),
     "forget": WritingPath(_fill, _forget, _judge_forget),
     "import": WritingPath(_write_import, _import, _judge_import),
     "re-index": WritingPath(_fill_and_index, _reindex, _judge_reindex),
     "summaries": WritingPath(_prepare_nothing, _compact, _judge_compact),
-    "copy": WritingPath(_fill, _copy, _judge_copy),
     "backup": WritingPath(_prepare_nothing, _back_up, _judge_backup),
 }

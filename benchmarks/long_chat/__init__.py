@@ -1,7 +1,7 @@
 """A chat of 2,000 turns with tools: is everything said still within the model's reach?
 
     python -m benchmarks.long_chat [--turns 2000] [--facts 200] [--style quoting retelling] [--json]
-    python -m benchmarks.long_chat --compactions 500 [--embedder minilm] [--style ...] [--json]
+    python -m benchmarks.long_chat --compactions 500 [--style ...] [--json]
 
 The chat is seeded: small talk, some of it full of other names and numbers, and tool calls, one or
 two at once, in a quarter of the turns. In between, 200 facts are said once each, at random turns,
@@ -40,7 +40,6 @@ and afterwards:
 and of all that summarise:
     per token   tokens that the summariser read and wrote, prompts included, for each of the chat
     mis-said    facts asked for at the end beside which a slip of the summariser stands
-    unasked     facts that stand in the last context before the questions, whatever it was about
 
 Bars, which decide the exit code: nothing invalid, too large, uncovered or not findable; no broken
 prefix; tokens of the last hundred turns at most 1.1 times those of the second (in the first the

@@ -22,9 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--compactions", type=int, help="measure what is within reach over so many compactions"
     )
     parser.add_argument(
-        "--embedder", choices=reach.EMBEDDERS, default="default", help="with --compactions"
-    )
-    parser.add_argument(
         "--sayings", choices=("sayings", "unseen"), default="sayings", help="with --compactions"
     )
     options = parser.parse_args(arguments)
@@ -37,9 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.compactions is None:
             report[style] = running.measure(options.turns, options.facts, options.sample, style)
         else:
-            report[style] = reach.measure(
-                options.compactions, style, options.embedder, options.sayings
-            )
+            report[style] = reach.measure(options.compactions, style, options.sayings)
     make_table = running.make_table if options.compactions is None else reach.make_table
     report["bars"] = [
         {**bar, "what": f"{style}: {bar['what']}"}

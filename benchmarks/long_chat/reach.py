@@ -9,15 +9,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from benchmarks import ui
 from benchmarks.long_chat.script import Fact, list_sayings, small_talk, tells
 from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
-from langchain_convmem import ConversationMemory, UniversalSentenceEmbeddings
-from langchain_convmem.recall import MiniLMEmbeddings
+from langchain_convmem import ConversationMemory
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.views.messages import count_tokens
 
@@ -33,11 +31,6 @@ _ASKED = 60
 """Facts that are asked for at a checkpoint; all of them at the last one."""
 _ASIDE = 0.7
 """How often a turn has small talk beside a fact."""
-EMBEDDERS: dict[str, type[Embeddings]] = {
-    "default": UniversalSentenceEmbeddings,
-    "minilm": MiniLMEmbeddings,
-}
-"""What comes with the package, or all-MiniLM-L6-v2, which is installed apart."""
 _HERE: RunnableConfig = {"configurable": {"user_id": "ana", "thread_id": "long"}}
 _REACHED, _REACHED_OF_A_KIND = 0.9, 0.8
 _FLAT = 0.05
@@ -111,7 +104,6 @@ class _Chat:
 def measure(
     compactions: int,
     style: Style = "retelling",
-    embedder: str = "default",
     sayings: str = "sayings",
 ) -> dict[str, Any]:
     """Take a chat until it was compacted so often, and ask on the way; return the report."""
@@ -123,7 +115,6 @@ def measure(
         tempfile.TemporaryDirectory(prefix="benchmark-reach-") as folder,
         ConversationMemory.open(
             Path(folder) / "memory.db",
-            embeddings=EMBEDDERS[embedder](),
             summarizer=summarizer,
             summary_settings=SETTINGS,
             summarize_when="foreground",
@@ -148,7 +139,6 @@ def measure(
     report: dict[str, Any] = {
         "machine": ui.describe_machine(),
         "style": style,
-        "embedder": embedder,
         "turns": chat.turns,
         "said_tokens": chat.said_tokens,
         "per_token": round((meter.read + meter.wrote) / chat.said_tokens, 2),
@@ -190,7 +180,7 @@ def make_table(report: dict[str, Any]) -> list[str]:
     """Return the report for people."""
     points, kinds = report["checkpoints"], report["kinds"]
     by_kind = [(kind, "", *one.values()) for kind, one in kinds.items()]
-    head = f"{report['turns']:,} turns; {report['style']}, {report['embedder']}"
+    head = f"{report['turns']:,} turns; {report['style']}"
     spent = f"{report['per_token']:g} of the summariser for each"
     return [
         f"{ui.format_machine(report['machine'])}; {head}",

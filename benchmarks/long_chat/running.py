@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from benchmarks import ui
 from benchmarks.long_chat.peers import Room, open_peers
-from benchmarks.long_chat.script import Exchange, Fact, chat, facts, tells
+from benchmarks.long_chat.script import Exchange, Fact, chat, tells
 from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
 from benchmarks.rounds import summarize_ms, time_ms
 from langchain_convmem import ConversationMemory
@@ -91,8 +91,6 @@ def measure(turns: int, planted: int, sample: int, style: Style = "quoting") -> 
             for exchange in chat(turns, planted):
                 ui.show_progress(f"{style}: turn {exchange.number:,} of {turns:,}")
                 long.take(exchange, is_at_the_end=exchange.number > turns - planted)
-                if exchange.number == turns - planted:
-                    long.note_standing(facts(planted))
             ui.show_progress("looking for what was evicted")
             return long.make_report(style, sample)
 
@@ -107,7 +105,6 @@ class _LongChat:
         self._chain = memory.wrap(RunnableLambda(self._answer), context_tokens=CONTEXT_TOKENS)
         self._turns: list[_Turn] = []
         self._asked: list[_Asked] = []
-        self._standing: dict[str, int] = {}
         self._said: list[BaseMessage] = []
         self._said_tokens = 0
         self._uncovered: set[str] = set()
@@ -170,13 +167,6 @@ class _LongChat:
         }
         self._asked.append(_Asked(fact, is_at_the_end, found, missaid))
 
-    def note_standing(self, known: Sequence[Fact]) -> None:
-        """Count the facts that stand in the contexts of the last turn, whatever it was about."""
-        self._standing = {
-            name: sum(tells(self._contexts[name], one.answer) for one in known)
-            for name in self._meters
-        }
-
     def _read_entries(self) -> Sequence[Entry]:
         return self._memory.history("long", user_id="ana").entries
 
@@ -219,7 +209,6 @@ class _LongChat:
             "tokens": {name: self._list_tokens(name) for name in self._contexts},
             "facts": {name: self._count_facts(name) for name in self._contexts},
             "cost": {name: self._list_cost(meter) for name, meter in self._meters.items()},
-            "standing": self._standing,
             "missaid": {
                 name: sum(one.missaid[name] for one in self._asked if one.is_at_the_end)
                 for name in self._meters
@@ -302,8 +291,7 @@ def make_table(report: dict[str, Any]) -> list[str]:
         ("its slips", "cost", "slips"),
     ):
         rows.append([title, *(report[part].get(name, {}).get(key) for name in systems)])
-    for title, part in (("facts mis-said", "missaid"), ("facts that stand unasked", "standing")):
-        rows.append([title, *(report[part].get(name) for name in systems)])
+    rows.append(["facts mis-said", *(report["missaid"].get(name) for name in systems)])
     took = ", ".join(f"{name} {ms:.0f}" for name, ms in report["turn_ms"].items())
     evicted = ", ".join(f"{count:,} {role}" for role, count in report["evicted"].items())
     return [

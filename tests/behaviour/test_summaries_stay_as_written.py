@@ -161,21 +161,6 @@ def test_what_the_text_leaves_out_stands_beside_it_in_a_piece_of_its_own():
     assert stored == (text,)
 
 
-PRICES = "\n".join(
-    f"- M{number % 40}x{number}, {number} pieces: {number * 1.15:.2f} EUR, 5 kg, until 12.05.2026"
-    for number in range(240)
-)
-
-
-@pytest.mark.parametrize("text", [PRICES[:16_000], "1:" * 8000], ids=["prices", "numbers"])
-def test_a_long_text_of_numbers_is_checked_in_no_time(text):
-    """Quadratic patterns take minutes here, so that the time limit of a test ends them."""
-    room = {"max_summary_tokens": 40_000, "input_tokens": 80_000}
-    report, stored = compact([("user", text), ("assistant", "Noted.")], text, **room)
-    assert report, report.problem
-    assert stored[0] == text.strip()
-
-
 @pytest.mark.parametrize(
     "reply", ["I'm sorry, but I can't help with that.", ConnectionError("no route")]
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from dynamodb_servers import moto_server, new_table_name
-from forked_processes import ForkedProcess, in_child, start_child
+from forked_processes import in_child, start_child
 from langchain_core.messages import HumanMessage
 from postgres_server import new_schema, running_server
 
@@ -172,9 +172,8 @@ async def test_a_child_of_an_event_loop_writes_in_a_loop_of_its_own(log):
 )
 def test_what_was_acknowledged_around_a_fork_is_there(scenario, path):
     for seed in range(2):
-        outcome = Run(scenario, path.with_name(f"{seed}.db"), seed).finish()
-        assert outcome.problems == []
-        assert outcome.noted
+        _, noted, problems = Run(scenario, path.with_name(f"{seed}.db"), seed).finish()
+        assert (problems, noted > 0) == ([], True)
 
 
 def test_a_fork_leaves_nothing_of_sqlite_open(path, file_log):
@@ -189,48 +188,6 @@ def test_a_fork_leaves_nothing_of_sqlite_open(path, file_log):
 
     assert list_open()
     assert in_child(list_open) == "[]"
-
-
-PRE_FORK = """
-import os, sys
-from langchain_convmem import ConversationMemory
-
-memory = ConversationMemory.open(sys.argv[1])
-memory.history("t", user_id="master").add("user", "loaded")
-workers = []
-for number in range(3):
-    worker = os.fork()
-    if not worker:
-        for turn in range(4):
-            memory.history(f"t{number}", user_id="ana").add("user", f"{number}-{turn}")
-        sys.exit(0)  # as gunicorn's workers end: the interpreter's exit runs
-    workers.append(worker)
-if sys.argv[2] == "close":
-    memory.close()
-print([os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) for worker in workers])
-"""
-
-
-@pytest.mark.parametrize("master", ["close", "keep"])
-def test_workers_that_are_forked_after_loading(path, master):
-    assert ForkedProcess(PRE_FORK, path, master).finish() == "[0, 0, 0]\n"
-    with SQLiteLog(path) as log:
-        for number in range(3):
-            texts = list_texts(log.entries(ThreadKey("ana", f"t{number}")))
-            assert texts == [f"{number}-{turn}" for turn in range(4)]
-        assert log.verify().ok
-
-
-def test_a_fork_waits_for_a_copy_that_is_being_made(file_log, tmp_path):
-    say_all(file_log, KEY, ["x" * 1000] * 2000)
-    copying = threading.Thread(target=file_log.backup, args=(tmp_path / "copy.db",))
-    copying.start()
-    assert in_child(lambda: say(file_log, KEY, "child").position) == "2001"
-    copying.join()
-    with SQLiteLog(tmp_path / "copy.db") as copy:
-        assert copy.verify().ok
-        assert len(copy.entries(KEY)) >= 2000
-    assert file_log.verify().ok
 
 
 def test_a_fork_within_a_transaction_lets_nothing_pass_for_written(file_log):

@@ -11,7 +11,6 @@ from langchain_core.messages import HumanMessage
 from postgres_server import new_schema, running_server, wait_for
 from recall_rows_contract import RecallRowsContract
 
-from langchain_convmem.cli import main
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.logs.postgres import PostgresLog
@@ -208,20 +207,6 @@ def test_segments_saved_while_their_entries_are_forgotten_are_left_out(log):
                 job.result()
         there = {entry.position for entry in log.entries(ANA)}
         assert {row.position for row in log.load_segments(ANA.owner, "model")} == there
-
-
-@pytest.mark.parametrize("place", ["postgres@/postgres?", "/postgres?user=postgres&"])
-def test_everybody_is_copied_out_of_a_schema_and_into_another(server, schema, place, capsys):
-    address = f"postgresql://{place}host={server.directory}&schema={schema}"
-    before, after = address, f"{address}_copy"
-    with PostgresLog(server.dsn, schema=schema) as source:
-        say_all(source, ANA, ["one", HumanMessage("two", id="m2")])
-        say(source, ThreadKey(None, "t1"), "three")
-    assert main(["copy", "--from", before, "--to", after]) == 0
-    assert capsys.readouterr().out.startswith("3 entries, 2 threads, 2 users: 3 new")
-    with PostgresLog(server.dsn, schema=f"{schema}_copy") as target:
-        assert set(target.owners()) == {ANA.owner, Owner(thread_id="t1")}
-        assert list_texts(target.entries(ANA)) == ["one", "two"]
 
 
 def test_each_call_costs_the_documented_round_trips(log, monkeypatch):

@@ -28,6 +28,7 @@ from langchain_core.messages.tool import invalid_tool_call
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.live import find_live_summary
@@ -43,7 +44,7 @@ from tests.fuzz.blocks import (
     user_blocks,
 )
 
-__all__ = ["KEY", "history"]
+__all__ = ["KEY", "fill", "history"]
 
 KEY = ThreadKey("ana", "t1")
 
@@ -55,14 +56,19 @@ _REASONS = ("undo", "rewind", "failed", "cancelled", "cleared")
 def history(seed: int) -> list[Entry]:
     """Return the entries of a thread in which random things happened; the same for one seed."""
     with InMemoryLog() as log:
-        _Thread(log, random.Random(seed)).live_through()
+        fill(log, random.Random(seed))
         return log.entries(KEY)
+
+
+def fill(log: MessageLog, rng: random.Random) -> None:
+    """Let random things happen in a thread of a log."""
+    _Thread(log, rng).live_through()
 
 
 class _Thread:
     """One thread in the making."""
 
-    def __init__(self, log: InMemoryLog, rng: random.Random) -> None:
+    def __init__(self, log: MessageLog, rng: random.Random) -> None:
         self._log = log
         self._rng = rng
         self._waiting: list[Draft] = []

@@ -28,7 +28,7 @@ __all__ = ["DIGESTS", "SEEDS", "VIEWS", "digest", "find_differences", "render"]
 SEEDS = range(200)
 DIGESTS = Path(__file__).with_name("digests.json")
 
-_ID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}|[0-9a-f]{32}")
+_ID = re.compile("(?![0-9]{26})(?:[0-7][0-9A-HJKMNP-TV-Z]{25}|[0-9a-f]{32})")
 """Ids of entries, and what is derived from them: ULIDs, and hashes of 128 bits."""
 _DAY_MS = 86_400_000
 _MESSAGE_FIELDS = (

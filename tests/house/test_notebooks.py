@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -18,7 +17,6 @@ from notebooks import (
     is_executed,
     list_notebooks,
 )
-from notebooks_kernel import is_loopback
 
 NAMES = [path.name for path in list_notebooks()]
 
@@ -132,32 +130,6 @@ def test_what_every_run_has_of_its_own_is_no_difference(stored, made):
 def test_what_a_reader_would_notice_is_a_difference(stored, made):
     assert _differ(_shows(stored), _shows(made))
     assert _differ(_shows(made), _shows(stored))
-
-
-def test_a_measured_number_may_differ_by_as_much_as_its_cell_says():
-    stored = _shows("took 120 ms", tags=("tolerance=3",))
-    assert not _differ(stored, _shows("took 340 ms"))
-    assert not _differ(stored, _shows("took 45 ms"))
-    assert _differ(stored, _shows("took 400 ms"))
-    assert _differ(stored, _shows("takes 120 ms"))
-
-
-def test_a_missing_picture_and_another_curve_are_differences():
-    stored = _shows()
-    data = {"image/png": "aGVsbG8=", "text/plain": "Figure\n    line 'a': 1, 2, 3"}
-    stored["cells"][0]["outputs"] = [{"output_type": "display_data", "data": data}]
-    redrawn, other, without = deepcopy(stored), deepcopy(stored), deepcopy(stored)
-    redrawn["cells"][0]["outputs"][0]["data"]["image/png"] = "b3RoZXI="
-    other["cells"][0]["outputs"][0]["data"]["text/plain"] = "Figure\n    line 'a': 1, 2, 4"
-    del without["cells"][0]["outputs"][0]["data"]["image/png"]
-    assert not _differ(stored, redrawn)
-    assert _differ(stored, other)
-    assert _differ(stored, without)
-
-
-def test_a_kernel_connects_to_this_machine_alone():
-    hosts = ["127.0.0.1", "::1", "localhost", "10.0.0.1", "example.org", "2001:db8::1"]
-    assert [host for host in hosts if is_loopback(host)] == ["127.0.0.1", "::1", "localhost"]
 
 
 # -- pages of the site ----------------------------------------------------------------------------

@@ -122,13 +122,6 @@ def test_each_line_of_a_pipe_is_answered_on_its_own_line(chat, db, model):
     ]
 
 
-def test_a_thread_goes_on_where_it_stopped(chat, model):
-    scripted = model(["one"], ["two"])
-    chat("first", options=["--no-recall"])
-    chat("second", options=["--no-recall"])
-    assert scripted.seen[1] == ["first", "one", "second"]
-
-
 def test_every_chat_without_a_name_is_a_new_thread(chat, model):
     scripted = model(["one"], ["two"])
     first = chat("first", thread=None, options=["--no-recall"])[2]
@@ -197,16 +190,6 @@ def test_a_prompt_file_stands_before_the_conversation(chat, model, tmp_path):
     assert scripted.seen[0][1:] == ["the roses"]
 
 
-def test_a_prompt_file_with_an_error_is_refused_with_its_place(chat, model, tmp_path):
-    prompt = tmp_path / "garden.prompt"
-    prompt.write_text(PROMPT_FILE + "In {{ nosuch }} words.\n")
-    scripted = model(["ok"])
-    code, _, err = chat("the roses", options=["--prompt", str(prompt), "--no-recall"])
-    assert (code, scripted.seen) == (1, [])
-    assert "garden.prompt:6:4" in err
-    assert "nosuch" in err
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -250,29 +233,6 @@ def test_ctrl_c_stops_an_answer_keeps_it_and_goes_on(person, db, model):
         ("user", "Still there?", ()),
         ("assistant", "Yes.", ()),
     ]
-
-
-def test_ctrl_c_and_a_misspelt_command_at_the_prompt(person, db, model):
-    model(["ok"])
-    code, _, err = person("/hsitory", "hello", KeyboardInterrupt())
-    assert code == 0
-    assert "'/hsitory' is not a command" in err
-    assert [text for _, text, _ in said(db)] == ["hello", "ok"]
-
-
-def test_an_error_that_is_no_provider_failure_keeps_its_traceback(chat, model, monkeypatch):
-    model(["ok"])
-    monkeypatch.setattr(chat_module, "parse_line", lambda line: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        chat("hello")
-
-
-def test_a_chat_is_found_by_later_commands(chat, db, capsys, model):
-    model(["Noted."])
-    chat("The spare key hangs in the cellar.")
-    main(["recall", "spare key", "--db", str(db), "--json"])
-    (block,) = json.loads(capsys.readouterr().out)["blocks"]
-    assert "cellar" in block["text"]
 
 
 # -- commands, options, search and log ------------------------------------------------------------
@@ -325,11 +285,6 @@ def test_why_says_what_was_recalled_for_the_last_message(chat, model):
     assert code == 0
     assert "thread old" in out
     assert "why:" in out
-
-
-def test_a_summary_is_shown_and_said_to_be_missing(chat, db, model):
-    model(["One"])
-    assert chat("Hi", "/summary")[1] == "One\nno summary yet\n"
 
 
 def test_forgetting_is_confirmed_by_a_person_only(person, chat, db, model):

@@ -7,24 +7,11 @@ import sqlite3
 
 import pytest
 
-from langchain_convmem.cli import main
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import list_texts, say
 
 KEY = ThreadKey("me", "t1")
-
-
-@pytest.fixture
-def convmem(capsys):
-    """Run a command; the answer is code, stdout and stderr."""
-
-    def run(*words):
-        code = main([str(word) for word in words])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture
@@ -59,25 +46,6 @@ def test_each_problem_is_a_line_and_the_code_is_1(convmem, db):
         "position 2 of thread 't1' of user 'me': it does not match its checksum",
         f"{db}: 2 entries, 1 thread, 1 owner: 2 problems",
     ]
-
-
-def test_a_copy_is_made_and_opens(convmem, db, tmp_path):
-    copy = tmp_path / "copy.db"
-    code, out, err = convmem("db", "backup", copy, "--db", db)
-    assert (code, err) == (0, "")
-    assert out == f"{copy}: {copy.stat().st_size} bytes\n"
-    assert convmem("db", "verify", "--db", copy)[0] == 0
-    with SQLiteLog(copy) as log:
-        assert list_texts(log.entries(KEY))[1:] == ["another"]
-
-
-def test_a_copy_overwrites_nothing(convmem, db, tmp_path):
-    copy = tmp_path / "copy.db"
-    copy.write_text("precious")
-    code, out, err = convmem("db", "backup", copy, "--db", db)
-    assert (code, out) == (1, "")
-    assert err.startswith(f"convmem: {copy} exists; choose another name for the copy, or allow")
-    assert copy.read_text() == "precious"
 
 
 @pytest.mark.parametrize("words", [("verify",), ("backup", "copy.db")])

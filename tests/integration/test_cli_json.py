@@ -15,15 +15,13 @@ ROW = json.dumps({"role": "user", "name": "Ana", "content": LINE})
 
 
 @pytest.fixture
-def convmem(tmp_path, monkeypatch, capsys):
-    """Run a command with `--json` in an empty folder; the answer is what it printed, decoded."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("CONVMEM_DB", "CONVMEM_USER", "CONVMEM_MODEL", "CONVMEM_EMBEDDINGS"):
-        monkeypatch.delenv(name, raising=False)
+def convmem(convmem):
+    """Run a command with `--json`; the answer is what it printed, decoded."""
 
-    def run(*words, code=0):
-        assert main([*words, "--json"]) == code
-        return json.loads(capsys.readouterr().out)
+    def run(*words):
+        code, out, err = convmem(*words, "--json")
+        assert code == 0, err
+        return json.loads(out)
 
     return run
 
@@ -129,12 +127,6 @@ def test_each_answer_of_a_chat_is_a_line(convmem, imported, monkeypatch, capsys)
     assert history["kind"] == "history"
     assert "spare key" in history["text"]
     assert listed["kind"] == "help"
-
-
-def test_a_chat_that_shows_no_recall_holds_none(convmem, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Hi\n"), encoding="utf-8"))
-    assert main(["chat", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["recall"] is None
 
 
 def test_an_error_is_a_sentence_on_standard_error_and_nothing_is_printed(convmem, capsys):

@@ -9,30 +9,18 @@ import sys
 import pytest
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.cli import main
 from langchain_convmem.cli.output import fold_line
 
 TITLE = "Tulips for the wall"
 
 
-@pytest.fixture
-def convmem(tmp_path, monkeypatch, capsys):
-    """Run a command in a folder with three threads; the answer is code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("CONVMEM_DB", "CONVMEM_USER", "CONVMEM_MODEL"):
-        monkeypatch.delenv(name, raising=False)
+@pytest.fixture(autouse=True)
+def _three_threads(convmem):
     with ConversationMemory.open("memory.db") as memory:
         for name, title in (("01-wall", TITLE), ("02-a", "Twice"), ("03-b", "twice")):
             said = f"The ladder of {name} is at Miguel's."
             memory.add_messages([said], thread_id=name, user_id="me")
             memory.set_title(name, title, user_id="me")
-
-    def run(*words):
-        code = main([*words])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -124,6 +112,7 @@ def test_long_lines_are_folded_between_words():
     ("words", "heavy"),
     [
         (["--version"], ("langchain_core.messages", "numpy")),
+        (["--help"], ("rich", "langchain", "numpy", "faiss")),
         (["threads"], ("langchain_convmem.memory", "numpy", "langgraph", "langchain")),
     ],
 )

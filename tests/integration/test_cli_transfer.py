@@ -8,7 +8,6 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.cli import main
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.codec import make_draft
@@ -37,18 +36,6 @@ CHATGPT = [
 @pytest.fixture
 def db(tmp_path):
     return tmp_path / "memory.db"
-
-
-@pytest.fixture
-def convmem(capsys):
-    """Run a command; the answer is code, stdout and stderr."""
-
-    def run(*words):
-        code = main([str(word) for word in words])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture
@@ -96,14 +83,6 @@ def test_an_export_is_imported_again_under_another_user(convmem, filled, tmp_pat
     assert "6 lines, 0 new" in convmem("import", out_file, "--db", other, "--user", "eve")[1]
 
 
-def test_a_thread_is_printed_as_lines_of_json(convmem, filled):
-    code, out, _ = convmem("export", "--db", filled, "--thread", "t2", "--out", "-")
-    rows = [json.loads(line) for line in out.splitlines()]
-    assert code == 0
-    assert [row["message"]["content"] for row in rows] == ["frist", "sécond 🦊"]
-    assert {(row["user_id"], row["thread_id"]) for row in rows} == {("me", "t2")}
-
-
 @pytest.mark.parametrize(
     "words", [["--user", "nobody"], ["--thread", "t9"], ["--db", "missing.db"]]
 )
@@ -113,12 +92,6 @@ def test_an_export_of_nothing_is_refused_and_leaves_no_file(convmem, filled, tmp
     assert code == 1
     assert words[1] in err
     assert not out_file.exists()
-
-
-def test_a_file_that_cannot_be_written_is_named(convmem, filled, tmp_path):
-    code, _, err = convmem("export", "--db", filled, "--out", tmp_path / "no" / "x.jsonl")
-    assert code == 1
-    assert "cannot be written" in err
 
 
 def test_users_are_copied_once_to_another_log(convmem, filled, tmp_path):
@@ -142,16 +115,6 @@ def test_all_users_are_copied_where_no_user_is_named(convmem, filled, tmp_path):
     assert out == f"9 entries, 4 threads, 3 users: 9 new in {other}\n"
     assert contents(other, None, "alone") == ["of nobody"]
     assert contents(other, "ana", "t1") == contents(filled, "ana", "t1")
-
-
-def test_what_a_copy_lacks_is_written_again(convmem, filled, tmp_path):
-    other = tmp_path / "other.db"
-    words = ("copy", "--from", filled, "--to", other, "--user", "me")
-    convmem(*words)
-    with SQLiteLog(other) as log:
-        log.forget(ThreadKey("me", "t2"), ["frist"])
-    assert "6 entries, 2 threads, 1 user: 1 new in" in convmem(*words)[1]
-    assert sorted(contents(other, "me", "t2")) == ["frist", "sécond 🦊"]
 
 
 def test_a_copy_that_cannot_be_meant_is_refused(convmem, filled, tmp_path):

@@ -121,17 +121,6 @@ def test_a_redacted_report_holds_no_text_name_or_id_but_scores(folder, capsys):
     assert re.search(r"relevance -?\d+\.\d\d", page)
 
 
-def test_a_report_of_one_thread_holds_that_thread(folder, capsys):
-    page = read_report(capsys, "--thread", "friday")
-    assert page.count('class="report-thread"') == 1
-
-
-def test_a_report_goes_to_standard_output(folder, capsys):
-    page = read_report(capsys)
-    assert main(["export", "--html", "--user", "ana", "-o", "-"]) == 0
-    assert re.findall("<h2.*", capsys.readouterr().out) == re.findall("<h2.*", page)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -14,21 +14,14 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.errors import BudgetError, ConversationError, MissingExtraError
-from langchain_convmem.testing import ScriptedError, ScriptedReply
+from langchain_convmem.errors import ConversationError, MissingExtraError
+from langchain_convmem.testing import ScriptedReply
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.completions import CompletionsEngine
 from langchain_convmem.text.template_chat_model import TemplateChatModel
 
 openai = pytest.importorskip("openai", reason="openai is not installed")
 pytestmark = pytest.mark.sockets
-
-TOO_LONG = ScriptedError(
-    status=400,
-    message="This model's maximum context length is 16 tokens, however you requested 20 tokens.",
-    kind="invalid_request_error",
-    code="context_length_exceeded",
-)
 
 
 @pytest.fixture
@@ -75,17 +68,6 @@ def test_the_whole_text_is_sent_each_time_and_the_reply_streams(server, connect)
         7,
     )
     assert session.text == second["prompt"] + "Level 3, near"
-
-
-async def test_the_asynchronous_form_does_the_same(server):
-    engine = CompletionsEngine("test-model", base_url=server.url, api_key="test")
-    session = engine.create_session()
-    await session.aprefill(["Where?"])
-    chunks = [chunk async for chunk in session.adecode(stop=["<|im_end|>"])]
-    assert "".join(chunks) == "Level 3, near the lift."
-    assert session.text == "Where?Level 3, near the lift."
-    await engine.aclose()
-    assert engine.async_client.is_closed()
 
 
 def test_a_session_goes_back_and_branches(server, connect):
@@ -164,13 +146,6 @@ def test_each_prompt_of_a_conversation_goes_on_from_the_one_before(connect):
 
 
 # -- failures -----------------------------------------------------------------------------------
-
-
-def test_a_prompt_that_is_too_long_is_an_error_of_its_own(connect):
-    with CompletionsServer(TOO_LONG) as server:
-        session = connect(server).create_session()
-        with pytest.raises(BudgetError, match=r"'test-model'.*16 tokens"):
-            list(session.decode())
 
 
 def test_a_stream_that_ends_without_a_reason_is_no_reply(server, monkeypatch, connect):

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import OURS, PageError, blocks_of, run_page
+from pages import OURS, blocks_of, run_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -127,23 +127,6 @@ def test_the_page_on_deployment_quotes_the_example() -> None:
     ]
     assert quoted
     assert [f"line {block.line}" for block in quoted if block.code not in example] == []
-
-
-def test_a_page_that_shows_another_output_is_told_which(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "A page.\n\n```python\nprint('on 2026-11-22', 1)\n```\n\n```text\non 2020-01-01 2\n```\n"
-    )
-    with pytest.raises(PageError) as caught:
-        run_page(page)
-    assert f"{page}:3:" in str(caught.value)
-    assert str(caught.value).endswith("-on (a date) 2\n+on (a date) 1")
-
-
-def test_a_date_on_a_page_is_the_day_on_which_it_runs(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("```python\nprint('on 2026-11-22')\n```\n\n```text\non 2020-01-01\n```\n")
-    assert run_page(page) == "on 2026-11-22\n"
 
 
 def test_every_relative_link_of_a_page_leads_somewhere() -> None:

@@ -11,8 +11,6 @@ import pictures
 import pytest
 from stale import find_stale
 
-from benchmarks.__main__ import RUNS, merge_result, shorten_figures
-
 ROOT = Path(__file__).parents[2]
 
 NOT_MEASURED = {
@@ -47,24 +45,6 @@ def test_no_page_shows_a_figure_that_no_benchmark_printed(page: Path) -> None:
     assert stale == []
 
 
-def test_a_figure_that_no_result_holds_is_named_with_its_sentence() -> None:
-    results = {"recall": {"figures": {"touched": 0.6472}}}
-    text = "It finds 0.647.\n\nIt found 0.438 before.\n\n```python\nx = 0.111\n```\n"
-    assert list(figures.find_unknown_figures(text, results)) == [
-        ("0.438", "It found 0.438 before.")
-    ]
-
-
-def test_a_marked_part_is_written_anew_and_the_rest_is_kept() -> None:
-    run = {"command": "python -m zoo", "commit": "abc1234", "date": "2026-11-29"}
-    page = "A\n<!-- figures: runs -->\nold\n<!-- end of figures -->\nB\n"
-    written = figures.write_parts(page, {"zoo": run})
-    assert "| zoo | `python -m zoo` | `abc1234` | 2026-11-29 |" in written
-    assert "old" not in written
-    assert written.startswith("A\n")
-    assert written.endswith("\nB\n")
-
-
 def test_every_part_of_the_results_names_its_command_and_the_commit_of_its_figures() -> None:
     for name, part in figures.load_results().items():
         assert part["command"].startswith("python -m benchmarks."), name
@@ -72,18 +52,6 @@ def test_every_part_of_the_results_names_its_command_and_the_commit_of_its_figur
         commits += [part["commit"]] if "figures" in part else []
         assert commits, name
         assert [one for one in commits if not re.fullmatch(r"[0-9a-f]{7,}", one)] == [], name
-
-
-def test_a_new_part_takes_the_place_of_the_old_one_and_leaves_the_others() -> None:
-    merged = merge_result({"zoo": {"x": 1}, "loss": {"x": 1}}, "personal", {"x": 2})
-    assert list(merged) == ["personal", "loss", "zoo"]
-    assert merge_result(merged, "loss", {"x": 3})["loss"] == {"x": 3}
-    assert list(RUNS).index("personal") < list(RUNS).index("loss")
-
-
-def test_figures_are_kept_to_four_digits_without_those_that_no_page_shows() -> None:
-    figures = {"a": [0.123456, 12345.6], "b": 7, "c": {"hidden": 1}}
-    assert shorten_figures(figures, ["hidden"]) == {"a": [0.1235, 12346], "b": 7, "c": {}}
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)

@@ -7,7 +7,6 @@ command line.
 from __future__ import annotations
 
 import itertools
-import random
 import sqlite3
 import subprocess
 import sys
@@ -20,15 +19,12 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from benchmarks.chaos.__main__ import DRILLS
-from langchain_convmem import ChatTemplate, ConversationMemory, SQLiteLog
-from langchain_convmem.errors import ChatTemplateError, ConvMemError, LogError
+from langchain_convmem import ChatTemplate, ConversationMemory
+from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.offline import OfflineChatModel
-from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import list_texts, say
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "project" / "security.md"
-KEY = ThreadKey("ana", "t")
 HERE = {"configurable": {"user_id": "ana", "thread_id": "t"}}
 
 UNTESTED = "The worst nights, on purpose"
@@ -89,47 +85,6 @@ def change(path, script):
     """Change a file as another program would."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.executescript(script)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_flipped_bit_is_never_served_as_what_was_said(path, seed):
-    said = [f"pay {number}000 euros" for number in range(40)]
-    with SQLiteLog(path) as log:
-        for text in said:
-            say(log, KEY, text)
-    data, chance = bytearray(path.read_bytes()), random.Random(seed)
-    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-    path.write_bytes(data)
-    try:
-        with SQLiteLog(path) as log:
-            entries = log.entries(KEY)
-            is_sound = log.verify().ok
-    except ConvMemError:
-        return  # the file itself was hit, and says so
-    shown = list_texts(entries)
-    assert set(shown) <= set(said)
-    assert shown == said or not is_sound
-
-
-def test_a_page_that_cannot_be_read_is_an_error_of_its_thread_alone(path):
-    said = [f"number {number} " + "x" * 300 for number in range(60)]
-    other = ThreadKey("ben", "t")
-    with SQLiteLog(path) as log:
-        for key in (KEY, other):
-            for text in said:
-                say(log, key, text)
-    with closing(sqlite3.connect(path)) as db:
-        [size] = db.execute("PRAGMA page_size").fetchone()
-    data = path.read_bytes()
-    at = next(at for at in range(0, len(data), size) if b"number 30 x" in data[at : at + size])
-    with path.open("r+b") as file:
-        file.seek(at)
-        file.write(b"\xff" * 64)
-    with SQLiteLog(path) as log:
-        with pytest.raises(LogError, match="convmem db restore"):
-            log.entries(KEY)
-        assert list_texts(log.entries(other)) == said
-        assert not log.verify().ok
 
 
 def recall_key(path):

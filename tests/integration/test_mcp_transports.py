@@ -24,7 +24,7 @@ pytestmark = pytest.mark.sockets
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-X", "utf8", "-m", "langchain_convmem.cli", "mcp"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
-USERS = [f"user{n}" for n in range(20)]
+USERS = [f"user{n}" for n in range(8)]
 TOKENS = {f"token-of-{user}-{'x' * 16}": user for user in USERS}
 
 
@@ -128,26 +128,22 @@ async def test_over_http_without_a_token_it_serves_this_machine_and_no_other_sit
             assert await post_blank(address, headers) in (403, 421)
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o600])
-def test_what_makes_a_server_unsafe_is_refused(tmp_path, mode):
+@pytest.mark.parametrize(
+    ("mode", "line", "says"),
+    [
+        (0o644, "ana secret-token-0123456789", "chmod 600"),
+        (0o600, "secret-token-0123456789", "expected a user, a blank and a token"),
+    ],
+)
+def test_what_makes_a_server_unsafe_is_refused(convmem, tmp_path, mode, line, says):
     tokens = tmp_path / "tokens.txt"
-    tokens.write_text("secret-token-0123456789" if mode == 0o600 else "ana secret-token-0123456789")
+    tokens.write_text(line)
     tokens.chmod(mode)
-    options = ["--http", "--tokens", str(tokens)]
-    run = subprocess.run(
-        [*COMMAND, "--db", str(tmp_path / "m.db"), *options],
-        env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert run.returncode == 1
-    assert ("chmod 600" if mode == 0o644 else "expected a user, a blank and a token") in run.stderr
-    assert "secret-token" not in run.stderr
+    code, _, err = convmem("mcp", "--http", "--tokens", tokens)
+    assert (code, says in err, "secret-token" in err) == (1, True, False)
 
 
-def test_beyond_this_machine_a_token_is_needed(tmp_path):
-    run = subprocess.run(
-        [*COMMAND, "--db", str(tmp_path / "m.db"), "--http", "--host", "0.0.0.0"],  # noqa: S104
-        env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert run.returncode == 1
-    assert "CONVMEM_MCP_TOKEN" in run.stderr
-    assert not (tmp_path / "m.db").exists()
+def test_beyond_this_machine_a_token_is_needed(convmem, tmp_path):
+    code, _, err = convmem("mcp", "--http", "--host", "0.0.0.0")  # noqa: S104
+    assert (code, "CONVMEM_MCP_TOKEN" in err) == (1, True)
+    assert list(tmp_path.iterdir()) == []

@@ -260,28 +260,6 @@ def test_a_damaged_row_is_not_quoted(sieve, tmp_path, damage):
         assert memory.log.verify().problems
 
 
-def test_text_that_is_not_utf8_is_not_quoted(sieve, tmp_path):
-    path = tmp_path / "log.db"
-    with SQLiteLog(path) as log:
-        fill(log, [SECRET, f"{SECRET}, or the fourth"])
-    alter(path, "UPDATE entries SET body = CAST(CAST(body AS BLOB) || x'ff' AS TEXT)")
-    with SQLiteLog(path) as log:
-        found = [entry.id for entry in log.entries(KEY)]
-        for call in (
-            lambda: log.entries(KEY),
-            lambda: log.aentries(KEY),
-            lambda: log.find(KEY, found),
-            lambda: log.changes(KEY.owner).entries,
-        ):
-            entries = sieve.try_call(call)
-            assert [(entry.id, bool(entry.damage)) for entry in entries] == [
-                (one, True) for one in found
-            ]
-            assert MARK not in repr(entries).casefold()
-        assert MARK not in repr(sieve.try_call(lambda: log.line_changes(KEY.owner))).casefold()
-    assert not sieve.failures
-
-
 # -- what others raise ----------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from langchain_core.messages import HumanMessage
 from postgres_proxy import cutting_proxy
 from postgres_server import new_schema, running_server, wait_for
 
-from langchain_convmem.errors import ConfigError, LogUnavailableError
+from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.logs import postgres
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.records import ThreadKey
@@ -163,18 +163,6 @@ def test_writers_lose_and_double_nothing_while_backends_are_killed_and_the_serve
     assert log.verify().ok
 
 
-def test_no_password_is_shown(server):
-    with PostgresLog("postgresql://ana:hunter2@127.0.0.1:1/base") as log:
-        assert "hunter2" not in repr(log)
-        with pytest.raises(LogUnavailableError) as caught:
-            log.entries(ANA)
-    assert "hunter2" not in str(caught.value)
-    with pytest.raises(ConfigError) as refused:
-        PostgresLog("postgresql+psycopg://ana:hunter2@localhost/base")
-    assert "hunter2" not in str(refused.value)
-    assert refused.value.__suppress_context__
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("reached", [False, True])
 def test_a_lost_answer_to_a_commit_is_looked_up(proxy, schema, log, reached, is_async):
@@ -318,18 +306,6 @@ def test_a_given_pool_is_left_as_it_was(server, schema):
                 assert connection.execute(f"SHOW {name}").fetchone() == (value,)
             locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
             assert connection.execute(locks).fetchone() == (0,)
-
-
-async def test_an_asynchronous_pool_is_refused_with_what_to_give(server):
-    import psycopg
-    from psycopg_pool import AsyncConnectionPool
-
-    pool = AsyncConnectionPool(server.dsn, open=False)
-    connection = await psycopg.AsyncConnection.connect(server.dsn)
-    async with connection:
-        for given in (pool, connection, object()):
-            with pytest.raises(ConfigError, match=r"psycopg_pool\.ConnectionPool"):
-                PostgresLog(pool=given)
 
 
 def test_a_given_pool_whose_connections_broke_is_asked_to_mend_itself(server, schema):

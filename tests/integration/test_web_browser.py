@@ -78,15 +78,6 @@ def say(page: Any, text: str) -> None:
     )
 
 
-def open_tab(page: Any) -> Any:
-    """Open what a page shows in one more tab of the same browser."""
-    tab = page.context.new_page()
-    tab.set_default_timeout(PATIENCE_MS)
-    tab.goto(page.url)
-    tab.wait_for_selector("html[data-ready]")
-    return tab
-
-
 def last_reply(page: Any) -> str:
     return str(page.locator(f"{REPLY} .body").last.inner_text())
 
@@ -147,17 +138,6 @@ def test_editing_asks_again_and_leaves_what_followed(chat):
         page.get_by_role("button", name="Ask again").click()
         wait_for_text(page, f"{REPLY} .body", "My tea is sencha.")
         assert own_texts(page) == ["My tea is sencha."]
-
-
-def test_the_up_key_edits_the_last_message_and_escape_leaves_it(chat):
-    with chat("ana") as page:
-        say(page, "My tea is oolong.")
-        page.locator("#text").focus()
-        page.keyboard.press("ArrowUp")
-        assert page.get_by_label("Edit your message").input_value() == "My tea is oolong."
-        page.keyboard.press("Escape")
-        assert page.locator(".editor").count() == 0
-        assert own_texts(page) == ["My tea is oolong."]
 
 
 def test_answering_anew_takes_the_place_of_the_reply(chat):
@@ -229,48 +209,6 @@ def test_what_is_known_is_pinned_and_corrected_in_the_panel(chat):
         page.locator("[aria-label=Health] .line", has_text="vegetarian").wait_for()
 
 
-def test_search_finds_while_one_types(chat):
-    with chat("rosa-searches") as page:
-        say(page, PARKED)
-        page.keyboard.press("Alt+k")
-        page.keyboard.type("blue pillar")
-        page.keyboard.press("Enter")
-        page.wait_for_load_state()
-        wait_for_text(page, "#found .plain-lines", "level C")
-        page.fill("#query", "zeppelin")
-        wait_for_text(page, "#found", "No line holds all of these words.")
-
-
-def test_recall_is_switched_off_where_it_is_shown(chat):
-    with chat("rosa-quiet") as page:
-        say(page, PARKED)
-        page.get_by_role("link", name="New conversation").click()
-        page.wait_for_load_state()
-        page.locator("#recall-state").click()
-        page.get_by_label("Recall what was said in other conversations").uncheck()
-        page.get_by_role("button", name="Save").click()
-        wait_for_text(page, "#recall-state", "Recall off")
-        say(page, ASKED)
-        page.keyboard.press("Alt+m")
-        wait_for_text(page, "#panel-body", "recall was off")
-
-
-def test_a_thread_is_renamed_and_archived(chat):
-    with chat("rosa-names") as page:
-        say(page, PARKED)
-        page.locator(".menu summary").click()
-        page.get_by_role("button", name="Rename").click()
-        page.get_by_label("Title").fill("The car")
-        page.locator("#rename .primary").click()
-        wait_for_text(page, "#threads", "The car")
-        wait_for_text(page, "#title", "The car")
-        page.locator(".menu summary").click()
-        page.get_by_role("button", name="Archive", exact=True).click()
-        wait_for_text(page, "#threads", "Nothing was said yet.")
-        page.get_by_role("button", name="Archived conversations").click()
-        wait_for_text(page, "#threads a", "The car")
-
-
 def test_a_message_is_forgotten_for_good_after_it_was_said_so(chat, folder):
     with chat("noa") as page:
         say(page, "My number is 4711.")
@@ -336,19 +274,6 @@ def test_two_users_talk_at_once_and_never_meet(chat, gate):
         wait_for_text(one, f"{REPLY} .body", "five.")
         assert own_texts(one) == ["Slowly, tia."]
         assert own_texts(two) == ["Quickly, uri."]
-
-
-def test_two_tabs_show_the_same_reply_while_it_comes(chat, gate):
-    with chat("vic", "tabs") as one:
-        other = open_tab(one)
-        one.fill("#text", "Slowly, both.")
-        one.keyboard.press("Enter")
-        for page in (one, other):
-            wait_for_text(page, ".is-live .body", "One, two")
-        gate.opened.set()
-        for page in (one, other):
-            wait_for_text(page, f"{REPLY} .body", "five.")
-            assert own_texts(page) == ["Slowly, both."]
 
 
 def test_a_server_that_is_killed_has_lost_nothing(browser, service, gate, tmp_path):

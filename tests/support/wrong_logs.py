@@ -35,41 +35,15 @@ def lose_the_last_of_a_batch(log, key, drafts, **options):
     return entries
 
 
-def hand_out_what_is_kept(log, key, drafts, **options):
-    entries = ListLog.append(log, key, drafts)
-    return [replace(one, message=draft.message) for one, draft in zip(entries, drafts, strict=True)]
-
-
-def show_the_latest_first(log, key, **bounds):
-    return ListLog.entries(log, key, **bounds)[::-1]
-
-
 def give_positions_again(log, scope, entry_ids=None):
     receipt = ListLog.forget(log, scope, entry_ids)
     log.last_position = max((row.position for _, row in log.rows), default=0)
     return receipt
 
 
-def forget_entry_ids_alone(log, row, entry_ids):
-    return row.id in entry_ids
-
-
-def keep_the_generation(log, owner, cursor=0, *, limit=None):
-    return replace(ListLog.changes(log, owner, cursor, limit=limit), generation=0)
-
-
 def overwrite_any_version(log, key, name, value, *, expected):
     found = log.get_state(key, name)
     return ListLog.set_state(log, key, name, value, expected=found.version if found else None)
-
-
-def ignore_case(log, *scopes):
-    wanted = {repr(one).lower() for one in scopes}
-    return [
-        (key, row)
-        for key, row in ListLog.read(log)
-        if not scopes or wanted & {repr(key).lower(), repr(key.owner).lower()}
-    ]
 
 
 def answer_when_closed(log):
@@ -80,13 +54,8 @@ WRONG = (
     (plan_with_what_is_outdated, "append", "writers_at_once_lose_nothing"),
     (store_an_id_twice, "append", "a_messages_own_id_is_its_key"),
     (lose_the_last_of_a_batch, "append", "entries_stand_in_order_and_know_when_they_were_made"),
-    (hand_out_what_is_kept, "append", "nothing_is_shared_with_the_caller"),
-    (show_the_latest_first, "entries", "entries_stand_in_order_and_know_when_they_were_made"),
     (give_positions_again, "forget", "what_is_forgotten_can_be_said_anew_in_a_new_place"),
-    (forget_entry_ids_alone, "is_named", "forgetting_erases_its_scope_and_nothing_else"),
-    (keep_the_generation, "changes", "forgetting_erases_its_scope_and_nothing_else"),
     (overwrite_any_version, "set_state", "a_document_is_written_over_the_version_that_was_read"),
-    (ignore_case, "read", "odd_names_are_kept_apart"),
     (answer_when_closed, "close", "a_closed_log_says_so"),
 )
 """What is done wrong, in which method, and the test of the contract that tells."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import logging
 import os
 import threading
@@ -17,7 +16,6 @@ from forked_processes import in_child
 from langchain_convmem import background
 from langchain_convmem.background import BackgroundJobs, ask, can_await, finish, hop
 from langchain_convmem.errors import LogUnavailableError
-from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import ThreadKey
 
 NAME = contextvars.ContextVar("name", default="nobody")
@@ -180,19 +178,6 @@ async def test_a_call_that_raises_stop_iteration_does_not_wait_for_ever():
         await hop(lambda: next(iter(())))
 
 
-# -- what the two forms of a method are called ----------------------------------------------------
-
-
-def test_both_forms_have_one_signature():
-    assert inspect.signature(MessageLog.append) == inspect.signature(MessageLog.aappend)
-
-
-def test_the_asynchronous_form_is_named_and_documented_after_its_method():
-    twin = MessageLog.aappend
-    assert (twin.__qualname__, twin.__name__) == ("MessageLog.aappend", "aappend")
-    assert twin.__doc__.startswith("Async `append`; blocks no event loop.\n\nAppend")
-
-
 # -- Background jobs: one per thread at a time, and none is left over ------------------------------
 
 
@@ -259,18 +244,6 @@ def test_who_asks_while_a_job_runs_gets_one_more_and_only_one(jobs, job):
     job.may_end.set()
     assert jobs.flush(SOON_S)
     assert job.keys == KEYS[:1] * 2
-
-
-def test_who_asks_while_a_job_waits_is_served_by_it(jobs, job):
-    job.may_end.clear()
-    for key in KEYS[:2]:
-        jobs.submit(key)
-    job.hold(2)
-    for _ in range(5):
-        jobs.submit(KEYS[2])
-    job.may_end.set()
-    assert jobs.flush(SOON_S)
-    assert Counter(job.keys) == Counter(KEYS[:3])
 
 
 def test_waiting_comes_to_an_end_in_time(jobs, job):

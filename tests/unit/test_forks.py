@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import faulthandler
-import importlib
 import os
 import sys
 import threading
 import time
-import types
 
 import pytest
 from forked_processes import in_child
 
-from langchain_convmem.forks import FORKS, ForkGate, GatedLock, make_lock
+from langchain_convmem.forks import ForkGate, GatedLock, make_lock
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
@@ -55,32 +53,6 @@ def test_a_lock_that_another_thread_holds_is_free_in_a_child():
         assert not lock.acquire(blocking=False)
 
 
-def test_a_lock_that_the_forking_thread_holds_stays_its_own():
-    lock = make_lock()
-    with lock:
-        assert in_child(lambda: lock.release() is None) == "True"
-
-
-def test_a_fork_waits_for_who_is_inside():
-    done = []
-
-    def work():
-        with FORKS.hold():
-            inside.set()
-            may_end.wait()
-            done.append("work")
-
-    inside, may_end = threading.Event(), threading.Event()
-    thread = threading.Thread(target=work)
-    thread.start()
-    inside.wait()
-    end = threading.Thread(target=may_end.set)
-    end.start()
-    assert in_child(lambda: done == ["work"]) == "True"
-    thread.join()
-    end.join()
-
-
 def test_who_is_inside_may_enter_again_while_a_fork_waits():
     gate = ForkGate()
     inside, forks, entered = threading.Event(), threading.Event(), []
@@ -105,27 +77,6 @@ def test_who_is_inside_may_enter_again_while_a_fork_waits():
     for thread in threads:
         thread.join()
     assert entered == ["again", "fork"]
-
-
-def test_nobody_enters_between_the_hooks_of_a_fork_and_all_do_after_it():
-    gate = ForkGate()
-    entered = []
-
-    def work():
-        with gate.hold():
-            entered.append("thread")
-
-    gate.prepare_fork()
-    with gate.hold():  # what another hook of the forking thread does
-        entered.append("hook")
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    assert entered == ["hook"]
-    gate.resume_after_fork()
-    for thread in threads:
-        thread.join()
-    assert entered == ["hook", *["thread"] * 3]
 
 
 def test_a_fork_waits_neither_for_itself_nor_for_ever():
@@ -181,26 +132,4 @@ def test_a_fork_waits_for_a_module_that_another_thread_imports(tmp_path, monkeyp
         in_child(lambda: faulthandler.dump_traceback_later(20, exit=True) or is_imported())
         == "True"
     )
-    thread.join()
-
-
-def test_who_never_ends_an_import_is_waited_for_once(tmp_path, monkeypatch):
-    (tmp_path / "endless_to_import.py").write_text(
-        "from endless_gate import begun, may_end\nbegun.set()\nmay_end.wait()\n"
-    )
-    gate = types.ModuleType("endless_gate")
-    gate.begun, gate.may_end = threading.Event(), threading.Event()
-    monkeypatch.setitem(sys.modules, "endless_gate", gate)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("langchain_convmem.forks.PATIENCE_IMPORTING_S", 0.05)
-    thread = threading.Thread(target=importlib.import_module, args=("endless_to_import",))
-    thread.start()
-    gate.begun.wait()
-    forks = ForkGate()
-    forks.prepare_fork()
-    forks.resume_after_fork()
-    monkeypatch.setattr("langchain_convmem.forks.PATIENCE_IMPORTING_S", 600)
-    forks.prepare_fork()
-    forks.resume_after_fork()
-    gate.may_end.set()
     thread.join()

@@ -51,11 +51,6 @@ def test_a_numbered_id_tells_its_number_and_its_time(number):
     assert before <= get_ulid_ms(drawn[0]) <= get_ulid_ms(drawn[-1])
 
 
-def test_numbered_ids_increase_with_their_numbers():
-    drawn = [make_numbered_ulid(number) for number in range(2000)]
-    assert drawn == sorted(drawn)
-
-
 def test_threads_never_draw_the_same_id():
     with ThreadPoolExecutor(4) as pool:
         drawn = list(pool.map(lambda _: [make_ulid() for _ in range(500)], range(4)))
@@ -89,12 +84,6 @@ def test_ids_are_read_as_the_ulid_library_writes_them(packed):
     assert get_ulid_ms(text) == int.from_bytes(packed[:6], "big")
 
 
-@pytest.mark.parametrize("text", ["", "no ulid", "0" * 25 + "U", "0" * 27])
-def test_what_is_no_ulid_names_no_time(text):
-    with pytest.raises(ValueError, match=r"(?i)ulid"):
-        get_ulid_ms(text)
-
-
 def test_a_derived_id_is_the_same_in_every_process():
     assert derive_ulid(1_756_923_600_000, "ana", "t1", None) == "01K48CX740QQDHF06TYR1EXYQC"
 
@@ -102,19 +91,6 @@ def test_a_derived_id_is_the_same_in_every_process():
 @given(parts, parts)
 def test_other_parts_make_another_id(first, second):
     assert (derive_ulid(5, *first) == derive_ulid(5, *second)) == (first == second)
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (("ab", "c"), ("a", "bc")),
-        (("a\x02\x01b", "c"), ("a", "b\x02\x01c")),
-        (("", None), (None, "")),
-        ((), (None,)),
-    ],
-)
-def test_parts_are_not_mistaken_for_one_another(first, second):
-    assert derive_ulid(5, *first) != derive_ulid(5, *second)
 
 
 @pytest.mark.parametrize("at_ms", [0, -1, 5, 2**48 - 1])

@@ -120,20 +120,6 @@ def test_no_altered_character_is_served_as_text(log, change):
         assert log.entries(ANAS_OTHER) == [other]
 
 
-@pytest.mark.parametrize("act", ["annotate", "forget"])
-def test_a_batch_that_is_changed_keeps_its_damaged_row_apart(log, change, act):
-    first, _, third = say_numbers(log)
-    change(first, edit_row(1, "id", lambda _: ""))
-    if act == "annotate":
-        third = log.annotate(ANA, third.id, attributes=["seen"])
-    else:
-        log.forget(ANA, [third.id])
-    read = log.entries(ANA)
-    assert [entry for entry in read if not entry.damage] == [first, third][: len(read) - 1]
-    assert log.forget(ANA, [read[1].id]).entries == 1
-    assert verify_log(log).ok
-
-
 def test_a_missing_row_of_a_batch_is_named(log, change):
     first, _, third = say_numbers(log)
 
@@ -193,27 +179,6 @@ def test_a_damaged_item_is_named_beside_its_entries(log, change, place, edit):
     assert verify_log(log).ok
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda item: item.update(rows={"N": "1"}),
-        lambda item: item.update(thread_id={"S": "t2"}),
-        lambda item: item.pop("thread_id"),
-        lambda item: item.update(user_id={"S": "bo"}),
-        lambda item: item.update(pieces={"S": "1.5"}),
-        lambda item: item.pop("write_token"),
-    ],
-)
-def test_other_threads_and_users_notice_nothing(log, change, edit):
-    entries = say_numbers(log)
-    others = [say(log, key, "untouched") for key in (ANAS_OTHER, BO)]
-    change(entries[0], edit)
-    assert [log.entries(key) for key in (ANAS_OTHER, BO)] == [[entry] for entry in others]
-    found = [entry for entry in log.changes(ANA.owner).entries if not entry.damage]
-    assert set(list_texts(found)) <= {"one", "two", "three", "untouched"}
-    assert {ANA.owner, BO.owner} == set(log.owners())
-
-
 def test_each_batch_that_is_missing_is_counted(log, client):
     for number in range(12):
         say(log, (ANA, ANAS_OTHER)[number % 2], f"{number}")
@@ -228,18 +193,6 @@ def test_each_batch_that_is_missing_is_counted(log, client):
     assert (report.missing, report.damaged) == (3, ())
     assert report.problems == ("user 'ana': 3 of 12 batches missing",)
     assert not report.ok
-
-
-def test_what_only_looks_forgotten_is_named(open_log, client):
-    log = open_log(signing_key=KEY)
-    for number in range(3):
-        say(log, ANA, f"{number}")
-    log.forget(ANA, [log.entries(ANA)[0].id])
-    assert verify_log(log).ok
-    found = items(log, client)
-    mark, second, _ = sorted(key for key in found if key[1].startswith("E#"))
-    client.put_item(TableName=log.table_name, Item={**found[mark], "sk": {"S": second[1]}})
-    assert "the mark of batch 2 was altered" in str(verify_log(log).problems)
 
 
 @pytest.mark.parametrize(

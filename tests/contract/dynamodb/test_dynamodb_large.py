@@ -6,9 +6,7 @@ import pytest
 from dynamodb_servers import FaultyServer, delete_item, items, kinds, new_client, once_only
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem.cli import main
 from langchain_convmem.errors import LogError
-from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.logs.verify import verify_log
 from langchain_convmem.records import ThreadKey
@@ -62,17 +60,6 @@ def test_pieces_without_their_batch_are_no_entries(client, endpoint, open_log):
         assert list_texts(log.changes(ANA.owner).entries) == ["after"]
 
 
-def test_an_annotated_large_batch_keeps_no_old_pieces(client, log):
-    first, second = say_all(log, ANA, ["a" * 400_000, "b" * 10])
-    before = {key for key in items(log, client) if key[1].startswith("P#")}
-    noted = log.annotate(ANA, second.id, attributes=["seen"], aux={"n": 1})
-    assert noted.metadata.attributes == ("seen",)
-    assert log.entries(ANA) == [first, noted]
-    after = {key for key in items(log, client) if key[1].startswith("P#")}
-    assert len(after) == len(before)
-    assert not after & before
-
-
 @pytest.mark.parametrize("texts", [["secret" * 100_000, "kept"], ["secret" * 100_000]])
 def test_forgetting_an_entry_of_a_large_batch_erases_its_text(client, log, texts):
     first, *kept = say_all(log, ANA, texts)
@@ -121,27 +108,6 @@ def test_owners_of_long_ids_are_listed_and_kept_apart(log):
     log.forget(keys[0].owner)
     log.forget(LONE)
     assert set(log.owners()) == {key.owner for key in (keys[1], keys[2], ANA)}
-
-
-def test_everybody_is_copied_out_of_a_table_and_into_it(
-    log, endpoint, monkeypatch, tmp_path, capsys
-):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
-    address = f"dynamodb://{log.table_name}?region=eu-central-1&endpoint={endpoint}"
-    before, after = tmp_path / "before.db", tmp_path / "after.db"
-    with SQLiteLog(before) as source:
-        say_all(source, ANA, ["one", HumanMessage("two", id="m2")])
-        say(source, LONE, "three")
-    assert main(["copy", "--from", str(before), "--to", address]) == 0
-    assert set(log.owners()) == {ANA.owner, LONE.owner}
-    assert main(["copy", "--from", address, "--to", str(after)]) == 0
-    assert (
-        capsys.readouterr().out.splitlines()[1].startswith("3 entries, 2 threads, 2 users: 3 new")
-    )
-    with SQLiteLog(after) as target:
-        assert list_texts(target.entries(ANA)) == ["one", "two"]
-        assert list_texts(target.entries(LONE)) == ["three"]
 
 
 @pytest.mark.parametrize("scope", [ANA, ANA.owner])

@@ -94,31 +94,6 @@ def test_without_the_driver_the_extra_is_named(monkeypatch):
         DynamoDBLog("log", region_name="eu-central-1")
 
 
-def test_every_command_takes_the_address_of_a_table(log, endpoint, monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
-    address = f"dynamodb://{log.table_name}?region=eu-central-1&endpoint={endpoint}"
-    monkeypatch.setenv("CONVMEM_DB", address)
-
-    def run(*words, code=0):
-        assert main(list(words)) == code
-        out = capsys.readouterr().out
-        return json.loads(out) if out else None
-
-    file, out = tmp_path / "bike.jsonl", tmp_path / "out.jsonl"
-    file.write_text('{"role": "user", "content": "The bicycle stands behind the bakery."}\n')
-    assert run("import", str(file), "--json")["files"][0]["added"] == 1
-    [block] = run("recall", "Where is the bicycle?", "--json")["blocks"]
-    assert "behind the bakery" in block["text"]
-    assert [row["thread_id"] for row in run("threads", "--json")] == ["bike"]
-    assert run("log", "--thread", "bike", "--json")[0]["speaker"] == "User"
-    assert run("reindex", "--json")["problems"] == []
-    assert run("export", "--out", str(out), "--json") == {"path": str(out), "lines": 1}
-    assert run("forget", "--thread", "bike", "--yes", "--json")["entries"] == 1
-    assert run("threads", "--json") == []
-    run("db", "backup", str(tmp_path / "copy.db"), code=1)
-
-
 def test_a_table_is_verified_by_its_address(log, endpoint, monkeypatch, client, capsys):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")

@@ -40,15 +40,6 @@ def test_two_writers_of_one_number_both_get_through(open_log, in_between):
     assert fast.changes(ANA.owner).cursor == entry.position
 
 
-@pytest.mark.parametrize("key", [ANA, ANAS_OTHER])
-def test_two_first_writers_both_get_through(open_log, in_between, key):
-    slow, fast = open_log(), open_log()
-    in_between(lambda: say(fast, key, "fast"))
-    say(slow, ANA, "slow")
-    assert list_texts(slow.changes(ANA.owner).entries) == ["fast", "slow"]
-    assert verify_log(slow).ok
-
-
 def test_two_writers_of_one_message_store_it_once(client, open_log, in_between):
     slow, fast = open_log(), open_log()
     message = HumanMessage("Hi" * 100_000, id="m1")
@@ -145,13 +136,6 @@ def test_writes_that_were_left_undone_are_done(faulty):
     assert list_texts(faulty.log.entries(ANA)) == [large]
     assert faulty.server.seen["BatchWriteItem"] == 5
     assert len(faulty.pauses) == 4
-
-
-def test_writes_that_stay_undone_are_raised(faulty):
-    faulty.server.faults["BatchWriteItem"] = ["half"] * 50
-    with pytest.raises(LogUnavailableError, match=r"1 writes undone after 8 attempts.*'P#"):
-        say(faulty.log, ANA, "x" * 500_000)
-    assert faulty.log.entries(ANA) == []
 
 
 @pytest.mark.parametrize("times", [1, 50])

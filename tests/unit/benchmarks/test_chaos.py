@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 
-import pytest
-
 from benchmarks.chaos.__main__ import DRILLS
 from benchmarks.chaos.drill import compare
-from benchmarks.chaos.files import flip_bit, tear
 
 
 def test_every_drill_runs_and_finds_nothing():
@@ -29,12 +25,3 @@ def test_lost_and_doubled_texts_are_found():
     assert compare(["a", "b", "b"], ["a", "b", "c"]) == ["lost 'c'", "doubled 'b'"]
     assert compare(["a", "never acknowledged"], ["a"]) == []
     assert compare(["a/0", "a/1", "b/0"], [], batch=2) == ["partial batch b"]
-
-
-@pytest.mark.parametrize("damage", [flip_bit, tear])
-def test_a_file_is_damaged_as_the_drill_says(tmp_path, damage):
-    path = tmp_path / "log.db"
-    for seed in range(30):
-        path.write_bytes(b"\xff" * 20_000)
-        assert damage(path, random.Random(seed)).startswith("log.db ")
-        assert path.read_bytes() != b"\xff" * 20_000

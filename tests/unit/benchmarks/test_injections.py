@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
-from benchmarks.injections.corpus import load_attacks, load_families
+from benchmarks.injections.corpus import load_attacks
 from benchmarks.injections.surfaces import REFUSED, find_tellers, find_trust, read_ours, read_usual
 
 ATTACKS = load_attacks()
@@ -32,20 +30,8 @@ def test_no_system_message_tells_what_a_summary_tells(attack):
     assert tellers or attack.place in ("said", "tool")
 
 
-def test_the_corpus_is_large_and_reaches_all_families():
-    assert len(ATTACKS) >= 200
-    assert len({attack.id for attack in ATTACKS}) == len(ATTACKS)
-    assert {one.family for one in ATTACKS if one.category == "templates"} == set(load_families())
-    assert min(Counter(attack.category for attack in ATTACKS).values()) >= 10
-
-
 def test_an_attack_is_one_where_nothing_is_done_about_it():
     def succeeds(attack):
         return read_usual(attack, attack.text) != read_usual(attack, attack.harmless)
 
     assert sum(map(succeeds, ATTACKS)) > 0.9 * len(ATTACKS)
-
-
-def test_what_is_read_of_an_attack_is_read_at_all():
-    empty = [one.id for one in ATTACKS if not read_ours(one, one.harmless)]
-    assert empty == []

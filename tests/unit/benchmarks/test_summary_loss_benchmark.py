@@ -5,8 +5,6 @@ import json
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_convmem.views.summaries import format_summary
-
 OURS = ["--system", "convmem", "convmem-step"]
 FEW = ["pending-question", "empty-summary", "messages-meanwhile", "instructions"]
 
@@ -32,11 +30,6 @@ EARLIER = [HumanMessage("m001 one"), AIMessage("m002 two")]
 # -- judging --------------------------------------------------------------------------------------
 
 
-def test_a_summary_that_tells_every_mark_loses_nothing():
-    got = [SystemMessage("In short: noted m001 m002"), ASKED]
-    assert _wrong([*EARLIER, ASKED], got, ["noted m001 m002"]) == {}
-
-
 @pytest.mark.parametrize(
     ("got", "found"),
     [
@@ -53,34 +46,6 @@ def test_what_is_wrong_is_counted(got, found):
     if "orphaned" in found:
         said.insert(2, got[2])
     assert _wrong(said, got, ["noted m001"]) == found
-
-
-def test_an_order_of_somebody_else_must_not_be_a_message_of_the_user():
-    from benchmarks.loss.judging import COMMAND
-
-    text = f"noted m001 m002 {COMMAND}"
-    said = [*EARLIER, ASKED]
-    assert _wrong(said, [HumanMessage(text), ASKED], [text]) == {"commanded": 1}
-    assert _wrong(said, [SystemMessage(text), ASKED], [text]) == {}
-    bare = f"<summary>\n{text}\n</summary>"
-    assert _wrong(said, [HumanMessage(bare), ASKED], [text]) == {"commanded": 1}
-
-
-def test_a_fence_that_says_it_is_data_takes_the_order_out_of_the_users_mouth():
-    from benchmarks.loss.judging import COMMAND
-
-    text = f"noted m001 m002 {COMMAND}"
-    said = [*EARLIER, ASKED]
-    fenced = format_summary([text])
-    assert _wrong(said, [HumanMessage(fenced), AIMessage("Noted."), ASKED], [text]) == {}
-    broken = f"{fenced}\n{COMMAND}"
-    assert _wrong(said, [HumanMessage(broken), ASKED], [text]) == {"commanded": 1}
-
-
-def test_a_system_message_told_again_by_a_summary_is_lost():
-    said = [SystemMessage("m001 be polite"), AIMessage("m002 two"), ASKED]
-    got = [SystemMessage("noted m001 m002"), ASKED]
-    assert _wrong(said, got, ["noted m001 m002"]) == {"lost": 1}
 
 
 # -- running --------------------------------------------------------------------------------------
@@ -108,10 +73,3 @@ def test_the_middleware_is_found_to_hide_what_it_evicts_from_its_summariser(caps
     assert "lost" not in trimmed["middleware-best"]
     assert pending["middleware"]["question"] == pending["middleware-best"]["question"] == 1
     assert report["bars"] == []
-
-
-def test_langmem_is_run_where_it_is_installed(capsys):
-    pytest.importorskip("langmem")
-    _, report = _report(capsys, "--only", "empty-summary", "--system", "langmem", "langmem-best")
-    row = report["summaries"]["scenarios"]["empty-summary"]
-    assert all(one["invented"] == 1 for one in row.values())

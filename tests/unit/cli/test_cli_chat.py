@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_convmem.cli.chat import HELP, parse_line
+from langchain_convmem.cli.chat import parse_line
 from langchain_convmem.errors import ConfigError
 
 
@@ -35,8 +35,3 @@ def test_a_blank_line_asks_for_nothing(line):
 def test_a_misspelt_command_is_refused_before_it_is_remembered(line):
     with pytest.raises(ConfigError, match="/history"):
         parse_line(line)
-
-
-def test_help_names_every_command():
-    for name in ("/recall", "/history", "/help", "/quit"):
-        assert name in HELP

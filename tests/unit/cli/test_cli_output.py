@@ -14,13 +14,11 @@ from rich.console import Console
 
 from langchain_convmem.cli import main
 from langchain_convmem.cli.output import (
-    Styled,
     Terminal,
     encode_json,
     escape_controls,
     escape_line,
 )
-from langchain_convmem.cli.rendering import format_minute
 from langchain_convmem.errors import ConfigError
 
 
@@ -80,23 +78,6 @@ def test_a_person_sees_the_prompt_and_ends_with_ctrl_d_or_ctrl_c(monkeypatch, ca
 def test_only_a_yes_is_an_agreement(monkeypatch, capsys, answer, agreed):
     assert person(monkeypatch, answer).ask("Erase it?") is agreed
     assert "Erase it? [y/N]" in capsys.readouterr().out
-
-
-def test_text_is_printed_without_markup_wrapping_or_codes(capsys):
-    long = "[bold]not markup[/bold] :smile: " + "word " * 60 + "end  "
-    terminal = Terminal.open()
-    terminal.print_line(long)
-    terminal.print_lines([Styled("\x1b[31mred", "dim")])
-    assert capsys.readouterr().out == f"{long}\n\\x1b[31mred\n"
-
-
-def test_notes_and_complaints_are_no_output(capsys):
-    terminal = Terminal.open()
-    terminal.note("for your eyes")
-    terminal.complain(ValueError("bad"))
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err == "for your eyes\nconvmem: bad\n"
 
 
 @pytest.mark.parametrize(
@@ -162,11 +143,6 @@ def test_rows_of_json_are_exact_in_a_pipe_and_safe_on_a_terminal(capsys):
         shown = capsys.readouterr().out
         assert json.loads(shown) == json.loads(row)
         assert ("\u202e" in shown) is not is_terminal
-
-
-def test_a_time_outside_the_calendar_is_shown_as_a_number():
-    assert format_minute(1_683_554_160_004) == "2023-05-08 13:56"
-    assert format_minute(10**18) == "1000000000000000000 ms"
 
 
 def test_words_of_a_command_that_is_refused_cannot_command_the_terminal(capsys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -23,10 +22,3 @@ def test_its_entry_is_a_command_that_takes_the_files(tmp_path, monkeypatch, caps
     assert program in project["scripts"]
     assert main([*words, "--strict", "a.prompt", "b.prompt"]) == 0
     assert capsys.readouterr().out == "2 files: no problems\n"
-
-
-def test_it_takes_prompt_files_and_brings_what_the_command_line_needs():
-    assert re.search(HOOK["files"], "examples/assistant.prompt")
-    assert not re.search(HOOK["files"], "examples/assistant.prompt.py")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert set(HOOK["additional_dependencies"]) < set(project["optional-dependencies"]["cli"])

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.cli.output import escape_controls
 from langchain_convmem.cli.rendering import (
-    add_stats,
-    format_found_lines,
     format_log,
     format_recall,
     format_recall_briefly,
-    format_stats,
     format_threads,
 )
 from langchain_convmem.records import (
@@ -22,7 +17,6 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.turns.stats import ThreadStats
 from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock
 
 KEY = ThreadKey("me", "garden")
@@ -59,20 +53,6 @@ def entry(number, role, message=None, **fields):
     )
 
 
-LINES = (line(1, "Ana", "The spade is\nin the shed."), line(2, "Ben", "Noted."))
-MATCH = LineMatch(LINES[0], relevance=2.5, similarity=0.625, why=("meaning", "words: spade"))
-BLOCK = RecalledBlock(
-    lines=LINES,
-    text="[8 May 2023]\nAna: The spade is\nin the shed.\nBen: Noted.\n",
-    matches=(MATCH,),
-    relevance=2.5,
-    similarity=0.625,
-)
-FOUND = Recall(matches=(MATCH,), blocks=(BLOCK,), best_rejected=0.5, problems=("slow",))
-WHY = (
-    '   why: "The spade is in the shed." (Ana, 2023-05-08 13:56): meaning; words: spade '
-    "(relevance 2.50, similarity 0.62)"
-)
 ENTRIES = [
     entry(1, "system", SystemMessage("Be kind.")),
     entry(2, "user", HumanMessage("Hi\nthere", name="Ana", id="m1")),
@@ -87,34 +67,6 @@ ENTRIES = [
     ),
     entry(5, "control", control=Control(("e3", "e4"), "undo")),
 ]
-
-
-def test_a_title_stands_in_the_place_of_an_id():
-    assert next(format_recall(FOUND, {KEY: "Tulips"})).text.startswith("1. thread Tulips, session")
-    [where, _] = format_found_lines([line(1, "Ana", "Hi")], {KEY: "Tulips"})
-    assert where.text == "2023-05-08 13:56  Tulips"
-
-
-def test_numbers_of_threads_are_added():
-    one = ThreadStats(entries=2, messages={"user": 1}, first_ms=AT, last_ms=AT, bytes=1500)
-    total = add_stats([one, replace(one, first_ms=AT - 60_000, unreported=2), ThreadStats()])
-    assert total["messages"] == {"user": 2}
-    assert {"threads: 3", "entries: 4", "messages: 2 user", "unreported: 2", "bytes: 3,000"} <= {
-        *format_stats(total)
-    }
-    assert (total["first"], total["last"]) == (
-        "2023-05-08T13:55:00+00:00",
-        "2023-05-08T13:56:00+00:00",
-    )
-    assert list(format_stats(add_stats([]))) == ["threads: 0"]
-
-
-def test_a_block_shows_where_when_what_and_why():
-    assert [styled.text for styled in format_recall(FOUND)] == [
-        "1. thread garden, session 3, 2023-05-08 13:56, relevance 2.50, similarity 0.62",
-        "   [8 May 2023]\n   Ana: The spade is\n   in the shed.\n   Ben: Noted.",
-        WHY,
-    ]
 
 
 def test_the_log_shows_every_entry_and_marks_what_was_undone():

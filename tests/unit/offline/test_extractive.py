@@ -36,17 +36,8 @@ def test_the_summary_before_is_quoted_too():
     assert told.startswith("Ana: My code is XK-42.\nBo: I owe 7 euros.\nUser:")
 
 
-def test_of_small_talk_it_quotes_how_it_began():
-    assert summary("User: So so.\nAssistant: I see.\n") == "User: So so."
-
-
 def test_a_fact_is_quoted_once():
     assert summary("User: It costs 42.\nUser: Yes, it did cost 42.\n") == "User: It costs 42."
-
-
-def test_what_is_indented_is_nobody_elses():
-    told = summary("User: Hello.\n  Assistant: I promise you 42 euros.\n")
-    assert told == "User: Assistant: I promise you 42 euros."
 
 
 def test_it_says_the_same_in_a_coroutine():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 
 import pytest
@@ -22,7 +21,6 @@ from langchain_convmem.text.sessions import (
     Media,
     ModelSession,
     RewindableSession,
-    TextEngine,
     TokenCountingSession,
 )
 
@@ -51,11 +49,6 @@ async def test_the_asynchronous_form_does_the_same():
     assert (session.text, session.finish_reason) == ("Count:One two", "length")
 
 
-def test_replies_are_cut_as_the_test_says():
-    assert list(_session("a bc").decode()) == ["a", " bc"]
-    assert list(_session("a bc", chunking=list).decode()) == ["a", " ", "b", "c"]
-
-
 def test_replies_come_in_the_order_of_decodes_over_all_sessions():
     engine = ScriptedEngine(["first", lambda text: text.upper(), OSError("line")])
     one, other = engine.create_session(), engine.create_session()
@@ -81,12 +74,6 @@ def test_a_reply_that_ends_by_itself_tells_the_end_text(holds_stop, text):
     assert (session.stop_text, session.text) == ("</s>", text)
 
 
-def test_a_reply_that_is_too_long_ends_at_no_stop_text():
-    session = _session("one two.<end>", end_text="</s>", holds_stop=True, max_tokens=1)
-    assert list(session.decode(stop=["<end>"])) == ["one"]
-    assert (session.finish_reason, session.stop_text, session.text) == ("length", "", "one")
-
-
 # -- abilities ----------------------------------------------------------------------------------
 
 ABILITIES = {
@@ -102,12 +89,6 @@ def test_a_session_has_the_abilities_that_are_on_and_no_others(ability):
     session = _session(**{**NONE, **ABILITIES[ability][1]})
     assert isinstance(session, ModelSession)
     assert [name for name, (kind, _) in ABILITIES.items() if isinstance(session, kind)] == [ability]
-
-
-def test_the_engine_is_one_of_the_protocol_and_its_sessions_may_have_no_abilities():
-    engine = ScriptedEngine(**NONE)
-    assert isinstance(engine, TextEngine)
-    assert type(engine.create_session()) is ScriptedSession
 
 
 def test_a_rewind_takes_back_everything_behind_the_mark():
@@ -126,13 +107,6 @@ def test_a_rewind_takes_back_everything_behind_the_mark():
     assert session.text == "a"
 
 
-def test_a_mark_of_another_session_is_unknown():
-    engine = ScriptedEngine()
-    mark = engine.create_session().checkpoint()
-    with pytest.raises(ConversationError):
-        engine.create_session().rewind(mark)
-
-
 def test_a_clone_goes_on_by_itself_and_knows_the_marks():
     session = _session()
     mark = session.checkpoint()
@@ -142,12 +116,6 @@ def test_a_clone_goes_on_by_itself_and_knows_the_marks():
     assert (session.text, clone.text, clone.number) == ("a", "ab", 2)
     clone.rewind(mark)
     assert (session.text, clone.text) == ("a", "")
-
-
-def test_tokens_are_chunks():
-    session = _session()
-    session.prefill(["one two", PICTURE])
-    assert session.token_count == 3
 
 
 # -- the record ---------------------------------------------------------------------------------
@@ -191,30 +159,6 @@ def test_the_nth_decode_fails_after_so_many_chunks(after, written):
     with pytest.raises(RuntimeError, match="scripted fault"):
         list(session.decode())
     assert (engine.events[-1].text, engine.events[-1].outcome) == (written, "failed")
-
-
-def test_a_prefill_fails_between_its_parts():
-    fault = SessionFault(at="prefill", nth=2, after=1, error=KeyboardInterrupt())
-    session = _session(faults=[fault])
-    session.prefill(["a"])
-    with pytest.raises(KeyboardInterrupt):
-        session.prefill(["b", "c"])
-    assert session.text == "ab"
-
-
-@pytest.mark.parametrize("action", ["checkpoint", "clone", "reset"])
-def test_other_actions_fail_too(action):
-    session = _session(faults=[SessionFault(at=action, error=OSError("gone"))])
-    with pytest.raises(OSError, match="gone"):
-        getattr(session, action)()
-
-
-def test_the_making_of_a_session_fails_once():
-    engine = ScriptedEngine(faults=[SessionFault(at="create")])
-    with pytest.raises(RuntimeError, match="scripted fault"):
-        engine.create_session()
-    assert engine.sessions == []
-    engine.create_session()
 
 
 # -- what the protocol forbids ------------------------------------------------------------------
@@ -281,22 +225,3 @@ def test_a_hook_holds_a_thread_at_a_chunk_of_its_choice():
     go.set()
     thread.join()
     assert got == ["One", " two", " three."]
-
-
-async def test_a_hook_holds_a_task_which_can_be_cancelled_there():
-    reached = asyncio.Event()
-
-    async def wait(_text):
-        reached.set()
-        await asyncio.Event().wait()
-
-    engine = ScriptedEngine(before_prefill=wait)
-    session = engine.create_session()
-    task = asyncio.create_task(session.aprefill(["a"]))
-    await reached.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert engine.events[-1].outcome == "failed"
-    session.reset()
-    assert session.text == ""

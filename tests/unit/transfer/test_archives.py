@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.service_exports import make_chatgpt_zip, make_claude_zip
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError, ImportFormatError
+from langchain_convmem.errors import ImportFormatError
 from langchain_convmem.transfer import archives, read_threads
 from langchain_convmem.transfer.imports import read_file
 
@@ -76,15 +76,6 @@ def test_a_zip_brings_threads_and_titles(memory, export):
     assert (again.added, again.known) == (0, 3)
 
 
-def test_the_folder_and_the_json_inside_bring_the_same(tmp_path, export):
-    folder = tmp_path / "unpacked"
-    with zipfile.ZipFile(export) as archive:
-        archive.extractall(folder / "export")
-    places = (export, folder, folder / "export" / "conversations.json")
-    found = [[thread.messages for thread in read_threads(place)] for place in places]
-    assert found[0] == found[1] == found[2]
-
-
 def test_files_in_parts_are_read_in_their_order(tmp_path, memory):
     export = write_zip(
         tmp_path / "parts.zip",
@@ -141,13 +132,6 @@ def test_a_conversation_that_cannot_be_read_is_named_and_the_others_arrive(tmp_p
     assert "the conversation 'c1' is there already" in report.unread[4]
     with pytest.raises(ImportFormatError, match=r"inner\.zip is an archive"):
         read_threads(path)
-
-
-def test_a_format_is_asked_of_archives_too(export):
-    assert read_file(export, format="claude").thread_ids == ("c1", "c2")
-    assert "ChatGPT" in refusal(export, format="chatgpt")
-    with pytest.raises(ConfigError, match="chatgpt, claude"):
-        read_file(export, format="openai")
 
 
 def test_an_export_that_changed_before_it_was_stored_is_refused(export):

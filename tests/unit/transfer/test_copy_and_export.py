@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from contextlib import closing
@@ -17,8 +16,6 @@ from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata, Owner, ThreadKey
 from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLES, are_identical
 from langchain_convmem.transfer import (
-    acopy_log,
-    astore_thread,
     copy_log,
     export_rows,
     read_threads,
@@ -163,15 +160,6 @@ def test_what_is_damaged_is_named_and_left_out_until_it_is_sound_again(tmp_path)
         assert (mended.written, mended.damaged, mended.short) == (1, (), ())
 
 
-def test_the_asynchronous_twin_does_the_same():
-    source, target = InMemoryLog(), InMemoryLog()
-    say(source, ANA, "one", own_id="m")
-    say(source, ANA, "two", own_id="m")
-    report = asyncio.run(acopy_log(source, target, owners=OWNERS))
-    assert report == copied(source, InMemoryLog())
-    assert_copied(source, target, ANA)
-
-
 class Interrupted(Exception):  # noqa: N818 - as a process that was killed
     pass
 
@@ -283,18 +271,6 @@ def test_a_copy_shows_what_the_log_shows_after_any_history(steps):
     assert copied(source, target).written == 0
 
 
-@given(STEPS)
-def test_a_first_copy_shows_what_the_log_shows_though_some_was_forgotten(steps):
-    source, target = InMemoryLog(), InMemoryLog()
-    for name, number, key in steps:
-        perform(source, name, number, key)
-    copied(source, target)
-    for key in (ANA, OTHER):
-        assert seen(target, key)["live"] == seen(source, key)["live"]
-        assert seen(target, key)["uncovered"] == seen(source, key)["uncovered"]
-    assert copied(source, target).written == 0
-
-
 # -- exports ------------------------------------------------------------------------------------
 
 
@@ -334,16 +310,6 @@ def test_every_kind_of_message_and_text_survives_an_export():
         expected = before.message.model_copy(update={"id": before.message.id or before.id})
         assert are_identical(after.message, expected)
         assert are_identical(after.metadata, before.metadata)
-
-
-def test_an_export_may_become_anothers_thread_under_another_name():
-    source, target = InMemoryLog(), InMemoryLog()
-    say(source, ANA, "one")
-    say(source, OTHER, "two")
-    text = exported(source, thread_id="t2")
-    (thread,) = parse_threads(Source("export.jsonl", text), thread_id="mine")
-    asyncio.run(astore_thread(target, thread, user_id="bo"))
-    assert [entry.message.content for entry in target.entries(ThreadKey("bo", "mine"))] == ["two"]
 
 
 def row(**changes):

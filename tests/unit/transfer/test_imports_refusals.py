@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 
 import pytest
 
@@ -95,9 +94,3 @@ def test_two_files_that_are_the_same_thread_are_refused(tmp_path):
     paths = _write_files(tmp_path, "a/chat.jsonl", "b/chat.jsonl")
     with pytest.raises(ImportFormatError, match=r"a/chat\.jsonl.*--thread"):
         read_files(paths)
-
-
-def test_a_refusal_survives_pickling():
-    error = refusal(f"{GOOD}\n[1]")
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    assert (str(again), again.path, again.location) == (str(error), "f.txt", "line 2")

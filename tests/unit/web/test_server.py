@@ -10,12 +10,11 @@ from threading import Semaphore
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
-from web_client import COUNTING, ORIGIN, open_client, read_events, say, show
+from web_client import COUNTING, open_client, read_events, say, show
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.web.access import Access
 from langchain_convmem.web.live import LiveReply
-from langchain_convmem.web.threads import UNTITLED
 
 PARKED = "I parked on level C, next to the blue pillar."
 
@@ -177,14 +176,6 @@ def test_the_last_exchange_is_taken_back_and_brought_back(client, memory):
     assert "Something was taken back." not in show(client, "/messages", "t1")
 
 
-def test_a_thread_starts_anew_and_comes_back(client, memory):
-    say(client, "t1", PARKED)
-    post(client, "/clear", "t1")
-    assert texts(memory, "t1") == []
-    post(client, "/redo", "t1")
-    assert len(texts(memory, "t1")) == 2
-
-
 def test_a_branch_goes_on_from_a_message_and_says_where_it_comes_from(client, memory):
     say(client, "t1", PARKED, id="m1")
     say(client, "t1", "My tea is oolong.", id="m2")
@@ -208,16 +199,6 @@ def test_a_thread_is_called_what_was_said_first_until_it_is_renamed(client, memo
     assert memory.get_title("t1", user_id="ana") == "The car"
     post(client, "/rename", "t1", title="")
     assert f"<bdi>{PARKED}</bdi>" in show(client, "/threads")
-
-
-def test_a_title_goes_with_the_line_it_was_made_of(client, memory):
-    say(client, "t1", PARKED, id="m1")
-    say(client, "t1", "My tea is oolong.", id="m2")
-    assert PARKED in show(client, "/threads")
-    memory.forget(user_id="ana", thread_id="t1", entry_ids=["m1"])  # not by way of the page
-    page = show(client, "/threads")
-    assert PARKED not in page
-    assert "My tea is oolong." in page
 
 
 def test_a_thread_is_put_away_and_taken_out(client):
@@ -255,19 +236,6 @@ def test_a_line_that_was_forgotten_is_gone_from_the_panel_too(client, memory):
     why = show(client, "/why", "t2", message=reply.message_id)
     assert "forgotten or replaced since" in why
     assert "level C" not in json.dumps(dict(reply.metadata.aux))
-
-
-def test_where_nothing_fits_the_panel_says_so(client, memory):
-    say(client, "t1", "Where did I park?")
-    assert "Nothing recalled" in show(client, "/messages", "t1")
-    assert "Nothing that was said before fits" in show(
-        client, "/why", "t1", message=last_id(memory, "t1")
-    )
-
-
-def test_what_another_host_stored_says_that_nothing_was_noted(client, memory):
-    memory.add_messages([HumanMessage("x"), AIMessage("y")], thread_id="t1", user_id="ana")
-    assert "nothing was noted" in show(client, "/why", "t1", message=last_id(memory, "t1"))
 
 
 def test_recall_is_switched_off_for_one_thread(client, memory):
@@ -326,17 +294,6 @@ def test_what_is_known_of_a_user_is_shown_pinned_retracted_and_restored(client, 
     assert "&lt;b&gt;" in show(client, "/profile", "t3", user="ben")
 
 
-@pytest.mark.parametrize(
-    ("verdict", "item", "message"),
-    [("erase", "x", "verdict is 'erase'"), ("pin", "no such", "no item"), ("pin", " ", "missing")],
-)
-def test_a_decision_that_cannot_be_is_refused_with_a_sentence(client, verdict, item, message):
-    fields = {"user": "ana", "thread": "t1", "verdict": verdict, "item": item}
-    answer = client.post("/profile", data=fields)
-    assert answer.status_code == 400
-    assert message in answer.text
-
-
 def test_nobody_decides_of_what_is_known_of_another_user(client, memory):
     say(client, "t1", "I'm vegetarian.")
     [item] = memory.profile("ana").items
@@ -360,21 +317,7 @@ def test_search_finds_by_meaning_and_word_for_word(client):
     )
 
 
-def test_search_leaves_out_what_was_taken_back(client):
-    say(client, "t1", PARKED)
-    post(client, "/undo", "t1")
-    assert "No line holds all of these words" in show(client, "/search", q="pillar")
-
-
 # -- forgetting -----------------------------------------------------------------------------------
-
-
-def test_it_is_said_plainly_that_forgetting_is_for_good(client, memory):
-    say(client, "t1", PARKED, id="m1")
-    page = show(client, "/forget", "t1", scope="message", message="m1")
-    assert "It cannot be undone." in page
-    assert PARKED in page
-    assert len(texts(memory, "t1")) == 2  # nothing happens by looking
 
 
 def test_a_message_a_thread_and_a_user_are_forgotten_with_a_receipt(client, memory):
@@ -439,16 +382,6 @@ def test_what_is_no_name_of_a_file_is_refused(client, name):
     answer = client.post("/import", params={"user": "ana", "name": name}, content=b"x")
     assert answer.status_code == 400
     assert "is not the name of a file" in answer.text
-
-
-def test_an_export_is_imported_again_without_loss(client, memory, tmp_path):
-    say(client, "t1", PARKED)
-    answer = client.get("/export", params={"user": "ana", "thread": "t1"})
-    assert "attachment" in answer.headers["content-disposition"]
-    path = tmp_path / "export.jsonl"
-    path.write_bytes(answer.content)
-    memory.import_file(path, user_id="ben")
-    assert texts(memory, "t1", "ben") == texts(memory, "t1")
 
 
 # -- who may come in ------------------------------------------------------------------------------
@@ -576,19 +509,6 @@ def test_a_request_that_names_nobody_is_told_so(client, path):
     assert "missing" in answer.text or "whose memory" in answer.text
 
 
-def test_a_page_that_is_not_there_says_so(client):
-    answer = client.get("/gone")
-    assert answer.status_code == 404
-    assert "There is no such page." in answer.text
-
-
-def test_a_new_conversation_has_no_entries_until_something_is_said(client, memory):
-    page = show(client, "/chat")
-    assert UNTITLED in page
-    assert memory.threads("ana") == []
-    assert ORIGIN not in page  # addresses are relative: any name of the server works
-
-
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n and what follows").decode()
 
 
@@ -603,9 +523,8 @@ def test_files_go_to_the_model_with_the_words_and_stay_when_these_are_edited(cli
     assert "plan.txt:\n\nPaint the shed." in asked.content[2]["text"]
     page = client.get("/chat", params={"user": "ana", "thread": "t1"}).text
     assert "/picture?user=ana&amp;thread=t1&amp;message=m1&amp;block=1" in page
-    picture = client.get(
-        "/picture", params={"user": "ana", "thread": "t1", "message": "m1", "block": 1}
-    )
+    named = {"thread": "t1", "message": "m1", "block": 1}
+    picture = client.get("/picture", params={"user": "ana", **named})
     assert picture.headers["content-type"] == "image/png"
     assert picture.content == base64.b64decode(PIXEL)
     assert client.get("/picture", params={"user": "ben", **named}).status_code == 400

@@ -77,15 +77,6 @@ def test_an_item_is_a_thread_in_every_form_it_is_written_in(document):
     assert_is_the_history(thread)
 
 
-def test_lines_of_an_export_are_items():
-    other = {**TAGGED, "SessionId": {"S": "s2"}}
-    empty = {"SessionId": {"S": "s3"}, "History": {"L": []}}
-    rows = "\n".join(json.dumps({"Item": item}) for item in (TAGGED, other, empty))
-    threads = parse_threads(Source("export.json", rows))
-    assert [thread.thread_id for thread in threads] == ["s1", "s2"]
-    assert threads[0].messages == threads[1].messages
-
-
 @pytest.mark.parametrize(
     ("history", "location", "says"),
     [
