@@ -75,7 +75,7 @@ def test_a_long_text_is_read_in_steps(engine):
 
     session = engine.create_session()
     session.prefill([PROMPT * 40])
-    assert session.tokens_read == session.token_count > 1024
+    assert session.tokens_read == session.token_count - 1 > 1024
     with torch.no_grad():
         told = engine.model(torch.tensor([session.token_ids])).logits[0, -1]
     assert torch.allclose(session.compute_scores(), told, atol=1e-4)
@@ -116,8 +116,8 @@ def test_a_clone_goes_on_by_itself(engine):
     clone = session.clone()
     clone.prefill(["The car!"])
     _written(clone)
-    # What both had read was not read again; the latest token waits for the next call.
-    assert clone.tokens_read == clone.token_count - session.token_count - 1
+    # What both had read was not read again.
+    assert clone.tokens_read == clone.token_count - session.token_count
     assert session.text == PROMPT
     clone.rewind(mark)
     session.rewind(mark)
@@ -213,9 +213,9 @@ def test_the_same_seed_gives_the_same_reply(engine):
 
 
 def test_options_that_cannot_be_are_refused(engine, model, tokenizer):
-    with pytest.raises(ConfigError, match=r"\['beams'\]"):
+    with pytest.raises(ConfigError, match="beams=2"):
         next(engine.create_session().decode(beams=2))
-    with pytest.raises(ConfigError, match="temperature cannot be -1"):
+    with pytest.raises(ConfigError, match="temperature=-1"):
         LocalEngine(model, tokenizer, temperature=-1)
     with pytest.raises(ConfigError, match="needs its tokenizer"):
         LocalEngine(model)
