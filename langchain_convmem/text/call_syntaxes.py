@@ -11,10 +11,11 @@ from keyword import kwlist
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from langchain_convmem.text.messages import make_plain
+
 _NAMES = ("name", "tool_name")
 _ARGUMENTS = ("arguments", "parameters", "args")
 _IDS = ("id", "tool_call_id")
-_MAX_DEPTH = 100
 _DECODER = json.JSONDecoder(strict=False)
 _SPACE = re.compile(r"\s*")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -84,20 +85,13 @@ def set_texts(call: ParsedCall, names: Collection[str]) -> ParsedCall:
 
 def _write_arguments(arguments: Any) -> str | None:
     """Return arguments as JSON that every reader of JSON takes; None if they are not a map."""
-    if not isinstance(arguments, dict) or not _is_shallow(arguments, _MAX_DEPTH):
+    if not isinstance(arguments, dict):
         return None
     try:
-        return clean_text(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
-    except (TypeError, ValueError):
+        plain = make_plain(arguments, "the call")  # a template refuses what is not
+        return clean_text(json.dumps(plain, ensure_ascii=False, allow_nan=False))
+    except ValueError:
         return None
-
-
-def _is_shallow(value: Any, levels: int) -> bool:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if not isinstance(value, list | tuple):
-        return True
-    return levels > 0 and all(_is_shallow(one, levels - 1) for one in value)
 
 
 def clean_text(text: str) -> str:
@@ -331,49 +325,31 @@ def _guess_type(text: str) -> Any:
 # -- Calls in the syntax of Gemma: `call:find{text:<escape>a<escape>,n:3}` ------------------------
 
 
-_GEMMA_NAME = re.compile(r"call:\s*([^\s{]+)\s*(?=\{)")
 _GEMMA_CONSTANTS = {"none": None, "null": None, "true": True, "false": False}
-_GEMMA_WORD = re.compile(r"[^,{}\[\]]+")
+_GEMMA_PART = re.compile(
+    r'call:\s*[^\s{]+\s*(?=\{)|(?P<quote><escape>|<\|"\|>)(?P<text>.*?)(?P=quote)'
+    r'|"(?:[^"\\]|\\.)*"|(?P<word>[^\s,:{}\[\]"<][^,:{}\[\]"<]*)(?P<is_key>(?=:))?',
+    re.DOTALL,
+)
+_GEMMA_CALL = NamedJson(r"call:\s*+(?P<name>[^\s{]++)")
 
 
 def read_gemma_calls(text: str) -> list[ParsedCall]:
     """Read one call or several, one after the other."""
-    return _read_each(text, _read_gemma_call)
+    found = _GEMMA_CALL(_GEMMA_PART.sub(_gemma_to_json, text))
+    return [call._replace(text=text) if call.arguments is None else call for call in found]
 
 
-def _read_gemma_call(cursor: _Cursor) -> ParsedCall:
-    cursor.name = cursor.match(_GEMMA_NAME)[1]
-    return _make_call(cursor.name, _read_gemma_value(cursor), "")
-
-
-def _read_gemma_value(cursor: _Cursor) -> Any:
-    if cursor.take("{"):
-        pairs: dict[str, Any] = {}
-        while not cursor.take("}"):
-            quoted = _read_gemma_text(cursor)
-            key = cursor.take_up_to(":").strip()
-            pairs[key if quoted is None else quoted] = _read_gemma_value(cursor)
-            cursor.take(",")
-        return pairs
-    if cursor.take("["):
-        items: list[Any] = []
-        while not cursor.take("]"):
-            items.append(_read_gemma_value(cursor))
-            cursor.take(",")
-        return items
-    text = _read_gemma_text(cursor)
-    if text is not None:
-        return text
-    word = cursor.match(_GEMMA_WORD)[0].strip()
-    return _GEMMA_CONSTANTS.get(word.lower(), _read_json(word))
-
-
-def _read_gemma_text(cursor: _Cursor) -> str | None:
-    """Return a text in quotes; None if none stands here."""
-    for quote in ("<escape>", '<|"|>'):
-        if cursor.take(quote):
-            return cursor.take_up_to(quote)
-    return str(cursor.read_json()) if cursor.text.startswith('"', cursor.place) else None
+def _gemma_to_json(found: re.Match[str]) -> str:
+    """Return a text, a key or a value as JSON writes it; names of calls and the rest as it is."""
+    if found["text"] is not None:
+        return json.dumps(found["text"])
+    if found["word"] is None:
+        return found[0]
+    word = found["word"].strip()
+    if found["is_key"] is not None:
+        return json.dumps(word)
+    return json.dumps(_GEMMA_CONSTANTS.get(word.lower(), _read_json(word)))
 
 
 # -- Calls written as Python ----------------------------------------------------------------------

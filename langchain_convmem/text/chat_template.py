@@ -6,13 +6,12 @@ import copy
 import json
 import logging
 import re
-from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jinja2 import meta, nodes
 
@@ -24,7 +23,6 @@ from langchain_convmem.text.messages import (
     TemplateMessage,
     build_template_messages,
     build_template_tools,
-    join_content,
     list_functions,
     make_plain,
 )
@@ -37,7 +35,6 @@ from langchain_convmem.text.sandbox import (
     create_strftime,
     translate_errors,
 )
-from langchain_convmem.text.sent_text import Origin, SentText
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -135,9 +132,8 @@ class ChatTemplate:
         self.roles = {**own_roles, **_check_roles(roles or {})}
         # Names that it may read before it sets them, such as `enable_thinking`.
         self.variables = frozenset(undeclared) - {*self.sandbox.globals}
-        # Whether it renders parts of a turn; if so, it may look at one message at a time alone.
-        self.supports_pending = _PART in self.variables
-        self._is_for_parts = self.supports_pending and "messages" not in self.variables
+        # Whether it renders messages in parts; if so, it may look at one message at a time alone.
+        self._reads_parts = _PART in self.variables
         self._defaults = {key: one for key, one in variables.items() if isinstance(one, str)}
         self._defaults = self.check_variables(variables)
 
@@ -379,7 +375,7 @@ class ChatTemplate:
     ) -> str:
         """Return a prompt of sealed messages; raises what the template raises."""
         work = work or Work(self.sandbox.limits.max_work)
-        if not self._is_for_parts:
+        if not self._reads_parts or "messages" in self.variables:
             given = {**variables, "messages": messages}
             return self.sandbox.render(self._template, given, work)
         parts = dict.fromkeys((_PART, "is_first_part", "is_last_part"), True)
@@ -391,25 +387,22 @@ class ChatTemplate:
         return "".join(texts)
 
     def render_unended(
-        self,
-        messages: Sequence[TemplateMessage],
-        variables: Mapping[str, Any],
-        *,
-        is_exact: bool = False,
+        self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]
     ) -> str:
         """Return a prompt up to where the text of its last message ends, which may go on.
+
+        White space at the end of the text is left out, as templates trim it, too; but where they
+        render parts.
 
         Args:
             messages: Sealed messages.
             variables: What the template reads.
-            is_exact: Whether white space at the end of the text is shown. Otherwise it is for the
-                model to choose, as templates trim it, too.
 
         Raises:
             InvalidMessageError: If the last message does not end with text.
             ChatTemplateError: If the template does not show it.
         """
-        marked = _mark_end(messages[-1], is_exact=is_exact) if messages else None
+        marked = _mark_end(messages[-1], is_exact=self._reads_parts) if messages else None
         if marked is None:
             raise InvalidMessageError("the message to go on with must be there, and end with text")
         with translate_errors(self.name):
@@ -564,6 +557,10 @@ def _read_token(token: Any) -> str | None:
 # -- What one conversation has rendered: its text for each turn, against what its session holds ----
 
 
+Origin = Literal["prompt", "reply"]
+"""Who wrote a part of the session's text: the template or the model."""
+
+
 class RenderStats(NamedTuple):
     """How the text of one turn came about.
 
@@ -622,8 +619,8 @@ class RenderState:
         self._variables = dict(variables)
         self._messages: list[TemplateMessage] = []
         self._call_names: dict[str, str] = {}
-        self._sent = SentText()
-        self._open: TemplateMessage | None = None
+        self._sent = ""  # what the session holds, sealed,
+        self._replies: tuple[range, ...] = ()  # and what of it the model wrote
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -644,14 +641,14 @@ class RenderState:
         from that place on. Where a control token in the text of a message was broken up, there is a
         blank.
         """
-        return show_seals(self._sent.read(start))
+        return show_seals(self._sent[start:])
 
     def read_pieces(self, start: int = 0) -> list[str]:
         """Return the same in pieces, for a session that makes tokens of each by itself.
 
         A control token in the text of a message is cut between two of them; nothing is added.
         """
-        return split_at_seals(self._sent.read(start))
+        return split_at_seals(self._sent[start:])
 
     def find_tokens(self, tokens: Iterable[str]) -> list[tuple[int, str]]:
         """Return where the template wrote any of these, as far as it knows them, in order.
@@ -662,15 +659,16 @@ class RenderState:
         wanted = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
         return [
             (found.start(), found[0])
-            for found in re.finditer(wanted or "(?!)", self._sent.read())
-            if self._sent.get_origin(found.start()) == "prompt"
+            for found in re.finditer(wanted or "(?!)", self._sent)
+            if self._get_origin(found.start()) == "prompt"
         ]
+
+    def _get_origin(self, place: int) -> Origin:
+        return "reply" if any(place in one for one in self._replies) else "prompt"
 
     def copy(self) -> RenderState:
         """Return a state that goes on by itself: for a branch, a try, or to go back to."""
-        twin = copy.copy(self)
-        twin.__dict__["_sent"] = self._sent.copy()
-        return twin
+        return copy.copy(self)  # nothing that it holds is changed in place
 
     # -- what the session does --------------------------------------------------------------------
 
@@ -680,8 +678,10 @@ class RenderState:
         Args:
             text: With the stop text if the session's state contains that, else without.
         """
+        start = len(self._sent)
         # The code point of a seal is nobody's; as a seal it would be shown as something else.
-        self._sent.append(text.replace(SEAL, "\ufffd"), "reply")
+        self._sent += text.replace(SEAL, "\ufffd")
+        self._replies += (range(start, len(self._sent)),)
 
     def rewind(self, length: int = 0) -> None:
         """Note that the session holds no more than its first `length` code points.
@@ -690,7 +690,10 @@ class RenderState:
         """
         if not 0 <= length <= len(self._sent):
             raise ConfigError(f"the session holds {len(self._sent)} code points, not {length}")
-        self._sent.cut(length)
+        self._sent = self._sent[:length]
+        self._replies = tuple(
+            range(one.start, min(one.stop, length)) for one in self._replies if one.start < length
+        )
 
     def begin_again(self) -> None:
         """Forget the messages, but not what the session holds.
@@ -698,7 +701,7 @@ class RenderState:
         For a conversation that was taken back, shortened or changed: the next `feed` gets all its
         messages, and reports how far the session still holds what the template writes for them.
         """
-        self._messages, self._call_names, self._open = [], {}, None
+        self._messages, self._call_names = [], {}
 
     # -- the next turn ----------------------------------------------------------------------------
 
@@ -708,7 +711,6 @@ class RenderState:
         *,
         extra_context: Mapping[str, Any] | None = None,
         add_generation_prompt: bool = True,
-        pending: bool = False,
     ) -> Increment:
         """Add messages and return what the session needs for them.
 
@@ -716,19 +718,12 @@ class RenderState:
             messages: What is new: the reply to the last turn, then what comes next. May be empty.
             extra_context: Variables for this turn alone; they go before those of `start`.
             add_generation_prompt: Whether the model is to write next.
-            pending: Whether the last message is a part of one that goes on with the next `feed`;
-                needs a template that renders parts (`ChatTemplate.supports_pending`).
 
         Raises:
-            ChatTemplateError: If the template refuses the messages, or does not render parts.
+            ChatTemplateError: If the template refuses the messages.
             InvalidMessageError: If a message cannot be shown to a template.
         """
-        if pending and not self._template.supports_pending:
-            reason = f"whole messages only: it does not read {_PART!r}; send a turn at once"
-            told = f"{self._template.name} renders {reason}"
-            raise ChatTemplateError(told, reason=reason, kind="UnsupportedByTemplate")
-        prompt = None if pending else add_generation_prompt
-        return self._feed(messages, extra_context, prompt, is_part=pending)
+        return self._feed(messages, extra_context, add_generation_prompt)
 
     def feed_unended(
         self, messages: Iterable[MessageLike], *, extra_context: Mapping[str, Any] | None = None
@@ -748,59 +743,60 @@ class RenderState:
             InvalidMessageError: If a message cannot be shown to a template, or the last does not
                 end with text.
         """
-        return self._feed(messages, extra_context)
+        return self._feed(messages, extra_context, None)
 
     def _feed(
         self,
         messages: Iterable[MessageLike],
         extra: Mapping[str, Any] | None,
-        prompt: bool | None = None,
-        *,
-        is_part: bool = False,
+        prompt: bool | None,
     ) -> Increment:
-        """Render all messages; the last one without its end if `prompt` is None.
-
-        A part is kept, and what comes next is added to it if it is of the same role.
-        """
-        template = self._template
-        names: dict[str, str] = {}
-        added = template.convert_messages(messages, ChainMap(names, self._call_names))
-        if self._open is not None:
-            added = _join_part(self._open, added)
-        everything = [*self._messages, *template.seal_messages(added)]
-        own = template.check_variables(extra or {})
-        variables = {**self._variables, _PROMPT: prompt, **own}
+        """Render all messages; the last one without its end, and not kept, if `prompt` is None."""
+        template, names = self._template, dict(self._call_names)
+        everything = [
+            *self._messages,
+            *template.seal_messages(template.convert_messages(messages, names)),
+        ]
+        variables = {
+            **self._variables,
+            _PROMPT: prompt,
+            **template.check_variables(extra or {}),
+        }
         if prompt is None:
-            text = template.render_unended(everything, variables, is_exact=is_part)
+            text = template.render_unended(everything, variables)
             everything = everything[:-1]
         else:
             with translate_errors(template.name):
                 text = template.render_converted(everything, variables)
-        self._messages = everything
-        self._open = added[-1] if is_part else None
-        self._call_names = {**self._call_names, **names}
+        self._messages, self._call_names = everything, names
         return self._settle(text)
 
     def _settle(self, text: str) -> Increment:
         """Compare a prompt with what the session holds; make the session hold the prompt."""
-        kept = self._sent.match(text)
+        kept = _count_common(self._sent, text)
         sent = text[kept:]
         stats = RenderStats(reused_chars=kept, sent_chars=len(sent), neutralized=sent.count(SEAL))
         if kept < len(self._sent):
             stats = stats._replace(
                 diverged_at=kept,
-                diverged_in=self._sent.get_origin(kept),
-                session_had=show_seals(self._sent.read(kept, kept + _SHOWN)),
+                diverged_in=self._get_origin(kept),
+                session_had=show_seals(self._sent[kept : kept + _SHOWN]),
                 prompt_has=show_seals(sent[:_SHOWN]),
             )
-            self._sent.cut(kept)
-        self._sent.append(sent, "prompt")
+            self.rewind(kept)
+        self._sent = text
         return Increment(kept, show_seals(sent), stats)
 
 
-def _join_part(held: TemplateMessage, added: list[TemplateMessage]) -> list[TemplateMessage]:
-    """Return messages of which the first goes on with a part, if it is of the same role."""
-    if not added or added[0]["role"] != held["role"]:
-        return [held, *added]
-    content = join_content(held.get("content"), added[0].get("content"))
-    return [{**held, **added[0], "content": content}, *added[1:]]
+def _count_common(held: str, text: str) -> int:
+    """Return how many code points two texts share at the beginning."""
+    if text.startswith(held):
+        return len(held)
+    low, high = 0, min(len(held), len(text))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if held.startswith(text[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low

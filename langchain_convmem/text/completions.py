@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.errors import BudgetError, ConversationError, MissingExtraError
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.engines import MOST_STOPS, KeptEngine, KeptSession
 from langchain_convmem.text.replies import StopTexts
+from langchain_convmem.text.sessions import MOST_STOPS, KeptEngine, KeptSession, Part
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
-
-    from langchain_convmem.text.sessions import Part
 
 _TOO_LONG = re.compile(r"context[ _-]?(length|size|window)|maximum context", re.IGNORECASE)
 _TOO_LONG_STATUSES = (400, 413)

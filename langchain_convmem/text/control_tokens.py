@@ -13,11 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from langchain_convmem.views.lines import clean_name
-
-T = TypeVar("T")
 
 SEAL = "\ufdd0"
 """Stands inside a sealed token, in text that no model has read yet; a code point of no text."""
@@ -79,7 +77,6 @@ _ROLE_RUN = re.compile(
     rf"(?P<before>\S*?[{_ODD}]\S*?)(?P<role>{'|'.join(_SPEAKERS)})(?P<after>[^\w\s:]*):?",
     re.IGNORECASE,
 )
-_ODD_RUN = re.compile(rf"(?=\S*[{_ODD}])[^\s\"'`,;.()]{{3,16}}")
 
 # Who may write marks such as `<think>` in the text of a message: the model, and who instructs.
 _OPEN_ROLES = frozenset({"assistant", "model", "ai", "system", "developer"})
@@ -128,9 +125,10 @@ class ControlTokens:
             for text in pieces
             for match in _LABEL.finditer(text)
         }
-        runs = [frozenset(_RUN.findall(_IN_PROMPT.sub(" ", text))) for text in pieces]
-        shapes = _select_repeated(set(filter(None, map(_find_shape, some))) for some in runs)
-        found |= _select_repeated(filter(_is_odd, some) for some in runs[1:])
+        runs = (set(_RUN.findall(_IN_PROMPT.sub(" ", text))) for text in pieces)
+        counts = Counter(shape for some in runs for shape in set(map(_find_shape, some)))
+        # What a template says once is no structure.
+        shapes = {shape for shape, count in counts.items() if shape is not None and count > 1}
         found |= {before for before, _ in shapes if len(before) >= _SHORTEST}
         found |= _SYSTEM_MARKS if "[INST]" in found else frozenset()
         marks = {one for one in found if _MARK.fullmatch(one)}
@@ -231,12 +229,6 @@ def split_at_seals(text: str) -> list[str]:
     return [piece for piece in text.split(SEAL) if piece]
 
 
-def _select_repeated(found: Iterable[Iterable[T]]) -> set[T]:
-    """Return what stands in more than one piece: what a template says once is no structure."""
-    counts = Counter(one for some in found for one in some)
-    return {one for one, count in counts.items() if count > 1}
-
-
 def _find_shape(run: str) -> tuple[str, str] | None:
     """Return what a run of signs writes before and after a role; None where that is no token."""
     found = _ROLE_RUN.fullmatch(run)
@@ -245,20 +237,6 @@ def _find_shape(run: str) -> tuple[str, str] | None:
     before, after = found["before"], found["after"]
     # One sign alone before a word, such as `#user` or `*user`, is prose.
     return (before, after) if len(before) > 1 or after else None
-
-
-def _is_odd(run: str) -> bool:
-    """Return whether a run of signs that names nobody looks like a token, such as `[e~[`.
-
-    What repeats one sign, such as `***`, is prose.
-    """
-    signs = _PUNCTUATION.findall(run)
-    return (
-        _ODD_RUN.fullmatch(run) is not None
-        and _find_shape(run) is None
-        and len(signs) * 2 >= len(run)
-        and len(set(run)) > 1
-    )
 
 
 def _compile_tokens(tokens: Iterable[str], shapes: Iterable[tuple[str, str]]) -> re.Pattern[str]:

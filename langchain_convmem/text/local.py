@@ -7,16 +7,19 @@ import importlib.util
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Literal, Self
+
+from pydantic import BaseModel, Field, ValidationError
 
 from langchain_convmem.background import hop
 from langchain_convmem.errors import BudgetError, ConfigError, ConversationError, MissingExtraError
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.engines import KeptEngine, KeptSession, SessionCheckpoint
 from langchain_convmem.text.replies import StopTexts
-from langchain_convmem.text.sessions import Part
+from langchain_convmem.text.sessions import KeptEngine, KeptSession, Part, SessionCheckpoint
+
+# Most tokens that the model reads at once; other sessions get their turn in between.
+_STEP = 512
 
 
 class LocalEngine(KeptEngine):
@@ -66,7 +69,8 @@ class LocalEngine(KeptEngine):
             MissingExtraError: If the extra `local` is not installed.
             ConfigError: If an option is unknown or cannot be so, or there is no such template.
         """
-        check_installed()
+        if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
+            raise MissingExtraError.build("LocalEngine", "local")
         Sampling.parse(options)
         if tokenizer is None and not isinstance(model, str):
             raise ConfigError("a model that is passed as an object needs its tokenizer")
@@ -116,7 +120,10 @@ class LocalSession(KeptSession):
     ) -> None:
         """Created by its engine, or as a clone."""
         super().__init__(engine, ids, known)
-        self.cache = LocalCache(engine)
+        self.tokens_read = 0
+        """Tokens that the model has worked on for this session, again or for the first time."""
+        self._cache: Any = None  # keys and values of the first tokens,
+        self._cached = 0  # so many of them
 
     def cut(self, length: int) -> None:
         """Forget all tokens after the first `length`; the cache is cut there.
@@ -125,7 +132,10 @@ class LocalSession(KeptSession):
         text again at the next call.
         """
         super().cut(length)
-        self.cache.cut(length)
+        kept = max(0, min(self._cached, length - 1))  # the model goes on from a token it reads anew
+        if kept < self._cached:
+            is_cut = kept > 0 and _crop(self._cache, self._cached - kept)
+            self._cache, self._cached = (self._cache, kept) if is_cut else (None, 0)
 
     # -- what it holds ------------------------------------------------------------------------
 
@@ -133,11 +143,6 @@ class LocalSession(KeptSession):
     def token_count(self) -> int:
         """Tokens of its state."""
         return len(self._items)
-
-    @property
-    def tokens_read(self) -> int:
-        """Tokens that the model has worked on for this session, again or for the first time."""
-        return self.cache.tokens_read
 
     @property
     def token_ids(self) -> list[int]:
@@ -159,7 +164,8 @@ class LocalSession(KeptSession):
             BudgetError: If the model has no room for it; nothing was read.
         """
         self.append(*self.list_texts(parts))
-        self.cache.fill(self._items)
+        while len(self._items) - self._cached > 1:  # the last token is read when the model writes
+            self._read(self._items[self._cached : -1][:_STEP])
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
         """Read text, in a thread; see `prefill`. If cancelled, waits for the step that runs."""
@@ -232,7 +238,7 @@ class LocalSession(KeptSession):
             new = reader.feed(token)
             piece = stops.feed(new)
             text, told = text + new, told + piece
-            if reader.is_whole and not stops.found:
+            if new and not stops.found:
                 whole_at.append((len(text), len(self._items)))
             yield piece
         piece = stops.feed(reader.finish()) + stops.finish()
@@ -256,24 +262,54 @@ class LocalSession(KeptSession):
         if self.room is not None and self.room <= 0:
             raise BudgetError(f"the session holds {len(self._items)} tokens and has no room")
 
+    # -- the model --------------------------------------------------------------------------------
+
     def compute_scores(self) -> Any:
         """Return the scores of all tokens as the next one, a tensor of one axis."""
-        return self.cache.compute_scores(self._items)
+        scores = None
+        while self._cached < len(self._items):
+            scores = self._read(self._items[self._cached :][:_STEP])
+        return scores
+
+    def _read(self, ids: Sequence[int]) -> Any:
+        """Let the model read tokens; return the scores of what follows them."""
+        import torch
+        from transformers import DynamicCache
+
+        model = self.engine.model
+        if model is None:
+            raise ConversationError("the engine was closed")
+        last_only = {"logits_to_keep": 1} if self.engine.keeps_logits else {}
+        with self.engine.lock, torch.no_grad():
+            if self._cache is None:
+                self._cache = DynamicCache(config=model.config)
+            told = model(
+                input_ids=torch.tensor([list(ids)], device=model.device),
+                past_key_values=self._cache,
+                use_cache=True,
+                **last_only,
+            )
+        self._cached += len(ids)
+        self.tokens_read += len(ids)
+        return told.logits[0][-1]
 
     def clone(self) -> Self:
         """Return a session that goes on from here by itself, with a copy of the cache."""
         twin = super().clone()
-        twin.cache = self.cache.copy()
+        vars(twin).update(_cache=copy.deepcopy(self._cache), _cached=self._cached)
         return twin
 
 
+def _crop(cache: Any, number: int) -> bool:
+    """Take the last tokens out of a cache, and return whether that is possible."""
+    try:
+        cache.crop(-number)  # a negative number is how many to remove, in all versions
+    except (AttributeError, NotImplementedError, RuntimeError, ValueError):
+        return False
+    return True
+
+
 # -- Models and tokenizers of `transformers`, and what they say of themselves --------------------
-
-
-def check_installed() -> None:
-    """Raise `MissingExtraError` if the extra is not installed."""
-    if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
-        raise MissingExtraError.build("LocalEngine", "local")
 
 
 def _load(kind: str, given: Any) -> Any:
@@ -312,14 +348,13 @@ def find_end_ids(model: Any, tokenizer: Any) -> dict[int, str]:
 # -- Text to tokens and back, in pieces, with the tokenizer of a local model ----------------------
 
 
-_WINDOW = 24
+# Tokens before a text that what it says depends on.
 _CONTEXT = 6
 
 # What a decoder writes for bytes that are no character, or not yet.
 _UNFINISHED = "\ufffd"
 
 _ANCHOR = "\n"
-_BLANK = "\u2581"
 
 
 def encode(tokenizer: Any, text: str, *, is_first: bool) -> list[int]:
@@ -331,18 +366,12 @@ def encode(tokenizer: Any, text: str, *, is_first: bool) -> list[int]:
         is_first: Whether it is the beginning of all. Some tokenizers put a blank before any text,
             which must not happen before one that goes on from another.
     """
-    if not text:
-        return []
-    if is_first:
-        return _encode_plain(tokenizer, text)
-    first = tokenizer.convert_ids_to_tokens(_encode_plain(tokenizer, "a")[:1])
-    if not first or not str(first[0]).startswith(_BLANK):
-        return _encode_plain(tokenizer, text)
-    anchor = _encode_plain(tokenizer, _ANCHOR)
+    anchor = [] if is_first else _encode_plain(tokenizer, _ANCHOR)
     anchored = _encode_plain(tokenizer, _ANCHOR + text)
-    if anchored[: len(anchor)] != anchor:  # the text begins as the anchor ends, and became one
-        return _encode_plain(tokenizer, text)
-    return anchored[len(anchor) :]
+    if anchor and anchored[: len(anchor)] == anchor:
+        return anchored[len(anchor) :]
+    # It is the first, or it begins as the anchor ends, and became one with it.
+    return _encode_plain(tokenizer, text) if text else []
 
 
 def _encode_plain(tokenizer: Any, text: str) -> list[int]:
@@ -367,131 +396,33 @@ class TokenReader:
         """Begin after the tokens `before`."""
         self._tokenizer = tokenizer
         self._ids = list(before[-_CONTEXT:])
-        self._told = len(self._decode(self._ids))
-        self.is_whole = True
-        """Whether the text of all tokens so far was returned."""
+        self._told = len(self._ids)  # tokens whose text was returned
 
     def feed(self, token: int) -> str:
-        """Return what is certain by now, and was not returned before."""
+        """Return what is certain by now, and was not returned before; nothing until it is whole."""
         self._ids.append(token)
-        text = self._decode(self._ids)
-        certain = len(text.rstrip(_UNFINISHED))
-        new = text[self._told : certain]
-        self._told = max(self._told, certain)
-        self.is_whole = certain == len(text)
-        if self.is_whole and len(self._ids) > _WINDOW:
-            self._forget()
+        new = self._decode_new()
+        if not new or new.endswith(_UNFINISHED):
+            return ""
+        self._ids = self._ids[-max(_CONTEXT, len(self._ids) - self._told) :]
+        self._told = len(self._ids)
         return new
 
     def finish(self) -> str:
         """Return what was held back; no more tokens come."""
-        text = self._decode(self._ids)
-        new = text[self._told :]
-        self._told = len(text)
-        self.is_whole = True
+        new = self._decode_new()
+        self._told = len(self._ids)
         return new
 
-    def _forget(self) -> None:
-        """Keep no more tokens than the next ones depend on."""
-        for start in range(len(self._ids) - _CONTEXT, 0, -1):
-            text = self._decode(self._ids[start:])
-            if text and not text.startswith(_UNFINISHED):
-                del self._ids[:start]
-                self._told = len(text)
-                return
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        return decode_ids(self._tokenizer, ids)
-
-
-# -- What a local model keeps of the tokens it has read -------------------------------------------
-
-
-# Most tokens that the model reads at once; other sessions get their turn in between.
-_STEP = 512
-
-
-class LocalCache:
-    """Keys and values of a text's first tokens, and the scores of what follows the last of them.
-
-    Not thread-safe, but for the model, which is used by one cache at a time.
-    """
-
-    def __init__(self, engine: LocalEngine) -> None:
-        """Begin with nothing."""
-        self._engine = engine
-        self._length = 0
-        self._kept: Any = None
-        self._scores: Any = None
-        self.tokens_read = 0
-        """How many tokens the model has worked on."""
-
-    def copy(self) -> LocalCache:
-        """Return one that grows apart from this."""
-        twin = LocalCache(self._engine)
-        twin._kept = copy.deepcopy(self._kept)
-        twin._length, twin._scores = self._length, self._scores
-        return twin
-
-    def fill(self, ids: Sequence[int]) -> None:
-        """Read those of the tokens that are new."""
-        while self._length < len(ids):
-            self._scores = self._read(ids[self._length : self._length + _STEP])
-
-    def compute_scores(self, ids: Sequence[int]) -> Any:
-        """Return the scores of all tokens as the next one after `ids`, which are not empty."""
-        if self._length == len(ids) and self._scores is None:
-            self.cut(len(ids) - 1)
-        self.fill(ids)
-        return self._scores
-
-    def cut(self, length: int) -> None:
-        """Forget all tokens after the first `length`."""
-        if length >= self._length:
-            return
-        self._scores = None
-        if length and self._crop(self._length - length):
-            self._length = length
-        else:
-            self._kept, self._length = None, 0
-
-    def _crop(self, number: int) -> bool:
-        """Take back the last tokens, and return whether that is possible."""
-        try:
-            # A negative number is how many to remove, in all versions.
-            self._kept.crop(-number)
-        except (AttributeError, NotImplementedError, RuntimeError, ValueError):
-            return False
-        return True
-
-    def _read(self, ids: Sequence[int]) -> Any:
-        """Return scores for the token after the last of these."""
-        import torch
-        from transformers import DynamicCache
-
-        model = self._engine.model
-        if model is None:
-            raise ConversationError("the engine was closed")
-        last_only = {"logits_to_keep": 1} if self._engine.keeps_logits else {}
-        with self._engine.lock, torch.no_grad():
-            if self._kept is None:
-                self._kept = DynamicCache(config=model.config)
-            told = model(
-                input_ids=torch.tensor([list(ids)], device=model.device),
-                past_key_values=self._kept,
-                use_cache=True,
-                **last_only,
-            )
-        self._length += len(ids)
-        self.tokens_read += len(ids)
-        return told.logits[0][-1]
+    def _decode_new(self) -> str:
+        told = decode_ids(self._tokenizer, self._ids[: self._told])
+        return decode_ids(self._tokenizer, self._ids)[len(told) :]
 
 
 # -- How the next token is chosen among all -------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class Sampling(BaseModel, extra="forbid", frozen=True):
     """How the next token is chosen.
 
     Attributes:
@@ -501,9 +432,9 @@ class Sampling:
         seed: The same seed, text and settings give the same reply; None: another one each time.
     """
 
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
+    temperature: float = Field(0.0, ge=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0)
     seed: int | None = None
 
     @classmethod
@@ -513,19 +444,15 @@ class Sampling:
         Raises:
             ConfigError: If there is no such setting, or it cannot be so.
         """
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(options) - set(known))
-        if unknown:
-            raise ConfigError(f"a local model knows {known}, not {unknown}")
-        made = cls(**options)
-        sound = {
-            "temperature": made.temperature >= 0,
-            "top_p": 0 < made.top_p <= 1,
-            "top_k": made.top_k >= 0,
-        }
-        for name in (name for name, is_sound in sound.items() if not is_sound):
-            raise ConfigError(f"{name} cannot be {getattr(made, name)!r}")
-        return made
+        try:
+            return cls(**options)
+        except ValidationError as error:
+            wrong = {str(one["loc"][0]): one for one in error.errors()}
+            told = "; ".join(
+                f"{name}={one['input']!r}: {one['msg']}" for name, one in wrong.items()
+            )
+            known = ", ".join(cls.model_fields)
+            raise ConfigError(f"a local model takes {known}, not {told}") from error
 
     def create_chooser(self) -> Callable[[Any], int]:
         """Return the function that chooses a token by the scores of all, a tensor of one axis."""

@@ -54,7 +54,6 @@ _MEDIA = {
 # Keys of media parts that hold what the media are made of.
 _BYTES = {"base64", "blob", "bytes", "data", "file_data"}
 
-_PLACES = ("path", "url", "file_id", "mime_type")
 _REASONING = ("reasoning", "thinking")
 REASONING_KEYS = ("reasoning_content", *_REASONING)
 
@@ -223,14 +222,9 @@ def _list_blocks(content: Any) -> list[Any]:
 
 # -- media ----------------------------------------------------------------------------------------
 def _build_marker(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part that says what it is and where it lies, not what it is made of."""
+    """Return a part that says what it is, not what it is made of; types as templates know them."""
     kind = _MEDIA.get(str(part.get("type")))
-    if kind is None:
-        return part
-    inner = part.get(part["type"])
-    places = _scrub({**(inner if isinstance(inner, dict) else {"url": inner}), **part})
-    found = {key: places[key] for key in _PLACES if isinstance(places.get(key), str)}
-    return {**found, "type": kind}
+    return part if kind is None else {**_scrub(part), "type": kind}
 
 
 def _scrub(value: Any) -> Any:

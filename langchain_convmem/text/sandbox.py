@@ -5,7 +5,7 @@ block that only marks what a model said, `tojson` without HTML escapes, and `rai
 
 Every operation and every round of a loop counts as work, and so does the size of the values that it
 reads and makes; what may grow beyond its arguments is counted before it is made. One figure
-therefore limits the time and the memory of a rendering alike, and does so equally on any machine.
+therefore limits the time and the memory of a rendering alike.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.filters import FILTERS
 from jinja2.parser import Parser
-from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.tests import TESTS
 from jinja2.utils import Namespace
@@ -34,6 +33,7 @@ from langchain_convmem.errors import ChatTemplateError, ConfigError
 
 # What any operation and any value weighs, besides its text.
 _STEP = 64
+_WIDEST = 4  # what a character weighs: the most bytes that Python keeps it in
 
 _LONGEST_REASON = 2_000
 _LONGEST_DATE_FORMAT = 1_000
@@ -59,9 +59,6 @@ _METHODS = frozenset(
     )
 )
 
-# They take time for every character of the text that they look for.
-_SLOW_METHODS = frozenset(("lstrip", "rfind", "rpartition", "rsplit", "rstrip", "strip"))
-
 _MAP_NAMES = frozenset(dir(dict))
 
 RAISED_BY_TEMPLATES = (
@@ -83,8 +80,8 @@ class TemplateLimits:
     Attributes:
         max_source: Characters of the template; they decide how long it takes to compile.
         max_output: Characters of a prompt.
-        max_work: Work of one rendering: 64 for each operation and each value, and the size of
-            what it reads or makes. A character counts one, four in a text that is not ASCII.
+        max_work: Work of one rendering: 64 for each operation and each value, and four for each
+            character that it reads or makes.
     """
 
     max_source: int = 200_000
@@ -154,16 +151,13 @@ class Work:
     def join(self, values: Iterable[Any], d: Any = "") -> str:
         """Return values as one text."""
         texts, between = [self.write(value) for value in values], self.write(d)
-        # A single wide character widens the whole.
-        is_ascii = between.isascii() and all(map(str.isascii, texts))
-        self.spend((1 if is_ascii else 4) * (sum(map(len, texts)) + len(between) * len(texts)))
+        self.spend(_WIDEST * (sum(map(len, texts)) + len(between) * len(texts)))
         return between.join(texts)
 
     def replace(self, value: Any, old: Any, new: Any, count: int | None = -1) -> str:
         """Return a text with a part of it replaced."""
         text, old, new = self.write(value), self.write(old), self.write(new)
-        grown = len(text) + text.count(old) * len(new)
-        self.spend(grown if text.isascii() and new.isascii() else 4 * grown)
+        self.spend(_WIDEST * (len(text) + text.count(old) * len(new)))
         return text.replace(old, new, -1 if count is None else count)
 
     def trim(self, value: Any, chars: str | None = None) -> Any:
@@ -178,10 +172,10 @@ class Work:
             return self.join(args[0], text)
         if name == "replace":
             return self.replace(text, *args, **given)
-        for value in args:
-            self.spend(_weigh(value))
+        self.keep_deep(args)
         part = args[0] if args and isinstance(args[0], str) else ""
-        self.spend(_weigh(text) * (len(part) if part and name in _SLOW_METHODS else 1))
+        # Some methods take time for every character of the text that they look for.
+        self.spend(_weigh(text) * (1 + len(part)))
         if name in {"split", "rsplit"}:
             self.spend(_STEP * (text.count(part) if part else len(text) // 2))
         return self.keep(getattr(text, name)(*args, **given))
@@ -193,19 +187,14 @@ class Work:
         for wide in (indent, *(more.get("separators") or ())):
             if (len(wide) if isinstance(wide, str) else wide or 0) > _WIDEST_INDENT:
                 raise LimitExceededError("the template asks for too wide a JSON")
-        self.keep_deep(value)
-        text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **more)
-        self.spend(_weigh(text))
-        return text
+        text = json.dumps(self.keep_deep(value), ensure_ascii=ensure_ascii, indent=indent, **more)
+        return self.write(text)
 
 
 def _weigh(value: Any) -> int:
     """Return the size of a value, but for what its items hold."""
-    kind = type(value)
-    if kind is str:
-        return len(value) if value.isascii() else 4 * len(value)
-    if isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:
-        raise LimitExceededError("the template makes too large a number")
+    if type(value) is str:
+        return _WIDEST * len(value)
     return _STEP * len(value) if isinstance(value, _CONTAINERS) else 0
 
 
@@ -312,7 +301,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     Safe to share between threads: each rendering has work of its own.
     """
 
-    intercepted_binops = frozenset(("+", "*", "**", "%"))
+    intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
 
     def __init__(self, limits: TemplateLimits) -> None:
         """Create an environment in which templates may use up so much."""
@@ -375,10 +364,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """
         context: Any = template.new_context(dict(variables))
         context.work = work
-        try:
-            return self.concat(template.root_render_func(context))
-        finally:
-            context.vars.clear()  # macros hold their context, which holds them
+        return self.concat(template.root_render_func(context))
 
     def concat(self, pieces: Iterable[str]) -> str:
         """Return what a template, a macro or a block has written."""
@@ -402,8 +388,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Return whether a template may read an attribute, or call a method."""
         if isinstance(obj, str | dict | list | tuple | int | float):
             return attr in _METHODS
-        if isinstance(obj, LoopContext | Namespace):
-            return not attr.startswith("_")
         return super().is_safe_attribute(obj, attr, value)
 
     def wrap_str_format(self, value: Any) -> None:
@@ -417,19 +401,20 @@ class Sandbox(ImmutableSandboxedEnvironment):
         owner = getattr(__obj, "__self__", None)
         if isinstance(owner, str):
             return work.call_text(__obj.__name__, owner, args, kwargs)
-        for value in args:
-            work.spend(_weigh(value))
+        work.spend(sum(map(_weigh, args)))
         return work.keep(__obj(*args, **kwargs))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Add, multiply or divide values."""
-        work: Work = context.work
-        if operator == "*":
-            for items, times in ((left, right), (right, left)):
-                work.spend(max(0, times) * _weigh(items) if isinstance(times, int) else 0)
-        elif operator == "**" or (operator == "%" and isinstance(left, str)):
+        if operator == "**" or (operator == "%" and isinstance(left, str)):
             raise SecurityError(f"a chat template does not use {operator!r} here")
-        return work.keep(self.binop_table[operator](left, right))
+        if isinstance(left, int) and isinstance(right, int):
+            if max(left.bit_length(), right.bit_length()) > _MAX_INTEGER_BITS:
+                raise LimitExceededError("the template makes too large a number")
+        elif operator == "*":
+            items, times = (right, left) if isinstance(left, int) else (left, right)
+            context.work.spend(_weigh(items) * max(0, times) if isinstance(times, int) else 0)
+        return context.work.keep(self.binop_table[operator](left, right))
 
 
 # -- what a template raises -----------------------------------------------------------------------
@@ -442,14 +427,14 @@ def translate_errors(name: str) -> Iterator[None]:
         raise  # it says all that already
     except RAISED_BY_TEMPLATES as error:
         reason, kind = str(error), type(error).__name__
-        if isinstance(error, LimitExceededError | RecursionError):
-            kind = "LimitExceeded"
         if isinstance(error, RecursionError):
-            reason = "it is nested too deep"
+            reason, kind = "it is nested too deep", "LimitExceeded"
         elif isinstance(error, SyntaxError):
             reason, kind = error.msg, "TemplateSyntaxError"
         elif isinstance(error, TemplateError):
             reason = str(error.message)
+        if isinstance(error, LimitExceededError):
+            kind = "LimitExceeded"
         reason, line = reason[:_LONGEST_REASON], _find_line(error)
         is_syntax = kind == "TemplateSyntaxError"
         what = "is not a valid template" if is_syntax else "cannot render these messages"

@@ -1,17 +1,19 @@
 """What reads text and goes on with it: sessions of a model that knows nothing of messages.
 
+First what any of them promises, then what our own engines have in common.
+
 Optional abilities are protocols of their own, asked for once with `isinstance`.
 Asynchronous methods carry the prefix `a` and keep every promise of their synchronous form.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
-if TYPE_CHECKING:
-    from langchain_convmem.text.chat_template import ChatTemplate
+from langchain_convmem.errors import ConfigError, ConversationError
+from langchain_convmem.text.chat_template import ChatTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +40,20 @@ class ModelSession(Protocol):
     @property
     def holds_stop(self) -> bool:
         """Whether its state contains the stop text at which a decode ended."""
-        ...
 
     @property
     def finish_reason(self) -> Literal["stop", "length"] | None:
         """Why the latest decode ended; None before the first, and while one runs."""
-        ...
 
     @property
     def stop_text(self) -> str:
         """The stop text at which the latest decode ended; empty if at none."""
-        ...
 
     def prefill(self, parts: Sequence[Part]) -> None:
         """Read text and media, after all that was read and written before."""
-        ...
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
         """Read text and media; see `prefill`."""
-        ...
 
     def decode(
         self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
@@ -68,21 +65,17 @@ class ModelSession(Protocol):
             max_tokens: The most tokens to write; None is the session's own limit.
             **options: What else the model takes, such as `temperature`.
         """
-        ...
 
     def adecode(
         self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
     ) -> AsyncIterator[str]:
         """Write on; see `decode`."""
-        ...
 
     def reset(self) -> None:
         """Forget everything: as new. Never blocks for long."""
-        ...
 
     def close(self) -> None:
         """Release what it holds. Idempotent."""
-        ...
 
 
 @runtime_checkable
@@ -91,7 +84,6 @@ class RewindableSession(Protocol):
 
     def checkpoint(self) -> Any:
         """Return a mark of the state as it is. Cheap."""
-        ...
 
     def rewind(self, checkpoint: Any) -> None:
         """Go back to a mark of this session, or of the one that it was cloned from. Cheap.
@@ -99,7 +91,6 @@ class RewindableSession(Protocol):
         Raises:
             ConversationError: If the mark is not of this session, or lies after a rewind.
         """
-        ...
 
 
 @runtime_checkable
@@ -108,7 +99,6 @@ class ClonableSession(Protocol):
 
     def clone(self) -> ModelSession:
         """Return a session that goes on from here by itself."""
-        ...
 
 
 @runtime_checkable
@@ -118,7 +108,6 @@ class TokenCountingSession(Protocol):
     @property
     def token_count(self) -> int:
         """Tokens of its state."""
-        ...
 
 
 @runtime_checkable
@@ -139,7 +128,6 @@ class TokenNamingEngine(Protocol):
     @property
     def control_tokens(self) -> Collection[str]:
         """What no text of a message may become in a prompt."""
-        ...
 
 
 @runtime_checkable
@@ -149,22 +137,142 @@ class TextEngine(Protocol):
     @property
     def template(self) -> ChatTemplate | None:
         """How conversations are written for it; None if it does not know."""
-        ...
 
     @property
     def reply_format(self) -> str | None:
         """Name of the format of its replies; None if it does not know."""
-        ...
 
     @property
     def stop(self) -> Sequence[str]:
         """Texts that end its replies."""
-        ...
 
     def create_session(self) -> ModelSession:
         """Return a new, empty session."""
-        ...
 
     def close(self) -> None:
         """Release the model. Idempotent."""
-        ...
+
+
+# -- What our own engines and their sessions have in common ---------------------------------------
+
+
+MOST_STOPS = 4
+"""Many services take no more; a text is cut at all of them here in any case."""
+
+
+def load_template(template: Any) -> Any:
+    """Return a template as it is, or the built-in of a name."""
+    return ChatTemplate.from_builtin(template) if isinstance(template, str) else template
+
+
+class KeptEngine:
+    """What all our engines say of themselves, and whether they are closed."""
+
+    template: ChatTemplate | None
+
+    def __init__(
+        self,
+        template: ChatTemplate | str | None,
+        reply_format: str | None,
+        stop: Sequence[str],
+        max_tokens: int,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Keep what sessions go by; see the engines."""
+        self.template = load_template(template)
+        self.reply_format = reply_format
+        self.stop = tuple(stop)
+        self.max_tokens = max_tokens
+        self.options = dict(options)
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Refuse everything from here on. Idempotent."""
+        self._is_closed = True
+
+    def check_open(self) -> None:
+        """Raise `ConversationError` if the engine is closed."""
+        if self._is_closed:
+            raise ConversationError("the engine is closed; create another one")
+
+
+@dataclass(eq=False, slots=True)
+class SessionCheckpoint:
+    """A length that a session once had. It is known by itself, not by its length."""
+
+    length: int
+
+
+class KeptSession:
+    """A session whose state is a list that grows; a mark is a length that it once had."""
+
+    holds_stop = False
+
+    def __init__(
+        self, engine: Any, items: Sequence[Any] = (), known: Sequence[SessionCheckpoint] = ()
+    ) -> None:
+        """Begin with nothing, or with what a session holds that this one is cloned from."""
+        self.finish_reason: Literal["stop", "length"] | None = None
+        self.stop_text = ""
+        self.engine = engine
+        self._items = list(items)
+        self._known = list(known)
+        self._is_closed = False
+
+    def cut(self, length: int) -> None:
+        """Forget what comes after the first `length` items, and marks there."""
+        self._known = [known for known in self._known if known.length <= length]
+        del self._items[length:]
+
+    def checkpoint(self) -> SessionCheckpoint:
+        """Return a mark of the state as it is."""
+        self.check_open()
+        self._known.append(SessionCheckpoint(len(self._items)))
+        return self._known[-1]
+
+    def rewind(self, checkpoint: Any) -> None:
+        """Go back to a mark.
+
+        Raises:
+            ConversationError: If it is not of this session, or was rewound past.
+        """
+        self.check_open()
+        if all(known is not checkpoint for known in self._known):
+            raise ConversationError(
+                "no such checkpoint: it is another session's, or was rewound past; take a new one"
+            )
+        self.cut(checkpoint.length)
+
+    def clone(self) -> Self:
+        """Return a session that goes on from here by itself."""
+        self.check_open()
+        return type(self)(self.engine, self._items, self._known)
+
+    def reset(self) -> None:
+        """Forget everything; checkpoints, too."""
+        self.check_open()
+        self._known = []
+        self.cut(0)
+
+    def close(self) -> None:
+        """Forget everything for good."""
+        self._is_closed = True
+        self.cut(0)
+
+    def check_open(self) -> None:
+        """Raise `ConversationError` if the session or its engine is closed."""
+        self.engine.check_open()
+        if self._is_closed:
+            raise ConversationError("the session is closed; create another one")
+
+    def list_texts(self, parts: Sequence[Part]) -> list[str]:
+        """Return what a session that reads text only is to read.
+
+        Raises:
+            ConfigError: If there are media.
+        """
+        self.check_open()
+        texts = [part for part in parts if isinstance(part, str)]
+        if len(texts) < len(parts):
+            raise ConfigError(f"{type(self).__name__} reads no images and no sounds")
+        return texts

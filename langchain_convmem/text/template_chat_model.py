@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterator,
-    Generator,
     Iterator,
     Mapping,
     Sequence,
@@ -16,15 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from langchain_core.language_models import LLM, BaseChatModel, BaseLLM, LangSmithParams
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
+from langchain_core.language_models import BaseChatModel, BaseLLM, LangSmithParams
+from langchain_core.messages import AIMessage, BaseMessage, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks
 from langchain_core.outputs import (
     ChatGeneration,
     ChatGenerationChunk,
     ChatResult,
     Generation,
-    GenerationChunk,
     LLMResult,
 )
 from langchain_core.runnables import Runnable
@@ -34,9 +31,9 @@ from pydantic import Field, PrivateAttr, field_validator
 from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.engines import MOST_STOPS, load_template
 from langchain_convmem.text.replies import ReplyReader, StopTexts
 from langchain_convmem.text.reply_formats import ReplyFormat, find_reply_format, get_reply_format
+from langchain_convmem.text.sessions import MOST_STOPS, load_template
 from langchain_convmem.views.tokens import count_text_tokens
 
 _MEDIA = {"audio", "file", "image", "video"}
@@ -78,8 +75,8 @@ class TemplateChatModel(BaseChatModel):
         ```
     """
 
-    llm: Any
-    """A `BaseLLM`, or another Runnable that takes text and returns text."""
+    llm: BaseLLM
+    """The completion model."""
 
     template: ChatTemplate
     """How conversations are written for the model; or the name of a built-in."""
@@ -90,7 +87,6 @@ class TemplateChatModel(BaseChatModel):
     stop: list[str] = Field(default_factory=list)
     """Texts that end a reply, besides those of the reply format and of a call."""
 
-    _inner: BaseLLM = PrivateAttr()
     _name: str = PrivateAttr()
     _format: ReplyFormat = PrivateAttr()
 
@@ -103,11 +99,11 @@ class TemplateChatModel(BaseChatModel):
         """Choose the reply format.
 
         Raises:
-            ConfigError: If there is no such format, or `llm` reads no text.
+            ConfigError: If there is no such format.
         """
         super().model_post_init(context)
         found = find_reply_format(self.template)
-        self._inner, self._name = _to_llm(self.llm), _find_name(self.llm)
+        self._name = _find_name(self.llm)
         self._format = found if self.reply_format is None else get_reply_format(self.reply_format)
         if not self._format.stop:
             self._format = replace(self._format, stop=found.stop)
@@ -122,7 +118,7 @@ class TemplateChatModel(BaseChatModel):
     def _identifying_params(self) -> Mapping[str, Any]:
         source = self.template.source + repr(sorted(self.template.special_tokens.items()))
         return {
-            "llm": [self._name, self._inner._llm_type, dict(self._inner._identifying_params)],  # noqa: SLF001 - LangChain's hooks
+            "llm": [self._name, self.llm._llm_type, dict(self.llm._identifying_params)],  # noqa: SLF001 - LangChain's hooks
             "template": [self.template.name, hashlib.sha256(source.encode()).hexdigest()],
             "reply_format": self._format.name,
             "stop": self.stop,
@@ -195,8 +191,6 @@ class TemplateChatModel(BaseChatModel):
     ) -> _PreparedCall:
         """Return the call to make, or raise before anything is sent."""
         _refuse_media(messages)
-        if "response_format" in kwargs and isinstance(self._inner, _RunnableLLM):
-            raise ConfigError(f"{self._name} takes no response_format; use with_structured_output")
         wanted = self.template.variables - {"add_generation_prompt", "messages", "tool_choice"}
         variables = {name: value for name, value in kwargs.items() if name in wanted}
         options = {name: value for name, value in kwargs.items() if name not in wanted}
@@ -218,14 +212,14 @@ class TemplateChatModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
     ) -> ChatResult:
         call = self._prepare_call(messages, stop, kwargs)
-        written = self._inner._generate([call.text], **call.options)  # noqa: SLF001
+        written = self.llm._generate([call.text], **call.options)  # noqa: SLF001
         return self._build_result(call, written)
 
     async def _agenerate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
     ) -> ChatResult:
         call = await hop(partial(self._prepare_call, messages, stop, kwargs))
-        written = await self._inner._agenerate([call.text], **call.options)  # noqa: SLF001
+        written = await self.llm._agenerate([call.text], **call.options)  # noqa: SLF001
         return self._build_result(call, written)
 
     def _stream(
@@ -234,7 +228,8 @@ class TemplateChatModel(BaseChatModel):
         call = self._prepare_call(messages, stop, kwargs)
         reply = _TemplateReply(call, self._format, self._name)
         yield from reply.begin()
-        with closing(self._write(call)) as pieces:
+        pieces: Any = self.llm._stream(call.text, **call.options)  # noqa: SLF001
+        with closing(pieces):
             for piece in pieces:
                 yield from reply.take(piece)
                 if reply.is_over:
@@ -248,7 +243,8 @@ class TemplateChatModel(BaseChatModel):
         reply = _TemplateReply(call, self._format, self._name)
         for chunk in reply.begin():
             yield chunk
-        async with aclosing(self._awrite(call)) as pieces:
+        pieces: Any = self.llm._astream(call.text, **call.options)  # noqa: SLF001
+        async with aclosing(pieces):
             async for piece in pieces:
                 for chunk in reply.take(piece):
                     yield chunk
@@ -257,41 +253,21 @@ class TemplateChatModel(BaseChatModel):
         for chunk in reply.end():
             yield chunk
 
-    def _write(self, call: _PreparedCall) -> Generator[Generation]:
-        """Yield what is new; the whole reply if the model does not stream."""
-        if type(self._inner)._stream is BaseLLM._stream:  # noqa: SLF001
-            written = self._inner._generate([call.text], **call.options)  # noqa: SLF001
-            yield written.generations[0][0]
-            return
-        chunks: Any = self._inner._stream(call.text, **call.options)  # noqa: SLF001
-        with closing(chunks):
-            yield from chunks
-
-    async def _awrite(self, call: _PreparedCall) -> AsyncGenerator[Generation]:
-        """Yield what is new; see `_write`."""
-        kind = type(self._inner)
-        if kind._astream is BaseLLM._astream and kind._stream is BaseLLM._stream:  # noqa: SLF001
-            written = await self._inner._agenerate([call.text], **call.options)  # noqa: SLF001
-            yield written.generations[0][0]
-            return
-        chunks: Any = self._inner._astream(call.text, **call.options)  # noqa: SLF001
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                yield chunk
+    def _should_stream(self, *, async_api: bool, **kwargs: Any) -> bool:
+        kind = type(self.llm)
+        streams = kind._stream is not BaseLLM._stream  # noqa: SLF001
+        streams |= async_api and kind._astream is not BaseLLM._astream  # noqa: SLF001
+        return streams and super()._should_stream(async_api=async_api, **kwargs)
 
     def _build_result(self, call: _PreparedCall, written: LLMResult) -> ChatResult:
         told = (written.llm_output or {}).get("token_usage")
-        replies = written.generations[0]
-        usage = told if len(replies) == 1 and isinstance(told, Mapping) else {}
-        made = []
-        for one in replies:
-            reply = _TemplateReply(call, self._format, self._name, usage)
-            chunks = [chunk.message for chunk in (*reply.begin(), *reply.take(one), *reply.end())]
-            parts = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
-            message = message_chunk_to_message(add_ai_message_chunks(parts[0], *parts[1:]))
-            info = {"finish_reason": message.response_metadata["finish_reason"]}
-            made.append(ChatGeneration(message=message, generation_info=info))
-        return ChatResult(generations=made, llm_output={"model_name": self._name})
+        reply = _TemplateReply(call, self._format, self._name, told)
+        pieces = (*reply.begin(), *reply.take(written.generations[0][0]), *reply.end())
+        chunks: Any = [piece.message for piece in pieces]
+        message = message_chunk_to_message(add_ai_message_chunks(*chunks))
+        info = {"finish_reason": message.response_metadata["finish_reason"]}
+        generation = ChatGeneration(message=message, generation_info=info)
+        return ChatResult(generations=[generation], llm_output={"model_name": self._name})
 
 
 class _TemplateReply:
@@ -356,56 +332,6 @@ def _refuse_media(messages: Sequence[BaseMessage]) -> None:
         found = ", ".join(sorted({block["type"] for block in blocks} & _MEDIA))
         if found:
             raise ConfigError(f"message {number} has {found}; a model of text sees none of it")
-
-
-# -- Models that read text ------------------------------------------------------------------------
-
-
-class _RunnableLLM(LLM):
-    """A Runnable from text to text as a completion model; it may take no options, and gets none."""
-
-    runnable: Any
-
-    @property
-    def _llm_type(self) -> str:
-        return type(self.runnable).__name__
-
-    @property
-    def _identifying_params(self) -> Mapping[str, Any]:
-        return {"llm": repr(self.runnable)}
-
-    def _call(self, prompt: str, *_: Any, **__: Any) -> str:
-        return _check_text(self.runnable.invoke(prompt))
-
-    async def _acall(self, prompt: str, *_: Any, **__: Any) -> str:
-        return _check_text(await self.runnable.ainvoke(prompt))
-
-    def _stream(self, prompt: str, *_: Any, **__: Any) -> Iterator[GenerationChunk]:
-        for piece in self.runnable.stream(prompt):
-            yield GenerationChunk(text=_check_text(piece))
-
-    async def _astream(self, prompt: str, *_: Any, **__: Any) -> AsyncIterator[GenerationChunk]:
-        async for piece in self.runnable.astream(prompt):
-            yield GenerationChunk(text=_check_text(piece))
-
-
-def _check_text(piece: object) -> str:
-    if not isinstance(piece, str):
-        raise ConfigError(f"the model returned a {type(piece).__name__}; it must return text")
-    return piece
-
-
-def _to_llm(model: Any) -> BaseLLM:
-    """Return a completion model.
-
-    Raises:
-        ConfigError: If it is not a Runnable, or reads messages.
-    """
-    if isinstance(model, BaseChatModel):
-        raise ConfigError(f"{type(model).__name__} reads messages; use it as it is")
-    if not isinstance(model, Runnable):
-        raise ConfigError(f"llm is a {type(model).__name__}; pass a BaseLLM or another Runnable")
-    return model if isinstance(model, BaseLLM) else _RunnableLLM(runnable=model)
 
 
 def _find_name(model: Any) -> str:

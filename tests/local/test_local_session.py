@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -69,6 +70,17 @@ def test_a_session_with_a_cache_writes_what_one_without_would(engine):
     assert len(set(first)) > 5  # a model that repeats one token would prove nothing
 
 
+def test_a_long_text_is_read_in_steps(engine):
+    import torch
+
+    session = engine.create_session()
+    session.prefill([PROMPT * 40])
+    assert session.tokens_read == session.token_count - 1 > 1024
+    with torch.no_grad():
+        told = engine.model(torch.tensor([session.token_ids])).logits[0, -1]
+    assert torch.allclose(session.compute_scores(), told, atol=1e-4)
+
+
 def test_a_rewound_session_is_as_it_was(engine):
     session = engine.create_session()
     session.prefill([PROMPT])
@@ -104,8 +116,8 @@ def test_a_clone_goes_on_by_itself(engine):
     clone = session.clone()
     clone.prefill(["The car!"])
     _written(clone)
-    # What both had read was not read again; the latest token waits for the next call.
-    assert clone.tokens_read == clone.token_count - session.token_count - 1
+    # What both had read was not read again.
+    assert clone.tokens_read == clone.token_count - session.token_count
     assert session.text == PROMPT
     clone.rewind(mark)
     session.rewind(mark)
@@ -155,6 +167,18 @@ def test_the_model_ends_its_reply_with_a_token_of_its_own(engine, model, tokeniz
     assert (other.finish_reason, other.stop_text) == ("stop", tokenizer.decode([end]))
 
 
+def test_the_tokens_by_which_a_model_ends_are_known(model, tokenizer):
+    engine = LocalEngine(model, tokenizer)
+    assert engine.end_ids == {tokenizer.eos_token_id: "<|im_end|>"}
+
+
+def test_a_reply_of_no_tokens_leaves_everything_as_it_is(engine):
+    session = engine.create_session()
+    session.prefill([PROMPT])
+    assert _written(session, max_tokens=0) == ""
+    assert (session.text, session.finish_reason) == (PROMPT, "length")
+
+
 # -- room ---------------------------------------------------------------------------------------
 
 
@@ -188,7 +212,28 @@ def test_the_same_seed_gives_the_same_reply(engine):
     assert reply(temperature=5.0, top_p=1e-6) == reply()
 
 
+def test_options_that_cannot_be_are_refused(engine, model, tokenizer):
+    with pytest.raises(ConfigError, match="beams=2"):
+        next(engine.create_session().decode(beams=2))
+    with pytest.raises(ConfigError, match="temperature=-1"):
+        LocalEngine(model, tokenizer, temperature=-1)
+    with pytest.raises(ConfigError, match="needs its tokenizer"):
+        LocalEngine(model)
+
+
 # -- other callers ------------------------------------------------------------------------------
+
+
+def test_sessions_of_one_engine_do_not_disturb_each_other(engine):
+    prompts = [PROMPT + "word " * number for number in range(6)]
+
+    def reply(prompt: str) -> str:
+        session = engine.create_session()
+        session.prefill([prompt])
+        return _written(session)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(reply, prompts)) == [reply(prompt) for prompt in prompts]
 
 
 async def test_the_asynchronous_form_does_the_same(engine):
@@ -233,6 +278,12 @@ def test_media_and_the_closed_are_refused(engine):
     engine.close()
     with pytest.raises(ConversationError, match="engine"):
         other.prefill(["a"])
+
+
+def test_an_empty_session_begins_with_the_first_token(engine):
+    session = engine.create_session()
+    assert _written(session, max_tokens=3)
+    assert session.text.startswith("<|begin|>")
 
 
 # -- what it is for -----------------------------------------------------------------------------

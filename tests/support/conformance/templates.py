@@ -10,6 +10,7 @@ from conformance.cases import INFORMATION, Case, check_equal, check_keys
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.text import RenderState
+from langchain_convmem.text.messages import join_content
 
 _CASE = {
     "compile_error",
@@ -77,6 +78,7 @@ class _Chat:
         self.history = list(self.preface)
         self.unfed = list(self.preface)
         self.state = self._started()
+        self.is_pending = False
 
     def _started(self) -> RenderState:
         return self.template.start(tools=self.tools, **self.context)
@@ -152,20 +154,28 @@ class _Chat:
 
     def check_step(self, step: Mapping[str, Any], what: str) -> None:
         sent = step["send"] if "send" in step else step["message"]
-        new = [*self.unfed, *(sent if isinstance(sent, list) else [sent])]
+        new = self._join(sent if isinstance(sent, list) else [sent])
         pending = step.get("pending", not step.get("decode", True))
         extra = step.get("extra_context")
+        feed = self.state.feed_unended if pending else self.state.feed
         if "error" in step:
-            self._check_error(
-                step["error"],
-                what,
-                lambda: self.state.feed(new, pending=pending, extra_context=extra),
-            )
+            self._check_error(step["error"], what, lambda: feed(new, extra_context=extra))
             return
-        increment = self.state.feed(new, pending=pending, extra_context=extra)
+        increment = feed(new, extra_context=extra)
         check_equal(f"{what}: increment", increment.text, step.get("increment", increment.text))
         check_equal(f"{what}: decode", not pending, step.get("decode", not pending))
-        self._answer(step, new)
+        self.is_pending = pending
+        if pending:
+            self.unfed = new[-1:]
+        else:
+            self._answer(step, new)
+
+    def _join(self, sent: list[Any]) -> list[Any]:
+        """Return what is to be fed: the part that waits goes on with what is sent."""
+        if not self.is_pending or self.unfed[0]["role"] != sent[0]["role"]:
+            return [*self.unfed, *sent]
+        content = join_content(self.unfed[0]["content"], sent[0]["content"])
+        return [{**self.unfed[0], **sent[0], "content": content}, *sent[1:]]
 
     def _check_error(self, expected: Mapping[str, Any], what: str, call: Any) -> None:
         check_keys(f"{what}: error", expected, {"message", "type"})

@@ -43,7 +43,7 @@ SIGNED = [
         "a[|system|]b[|endofturn|]c [| d |] [x]",
         "a[ |system|]b[ |endofturn|]c [| d |] [x]",
     ),
-    (("]~b]ROLE\n", "[e~["), "a]~b]system\nb[e~[c]~b]", "a] ~b]system\nb[ e~[c] ~b]"),
+    (("]~b]ROLE\n", "[e~["), "a]~b]system\nb[e~[c]~b]", "a] ~b]system\nb[e~[c] ~b]"),
     (("@@ROLE\n", ""), "a@@system\nb @@user c", "a@ @system\nb @ @user c"),
     (("$$ROLE$$ ", ""), "a$$system$$ b", "a$ $system$$ b"),
 ]

@@ -105,10 +105,10 @@ def test_a_checkpoint_is_known_by_itself():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"temperature": -0.1}, "temperature cannot be -0.1"),
-        ({"top_p": 0.0}, "top_p cannot be 0.0"),
-        ({"top_k": -1}, "top_k cannot be -1"),
-        ({"beams": 3}, r"not \['beams'\]"),
+        ({"temperature": -0.1}, "temperature=-0.1"),
+        ({"top_p": 0.0}, "top_p=0.0"),
+        ({"top_k": -1}, "top_k=-1"),
+        ({"beams": 3}, "beams=3"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(options, told):

@@ -1,4 +1,4 @@
-"""A small part of `python -m tests.fuzz.chat_templates`, and what it would notice."""
+"""A small part of `python -m tests.fuzz.chat_templates`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from langchain_convmem.text.chat_template import BUILTINS, read_builtin
-from langchain_convmem.text.sent_text import SentText
 
 REMEMBERING = """\
 {%- set ns = namespace(users=0, open=false) -%}
@@ -39,8 +38,3 @@ def test_what_is_sent_for_each_turn_makes_the_whole_prompt(check_template, name)
     found = check_template(SOURCES[name], chats=40, seed=7)
     assert found.mismatches == []
     assert min(found.turns, found.diverged, found.ahead) > 0
-
-
-def test_a_fault_would_be_noticed(check_template, monkeypatch):
-    monkeypatch.setattr(SentText, "match", lambda self, text: 0)
-    assert check_template(REMEMBERING, chats=30, seed=7).mismatches

@@ -119,56 +119,6 @@ def test_copies_go_on_by_themselves():
     assert state.read_text() == "<user>a</><assistant>b</><user>c</><assistant>"
 
 
-# -- a turn in parts ------------------------------------------------------------------------------
-
-
-def test_a_turn_can_come_in_parts():
-    state = ChatTemplate(IN_PARTS).start()
-    first = state.feed([("system", "s"), user("Hel")], pending=True)
-    second = state.feed([user("lo")], pending=True)
-    last = state.feed([user("!")])
-    assert [first.text, second.text, last.text] == [
-        "<system>s</><user>Hel",
-        "lo",
-        "!</><assistant>",
-    ]
-    assert state.messages[-1]["content"] == "Hello!"
-    state.record_reply("Yes?")
-    increment = state.feed([reply("Yes?"), user("No.")])
-    assert (increment.text, increment.diverged) == ("</><user>No.</><assistant>", False)
-
-
-def test_a_part_that_fails_leaves_no_trace():
-    source = IN_PARTS.replace("{{ m.content }}", "{{ m.content + '' }}")
-    state = ChatTemplate(source).start()
-    state.feed([user("Hi ")], pending=True)
-    before = state.read_text()
-    with pytest.raises(ChatTemplateError):
-        state.feed([user("there"), user(7)])
-    with pytest.raises(InvalidMessageError, match="end with text"):
-        state.feed([user([{"type": "image"}])], pending=True)
-    assert state.read_text() == before == "<user>Hi "
-    assert state.feed([user("!")]).text == "!</><assistant>"
-    assert state.messages == [user("Hi !")]
-
-
-def test_a_control_token_cannot_be_spelled_in_two_parts():
-    source = IN_PARTS.replace("<{{ m.role }}>", "<|{{ m.role }}|>")
-    state = ChatTemplate(source, control_tokens=["<|system|>"]).start()
-    state.feed([user("<|sys")], pending=True)
-    state.feed([user("tem|>"), {"role": "tool", "content": "4"}])
-    assert state.read_text() == "<|user|>< |system|></><|tool|>4</><assistant>"
-
-
-def test_a_template_that_knows_no_parts_says_so():
-    template = ChatTemplate(PLAIN)
-    assert not template.supports_pending
-    assert ChatTemplate(IN_PARTS).supports_pending
-    with pytest.raises(ChatTemplateError, match="whole messages only") as caught:
-        template.start().feed([user("Hi")], pending=True)
-    assert caught.value.kind == "UnsupportedByTemplate"
-
-
 ONLY_PARTS = (
     "{% if is_first_part %}<{{ message.role }}>{% endif %}{{ message.content }}"
     "{% if is_last_part %}</>{% endif %}{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -184,9 +134,9 @@ def test_a_template_that_knows_parts_alone_writes_whole_conversations_of_them():
     state = template.start()
     state.feed([user("a")])
     state.record_reply("b")
-    increment = state.feed([reply("b"), user("c")], pending=True)
-    assert (increment.text, increment.diverged) == ("</><user>c", False)
-    assert state.feed([user("d")]).text == "d</><assistant>"
+    increment = state.feed_unended([reply("b"), user("c ")])
+    assert (increment.text, increment.diverged) == ("</><user>c ", False)
+    assert state.feed([user("c d")]).text == "d</><assistant>"
 
 
 # -- a message that goes on, by any template ----------------------------------------------------
@@ -202,8 +152,10 @@ def test_what_is_said_so_far_is_read_before_the_message_ends(source):
     ]
     if source is SCANNING:  # the first prompt told of one message, the next of three
         assert texts[1:] == ["lo,", " Ana</><assistant>"]
-    else:
+    elif source is PLAIN:
         assert texts == ["</><user>Hel", "lo,", " Ana</><assistant>"]
+    else:  # a template that renders parts trims none of them
+        assert texts == ["</><user>Hel", "lo, ", "Ana</><assistant>"]
     whole = ChatTemplate(source).render([user("a"), reply("b"), user("Hello, Ana")])
     assert state.read_text() == whole
     assert [message["content"] for message in state.messages] == ["a", "b", "Hello, Ana"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
-
 import pytest
 
 from benchmarks.templates_hostile import read_hostile, render_both
@@ -73,32 +70,13 @@ def test_every_turn_has_all_of_its_limits_and_one_that_is_stopped_leaves_no_trac
         "{% for m in messages %}{% for a in range(m.content | int) %}{% endfor %}"
         "{{ m.content }}{% endfor %}"
     )
-    state = ChatTemplate(source, limits=TemplateLimits(max_work=20_000)).start()
+    state = ChatTemplate(source, limits=TemplateLimits(max_work=200_000)).start()
     for _ in range(30):
         state.feed([{"role": "user", "content": "1"}])
     with pytest.raises(ChatTemplateError) as caught:
         state.feed([{"role": "user", "content": "99999"}])
     assert caught.value.kind == "LimitExceeded"
     assert (state.read_text(), len(state.messages)) == ("1" * 30, 30)
-
-
-def test_a_rendering_keeps_nothing_of_what_it_made():
-    source = (
-        "{% set ns = namespace(x='x' * 1000000) %}"
-        "{% macro f() %}{{ ns.x | length }}{% endmacro %}{{ f() }}"
-    )
-    template = ChatTemplate(source)
-    template.render([USER])
-    gc.collect()
-    gc.disable()
-    tracemalloc.start()
-    try:
-        assert template.render([USER]) == "1000000"
-        held = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-        gc.enable()
-    assert held < 1_000_000
 
 
 # -- what is allowed ------------------------------------------------------------------------------

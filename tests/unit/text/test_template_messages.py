@@ -100,12 +100,18 @@ def test_text_comes_in_parts_where_the_template_loops_over_it():
         ({"type": "image", "path": "a.png", "blob": BYTES}, {"path": "a.png"}),
         (
             {"type": "image_url", "image_url": {"url": "https://e.org/a"}},
-            {"url": "https://e.org/a"},
+            {"image_url": {"url": "https://e.org/a"}},
         ),
         ({"type": "image_url", "image_url": f"data:image/png;base64,{BYTES}"}, {}),
-        ({"type": "image", "source": {"type": "base64", "data": BYTES}}, {}),
+        (
+            {"type": "image", "source": {"type": "base64", "data": BYTES}},
+            {"source": {"type": "base64"}},
+        ),
         ({"type": "image", "data": b"secret picture"}, {}),
-        ({"type": "input_audio", "input_audio": {"data": BYTES}}, {"type": "audio"}),
+        (
+            {"type": "input_audio", "input_audio": {"data": BYTES}},
+            {"type": "audio", "input_audio": {}},
+        ),
     ],
     ids=range(8),
 )
