@@ -179,21 +179,20 @@ def get_rules(language: str) -> StatementRules:
     return StatementRules(
         language,
         {name: _compile(text, parts) for name, text in data["frames"].items()},
-        tuple(_make_rule({**rule, "match": _lead_in(rule, lead)}, parts) for rule in data["rule"]),
+        tuple(
+            _make_rule(rule, parts, r"\b" if rule.get("anywhere") else f"(?:{lead})?")
+            for rule in data["rule"]
+        ),
         tuple(_make_rule(rule, parts) for rule in data["instruction"]),
         tuple((topic["name"], _compile(topic["match"], parts)) for topic in data["topic"]),
     )
 
 
-def _lead_in(rule: Mapping[str, Any], lead: str) -> str:
-    """Return an expression with what it begins with: a word, or what may stand before a clause."""
-    match = rule["match"]
-    return rf"\b(?:{match})" if rule.get("anywhere") else f"(?:{lead})?(?:{match})"
-
-
-def _make_rule(given: Mapping[str, Any], parts: Mapping[str, str]) -> Rule:
-    expressions = {"match", "unless", "needs", "value_end"} & given.keys()
-    return Rule(**{**given, **{name: _compile(given[name], parts) for name in expressions}})
+def _make_rule(given: Mapping[str, Any], parts: Mapping[str, str], lead: str = "") -> Rule:
+    """Return a rule; what it matches may stand after what leads in: a clause, or a word."""
+    rule = {**given, "match": f"{lead}(?:{given['match']})"}
+    expressions = {"match", "unless", "needs", "value_end"} & rule.keys()
+    return Rule(**{**rule, **{name: _compile(rule[name], parts) for name in expressions}})
 
 
 def _compile(text: str, parts: Mapping[str, str]) -> re.Pattern[str]:

@@ -15,10 +15,11 @@ from turn_hosts import HOSTS
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.profile.profiler import TURNS_AT_ONCE, Profiler
-from langchain_convmem.profile.proposals import (
+from langchain_convmem.profile.profiler import (
+    TURNS_AT_ONCE,
     FoundItem,
     FoundItems,
+    Profiler,
     ProposedItem,
     ThreadReading,
     draft_proposals,
