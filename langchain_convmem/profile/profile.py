@@ -184,7 +184,7 @@ class UserProfile:
         by = {"said": "rules of the package", "model": "a profiler"}[one.source]
         until = "" if one.until_ms is None else f" {format_day(one.until_ms)}"
         told = [
-            f"{', '.join(filter(None, (one.kind, one.slot)))}: {indent_text(one.text)}",
+            f"{', '.join(filter(None, (one.kind, one.slot.rstrip(':'))))}: {indent_text(one.text)}",
             f"said on {format_day(one.since_ms)} in thread {one.key.thread_id!r}",
             f"entry {one.entry_id}, message {one.message_id}; found by {by}",
             f"state: {one.state}{until}",
@@ -301,9 +301,6 @@ class UserProfile:
         return "\n\n".join(["# Profile", *(said or ["Nothing is known yet."])]) + "\n"
 
     def __str__(self) -> str:
-        return self.to_markdown()
-
-    def _repr_markdown_(self) -> str:
         return self.to_markdown()
 
 

@@ -361,16 +361,14 @@ class Profiler:
     def read_waiting(self, owner: Owner) -> ProfilerReport:
         """Read the threads of a user that had turns since the last time."""
         with self._lock:
-            keys = list(dict.fromkeys(self._waiting.pop(owner, [])))
-        report = ProfilerReport(reason="it was interrupted")
-        try:
-            report = self.read_threads(keys)
-        finally:
-            if report.reason:
-                with self._lock:
-                    # Some turns pass before the next attempt; nothing is lost meanwhile.
-                    since = self._waiting.get(owner, [])
-                    self._waiting[owner] = [*keys[: TURNS_AT_ONCE // 2], *since]
+            keys = list(dict.fromkeys(self._waiting.get(owner, [])))
+            # If it fails, some turns pass before the next attempt; nothing is lost meanwhile.
+            waiting = self._waiting[owner] = keys[: TURNS_AT_ONCE // 2]
+            again = len(waiting)
+        report = self.read_threads(keys)
+        if not report.reason:
+            with self._lock:
+                del waiting[:again]
         return report
 
     # -- what -------------------------------------------------------------------------------------

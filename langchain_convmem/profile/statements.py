@@ -336,8 +336,10 @@ class _SentenceReader:
         """Yield the statements, in order."""
         spans = list(self._split_sentences())
         for number, span in enumerate(spans):
-            if not self._is_joke(spans, number):
-                yield from self._read_sentence(span)
+            sentence = self._masked[slice(*span)]
+            if not (self._is_unreal(sentence) or self._is_joke(spans, number)):
+                yield from self._read_facts(span, sentence)
+                yield from self._read_instruction(span[0], sentence)
 
     def find_sentence(self, start: int, end: int) -> tuple[int, int] | None:
         """Return where the sentence around a piece stands, if its user says and means it.
@@ -390,17 +392,6 @@ class _SentenceReader:
                     start = cut.end()
             if not piece.is_pasted:
                 yield start, piece.end
-
-    def _read_sentence(self, span: tuple[int, int]) -> Iterator[Statement]:
-        sentence = self._masked[slice(*span)]
-        if self._is_unreal(sentence):
-            return
-        found: set[ItemKind] = set()
-        for statement in self._read_facts(span, sentence):
-            if statement.kind not in found or statement.value:
-                found.add(statement.kind)
-                yield statement
-        yield from self._read_instruction(span[0], sentence)
 
     # -- facts ------------------------------------------------------------------------------------
 
