@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from scripted_chat import ScriptedChatModel, at
 from summaries import bare_texts
 
@@ -36,20 +36,6 @@ def test_an_open_tool_loop_stays_whole_while_what_is_before_it_is_covered(thread
     assert thread.shown[-1].endswith("Assistant: Done.")
     thread.check_all_was_told()
     thread.check()
-
-
-def test_a_tool_loop_longer_than_any_budget_is_covered_only_once_it_is_over(stored, call):
-    stored.talk(1)
-    stored.say("Look often.")
-    for number in range(30):
-        stored.say(HumanMessage(""), call(f"c{number}"), result(f"c{number}", "seen " * 100))
-        stored.summarize()
-    stored.check()
-    assert [text.count("Look often.") for text in stored.shown].count(1) == 1
-    stored.memory.add_messages([AIMessage("Nothing.")], thread_id="t", user_id="ana")
-    assert stored.summarize(force=True)
-    stored.check_all_was_told()
-    stored.check()
 
 
 def test_what_is_said_while_it_is_summarised_stays_whole_behind_the_summary(thread):

@@ -33,15 +33,9 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def log(request, tmp_path):
-    with InMemoryLog() if request.param == "memory" else SQLiteLog(tmp_path / "log.db") as log:
-        yield log
-
-
 @pytest.fixture
-def leases(log, clock):
-    return Leases(log, SETTINGS, clock=clock)
+def leases(clock):
+    return Leases(InMemoryLog(), SETTINGS, clock=clock)
 
 
 def take(leases, key=KEY, **options):
