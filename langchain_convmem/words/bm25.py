@@ -235,7 +235,7 @@ class LexicalIndex:
         return mask
 
     def select_marked(self, mark: str) -> NDArray[np.bool_]:
-        """Return which documents bear a mark of `speech.find_marks`, removed ones included.
+        """Return which documents bear a mark of `speech.find_mark`, removed ones included.
 
         Do not write: it is kept until a document is added.
         """

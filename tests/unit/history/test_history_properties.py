@@ -209,12 +209,7 @@ def test_exports_lose_and_double_nothing_whatever_happens_between_them(chosen):
 
 
 SETTINGS = SummarySettings(
-    trigger=("messages", 4),
-    keep=("messages", 2),
-    max_summary_tokens=16,
-    facts_tokens=0,
-    tree_tokens=48,
-    fan_out=3,
+    trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=16, facts_tokens=0
 )
 OPEN_COLOURS = ["red", "green", "blue"]
 

@@ -17,8 +17,13 @@ from summaries import ScriptedSummarizer
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.summarizing import asummary_record, explain_summary, summary_record
-from langchain_convmem.summarizing.checks import ask_judge, find_missing_sections, list_details
-from langchain_convmem.summarizing.gates import find_fault, remove_reasoning
+from langchain_convmem.summarizing.checks import (
+    ask_judge,
+    find_fault,
+    find_missing_sections,
+    list_details,
+    remove_reasoning,
+)
 from langchain_convmem.summarizing.summarizers import SummaryRequest, build_messages
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.facts import FactSource, find_facts, find_untold

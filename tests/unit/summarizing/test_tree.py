@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+from summaries import ScriptedSummarizer, bare
 
-from langchain_convmem import InMemoryLog, SummarySettings
-from langchain_convmem.errors import BudgetError
+from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem.errors import BudgetError, ConvMemError
 from langchain_convmem.records import Cover, Metadata, ThreadKey
+from langchain_convmem.summarizing import resummarize
 from langchain_convmem.summarizing.tree import (
     choose_sentences,
     count_summary_tokens,
@@ -21,12 +24,17 @@ from langchain_convmem.summarizing.tree import (
 )
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.live import (
+    find_covers,
     find_frontier,
     find_live_entries,
+    find_nodes,
+    find_uncovered,
+    get_level,
 )
 from langchain_convmem.views.summaries import (
     get_cites,
     make_summary_draft,
+    read_summaries,
 )
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.facts import split_sentences
@@ -161,3 +169,175 @@ def test_parents_say_nothing_that_a_child_does_not_say_and_keep_their_budget(sai
         covered = [pair for top in frontier(log) for pair in top.cover.ranges]
         positions = [one for first, last in covered for one in range(first, last + 1)]
         assert positions == list(range(1, 2 * len(said) + 1))
+
+
+FACTS = ["The rent is {}00 euros.", "The code is XK-{}.", "I will call on {} May.", "I like it."]
+
+
+@dataclass
+class Talk:
+    """A thread on which random steps are taken; what is refused is refused."""
+
+    memory: ConversationMemory
+    count: int = 0
+    forks: list = field(default_factory=list)
+    thread_id: str = "t"
+
+    @property
+    def history(self):
+        return self.memory.history(self.thread_id, user_id="ana")
+
+    def take(self, step):
+        name, *arguments = step
+        try:
+            getattr(self, name)(*arguments)
+        except ConvMemError:
+            return
+
+    def say(self, answered):
+        self.count += 1
+        text = FACTS[self.count % len(FACTS)].format(self.count)
+        said = [HumanMessage(text), AIMessage(f"Noted number {self.count}.")]
+        self.memory.add_messages(said[: 1 + answered], thread_id=self.thread_id, user_id="ana")
+
+    def summarize(self, force):
+        self.memory.summarize(self.thread_id, user_id="ana", force=force)
+
+    def by_hand(self):
+        self.count += 1
+        self.history.add_summary(f"By hand {self.count}.", self.history.summary_window())
+
+    def resummarize(self):
+        resummarize(self.memory, self.thread_id, user_id="ana")
+
+    def undo(self, exchanges):
+        before = self.list_written()
+        gone = self.history.undo(exchanges)
+        self.check_siblings(before, {entry.id for turn in gone for entry in turn.entries})
+
+    def undo_summary(self):
+        before = self.list_written()
+        gone = self.history.undo_summary()
+        if gone is not None:
+            after = self.list_written()
+            assert gone.id not in after
+            assert before.keys() - after.keys() == {gone.id}
+
+    def redo(self):
+        self.history.redo()
+
+    def replace(self, chosen):
+        self.count += 1
+        before = self.list_written()
+        live = find_live_entries(self.history.entries)
+        shown = [entry for entry in live if entry.role in ("user", "assistant")]
+        if shown:
+            old = shown[chosen % len(shown)]
+            self.history.replace(old.id, f"Now number {self.count}.", keep_later=True)
+            self.check_siblings(before, {old.id})
+
+    def forget(self, chosen):
+        before = self.list_written()
+        entries = [entry for entry in self.history.entries if entry.role in ("user", "assistant")]
+        if entries:
+            name = entries[chosen % len(entries)].id
+            gone = {entry.id for entry in entries if name in (entry.id, entry.message_id)}
+            self.memory.forget(user_id="ana", thread_id=self.thread_id, entry_ids=[name])
+            self.check_siblings(before, gone)
+
+    def fork(self):
+        before = self.list_shown()
+        at = len(self.forks)
+        made = self.memory.fork(self.thread_id, new_thread_id=f"fork {at}", user_id="ana")
+        self.forks.append(made)
+        self.thread_id = f"fork {at}"
+        assert self.list_shown() == before
+
+    def list_shown(self):
+        """Return what a model reads, the summaries in any order: copies stand in display order."""
+        first, *others = [bare(message.text) for message in self.history.messages] or [""]
+        return [sorted(first.split("\n\n")), *others]
+
+    def list_written(self):
+        """Return what each summary that was written and counts tells of, by its id."""
+        live = find_live_entries(self.history.entries)
+        written = [node for node in find_nodes(live) if not get_level(node)]
+        return {node.id: set(find_covers(live, find_nodes(live, [node]))) for node in written}
+
+    def check_siblings(self, before, gone):
+        """What tells of nothing that is gone is there as it was."""
+        after = self.list_written()
+        for name, covered in before.items():
+            if not covered & gone:
+                assert after.get(name) == covered
+
+    def check(self):
+        entries = self.history.entries
+        live = find_live_entries(entries)
+        tops = find_frontier(live)
+        shown = {entry.id for entry in find_uncovered(live)}
+        told = [set(find_covers(live, find_nodes(live, [top]))) for top in tops]
+        for entry in live:
+            if entry.role == "summary":
+                continue
+            assert sum(entry.id in covers for covers in told) == (entry.id not in shown)
+        self.check_pending(live, shown)
+        self.check_parents(live)
+        seen = self.history.context()
+        assert [one.text for one in seen.messages] == [
+            one.text for one in build_context(entries).messages
+        ]
+        for top in tops:
+            assert all(text in seen.messages[0].text for text in top.contents)
+        assert len(self.history.summaries) == len(tops)
+
+    def check_pending(self, live, shown):
+        spoken = [entry for entry in live if entry.role != "summary"]
+        last = max((n for n, one in enumerate(spoken) if one.role == "assistant"), default=-1)
+        assert shown.issuperset(entry.id for entry in spoken[last + 1 :])
+
+    def check_parents(self, live):
+        by_id = {entry.id: entry for entry in live}
+        for parent in live:
+            if not get_level(parent):
+                continue
+            children = [by_id[name] for name in parent.metadata.summary_ids]
+            below = "\n".join(text for child in children for text in read_summaries([child]))
+            spoken = [one.removeprefix("User: ") for one in split_sentences(parent.contents[0])]
+            assert all(one in below for one in spoken if not one.startswith("("))
+
+
+steps = st.one_of(
+    *[st.tuples(st.just("say"), st.just(1))] * 5,
+    st.tuples(st.just("say"), st.just(0)),
+    *[st.tuples(st.just("summarize"), st.booleans())] * 4,
+    st.just(("by_hand",)),
+    st.just(("resummarize",)),
+    st.tuples(st.just("undo"), st.integers(1, 2)),
+    st.just(("undo_summary",)),
+    st.just(("redo",)),
+    st.tuples(st.just("replace"), st.integers(0, 40)),
+    st.tuples(st.just("forget"), st.integers(0, 40)),
+    st.just(("fork",)),
+)
+OWN = SummarySettings(
+    trigger=("messages", 4),
+    keep=("messages", 2),
+    max_summary_tokens=2000,
+    tree_tokens=80,
+    fan_out=3,
+    first_pause_s=0.001,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(steps, min_size=10, max_size=60))
+def test_each_entry_is_shown_or_told_once_whatever_happens(chosen):
+    log = InMemoryLog()
+    with ConversationMemory(
+        log, summarizer=ScriptedSummarizer(), summary_settings=OWN, summarize_when="foreground"
+    ) as memory:
+        talk = Talk(memory)
+        for step in chosen:
+            talk.take(step)
+            talk.check()
