@@ -24,20 +24,6 @@ def test_parallel_tool_calls_are_covered_with_all_their_results_or_not_at_all(th
         assert all(f"saw {kind}{number}" in thread.summarizer.asked for kind in "abc")
 
 
-def test_an_open_tool_loop_stays_whole_while_what_is_before_it_is_covered(thread, call):
-    thread.talk(3)
-    thread.say("Look twice.", call("c1", "c2"), result("c1"))
-    assert thread.summarize(force=True)
-    assert "Look twice." not in thread.summarizer.asked
-    thread.check()
-    thread.say(result("c2"))
-    thread.memory.add_messages([AIMessage("Done.")], thread_id="t", user_id="ana")
-    assert thread.summarize(force=True)
-    assert thread.shown[-1].endswith("Assistant: Done.")
-    thread.check_all_was_told()
-    thread.check()
-
-
 def test_what_is_said_while_it_is_summarised_stays_whole_behind_the_summary(thread):
     thread.talk(4)
 

@@ -60,23 +60,15 @@ def test_what_is_sold_or_stopped_holds_no_more(memory):
     assert (item.state, item.until_ms) == ("ended", START_MS + DAY_MS)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I stopped eating meat.",
-        "I don't eat meat anymore.",
-        "I no longer eat gluten.",
-        "I can no longer eat dairy.",
-        "I gave up smoking.",
-        "I'm no longer allergic to cats.",
-        "I don't work at the bakery anymore.",
-        "I no longer live in Leeds.",
-        "Ich esse kein Fleisch mehr.",
-        "Je ne mange plus de viande.",
-        "Ya no como carne.",
-        "Non mangio più carne.",
-    ],
-)
+NO_LONGER = """
+I stopped eating meat. | I don't eat meat anymore. | I no longer eat gluten.
+I can no longer eat dairy. | I gave up smoking. | I'm no longer allergic to cats.
+I don't work at the bakery anymore. | I no longer live in Leeds. | Ich esse kein Fleisch mehr.
+Je ne mange plus de viande. | Ya no como carne. | Non mangio più carne.
+"""
+
+
+@pytest.mark.parametrize("text", NO_LONGER.strip().replace("\n", " | ").split(" | "))
 def test_what_a_user_does_no_longer_holds_now(memory, text):
     say(memory, text)
     assert list_texts(memory.profile("ana").current) == [text]

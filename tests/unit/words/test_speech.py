@@ -222,62 +222,42 @@ def test_statements_stand_in_order_inside_the_text(text):
     assert all(text[start:end].strip() == text[start:end] for start, end in find_statements(text))
 
 
-PREFERENCES = """
-Oat milk suits me better than soy.
-I'm not a fan of open-plan offices.
-The user prefers trains to planes.
-Ana likes her coffee black.
-My go-to bakery is the one on Mill Lane.
-I\u2019d rather take the stairs.
-Mir ist ein Fensterplatz lieber.
-Rosinen kann ich nicht ausstehen.
-Je ne supporte pas les r\u00e9unions du lundi.
-Mon peintre pr\u00e9f\u00e9r\u00e9 est Vallotton.
-No soporto el cilantro.
-Il mio gelato preferito \u00e8 al pistacchio.
-""".strip().splitlines()
-PROMISES = """
-I owe Ben a reply about the lease.
-Make sure I call the vet tomorrow.
-I said I'd bring the salad on Sunday.
-The user still has to renew the passport.
-Don\u2019t let me forget the flowers.
-Ich muss noch die Steuer abgeben.
-Vergiss nicht, den Arzt anzurufen.
-Je dois rendre le livre avant mardi.
-N'oublie pas d'arroser les plantes.
-Tengo que pagar el alquiler antes del lunes.
+PREFERENCES = cases("""
+Oat milk suits me better than soy. | I'm not a fan of open-plan offices.
+The user prefers trains to planes. | Ana likes her coffee black. | I’d rather take the stairs.
+My go-to bakery is the one on Mill Lane. | Mir ist ein Fensterplatz lieber.
+Rosinen kann ich nicht ausstehen. | Je ne supporte pas les réunions du lundi.
+Mon peintre préféré est Vallotton. | No soporto el cilantro.
+Il mio gelato preferito è al pistacchio.
+""")
+PROMISES = cases("""
+I owe Ben a reply about the lease. | Make sure I call the vet tomorrow.
+I said I'd bring the salad on Sunday. | The user still has to renew the passport.
+Don’t let me forget the flowers. | Ich muss noch die Steuer abgeben.
+Vergiss nicht, den Arzt anzurufen. | Je dois rendre le livre avant mardi.
+N'oublie pas d'arroser les plantes. | Tengo que pagar el alquiler antes del lunes.
 Ho promesso a Mia di portare la torta.
-""".strip().splitlines()
-NEITHER = """
-The train was late again this morning.
-It looks like rain.
-I would like to know how the weather will be.
-They must have taken the other road.
-The search returned 12 results.
-Der Zug war wieder zu sp\u00e4t.
-Il habite \u00e0 Lyon.
-Vive en Madrid.
-Il treno \u00e8 in ritardo.
-O comboio chegou tarde.
-Hij woont in Utrecht.
-""".strip().splitlines()
+""")
+NEITHER = cases("""
+The train was late again this morning. | It looks like rain. | The search returned 12 results.
+I would like to know how the weather will be. | They must have taken the other road.
+Der Zug war wieder zu spät. | Il habite à Lyon. | Vive en Madrid. | Il treno è in ritardo.
+O comboio chegou tarde. | Hij woont in Utrecht.
+""")
 
 
-@pytest.mark.parametrize("sentence", PREFERENCES)
-def test_a_preference_is_known_however_it_is_said(sentence):
-    assert is_preference(sentence)
-
-
-@pytest.mark.parametrize("sentence", PROMISES)
-def test_a_promise_or_a_duty_is_known_however_it_is_said(sentence):
-    assert is_promise(sentence)
-
-
-@pytest.mark.parametrize("sentence", NEITHER)
-def test_what_says_neither_is_taken_for_neither(sentence):
-    assert not is_preference(sentence)
-    assert not is_promise(sentence)
+@pytest.mark.parametrize(
+    ("sentence", "likes", "promises"),
+    [
+        *((one, True, False) for one in PREFERENCES),
+        *((one, False, True) for one in PROMISES),
+        *((one, False, False) for one in NEITHER),
+    ],
+)
+def test_preferences_and_promises_are_known_however_they_are_said(sentence, likes, promises):
+    assert is_preference(sentence) or not likes
+    assert is_promise(sentence) or not promises
+    assert likes or promises or not (is_preference(sentence) or is_promise(sentence))
 
 
 @pytest.mark.parametrize(
