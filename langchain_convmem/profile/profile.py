@@ -36,8 +36,8 @@ over, its days are past, or somebody retracted it."""
 Verdict: TypeAlias = Literal["pin", "retract"]
 """What somebody decides of an item."""
 
-ItemSource: TypeAlias = Literal["said", "model", "pinned"]
-"""Who found the item: the rules, a `profiler=`, or whoever pinned the sentence."""
+ItemSource: TypeAlias = Literal["said", "model"]
+"""Who found the item: the rules, or a `profiler=`."""
 
 DECISION = "profile"
 """Key in `aux` of a control entry: what somebody decided of an item."""
@@ -97,11 +97,6 @@ class ProfileItem:
     def is_current(self) -> bool:
         """Whether it holds."""
         return self.state == "current"
-
-    @property
-    def label(self) -> str:
-        """Its slot as people read it."""
-        return self.slot.rstrip(":")
 
     def __str__(self) -> str:
         until = "" if self.until_ms is None else f" to {format_day(self.until_ms)}"
@@ -186,20 +181,18 @@ class UserProfile:
             ConfigError: If the profile has no such item.
         """
         one = self.find(item)
-        by = {"said": "rules of the package", "model": "a profiler", "pinned": "a pin"}
-        lines = [
-            f"{one.kind}{f', {one.label}' if one.slot else ''}: {indent_text(one.text)}",
+        by = {"said": "rules of the package", "model": "a profiler"}[one.source]
+        until = "" if one.until_ms is None else f" {format_day(one.until_ms)}"
+        told = [
+            f"{', '.join(filter(None, (one.kind, one.slot.rstrip(':'))))}: {indent_text(one.text)}",
             f"said on {format_day(one.since_ms)} in thread {one.key.thread_id!r}",
-            f"entry {one.entry_id}, message {one.message_id}; found by {by[one.source]}",
-            f"state: {one.state}"
-            + ("" if one.until_ms is None else f" {format_day(one.until_ms)}"),
+            f"entry {one.entry_id}, message {one.message_id}; found by {by}",
+            f"state: {one.state}{until}",
+            f"said again in {', '.join(one.again)}" if one.again else "",
+            one.replaces and f"replaces: {self.find(one.replaces)}",
+            one.replaced_by and f"replaced by: {self.find(one.replaced_by)}",
         ]
-        if one.again:
-            lines.append(f"said again in {', '.join(one.again)}")
-        for name, other in (("replaces", one.replaces), ("replaced by", one.replaced_by)):
-            if other:
-                lines.append(f"{name}: {self.find(other)}")
-        return "\n".join(lines)
+        return "\n".join(filter(None, told))
 
     def timeline(
         self, *, since_ms: int | None = None, until_ms: int | None = None
@@ -212,13 +205,13 @@ class UserProfile:
             since_ms: Only what reaches beyond this time, milliseconds since the epoch.
             until_ms: Only what begins before this time.
         """
-        events = [
+        events = sorted(map(_make_event, self.items), key=lambda one: one.first_ms)
+        return [
             event
-            for event in map(_make_event, self.items)
+            for event in events
             if (since_ms is None or event.end_ms > since_ms)
             and (until_ms is None or event.first_ms < until_ms)
         ]
-        return sorted(events, key=lambda one: (one.first_ms, one.item.since_ms))
 
     def list_events(self, question: str) -> list[TimelineEvent]:
         """Return what was said of the days that a question names, in the order of the days.
@@ -310,9 +303,6 @@ class UserProfile:
     def __str__(self) -> str:
         return self.to_markdown()
 
-    def _repr_markdown_(self) -> str:
-        return self.to_markdown()
-
 
 def _make_event(item: ProfileItem) -> TimelineEvent:
     if item.days is not None:
@@ -349,13 +339,11 @@ class Decision(NamedTuple):
         entry_id: The control entry.
         verdict: What.
         item_id: Of which item.
-        order: Where it stands among what the user's log holds.
     """
 
     entry_id: str
     verdict: Verdict
     item_id: str
-    order: int
 
 
 def read_line(line: DialogLine) -> list[SaidStatement]:
@@ -381,10 +369,13 @@ def may_state(line: DialogLine, kind: ItemKind | None = None) -> bool:
 
 
 def make_item(line: DialogLine, statement: Statement) -> ProfileItem:
-    """Return the item of a statement that a line makes."""
+    """Return the item of a statement that a line makes.
+
+    Its id is the same in every process, and in copies of its message.
+    """
     message_id = line.line_id.rpartition("#")[0] if line.part else line.line_id
     return ProfileItem(
-        id=name_item(message_id, line.part, statement),
+        id=f"{message_id}.{line.part}.{statement.start}.{statement.kind}",
         text=line.text[statement.start : statement.end],
         kind=statement.kind,
         slot=statement.slot,
@@ -399,24 +390,13 @@ def make_item(line: DialogLine, statement: Statement) -> ProfileItem:
     )
 
 
-def name_item(message_id: str, part: int, statement: Statement) -> str:
-    """Return the id of an item: the same in every process, and in copies of its message.
-
-    Args:
-        message_id: The message that says it.
-        part: Which of the message's lines, from 0.
-        statement: What it says.
-    """
-    return f"{message_id}.{part}.{statement.start}.{statement.kind}"
-
-
-def read_decision(entry: Entry, order: int) -> Decision | None:
+def read_decision(entry: Entry) -> Decision | None:
     """Return what a control entry decides of an item; None for any other entry."""
     made = read_control(entry)
     verdict, item_id = made.get("verdict"), made.get("item")
     if verdict not in ("pin", "retract") or not isinstance(item_id, str):
         return None
-    return Decision(entry.id, verdict, item_id, order)
+    return Decision(entry.id, verdict, item_id)
 
 
 def draft_control(said: Mapping[str, Any]) -> Draft:
@@ -454,15 +434,13 @@ def build_profile(
 
     Args:
         said: The statements that count, in any order.
-        decisions: The decisions that count, in any order.
+        decisions: The decisions that count, in order: of an item, the last one holds.
         now_ms: When it is asked for, milliseconds since the epoch: plans before are past.
     """
-    latest = sorted(decisions, key=lambda one: one.order)
-    builder = _ProfileBuilder({one.item_id: one.verdict for one in latest})
+    builder = _ProfileBuilder({one.item_id: one.verdict for one in decisions})
     for one in sorted(said, key=lambda one: (one.item.since_ms, one.item.id)):
         builder.add(one)
-    items = [_mark_expired(item, now_ms) for item in builder.items.values()]
-    return UserProfile(tuple(sorted(items, key=lambda one: (one.since_ms, one.id))), now_ms)
+    return UserProfile(tuple(_mark_expired(one, now_ms) for one in builder.items.values()), now_ms)
 
 
 def _mark_expired(item: ProfileItem, now_ms: int) -> ProfileItem:

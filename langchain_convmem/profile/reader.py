@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from langchain_convmem.forks import make_lock
 from langchain_convmem.ids import get_now_ms
@@ -25,15 +25,8 @@ from langchain_convmem.profile.profile import (
     read_decision,
     read_line,
 )
-from langchain_convmem.profile.proposals import is_known, read_proposals, read_proposed
-from langchain_convmem.records import (
-    Control,
-    DialogLine,
-    Draft,
-    Entry,
-    LineChanges,
-    Owner,
-)
+from langchain_convmem.profile.profiler import is_known, read_proposals, read_proposed
+from langchain_convmem.records import Control, DialogLine, Draft, Entry, LineChanges, Owner
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
 
@@ -41,31 +34,32 @@ MOST_USERS = 256
 """Of so many users what was read is kept, those that were asked for last."""
 _PAGE = 2_000
 """Entries that are read at once."""
+_FOREVER_MS = 10**15
 
 QuotedLines: TypeAlias = Mapping[tuple[str, int], DialogLine]
 """Lines by entry and part."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedProfile:
-    """A profile, and how far its log was read.
-
-    Attributes:
-        profile: What is known of the user.
-        generation: That of the changes; a `forget` raises it.
-        cursor: That of the changes.
-        decisions: What was decided of its items, in order, taken back or not.
-    """
+class FollowedProfile(NamedTuple):
+    """A profile, and the generation of the changes that it was read from."""
 
     profile: UserProfile
     generation: int
-    cursor: int
-    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(slots=True)
 class _ReadUser:
-    """What was read of one user."""
+    """What was read of one user.
+
+    Attributes:
+        generation: That of the changes; a `forget` raises it.
+        cursor: How far the changes were read.
+        said: The statements of each entry, and of each one that proposals quote.
+        controls: What each control entry retracts of the others.
+        decisions: What was decided of items, in order, taken back or not.
+        built: The profile of all this, until something changes.
+        good_until_ms: When its next plan is over.
+    """
 
     generation: int = 0
     cursor: int = 0
@@ -78,35 +72,26 @@ class _ReadUser:
     def take(self, changes: LineChanges, quoted: QuotedLines) -> None:
         """Add a page of changes, and the lines that its proposals quote."""
         for line in changes.lines:
-            self._take_line(line)
+            found = read_line(line)
+            if found:
+                self.said.setdefault(line.entry_id, []).extend(found)
+                self.built = None
         for entry_id, _ in quoted:
             # So that a retraction of it is noticed, whichever comes first.
             self.said.setdefault(entry_id, [])
         for entry in changes.controls:
             self._take_control(entry)
             self._take_proposals(entry, quoted)
-        self.cursor = changes.cursor
-
-    def _take_line(self, line: DialogLine) -> None:
-        found = read_line(line)
-        if found:
-            self.said.setdefault(line.entry_id, []).extend(found)
-            self.built = None
+        self.generation, self.cursor = changes.generation, changes.cursor
 
     def _take_control(self, entry: Entry) -> None:
-        control = entry.control
-        if control is None:
-            return
-        decision = read_decision(entry, len(self.decisions))
+        decision = read_decision(entry)
         if decision is not None:
             self.decisions.append(decision)
-            self.controls[entry.id] = ()
-            self.built = None
-        retracted = tuple(
-            name for name in control.retracts if name in self.said or name in self.controls
-        )
-        if retracted:
-            self.controls[entry.id] = retracted
+        retracts = entry.control.retracts if entry.control is not None else ()
+        known = tuple(name for name in retracts if name in self.said or name in self.controls)
+        if known or decision is not None:
+            self.controls[entry.id] = known
             self.built = None
 
     def _take_proposals(self, entry: Entry, quoted: QuotedLines) -> None:
@@ -117,10 +102,8 @@ class _ReadUser:
         for proposal in read.items:
             line = quoted.get((proposal.entry_id, proposal.part))
             said = None if line is None else read_proposed(line, proposal)
-            if said is None or said.item.key != entry.key:
-                continue
-            known = self.said.setdefault(proposal.entry_id, [])
-            if not is_known(said, known):
+            known = self.said.get(proposal.entry_id, [])
+            if said is not None and said.item.key == entry.key and not is_known(said, known):
                 known.append(said._replace(proposed_by=entry.id))
                 self.built = None
 
@@ -151,9 +134,6 @@ class _ReadUser:
         return dead
 
 
-_FOREVER_MS = 10**15
-
-
 class ProfileReader:
     """Reads the profiles of a log's users. Thread-safe; a forked child starts anew."""
 
@@ -174,17 +154,26 @@ class ProfileReader:
         """Return an owner's profile as of now."""
         while True:
             with self._lock:
-                known = self._users.get(owner)
-                cursor = known.cursor if known is not None else 0
-                generation = known.generation if known is not None else None
+                known = self._users.get(owner, _ReadUser())
+                cursor, generation = known.cursor, known.generation
             page = self._log.line_changes(owner, cursor, limit=_PAGE)
-            if generation is not None and page.generation != generation:
-                self.drop(owner)
-                continue
-            quoted = _read_quoted(self._log, page)
-            found = self._take(owner, cursor, page, quoted)
-            if found is not None:
-                return found
+            is_other = bool(cursor) and page.generation != generation
+            quoted = {} if is_other else _read_quoted(self._log, page)
+            with self._lock:
+                if is_other:
+                    self._users.pop(owner, None)
+                elif known.cursor == cursor:  # nobody else was faster
+                    known.take(page, quoted)
+                    self._keep(owner, known)
+                    if page.is_last or page.cursor == cursor:
+                        now_ms = get_now_ms() if self._now_ms is None else self._now_ms
+                        return FollowedProfile(known.build(now_ms), known.generation)
+
+    def _keep(self, owner: Owner, known: _ReadUser) -> None:
+        self._users[owner] = known
+        self._users.move_to_end(owner)
+        while len(self._users) > MOST_USERS:
+            self._users.popitem(last=False)
 
     def read_profile(self, owner: Owner) -> UserProfile:
         """Return an owner's profile as of now, which can be decided of."""
@@ -195,40 +184,15 @@ class ProfileReader:
         """Store a decision in the thread that says the item; None takes back all that was made."""
         draft = draft_control({"verdict": verdict, "item": item.id})
         if verdict is None:
-            made = self.read(owner).decisions
-            names = tuple(one.entry_id for one in made if one.item_id == item.id)
-            draft = Draft(role="control", control=Control(names, "undo"))
+            self.read(owner)
+            with self._lock:
+                known = self._users.get(owner, _ReadUser())
+                names = [one.entry_id for one in known.decisions if one.item_id == item.id]
+            draft = Draft(role="control", control=Control(tuple(names), "undo"))
             if not names:
                 return self.read_profile(owner)
         self._log.append(item.key, [draft])
         return self.read_profile(owner)
-
-    def _take(
-        self, owner: Owner, cursor: int, page: LineChanges, quoted: QuotedLines
-    ) -> FollowedProfile | None:
-        """Add a page to what is known, unless somebody else did; return the profile then."""
-        with self._lock:
-            known = self._users.get(owner)
-            if known is None:
-                if cursor:
-                    return None
-                known = self._users[owner] = _ReadUser(page.generation)
-            if known.cursor != cursor or known.generation != page.generation:
-                return None
-            known.take(page, quoted)
-            self._users.move_to_end(owner)
-            while len(self._users) > MOST_USERS:
-                self._users.popitem(last=False)
-            if page.cursor != cursor and not page.is_last:
-                return None
-            now_ms = get_now_ms() if self._now_ms is None else self._now_ms
-            decisions = tuple(known.decisions)
-            return FollowedProfile(known.build(now_ms), known.generation, known.cursor, decisions)
-
-    def drop(self, owner: Owner) -> None:
-        """Forget what was read of an owner."""
-        with self._lock:
-            self._users.pop(owner, None)
 
 
 def _read_quoted(log: MessageLog, page: LineChanges) -> QuotedLines:
@@ -241,14 +205,11 @@ def _read_quoted(log: MessageLog, page: LineChanges) -> QuotedLines:
     lines = {(line.entry_id, line.part): line for line in page.lines}
     for control in page.controls:
         read = read_proposals(control)
-        if read is None:
-            continue
-        names = [(one.entry_id, one.part) for one in read.items]
+        names = [] if read is None else [(one.entry_id, one.part) for one in read.items]
         found = lines
-        if not all(name in lines for name in names):
+        if read is not None and not lines.keys() >= set(names):
             entries = log.entries(control.key, after=read.after, until=control.position)
-            live = find_live_entries(entries)
-            said = (line for entry in live for line in make_dialog_lines(entry))
+            said = (line for one in find_live_entries(entries) for line in make_dialog_lines(one))
             found = lines | {(line.entry_id, line.part): line for line in said}
         quoted.update((name, found[name]) for name in names if name in found)
     return quoted

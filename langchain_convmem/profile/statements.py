@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import re
 import tomllib
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple, TypeAlias
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from langchain_convmem.words.dates import NAMES_OF_TIMES, Span, find_named_days
 from langchain_convmem.words.speech import (
+    HAS_WORD,
     detect_spoken_language,
     is_courtesy,
     lower_in_place,
@@ -32,29 +33,19 @@ from langchain_convmem.words.speech import (
 )
 
 ItemKind: TypeAlias = Literal[
+    "instructions",
     "identity",
+    "health",
     "people",
     "places",
     "work",
-    "health",
-    "possessions",
-    "tastes",
     "plans",
-    "instructions",
+    "tastes",
+    "possessions",
 ]
 """What a standing statement is about; `people` holds pets as well, `health` diets."""
 
-KINDS: tuple[ItemKind, ...] = (
-    "instructions",
-    "identity",
-    "health",
-    "people",
-    "places",
-    "work",
-    "plans",
-    "tastes",
-    "possessions",
-)
+KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
 """The kinds, first those that matter in every conversation."""
 
 LANGUAGES = ("english", "german", "french", "spanish", "italian")
@@ -102,11 +93,8 @@ def read_statements(text: str, said_ms: int = 0) -> list[Statement]:
     """
     if len(text) > LONGEST_TEXT or is_courtesy(text):
         return []
-    lowered = lower_in_place(text)
-    rules = get_rules(_detect_language(lowered))
-    if rules is None:
-        return []
-    return list(_SentenceReader(text, lowered, rules, said_ms).read())
+    reader = _SentenceReader(text, said_ms)
+    return [] if reader.rules is _NO_RULES else list(reader.read())
 
 
 def find_own_sentence(text: str, start: int, end: int) -> tuple[int, int] | None:
@@ -123,24 +111,13 @@ def find_own_sentence(text: str, start: int, end: int) -> tuple[int, int] | None
     """
     if len(text) > LONGEST_TEXT or not 0 <= start < end <= len(text):
         return None
-    lowered = lower_in_place(text)
-    rules = get_rules(_detect_language(lowered)) or _NO_RULES
-    return _SentenceReader(text, lowered, rules, 0).find_sentence(start, end)
+    return _SentenceReader(text, 0).find_sentence(start, end)
 
 
 def find_coming_days(text: str, said_ms: int) -> Span | None:
     """Return the first days that a text names and that were not over when it was said."""
     tomorrow_ms = said_ms - said_ms % _DAY_MS + _DAY_MS
     return next((days for days in find_named_days(text, said_ms) if days[1] > tomorrow_ms), None)
-
-
-def _detect_language(lowered: str) -> str:
-    """Return the language of a message, of those with rules; else an empty text."""
-    language = detect_spoken_language(lowered, split_words(_FENCED.sub(" ", lowered)))
-    return language if language in LANGUAGES else ""
-
-
-_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 
 
 # -- the rules of a language, compiled ---------------------------------------------------------
@@ -163,15 +140,15 @@ class Rule:
     opens: bool = False
     dated: bool = False
     ends: bool = False
-    sets: str = ""
     anywhere: bool = False
     long: bool = False
 
-    def allows(self, said: str) -> bool:
-        """Return whether what else is said lets the rule hold."""
-        return not (self.unless and self.unless.search(said)) and (
-            self.needs is None or self.needs.search(said) is not None
-        )
+    def find(self, said: str) -> re.Match[str] | None:
+        """Return what the rule finds in a clause, if what else is said lets it hold."""
+        match = self.match.search(said) if self.anywhere else self.match.match(said)
+        if match is None or (self.unless and self.unless.search(said)):
+            return None
+        return match if self.needs is None or self.needs.search(said) else None
 
 
 class StatementRules(NamedTuple):
@@ -191,10 +168,10 @@ _NO_RULES = StatementRules("", defaultdict(lambda: _NEVER), (), (), ())
 
 
 @cache
-def get_rules(language: str) -> StatementRules | None:
-    """Return the rules of a language; None if it has none."""
+def get_rules(language: str) -> StatementRules:
+    """Return the rules of a language; those that only see marks if it has none."""
     if language not in LANGUAGES:
-        return None
+        return _NO_RULES
     source = files(__package__).joinpath("rules", f"{language}.toml").read_text("utf-8")
     data = tomllib.loads(source)
     parts: Mapping[str, str] = data["parts"]
@@ -202,21 +179,20 @@ def get_rules(language: str) -> StatementRules | None:
     return StatementRules(
         language,
         {name: _compile(text, parts) for name, text in data["frames"].items()},
-        tuple(_make_rule({**rule, "match": _lead_in(rule, lead)}, parts) for rule in data["rule"]),
+        tuple(
+            _make_rule(rule, parts, r"\b" if rule.get("anywhere") else f"(?:{lead})?")
+            for rule in data["rule"]
+        ),
         tuple(_make_rule(rule, parts) for rule in data["instruction"]),
         tuple((topic["name"], _compile(topic["match"], parts)) for topic in data["topic"]),
     )
 
 
-def _lead_in(rule: Mapping[str, Any], lead: str) -> str:
-    """Return an expression with what it begins with: a word, or what may stand before a clause."""
-    match = rule["match"]
-    return rf"\b(?:{match})" if rule.get("anywhere") else f"(?:{lead})?(?:{match})"
-
-
-def _make_rule(given: Mapping[str, Any], parts: Mapping[str, str]) -> Rule:
-    expressions = {"match", "unless", "needs", "value_end"} & given.keys()
-    return Rule(**{**given, **{name: _compile(given[name], parts) for name in expressions}})
+def _make_rule(given: Mapping[str, Any], parts: Mapping[str, str], lead: str = "") -> Rule:
+    """Return a rule; what it matches may stand after what leads in: a clause, or a word."""
+    rule = {**given, "match": f"{lead}(?:{given['match']})"}
+    expressions = {"match", "unless", "needs", "value_end"} & rule.keys()
+    return Rule(**{**rule, **{name: _compile(rule[name], parts) for name in expressions}})
 
 
 def _compile(text: str, parts: Mapping[str, str]) -> re.Pattern[str]:
@@ -259,62 +235,49 @@ _MACHINE_LINE = re.compile(
 )
 
 
-def _mask_foreign(text: str, lowered: str, rules: StatementRules) -> str:
+_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_COLON = re.compile(r":(?=[ \t]*\n|[ \t]+\S)")
+
+
+def _mask_foreign(lowered: str, rules: StatementRules) -> str:
     """Return a lowered message in which other people's words are blanks, each in its place."""
     masked = _FENCED.sub(_blank, lowered)
     rest = _REST_IS_FOREIGN.search(masked)
     if rest is not None:
-        masked = masked[: rest.start()] + _blank_text(masked[rest.start() :])
+        masked = _blank_between(masked, rest.start(), len(masked))
     masked = _MACHINE_LINE.sub(_blank, masked)
     masked = _QUOTATION.sub(_blank_speech, masked)
-    return _mask_worked_on(masked, rules) if len(text) == len(masked) else masked
+    return _mask_worked_on(masked, rules)
 
 
 def _blank(match: re.Match[str]) -> str:
-    return _blank_text(match[0])
+    return re.sub(r"[^\n]", _BLANK, match[0])
 
 
-def _blank_text(text: str) -> str:
-    return re.sub(r"[^\n]", _BLANK, text)
+def _blank_between(text: str, start: int, end: int) -> str:
+    return text[:start] + re.sub(r"[^\n]", _BLANK, text[start:end]) + text[end:]
 
 
 def _blank_speech(match: re.Match[str]) -> str:
     """Return a quotation as blanks, unless it can be a name that somebody wants to be called."""
-    said = match[0]
-    is_name = len(said.split()) <= _LONGEST_NAME and not _SPEAKS.search(said)
-    return said if is_name else _blank_text(said)
-
-
-_COLON = re.compile(r":(?=[ \t]*\n|[ \t]+\S)")
+    is_name = len(match[0].split()) <= _LONGEST_NAME and not _SPEAKS.search(match[0])
+    return match[0] if is_name else _blank(match)
 
 
 def _mask_worked_on(masked: str, rules: StatementRules) -> str:
     """Return a message without what follows a request to work on it, or "she texted me:"."""
-    foreign, work = rules.frames["foreign"], rules.frames["work"]
     start = 0
     for line in masked.split("\n"):
         end = start + len(line)
         for colon in _COLON.finditer(masked, start, end + 1):
-            head = _find_clause_before(masked, start, colon.start())
-            if foreign.search(head):
-                return _blank_after(masked, colon.end(), end)
-        if end < len(masked) and work.search(line):
-            return masked[:end] + _blank_text(masked[end:])
+            head = re.split(r"[.!?]\s", masked[start : colon.start()])[-1]
+            if rules.frames["foreign"].search(head):
+                is_whole = bool(masked[colon.end() : end].strip())
+                return _blank_between(masked, colon.end(), end if is_whole else len(masked))
+        if rules.frames["work"].search(line):
+            return _blank_between(masked, end, len(masked))
         start = end + 1
     return masked
-
-
-def _find_clause_before(masked: str, start: int, end: int) -> str:
-    """Return the sentence that ends with a colon, as far as it stands on its line."""
-    line = masked[start:end]
-    return re.split(r"[.!?]\s", line)[-1]
-
-
-def _blank_after(masked: str, at: int, end: int) -> str:
-    """Return a message with the rest of a line blank, or all the rest if the line ends there."""
-    if masked[at:end].strip():
-        return masked[:at] + _blank_text(masked[at:end]) + masked[end:]
-    return masked[:at] + _blank_text(masked[at:])
 
 
 # -- sentences and clauses ----------------------------------------------------------------------
@@ -325,6 +288,8 @@ _ENDS_ASKING = re.compile(r"[?\uff1f\u061f][\s!?.\"'\u201d\u2019\u00bb)]*\Z")
 _LONGEST_REST = 400
 """Characters from the beginning of a clause on that a statement may take: each is read once for
 every clause before it."""
+_JOINTS = " ,;:-\n"
+"""What joins clauses and belongs to none of them."""
 _AFTERTHOUGHT = 5
 """Words of a sentence that takes back the one before it: "just kidding"."""
 
@@ -345,34 +310,36 @@ class _ClauseWords(NamedTuple):
         rest: The clause, and what follows it in its sentence, up to `_LONGEST_REST` characters.
         before: The clause before it; empty for the first.
         offset: Where it begins in the message.
-        span: Where its sentence stands.
+        start: Where it would begin with what opens it, such as "ok so".
     """
 
     said: str
     rest: str
     before: str
     offset: int
-    span: tuple[int, int]
+    start: int
 
 
 class _SentenceReader:
     """Reads the sentences of one message, one after the other."""
 
-    def __init__(self, text: str, lowered: str, rules: StatementRules, said_ms: int) -> None:
+    def __init__(self, text: str, said_ms: int) -> None:
+        lowered = lower_in_place(text)
+        words = split_words(_FENCED.sub(" ", lowered))
+        self.rules = get_rules(detect_spoken_language(lowered, words))
         self._text = text
-        self._rules = rules
+        self._frames = self.rules.frames
         self._said_ms = said_ms
-        self._masked = _mask_foreign(text, lowered, rules)
+        self._masked = _mask_foreign(lowered, self.rules)
 
     def read(self) -> Iterator[Statement]:
         """Yield the statements, in order."""
         spans = list(self._split_sentences())
-        is_first = True
-        for number, (start, end) in enumerate(spans):
-            sentence = self._masked[start:end]
-            if not self._is_joke(spans, number):
-                yield from self._read_sentence(start, end, sentence, is_first=is_first)
-            is_first = is_first and is_courtesy(sentence)
+        for number, span in enumerate(spans):
+            sentence = self._masked[slice(*span)]
+            if not (self._is_unreal(sentence) or self._is_joke(spans, number)):
+                yield from self._read_facts(span, sentence)
+                yield from self._read_instruction(span[0], sentence)
 
     def find_sentence(self, start: int, end: int) -> tuple[int, int] | None:
         """Return where the sentence around a piece stands, if its user says and means it.
@@ -383,9 +350,8 @@ class _SentenceReader:
         for number, (begin, stop) in enumerate(spans):
             if begin <= start and end <= stop:
                 sentence = self._masked[begin:stop]
-                frames = self._rules.frames
-                is_other = frames["hostile"].search(sentence) or frames["fiction"].search(sentence)
-                if is_other or _BLANK in self._masked[start:end] or self._is_joke(spans, number):
+                is_masked = _BLANK in self._masked[start:end]
+                if is_masked or self._is_unreal(sentence) or self._is_joke(spans, number):
                     return None
                 said = self._find_stated(sentence, end - begin)
                 return None if said is None else (begin, begin + said)
@@ -395,11 +361,10 @@ class _SentenceReader:
         """Return how far a sentence states what stands before `end` in it; None if it does not."""
         is_question = _ENDS_ASKING.search(sentence) is not None
         clauses = list(self._split(sentence))
-        for number, clause in enumerate(clauses):
+        for clause in clauses:
             said = self._strip(sentence[clause.start : clause.end])
-            asks = self._rules.frames["question"].match(said) is not None
-            is_last = number == len(clauses) - 1
-            if asks or (is_question and is_last) or self._is_not_meant(said):
+            asks = self._frames["question"].match(said) is not None
+            if asks or (is_question and clause is clauses[-1]) or self._is_not_meant(said):
                 return None
             if end <= clause.end:
                 return clause.end if is_question else len(sentence)
@@ -407,112 +372,83 @@ class _SentenceReader:
 
     def _is_joke(self, spans: Sequence[tuple[int, int]], number: int) -> bool:
         """Return whether a sentence is a joke, or taken back by the next one."""
-        joke = self._rules.frames["joke"]
-        start, end = spans[number]
-        if joke.search(self._masked[start:end]):
-            return True
-        follows = ""
-        if number + 1 < len(spans):
-            follows = self._masked[spans[number + 1][0] : spans[number + 1][1]]
-        return joke.search(follows) is not None and len(follows.split()) <= _AFTERTHOUGHT
+        said, *follows = [self._masked[start:end] for start, end in spans[number : number + 2]]
+        return self._frames["joke"].search(said) is not None or any(
+            self._frames["joke"].search(one) and len(one.split()) <= _AFTERTHOUGHT
+            for one in follows
+        )
+
+    def _is_unreal(self, sentence: str) -> bool:
+        """Return whether a sentence tells a story, or would have the assistant obey somebody."""
+        return any(self._frames[name].search(sentence) for name in ("hostile", "fiction"))
 
     def _split_sentences(self) -> Iterator[tuple[int, int]]:
         """Yield where the user's own sentences stand; "on May 3. The ..." are two."""
-        for start, end, is_pasted in split_pieces(self._masked):
-            if is_pasted:
-                continue
-            cuts = []
-            if self._rules.language != "german":
-                cuts = [cut.span() for cut in _DATED_END.finditer(self._text, start, end)]
-            starts = [start, *(following for _, following in cuts)]
-            stops = [*(stop for stop, _ in cuts), end]
-            yield from zip(starts, stops, strict=True)
-
-    def _read_sentence(
-        self, start: int, end: int, sentence: str, *, is_first: bool
-    ) -> Iterator[Statement]:
-        frames = self._rules.frames
-        if frames["hostile"].search(sentence) or frames["fiction"].search(sentence):
-            return
-        found: set[ItemKind] = set()
-        for statement in self._read_facts(start, end, sentence, is_first=is_first):
-            if statement.kind not in found or statement.value:
-                found.add(statement.kind)
-                yield statement
-        instruction = self._read_instruction(start, sentence)
-        if instruction is not None:
-            yield instruction
+        for piece in split_pieces(self._masked):
+            start = piece.start
+            if not piece.is_pasted and self.rules.language != "german":
+                for cut in _DATED_END.finditer(self._text, start, piece.end):
+                    yield start, cut.start()
+                    start = cut.end()
+            if not piece.is_pasted:
+                yield start, piece.end
 
     # -- facts ------------------------------------------------------------------------------------
 
-    def _read_facts(
-        self, start: int, end: int, sentence: str, *, is_first: bool
-    ) -> Iterator[Statement]:
-        frames = self._rules.frames
+    def _read_facts(self, span: tuple[int, int], sentence: str) -> Iterator[Statement]:
         clauses = list(self._split(sentence))
         is_question = _ENDS_ASKING.search(sentence) is not None
         has_asked = False
         before = ""
         found: list[tuple[int, Statement]] = []
-        asking: list[int] = []
+        others: set[int] = set()  # the clauses that ask or state
         for number, clause in enumerate(clauses):
             said = self._strip(sentence[clause.start : clause.end])
-            expert = frames["expert"].match(said)
+            expert = self._frames["expert"].match(said)
             if expert is not None:
                 said = said[expert.end() :]
             elif self._is_not_meant(said):
                 break
-            asks = frames["question"].match(said) is not None
-            is_last = number == len(clauses) - 1
-            if (
-                asks
-                or (is_question and is_last and not has_asked)
-                or (clause.runs_on and has_asked)
-            ):
+            asks = self._frames["question"].match(said) is not None
+            ends_asking = is_question and not has_asked and number == len(clauses) - 1
+            if asks or ends_asking or (clause.runs_on and has_asked):
                 has_asked = has_asked or asks
-                asking.append(number)
-                before = said
-                continue
-            offset = start + sentence.index(said, clause.start) if said in sentence else start
-            at = offset - start
-            rest = sentence[at : at + max(len(said), _LONGEST_REST)]
-            words = _ClauseWords(said, rest, before, offset, (start, end))
-            matched = self._match_clause(words, is_first=is_first and not before)
-            found += ((number, statement) for statement in matched)
+                others.add(number)
+            else:
+                at = sentence.index(said, clause.start)
+                rest = sentence[at : at + max(len(said), _LONGEST_REST)]
+                words = _ClauseWords(said, rest, before, span[0] + at, span[0] + clause.start)
+                matched = [(number, one) for one in self._match_clause(words)]
+                found += matched
+                others.update(place for place, _ in matched)
             before = said
-        others = sorted({*asking, *(number for number, _ in found)})
+        borders = sorted({-1, *others, len(clauses)})
+        gaps = {
+            here: (last + 1, after - 1)
+            for last, here, after in zip(borders, borders[1:], borders[2:], strict=False)
+        }
         for number, statement in found:
-            yield self._cut(statement, number, clauses, others)
+            first, last = gaps[number]
+            start = span[0] + (clauses[first].start if first else 0)
+            end = span[1] if last == len(clauses) - 1 else span[0] + clauses[last].end
+            yield self._trim(statement, start, end)
 
-    def _cut(
-        self,
-        statement: Statement,
-        number: int,
-        clauses: Sequence[_Clause],
-        others: Sequence[int],
-    ) -> Statement:
-        """Return a statement without the clauses before and after its own that ask or state."""
-        place = bisect_left(others, number)
-        first = others[place - 1] + 1 if place else 0
-        last = others[place + 1] - 1 if place + 1 < len(others) else len(clauses) - 1
-        start = statement.start + (clauses[first].start if first else 0)
-        end = statement.end
-        if last < len(clauses) - 1:
-            end = statement.start + clauses[last].end
-        said = self._text[start:end]
-        start += len(said) - len(said.lstrip(" ,;:-\n"))
-        return replace(statement, start=start, end=start + len(said.strip(" ,;:-\n")))
+    def _trim(self, statement: Statement, start: int, end: int) -> Statement:
+        """Return a statement as what stands between two places, without the signs around it."""
+        said = self._text[start:end].lstrip(_JOINTS)
+        start = end - len(said)
+        return replace(statement, start=start, end=start + len(said.rstrip(_JOINTS)))
 
     def _is_not_meant(self, said: str) -> bool:
         """Return whether a clause and what follows it is supposed, or said by somebody else."""
-        return bool(self._rules.frames["hypothetical"].match(said)) or self._is_reported(said)
+        return bool(self._frames["hypothetical"].match(said)) or self._is_reported(said)
 
     def _is_reported(self, said: str) -> bool:
-        frames = self._rules.frames
+        frames = self._frames
         return bool(frames["reported"].match(said)) and not frames["not_reporting"].match(said)
 
-    def _match_clause(self, words: _ClauseWords, *, is_first: bool) -> Iterator[Statement]:
-        frames, said = self._rules.frames, words.said
+    def _match_clause(self, words: _ClauseWords) -> Iterator[Statement]:
+        frames, said = self._frames, words.said
         if not said or frames["asking"].match(said) or frames["hyperbole"].search(said):
             return
         hidden: frozenset[ItemKind] = frozenset()
@@ -521,73 +457,77 @@ class _SentenceReader:
         elif frames["passing"].search(said):
             hidden = _NEEDS_TO_LAST
         seen: set[str] = set()
-        for rule in self._rules.statements:
+        for rule in self.rules.statements:
             if rule.kind in seen or (rule.kind in hidden and not rule.ends):
                 continue
-            statement = self._apply(rule, words, is_first=is_first)
+            statement = self._apply(rule, words)
             if statement is not None:
                 seen.add(rule.kind)
                 yield statement
                 if rule.dated:
                     return
 
-    def _apply(self, rule: Rule, words: _ClauseWords, *, is_first: bool) -> Statement | None:
-        match = None if rule.opens and not is_first else _match_rule(rule, words)
-        if match is None:
+    def _apply(self, rule: Rule, words: _ClauseWords) -> Statement | None:
+        match = rule.find(words.rest if rule.long else words.said)
+        if match is None or match.start() >= len(words.said):
             return None
-        place = _find_group(match, "value")
-        value = ""
-        if place is not None:
-            value = self._text[words.offset + place[0] : words.offset + place[1]].strip()
+        if rule.opens and not self._opens(words.start):
+            return None
+        value = self._read_value(rule, match, words.offset)
         if rule.capital and not self._is_name(value):
             return None
-        days = self._find_days(words.said, words.before, is_planned=rule.dated)
+        days = self._find_days(words, is_planned=rule.dated)
         if rule.dated and days is None:
             return None
+        names = {
+            name: normalize_value(match.string[slice(*_find_group(match, name))])
+            for name in ("what", "who")
+        }
         return Statement(
-            *words.span,
-            rule.kind,
-            self._fill_slot(rule, match, value),
-            value,
-            days,
-            rule.ends,
-            self._rules.frames["also"].search(words.said) is not None,
-            self._rules.frames["change"].search(words.said) is not None,
+            start=words.offset,
+            end=words.offset,
+            kind=rule.kind,
+            slot=rule.slot.format(value=normalize_value(value), **names),
+            value=value,
+            days=days,
+            ends=rule.ends,
+            adds=self._frames["also"].search(words.said) is not None,
+            changes=self._frames["change"].search(words.said) is not None,
         )
+
+    def _opens(self, start: int) -> bool:
+        """Return whether nothing but a greeting stands before a place."""
+        before = self._masked[:start]
+        return HAS_WORD.search(before) is None or is_courtesy(before)
+
+    def _read_value(self, rule: Rule, match: re.Match[str], offset: int) -> str:
+        start, end = _find_group(match, "value")
+        if rule.value_end is not None:
+            end = start + len(rule.value_end.sub("", match.string[start:end]))
+        return self._text[offset + start : offset + end].strip()
 
     def _is_name(self, value: str) -> bool:
         """Return whether a value is written like a name, and is no other word with a capital."""
-        words = value.split()
-        if not words:
-            return False
-        if not all(word[0].isupper() or word.lower() in _SMALL_WORDS for word in words):
-            return False
-        lowered = value.lower()
+        words, lowered = value.split(), value.lower()
         return (
-            self._rules.frames["not_name"].match(lowered) is None and lowered not in NAMES_OF_TIMES
+            bool(words)
+            and all(word[0].isupper() or word.lower() in _SMALL_WORDS for word in words)
+            and self._frames["not_name"].match(lowered) is None
+            and lowered not in NAMES_OF_TIMES
         )
 
-    def _find_days(self, said: str, before: str, *, is_planned: bool) -> Span | None:
+    def _find_days(self, words: _ClauseWords, *, is_planned: bool) -> Span | None:
         """Return the first days that a clause names, or for a plan, that were not over then."""
         if not is_planned:
-            return next(iter(find_named_days(said, self._said_ms, aim="near")), None)
-        coming = (find_coming_days(text, self._said_ms) for text in (said, before))
+            return next(iter(find_named_days(words.said, self._said_ms, aim="near")), None)
+        coming = (find_coming_days(text, self._said_ms) for text in (words.said, words.before))
         return next(filter(None, coming), None)
-
-    def _fill_slot(self, rule: Rule, match: re.Match[str], value: str) -> str:
-        what = rule.sets or _get_group(match, "what")
-        names = {
-            "value": normalize_value(value),
-            "what": normalize_value(what),
-            "who": normalize_value(_get_group(match, "who")),
-        }
-        return rule.slot.format_map(names)
 
     # -- instructions -----------------------------------------------------------------------------
 
-    def _read_instruction(self, start: int, sentence: str) -> Statement | None:
-        """Return the standing instruction of a sentence; clauses are read to the end of it."""
-        frames = self._rules.frames
+    def _read_instruction(self, start: int, sentence: str) -> Iterator[Statement]:
+        """Yield the standing instruction of a sentence; clauses are read to the end of it."""
+        frames = self._frames
         before = ""
         for clause in self._split(sentence):
             said = self._strip(sentence[clause.start :])
@@ -596,63 +536,45 @@ class _SentenceReader:
             if goes_on:
                 continue  # "She's always late, always sorry"
             if frames["hypothetical_instruction"].match(said) or self._is_reported(said):
-                return None
-            for rule in self._rules.instructions:
-                match = rule.match.match(said)
-                # "From now on" outweighs "here"; "this time" outweighs the rest.
-                if match is None or not rule.allows(said) or frames["once"].search(said):
-                    continue
-                value = self._read_instruction_value(rule, match, said)
-                slot = rule.slot or self._find_topic(said)
-                stop = start + len(sentence.rstrip(" ,;:-\n"))
-                return Statement(start, stop, "instructions", slot, value)
-        return None
-
-    def _read_instruction_value(self, rule: Rule, match: re.Match[str], said: str) -> str:
-        place = _find_group(match, "value")
-        if place is None:
-            return ""
-        value = said[place[0] : place[1]]
-        if rule.value_end is not None:
-            value = rule.value_end.sub("", value)
-        at = self._masked.find(value)
-        return self._text[at : at + len(value)] if at >= 0 else value
+                return
+            # "From now on" outweighs "here"; "this time" outweighs the rest.
+            rules = () if frames["once"].search(said) else self.rules.instructions
+            for rule in rules:
+                match = rule.find(said)
+                if match is not None:
+                    offset = start + sentence.index(said, clause.start)
+                    value = self._read_value(rule, match, offset)
+                    stop = start + len(sentence.rstrip(_JOINTS))
+                    slot = rule.slot or self._find_topic(said)
+                    yield Statement(start, stop, "instructions", slot, value)
+                    return
 
     def _find_topic(self, said: str) -> str:
         """Return the slot of an instruction that counts always; one with a condition has none."""
-        if self._rules.frames["conditional"].search(said):
+        if self._frames["conditional"].search(said):
             return ""
         return next(
-            (f"instruction:{name}" for name, topic in self._rules.topics if topic.search(said)), ""
+            (f"instruction:{name}" for name, topic in self.rules.topics if topic.search(said)), ""
         )
 
     # -- clauses ----------------------------------------------------------------------------------
 
     def _split(self, sentence: str) -> Iterator[_Clause]:
         """Yield the clauses of a sentence: parted by signs, by words that join, and run on."""
-        start = 0
-        for sign in _CLAUSE_END.finditer(sentence):
-            yield from self._split_joined(sentence, start, sign.start())
-            start = sign.end()
-        yield from self._split_joined(sentence, start, len(sentence))
-
-    def _split_joined(self, sentence: str, start: int, end: int) -> Iterator[_Clause]:
-        if not sentence[start:end].strip():
-            return
-        frames = self._rules.frames
-        cuts = [
-            (joint.start(), joint.end()) for joint in frames["joint"].finditer(sentence, start, end)
-        ]
-        runs_on = False
-        for stop, following in sorted(dict.fromkeys(cuts)):
-            if stop > start:
-                yield _Clause(start, stop, runs_on)
-            start, runs_on = max(start, following), True
-        yield _Clause(start, end, runs_on)
+        signs = [sign.span() for sign in _CLAUSE_END.finditer(sentence)]
+        for (_, begin), (end, _) in pairwise([(0, 0), *signs, (len(sentence), 0)]):
+            if not sentence[begin:end].strip():
+                continue
+            start, runs_on = begin, False
+            for joint in self._frames["joint"].finditer(sentence, begin, end):
+                if joint.start() > start:
+                    yield _Clause(start, joint.start(), runs_on)
+                start, runs_on = joint.end(), True
+            yield _Clause(start, end, runs_on)
 
     def _strip(self, clause: str) -> str:
         """Return a clause without what opens it, such as "ok so", and the signs around it."""
-        opening = self._rules.frames["opening"].match(clause)
+        opening = self._frames["opening"].match(clause)
         return clause[opening.end() if opening else 0 :].strip(
             " \t\r\n.!?\u2026\"'*_-\u25a1\u00bf\u00a1"
         )
@@ -680,23 +602,9 @@ def normalize_value(value: str) -> str:
     return " ".join(bare.split())
 
 
-def _match_rule(rule: Rule, words: _ClauseWords) -> re.Match[str] | None:
-    """Return what a rule finds in a clause, or from it to the end of its sentence."""
-    said = words.rest if rule.long else words.said
-    match = rule.match.search(said) if rule.anywhere else rule.match.match(said)
-    if match is None or match.start() >= len(words.said):
-        return None
-    return match if rule.allows(said) else None
-
-
-def _find_group(match: re.Match[str], name: str) -> tuple[int, int] | None:
+def _find_group(match: re.Match[str], name: str) -> tuple[int, int]:
     """Return where the group of a name stands, or that of its first numbered namesake that does."""
     for group in match.re.groupindex:
         if group.rstrip("0123456789") == name and match[group] is not None:
             return match.span(group)
-    return None
-
-
-def _get_group(match: re.Match[str], name: str) -> str:
-    place = _find_group(match, name)
-    return "" if place is None else match.string[place[0] : place[1]]
+    return 0, 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from langchain_convmem.records import DialogLine, Role, Scalar, ThreadKey
-from langchain_convmem.words.columns import GrowableArray
+from langchain_convmem.words.bm25 import GrowableArray
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.words.columns import GrowableArray
+from langchain_convmem.words.bm25 import GrowableArray
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -26,8 +26,13 @@ from langchain_convmem.runnables import (
     invoke,
     make_config,
 )
-from langchain_convmem.summarizing.checks import ask_judge, list_facts
-from langchain_convmem.summarizing.gates import find_fault, find_refusal_sign, remove_reasoning
+from langchain_convmem.summarizing.checks import (
+    ask_judge,
+    find_fault,
+    find_refusal_sign,
+    list_facts,
+    remove_reasoning,
+)
 from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.counting import find_prefix

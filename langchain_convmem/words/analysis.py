@@ -24,25 +24,20 @@ from langchain_convmem.words.languages import (
     is_function_word,
     stem,
 )
-from langchain_convmem.words.speech import find_marks
+from langchain_convmem.words.speech import find_mark
 
 if TYPE_CHECKING:
     from langchain_convmem.words.bm25 import LexicalIndex
 
-ANALYSIS_VERSION = 4
+ANALYSIS_VERSION = 5
 # A longer reply does not merely say that it knows nothing.
 _LONGEST_REFUSAL = 600
 # Han, kana, Hangul, and Thai/Lao/Khmer/Myanmar, all written without blanks between words (Hangul
 # with, but its particles stick to the words): characters themselves are the terms there.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3130-\u318f"
-
-
-_UNSPACED += "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
-
-
-_UNSPACED += "\uff66-\uff9f\U00020000-\U0003ffff"
-
-
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
 # Vowel signs and points are no word characters to a regular expression, yet stand inside words.
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u064b-\u0652\u0900-\u0963\u0966-\u0dff"
 _LETTER = rf"(?:[^\W_{_UNSPACED}]|[{_MARKS}])"
@@ -60,11 +55,6 @@ def _split_runs(text: str) -> list[str]:
         return _ASCII_RUN.findall(text)
     # Composed letters, plain-width forms, one apostrophe: the same word, the same term.
     return _RUN.findall(unicodedata.normalize("NFKC", text).replace("\u2019", "'"))
-
-
-@lru_cache(maxsize=16)
-def _split_question(text: str) -> tuple[str, ...]:
-    return tuple(_split_runs(text))
 
 
 def _split_pairs(run: str) -> list[str]:
@@ -99,7 +89,8 @@ def extract_line_terms(line: DialogLine, text: str) -> list[str]:
     """
     terms = analyze(f"{line.speaker}: {text}")
     if line.role == "user" or len(line.text) <= _LONGEST_REFUSAL:
-        terms += [f"={mark}" for mark in sorted(find_marks(text))]
+        mark = find_mark(text)
+        terms += [f"={mark}"] if mark else []
     return terms
 
 
@@ -136,7 +127,7 @@ def select_telling_words(text: str) -> frozenset[str]:
 def _extract_query_words(text: str, held: tuple[str, ...]) -> tuple[_Words, _Words]:
     """Return all terms of a question, and those of words that tell what it is about."""
     # Kept for a moment, since one recall asks for them several times.
-    runs = _split_question(text)
+    runs = _split_runs(text)
     own = detect_language([run.casefold() for run in runs])
     languages = tuple(dict.fromkeys((own, ENGLISH, *held)))
     words: dict[str, str] = {}
@@ -176,7 +167,7 @@ def find_kinds(text: str) -> Mapping[str, frozenset[str]]:
     Each comes with the terms of what is of that kind, its own among them: "pet" with "cat". Of
     words that name the same kind, such as "job" and "profession", the first stands for all.
     """
-    runs = _split_question(text)
+    runs = _split_runs(text)
     if detect_language([run.casefold() for run in runs]) != ENGLISH:
         return {}
     _, telling = _extract_query_words(text, ())

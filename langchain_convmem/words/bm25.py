@@ -11,12 +11,46 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from langchain_convmem.words.columns import GrowableArray
-
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 _T = TypeVar("_T", bound=np.generic)
+_FIRST_CAPACITY = 64
+
+
+class GrowableArray:
+    """A NumPy array that grows at its end in amortised constant time. Not thread-safe."""
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        """Create an empty array."""
+        self._rows: NDArray[Any] = np.empty(0, dtype=dtype)
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def extend(self, rows: ArrayLike) -> None:
+        """Append numbers; a view taken before keeps showing the old ones alone."""
+        added = np.asarray(rows, dtype=self._rows.dtype)
+        needed = self._length + len(added)
+        if needed > len(self._rows):
+            capacity = max(needed, len(self._rows) * 3 // 2, _FIRST_CAPACITY)
+            grown = np.empty(capacity, dtype=self._rows.dtype)
+            grown[: self._length] = self.view
+            self._rows = grown
+        self._rows[self._length : needed] = added
+        self._length = needed
+
+    gather = extend
+
+    def get_item(self, number: int) -> Any:
+        """Return one number as a Python value."""
+        return self._rows.item(number)
+
+    @property
+    def view(self) -> NDArray[Any]:
+        """The numbers so far, writable, without a copy."""
+        return self._rows[: self._length]
 
 
 class LexicalIndex:
@@ -53,8 +87,8 @@ class LexicalIndex:
                     found = postings[term] = array("i"), array("i")
                 found[0].append(number)
                 found[1].append(count)
-        self._lengths.gather(lengths)
-        self._removed.gather([False] * len(lengths))
+        self._lengths.extend(lengths)
+        self._removed.extend([False] * len(lengths))
         self._present += len(lengths)
         self._total_length += sum(lengths)
 
@@ -62,7 +96,7 @@ class LexicalIndex:
         """Take documents out of every later scoring; the numbers of others stay. Idempotent."""
         for number in numbers:
             if not self._removed.get_item(number):
-                self._removed.put(number, True)
+                self._removed.view[number] = True
                 self._present -= 1
                 self._total_length -= self._lengths.get_item(number)
 
@@ -201,7 +235,7 @@ class LexicalIndex:
         return mask
 
     def select_marked(self, mark: str) -> NDArray[np.bool_]:
-        """Return which documents bear a mark of `speech.find_marks`, removed ones included.
+        """Return which documents bear a mark of `speech.find_mark`, removed ones included.
 
         Do not write: it is kept until a document is added.
         """

@@ -56,19 +56,18 @@ _EPOCH = date(1970, 1, 1)
 # -- the words for days ---------------------------------------------------------------------------
 
 _NAMES_OF_DAYS = """
-monday mon montag lundi lunes lunedì lunedi montags mondays
-tuesday tue tues dienstag mardi martes martedì martedi dienstags tuesdays
-wednesday wed mittwoch mercredi miércoles miercoles mercoledì mercoledi mittwochs wednesdays
-thursday thu thur thurs donnerstag jeudi jueves giovedì giovedi donnerstags thursdays
-friday fri freitag vendredi viernes venerdì venerdi freitags fridays
-saturday samstag sonnabend samedi sábado sabado sabato samstags saturdays
-sunday sonntag dimanche domingo domenica sonntags sundays
+monday mon montag lundi lunes lunedì lunedi
+tuesday tue tues dienstag mardi martes martedì martedi
+wednesday wed mittwoch mercredi miércoles miercoles mercoledì mercoledi
+thursday thu thur thurs donnerstag jeudi jueves giovedì giovedi
+friday fri freitag vendredi viernes venerdì venerdi
+saturday samstag sonnabend samedi sábado sabado sabato
+sunday sonntag dimanche domingo domenica
 """
 WEEKDAY_OF = {
     name: number
     for number, line in enumerate(_NAMES_OF_DAYS.split("\n")[1:-1])
     for name in line.split()
-    if not name.endswith(("tags", "days"))
 }
 """Weekdays in five languages, lowercase, from Monday as 0; those that recur name no day."""
 _RELATIVE_DAYS = """

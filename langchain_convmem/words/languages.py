@@ -22,7 +22,6 @@ ENGLISH = "english"
 _OTHER_SCRIPTS = {
     "CYRILLIC": "russian",
     "ARABIC": "arabic",
-    "DEVANAGARI": "hindi",
 }
 STOP_WORDS = {
     "english": """
@@ -98,14 +97,6 @@ ben bent is waren was geweest word wordt worden werd heb hebt heeft hebben had h
 kunnen kon moet moeten mag wil willen wilde zal zullen zou
 wat wie wiens wanneer waar waarom waarheen hoe hoeveel welke welk
 """,
-    "swedish": """
-den det de en ett och eller men om att som än när där här i på av till från med utan för hos under
-över mellan efter före vid mot genom sedan jag du han hon vi ni mig dig honom henne oss er dem sig
-min mitt mina din ditt dina sin sitt sina hans hennes vår vårt våra deras denna detta dessa inte
-ingen inget inga ja nej också bara så mycket
-är var varit vara blir blev bli har hade ha kan kunde ska skulle vill ville måste får fick
-vad vem vems vilken vilket vilka hur varför vart
-""",
     "turkish": """
 ve veya ya ama fakat çünkü eğer ki ile için gibi kadar göre sonra önce daha çok az en da de mi mı mu
 mü bir bu şu o bunu şunu onu bunun onun bana sana ona bize size onlara beni seni bizi sizi onları
@@ -125,11 +116,6 @@ ne neyi neden niçin niye nasıl nerede nereye nereden nere kim kimi kimin kime 
 في من إلى الى على عن مع بعد قبل بين حتى منذ عند و أو او ثم لكن أن ان إن لا لم لن ما ماذا هل كيف متى
 أين اين لماذا كم من أي اي الذي التي الذين هذا هذه ذلك تلك هناك هنا هو هي هم أنا انا أنت انت نحن
 كان كانت كانوا يكون تكون قد كل بعض غير لي لك له لها لنا
-""",
-    "hindi": """
-का के की को से में पर ने और या लेकिन कि अगर तो भी ही नहीं न हाँ है हैं हूँ हो था थे थी थीं गया गई गए रहा रही रहे
-मैं मुझे मेरा मेरी मेरे तुम तुम्हारा तुम्हारी आप आपका आपकी हम हमारा हमारी वह वे यह ये उस उसका उसकी इस इसका
-एक क्या कौन कब कहाँ कहां क्यों कैसे कितना कितने कितनी किस किसका जो वाला बहुत लिए साथ
 """,
 }
 """By the name of the language's Snowball stemmer; words between blanks."""
@@ -188,15 +174,10 @@ def is_function_word(word: str, language: str) -> bool:
         word: The word.
         language: Of the text; words in other scripts than Latin identify themselves.
     """
-    bare = _strip_elision(word.removesuffix("'s"), language)
-    words = _collect_function_words(language)
-    return word in words or bare in words
-
-
-@cache
-def _collect_function_words(language: str) -> frozenset[str]:
-    """Return the function words of a language and of the non-Latin languages."""
-    return get_function_words(language).union(*map(get_function_words, _OTHER_SCRIPTS.values()))
+    forms = {word, _strip_elision(word.removesuffix("'s"), language)}
+    # Words in other scripts than Latin identify themselves.
+    others = _OTHER_SCRIPTS.values()
+    return any(not forms.isdisjoint(get_function_words(one)) for one in (language, *others))
 
 
 @lru_cache(maxsize=100_000)

@@ -74,6 +74,12 @@ def _normalize_question(text: str) -> tuple[str, list[str], Forms | None]:
     return asked, words, get_forms(detect_spoken_language(asked, words))
 
 
+def _read_lowered(text: str) -> tuple[str, Forms | None]:
+    """Return a text in lowercase, and the phrases of its language."""
+    lowered = lower_in_place(text)
+    return lowered, get_forms(detect_spoken_language(lowered, split_words(lowered)))
+
+
 @lru_cache(maxsize=256)
 def is_follow_up(text: str) -> bool:
     """Return whether a message is too short to be understood alone: "and hers?"."""
@@ -102,8 +108,7 @@ def find_questions(text: str) -> list[tuple[int, int]]:
     Args:
         text: A message. In a language that is not recognised, sentences with a question mark ask.
     """
-    lowered = lower_in_place(text)
-    forms = get_forms(detect_spoken_language(lowered, split_words(lowered)))
+    lowered, forms = _read_lowered(text)
     return [
         (start, end)
         for start, end, is_pasted in split_pieces(lowered)
@@ -117,12 +122,9 @@ def _is_question(sentence: str, forms: Forms | None) -> bool:
     if _ENDS_ASKING.search(sentence):
         return True
     return forms is not None and (
-        _judge_sentence(sentence, forms) in ("asks", "mixed") or _is_request(sentence, forms)
+        _judge_sentence(sentence, forms) in ("asks", "mixed")
+        or any(kind == "request" for kind, _ in _classify_clauses(sentence, forms))
     )
-
-
-def _is_request(sentence: str, forms: Forms) -> bool:
-    return any(kind == "request" for kind, _ in _classify_clauses(sentence, forms))
 
 
 # -- lines -------------------------------------------------------------------------------------
@@ -131,8 +133,8 @@ _LONGEST_IGNORANCE = 300
 _LONGEST_WITH_OFFERS = 600
 
 
-def find_marks(text: str) -> frozenset[Mark]:
-    """Return what a stored line or segment of one does.
+def find_mark(text: str) -> Mark | None:
+    """Return what a stored line or segment of one does; None for nothing of these.
 
     "states": it holds a sentence in the first person, or an instruction for the future.
     "asks": it holds questions and requests, and nothing is stated.
@@ -143,30 +145,18 @@ def find_marks(text: str) -> frozenset[Mark]:
         text: The line, whoever said it.
     """
     if is_courtesy(text):
-        return _COURTESY
-    lowered = lower_in_place(text)
-    words = split_words(lowered)
-    forms = get_forms(detect_spoken_language(lowered, words))
+        return "courtesy"
+    lowered, forms = _read_lowered(text)
     if forms is None:
-        return _NONE
+        return None
     if _is_ignorant(lowered, forms):
-        return _IGNORANT
-    asks = False
-    stated = False
+        return "ignorant"
+    found: set[str] = set()
     for start, end, _ in split_pieces(lowered):
-        verdict = _judge_sentence(lowered[start:end], forms)
-        if verdict == "own":
-            return _STATES
-        asks = asks or verdict == "asks"
-        stated = stated or verdict not in ("asks", "")
-    return _ASKS if asks and not stated else _NONE
-
-
-_NONE: frozenset[Mark] = frozenset()
-_STATES: frozenset[Mark] = frozenset({"states"})
-_ASKS: frozenset[Mark] = frozenset({"asks"})
-_IGNORANT: frozenset[Mark] = frozenset({"ignorant"})
-_COURTESY: frozenset[Mark] = frozenset({"courtesy"})
+        found.add(_judge_sentence(lowered[start:end], forms))
+        if "own" in found:
+            return "states"
+    return "asks" if found - {""} == {"asks"} else None
 
 
 def find_statements(text: str) -> list[tuple[int, int]]:
@@ -179,14 +169,11 @@ def find_statements(text: str) -> list[tuple[int, int]]:
     """
     if is_courtesy(text):
         return []
-    lowered = lower_in_place(text)
-    forms = get_forms(detect_spoken_language(lowered, split_words(lowered)))
-    if forms is None:
-        return [(piece.start, piece.end) for piece in split_pieces(lowered)]
+    lowered, forms = _read_lowered(text)
     return [
         (start, end)
         for start, end, is_pasted in split_pieces(lowered)
-        if is_pasted or _is_statement(lowered[start:end], forms)
+        if is_pasted or forms is None or _is_statement(lowered[start:end], forms)
     ]
 
 
@@ -312,23 +299,23 @@ def _judge_condition(clause: str) -> str:
 
 
 def _classify_clauses(sentence: str, forms: Forms) -> Iterator[tuple[Kind, str]]:
-    for clause in _CLAUSE_END.split(sentence):
-        yield from _classify_clause(clause, forms)
+    """Yield the clauses of a sentence without what opens and ends them, each with its kind."""
+    for part in _CLAUSE_END.split(sentence):
+        begin = forms.opening.match(part)
+        clause = part[begin.end() if begin else 0 :].rstrip(forms.endings)
+        if HAS_WORD.search(clause) and (
+            len(clause) >= _LONGEST_COURTESY or not is_courtesy(clause)
+        ):
+            yield _classify_clause(clause, forms), clause
 
 
-def _classify_clause(clause: str, forms: Forms) -> Iterator[tuple[Kind, str]]:
-    begin = forms.opening.match(clause)
-    clause = clause[begin.end() if begin else 0 :].rstrip(forms.endings)
-    if not HAS_WORD.search(clause) or (len(clause) < _LONGEST_COURTESY and is_courtesy(clause)):
-        return
+def _classify_clause(clause: str, forms: Forms) -> Kind:
     for kind in _HEADS:
         if forms.heads[kind].match(clause):
-            yield kind, clause
-            return
+            return kind
     if forms.first_person.search(clause):
-        yield "own", clause
-    else:
-        yield ("says" if forms.finite.search(clause) else "fragment"), clause
+        return "own"
+    return "says" if forms.finite.search(clause) else "fragment"
 
 
 # -- the phrases of a language, compiled, and the language of a text ---------------------------
@@ -404,13 +391,16 @@ def get_forms(language: str) -> Forms | None:
     return None if phrases is None else Forms(language, phrases)
 
 
-_KANA = re.compile("[\u3041-\u30ff\uff66-\uff9f]")
-_HANGUL = re.compile("[\uac00-\ud7af\u1100-\u11ff]")
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-_CYRILLIC = re.compile("[\u0400-\u04ff]")
-_ARABIC = re.compile("[\u0600-\u06ff]")
-_LATIN_LETTER = re.compile("[a-z\u00df-\u024f]")
-_UNKNOWN_LETTER = re.compile("[\u0370-\u03ff\u0590-\u05ff\u0900-\u109f\u1780-\u17ff]")
+_SCRIPTS = {
+    "latin": re.compile("[a-z\u00df-\u024f]"),
+    "japanese": re.compile("[\u3041-\u30ff\uff66-\uff9f]"),
+    "chinese": re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"),
+    "korean": re.compile("[\uac00-\ud7af\u1100-\u11ff]"),
+    "russian": re.compile("[\u0400-\u04ff]"),
+    "arabic": re.compile("[\u0600-\u06ff]"),
+    "": re.compile("[\u0370-\u03ff\u0590-\u05ff\u0900-\u109f\u1780-\u17ff]"),
+}
+"""The letters of scripts by a language that is written in them; those of no known one as ""."""
 # One character of a script without blanks says about as much as so many letters.
 _LETTERS_PER_CHARACTER = 3
 _FEW_WORDS = 8
@@ -432,17 +422,13 @@ def detect_spoken_language(lowered: str, words: list[str]) -> str:
 
 def _detect_script_language(lowered: str) -> str | None:
     """Return the language of the script that most of a text is in; None if that is Latin."""
-    latin = len(_LATIN_LETTER.findall(lowered))
-    kana, han = len(_KANA.findall(lowered)), len(_HAN.findall(lowered))
-    counts = {
-        "japanese" if kana else "chinese": (kana + han) * _LETTERS_PER_CHARACTER,
-        "korean": len(_HANGUL.findall(lowered)) * _LETTERS_PER_CHARACTER,
-        "russian": len(_CYRILLIC.findall(lowered)),
-        "arabic": len(_ARABIC.findall(lowered)),
-        "": len(_UNKNOWN_LETTER.findall(lowered)),
-    }
+    counts = {name: len(letters.findall(lowered)) for name, letters in _SCRIPTS.items()}
+    if counts["japanese"]:
+        counts["japanese"] += counts.pop("chinese")  # kana stand between Han characters
+    for name in _UNSPACED_LANGUAGES & counts.keys():
+        counts[name] *= _LETTERS_PER_CHARACTER
     most = max(counts, key=counts.__getitem__)
-    return most if counts[most] > latin else None
+    return None if most == "latin" else most
 
 
 @cache
@@ -617,14 +603,8 @@ _DRAWN_OUT = re.compile(r"([^\W\d])\1{2,}")
 _RUN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
-@cache
-def _load_courtesies() -> frozenset[str]:
-    return frozenset(_WORDS.split())
-
-
-@cache
-def _load_allowed_words() -> frozenset[str]:
-    return _load_courtesies().union(_BESIDE.split())
+_COURTESIES = frozenset(_WORDS.split())
+_ALLOWED = _COURTESIES.union(_BESIDE.split())
 
 
 @lru_cache(maxsize=256)
@@ -644,14 +624,14 @@ def is_courtesy(text: str) -> bool:
     remaining = _PHRASES.sub(" ", said)
     left = [_reduce_letters(word) for word in _RUN.findall(_FACE.sub(" ", remaining))]
     # "ok, and you?" asks: only the greetings that are questions do not.
-    if not _load_allowed_words().issuperset(left) or "?" in remaining or "\u061f" in remaining:
+    if not _ALLOWED.issuperset(left) or "?" in remaining or "\u061f" in remaining:
         return False
-    return len(remaining) < len(said) or not _load_courtesies().isdisjoint(left)
+    return len(remaining) < len(said) or not _COURTESIES.isdisjoint(left)
 
 
 def _reduce_letters(word: str) -> str:
     """Return the word without letters drawn out: "thankssss", "goooood"."""
-    if word in _load_allowed_words() or not _DRAWN_OUT.search(word):
+    if word in _ALLOWED or not _DRAWN_OUT.search(word):
         return word
     doubled = _DRAWN_OUT.sub(r"\1\1", word)
-    return doubled if doubled in _load_allowed_words() else _DRAWN_OUT.sub(r"\1", word)
+    return doubled if doubled in _ALLOWED else _DRAWN_OUT.sub(r"\1", word)

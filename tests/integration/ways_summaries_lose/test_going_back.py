@@ -87,22 +87,6 @@ def test_a_summary_can_be_written_anew_by_another_model(thread):
     thread.check()
 
 
-def test_a_newer_summary_is_not_put_aside_by_an_older_one_written_anew(thread):
-    thread.talk(4)
-    assert thread.summarize()
-
-    def meanwhile(request):
-        thread.talk(2, start=4)
-        window = thread.history.summary_window()
-        thread.history.add_summary("Newer.", window)
-        return request.transcript
-
-    thread.summarizer.replies = [meanwhile]
-    assert resummarize(thread.memory, "t", user_id="ana").outcome == "stale"
-    assert thread.shown[0] == "Newer."
-    thread.check()
-
-
 def test_forgetting_erases_every_summary_that_ever_told_of_it(thread):
     secret = "My secret word is hullabaloo."
     thread.say(secret, "Noted.")

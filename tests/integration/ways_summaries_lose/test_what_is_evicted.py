@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from scripted_chat import ScriptedChatModel, at
 from summaries import bare_texts
 
@@ -22,34 +22,6 @@ def test_parallel_tool_calls_are_covered_with_all_their_results_or_not_at_all(th
     thread.check_all_was_told()
     for number in range(3):
         assert all(f"saw {kind}{number}" in thread.summarizer.asked for kind in "abc")
-
-
-def test_an_open_tool_loop_stays_whole_while_what_is_before_it_is_covered(thread, call):
-    thread.talk(3)
-    thread.say("Look twice.", call("c1", "c2"), result("c1"))
-    assert thread.summarize(force=True)
-    assert "Look twice." not in thread.summarizer.asked
-    thread.check()
-    thread.say(result("c2"))
-    thread.memory.add_messages([AIMessage("Done.")], thread_id="t", user_id="ana")
-    assert thread.summarize(force=True)
-    assert thread.shown[-1].endswith("Assistant: Done.")
-    thread.check_all_was_told()
-    thread.check()
-
-
-def test_a_tool_loop_longer_than_any_budget_is_covered_only_once_it_is_over(stored, call):
-    stored.talk(1)
-    stored.say("Look often.")
-    for number in range(30):
-        stored.say(HumanMessage(""), call(f"c{number}"), result(f"c{number}", "seen " * 100))
-        stored.summarize()
-    stored.check()
-    assert [text.count("Look often.") for text in stored.shown].count(1) == 1
-    stored.memory.add_messages([AIMessage("Nothing.")], thread_id="t", user_id="ana")
-    assert stored.summarize(force=True)
-    stored.check_all_was_told()
-    stored.check()
 
 
 def test_what_is_said_while_it_is_summarised_stays_whole_behind_the_summary(thread):

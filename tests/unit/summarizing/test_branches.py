@@ -31,7 +31,6 @@ class Tree:
 
     def __init__(self, texts=TEXTS, layers=1, cites=None):
         self.log = InMemoryLog()
-        self.read: list[int] = []
         self.leaves: list[Entry] = []
         for number, text in enumerate(texts):
             said = add_chat(self.log, KEY, [f"Line {number}"])
@@ -44,13 +43,11 @@ class Tree:
 
     def open(self, question, max_tokens=1000, **options):
         def read(stretches):
-            found = [
+            return [
                 one
                 for first, last in stretches
                 for one in self.log.entries(KEY, after=first, until=last)
             ]
-            self.read += [one.position for one in found]
-            return found
 
         folding = find_folding(find_live_entries(self.log.entries(KEY)))
         return open_summaries(
@@ -70,12 +67,6 @@ def test_the_sentences_that_answer_are_opened_however_deep_they_lie(layers):
     assert opened.text == (
         "[2026-05-01 to 2026-05-03, from a summary]\n- Aunt Ottilie breeds alpacas in Tyrol."
     )
-
-
-def test_beside_a_good_answer_a_poor_one_is_left_out():
-    texts = ["Her piano is tuned every March.", "In March they fly to Oslo."]
-    assert Tree(texts).sentences("March?") == texts
-    assert Tree(texts).sentences("Is the piano tuned in March?") == texts[:1]
 
 
 @pytest.mark.parametrize("question", ["", "Hello!", "the of and", "What is the capital of Peru?"])
@@ -106,15 +97,6 @@ def test_what_recall_found_opens_what_else_was_said_there():
     question = "When is the piano of my grandmother due for maintenance?"
     assert tree.sentences(question) == []
     assert tree.sentences(question, hits={user}) == ["Her piano is tuned every March."]
-
-
-def test_each_summary_is_read_once():
-    tree = Tree(layers=2)
-    tree.open("Which animals does my aunt Ottilie breed?")
-    read = list(tree.read)
-    assert len(read) == len(set(read)) == len(TEXTS) + 1
-    tree.open("What did the plumber charge?")
-    assert tree.read == read
 
 
 def test_a_summary_that_is_gone_is_left_out():

@@ -17,8 +17,13 @@ from summaries import ScriptedSummarizer
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.summarizing import asummary_record, explain_summary, summary_record
-from langchain_convmem.summarizing.checks import ask_judge, find_missing_sections, list_details
-from langchain_convmem.summarizing.gates import find_fault, remove_reasoning
+from langchain_convmem.summarizing.checks import (
+    ask_judge,
+    find_fault,
+    find_missing_sections,
+    list_details,
+    remove_reasoning,
+)
 from langchain_convmem.summarizing.summarizers import SummaryRequest, build_messages
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.facts import FactSource, find_facts, find_untold
@@ -40,17 +45,6 @@ def test_the_list_says_who_said_what_in_the_order_in_which_it_was_said():
         "- User: I met Dimitri at 12:30.",
     ]
     assert left == ()
-
-
-def test_a_list_of_details_holds_some_of_each_kind():
-    said = [f"the box {number} is xk-{number}0{number}." for number in range(40)]
-    said += ["the boat costs 1200 euros.", "it leaves at 17:30.", "see https://example.org/a"]
-    missing = find_facts([FactSource(text, "User", place) for place, text in enumerate(said)])
-    text, left = list_details(missing, 110)
-    assert count_text_tokens(text) <= 110
-    listed = {fact.kind for fact in missing if fact not in left}
-    assert listed == {"amount", "number", "id", "time", "link"}
-    assert find_untold(left, text) == [*left]
 
 
 sentences = st.builds(
@@ -225,18 +219,6 @@ def test_what_is_marked_stands_in_the_report_and_with_the_summary(judge):
 
 SECTIONS = ("Decisions", "Open questions")
 
-FOUND = {
-    "as asked for": "Decisions:\nTea.\nOpen questions:\nWhen?",
-    "in another order": "Open questions:\nWhen?\nDecisions:\nTea.",
-    "Markdown headings": "## Open questions\nWhen?\n## Decisions\nTea.",
-    "bold": "**Open questions:**\nWhen?\n**Decisions**:\nTea.",
-    "numbered": "2. Open questions\nWhen?\n1. Decisions\nTea.",
-    "another case": "OPEN  QUESTIONS:\nWhen?\ndecisions:\nTea.",
-    "before their text": "Open questions: When?\nDecisions: Tea.",
-    "full-width colon": "Open questions\uff1aWhen?\nDecisions\uff1aTea.",
-    "text in front": "They met.\nOpen questions:\nWhen?\nDecisions:\nTea.",
-}
-
 
 @pytest.mark.parametrize(
     ("text", "missing"),
@@ -375,14 +357,6 @@ def test_its_repr_and_dict_count_by_kind_and_quote_nothing():
     assert "amount 1 left; date 1 left; id 1 left; number 1 left" in shown
     assert not any(word in shown for word in ("1,240", "boiler", "fence", "XK", "42."))
     assert record.count()["amount"] == {"told": 0, "listed": 0, "left": 1}
-
-
-def test_what_is_forgotten_is_in_no_record():
-    with memory_of(*TOLD_FACTS, options=WITH_LIST) as memory:
-        memory.summarize("t", user_id="ana", force=True)
-        assert len(states(memory)) == 4
-        memory.forget(user_id="ana", thread_id="t")
-        assert states(memory) == {}
 
 
 def test_what_is_judged_ends_no_fence():

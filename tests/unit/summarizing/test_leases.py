@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from forked_processes import in_child
@@ -33,15 +31,9 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def log(request, tmp_path):
-    with InMemoryLog() if request.param == "memory" else SQLiteLog(tmp_path / "log.db") as log:
-        yield log
-
-
 @pytest.fixture
-def leases(log, clock):
-    return Leases(log, SETTINGS, clock=clock)
+def leases(clock):
+    return Leases(InMemoryLog(), SETTINGS, clock=clock)
 
 
 def take(leases, key=KEY, **options):
@@ -74,22 +66,6 @@ def test_a_thread_rests_after_a_failure_twice_as_long_each_time(leases, clock):
     assert take(leases) is not None
 
 
-def test_who_stopped_working_loses_the_lease_and_cannot_renew_it(tmp_path, clock):
-    with SQLiteLog(tmp_path / "log.db") as one, SQLiteLog(tmp_path / "log.db") as two:
-        first, second = (Leases(log, SETTINGS, clock=clock) for log in (one, two))
-        lost = take(first)
-        clock.goes_on(9.999)
-        assert take(second) is None
-        clock.goes_on(0.001)
-        held = take(second)
-        assert held is not None
-        assert not first.renew(lost)
-        give_back(first, lost, "failed")
-        assert second.renew(held)
-        give_back(second, held)
-        assert take(first) is not None
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_holds_none_of_its_parents_leases(tmp_path, clock):
     leases = Leases(SQLiteLog(tmp_path / "log.db"), SETTINGS, clock=clock)
@@ -97,23 +73,6 @@ def test_a_forked_child_holds_none_of_its_parents_leases(tmp_path, clock):
     clock.goes_on(11)
     assert in_child(lambda: bool(take(leases) and not take(leases))) == "True"
     assert take(leases) is None
-
-
-@pytest.mark.parametrize("handles", [1, 2])
-def test_threads_that_ask_at_once_get_one_lease(tmp_path, handles):
-    logs = [SQLiteLog(tmp_path / "log.db") for _ in range(handles)]
-    all_leases = [Leases(log, SETTINGS) for log in logs]
-    barrier = threading.Barrier(8)
-
-    def ask(number):
-        barrier.wait()
-        return take(all_leases[number % handles])
-
-    with ThreadPoolExecutor(8) as pool:
-        taken = [lease for lease in pool.map(ask, range(8)) if lease is not None]
-    for log in logs:
-        log.close()
-    assert len(taken) == 1
 
 
 def test_what_was_stopped_does_not_rest_and_failures_before_it_still_count(leases, clock):

@@ -7,8 +7,8 @@ import re
 from functools import partial
 
 import pytest
-from histories import KEY, histories, spoken
-from hypothesis import given, settings
+from histories import KEY, spoken
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -35,7 +35,6 @@ from langchain_convmem.summarizing.summarizers import (
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.summaries import find_said_since, find_summary_window, make_window
 from langchain_convmem.views.tokens import count_text_tokens
-from langchain_convmem.views.tool_calls import find_calls
 
 REQUEST = SummaryRequest(transcript="User: Hi.\n")
 
@@ -83,35 +82,12 @@ def test_what_can_summarise_nothing_is_refused(value):
         as_summarizer(value)
 
 
-@pytest.mark.parametrize("reply", ["", " \n\t", AIMessage([]), AIMessage([{"type": "image"}])])
-def test_a_blank_summary_is_an_error(reply):
-    with pytest.raises(SummaryError, match="no summary"):
-        both(model(reply))
-
-
 @pytest.mark.parametrize("value", [None, 7, {"summary": "x"}, [AIMessage("x")]])
 def test_what_is_no_text_is_an_error_that_names_its_type(value):
     with pytest.raises(SummaryError, match=type(value).__name__):
         both(RunnableLambda(lambda _: value))
     with pytest.raises(SummaryError):
         both(ScriptedSummarizer(value))
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"finish_reason": "length"},
-        {"finish_reason": "MAX_TOKENS"},
-        {"stop_reason": "max_tokens"},
-        {"stopReason": "max_tokens"},
-        {"done_reason": "length"},
-        {"status": "incomplete"},
-    ],
-    ids=lambda told: "=".join(next(iter(told.items()))),
-)
-def test_a_summary_that_was_cut_off_is_an_error(told):
-    with pytest.raises(SummaryError, match="cut off"):
-        both(model(AIMessage("They met and", response_metadata=told)))
 
 
 @pytest.mark.parametrize("error", [ProviderError("overloaded"), KeyError("x"), TimeoutError()])
@@ -224,18 +200,6 @@ def test_the_pieces_joined_are_the_whole_and_none_is_too_long(lines, most):
     assert all(0 < count_text_tokens(piece) <= most for piece in pieces)
 
 
-@settings(max_examples=50)
-@given(histories)
-def test_every_text_call_and_result_stands_in_the_transcript(entries):
-    said = find_said_since(find_live_entries(entries), [])
-    window = make_window(KEY, entries, said, None)
-    told = squeezed("".join(split_transcript(read_transcript(window), 10_000)))
-    for turn in window.turns:
-        for entry in turn.entries:
-            assert all(squeezed(text) in told for text in entry.contents)
-            assert told.count("(calls ") >= bool(find_calls(entry.message))
-
-
 @pytest.mark.parametrize("text", ["word " * 100, "汉字" * 100, "x" * 500, "word\n" * 100])
 def test_each_part_of_a_line_that_is_cut_tells_the_day_and_the_speaker(text):
     said = HumanMessage(text, name="Ana", additional_kwargs={"timestamp": "2023-05-08T10:00+00:00"})
@@ -295,12 +259,6 @@ def test_a_summary_that_is_much_too_long_is_summarised_itself():
     summarizer = ScriptedSummarizer("word " * 100, "Carla. " * 5)
     assert write(summarizer, window("so " * 200), settings).text == ("Carla. " * 5).strip()
     assert summarizer.requests[1].transcript == ("word " * 100).strip()
-
-
-def test_one_that_stays_too_long_is_an_error():
-    settings = SummarySettings(max_summary_tokens=50)
-    with pytest.raises(SummaryError, match="twice"):
-        write(ScriptedSummarizer("word " * 100), window("so " * 200), settings)
 
 
 def test_what_does_not_fit_into_one_request_is_summarised_in_parts_that_hold_all_of_it():

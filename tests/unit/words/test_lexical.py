@@ -51,10 +51,7 @@ def test_all_terms_of_a_kind_count_as_one_by_how_rare_they_are_together():
     index = index_of([["cat", "dog"], ["dog"], ["tree"], ["house"]])
     once = math.log1p((4 - 2 + 0.5) / (2 + 0.5))
     assert index.compute_kind_scores(PETS).tolist() == pytest.approx([once, once, 0, 0])
-
-
-def test_a_document_that_names_the_kind_itself_is_left_to_its_words():
-    index = index_of([["pet", "cat"], ["dog"], ["tree"]])
+    index = index_of([["pet", "cat"], ["dog"], ["tree"]])  # what names the kind has its own words
     once = math.log1p((3 - 2 + 0.5) / (2 + 0.5))
     assert index.compute_kind_scores(PETS).tolist() == pytest.approx([0, once, 0])
 
@@ -119,11 +116,9 @@ LANGUAGES = {
     "italian": ("I miei gatti hanno rotto la finestra", "Dove sono le finestre?", "gatto"),
     "portuguese": ("Os meus gatos dormem na varanda", "Onde é que está o gato?", "gato"),
     "dutch": ("Mijn katten slapen op de zolder", "Waar is de kat?", "kat"),
-    "swedish": ("Jag har sett flickorna under tallen", "Var är min flicka?", "flickor"),
     "turkish": ("Anahtarları mutfakta bir yere bıraktım", "Anahtarlar nerede?", "mutfak"),
     "russian": ("Я оставил ключи в машине", "Где мой ключ?", "машина"),
     "arabic": ("تركت المفاتيح في السيارة", "أين سيارة أبي؟", "سيارة"),
-    "hindi": ("मैंने चाबियाँ गाड़ी में रखी हैं", "मेरी चाबी कहाँ है?", "गाड़ी"),
     "chinese": ("我把钥匙放在厨房抽屉里了", "钥匙在哪里?", "厨房"),
     "japanese": ("鍵は台所の引き出しにあります", "鍵はどこですか", "台所"),
     "korean": ("열쇠는 부엌 서랍에 있어요", "열쇠가 어디 있어요?", "서랍"),
@@ -165,10 +160,8 @@ def test_a_line_and_a_question_tell_their_language(language):
         ("german", "wo war das"),
         ("french", "est-ce qu'il l'a"),
         ("italian", "dov'è il"),
-        ("swedish", "vad är"),
         ("russian", "где мой"),
         ("arabic", "أين هو"),
-        ("hindi", "कहाँ है"),
     ],
 )
 def test_function_words_say_nothing_about_the_topic(language, words):
