@@ -8,10 +8,11 @@ kept up to date equals one rebuilt from scratch.
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.background import BackgroundJobs
@@ -21,10 +22,8 @@ from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import SafeEmbedder, is_local
 from langchain_convmem.recall.options import Progress, Scope
-from langchain_convmem.recall.progress import show_progress
-from langchain_convmem.recall.segment_store import Derived, SegmentStore
 from langchain_convmem.recall.segments import SegmentTable, select_holding
-from langchain_convmem.recall.snapshots import IndexParts, SnapshotStore
+from langchain_convmem.recall.stored import Derived, IndexParts, IndexStore
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import DialogLine, Owner
 from langchain_convmem.views.live import Retraction, follow_retractions, list_retractions
@@ -45,7 +44,6 @@ _LOCAL_BATCH = 64
 _FEW = 16
 """So many lines are embedded here as fast as looked for in the log, and are stored together."""
 _CLOSING_S = 0.3
-_NOTHING = Derived(None, None)
 
 
 class OwnerIndex:
@@ -63,8 +61,7 @@ class OwnerIndex:
         self.is_local = is_local(embeddings)
         self.border = SafeEmbedder(embeddings)
         self._readers = tuple(LogReader(log, owner) for owner in owners)
-        self._stored = SegmentStore(log, owners, embeddings)
-        self._snapshots = SnapshotStore(log, owners, self._stored.fingerprint)
+        self._stored = IndexStore(log, owners, embeddings)
         self._is_new = True
         self._others: list[str] | None = None
         self._begin(SegmentTable(), LexicalIndex(), SegmentVectors())
@@ -120,17 +117,18 @@ class OwnerIndex:
         Raises:
             LogError: If the log cannot be read; the next call resumes here.
         """
-        is_new, self._is_new = self._is_new, False
+        if self._is_new:
+            self._is_new = False
+            self._open_snapshot()
         try:
-            if is_new:
-                self._open_snapshot()
-            failure = self._read_log()
-            # What was read before a failure is indexed all the same, so that the columns match.
-            if any(reader.has_returned for reader in self._readers):
-                # A retraction was itself retracted: its lines come back where they were.
+            # An owner's entries are among those of others, so one who forgot rewinds all.
+            while any(reader.read(self.table.add_many) for reader in self._readers):
                 self._reset()
-                failure = self._read_log() or failure
-            gone = self._remove_retracted()
+            gone = [
+                number
+                for reader in self._readers
+                for number in self.table.remove_entries(reader.take_retracted(), reader.owner)
+            ]
             was_unread = self._stored.is_unread
             self._derive()
             self.lexical.remove(gone)
@@ -138,12 +136,12 @@ class OwnerIndex:
             if was_unread or self._stored.is_unread or self._others:
                 self._others = None
                 self._fill_from_stored()
+        except LogError:
+            raise  # what was read so far is in the table, and the next call goes on from there
         except BaseException:
             # Interrupted between two columns: nothing half-built may answer a later recall.
             self._reset()
             raise
-        if failure is not None:
-            raise failure
 
     def drop_forgotten(self) -> None:
         """Rebuild if the log has forgotten something."""
@@ -153,37 +151,13 @@ class OwnerIndex:
             # The next recall says so if it still cannot be read; here nothing may be left.
             self._reset()
 
-    def _read_log(self) -> LogError | None:
-        """Read every owner's log to its end; return what stopped it earlier, if anything did."""
-        while True:
-            try:
-                # An owner's entries are among those of others, so one who forgot rewinds all.
-                if not any(reader.read(self.table.add_many) for reader in self._readers):
-                    return None
-            except LogError as error:
-                return error
-            self._reset()
-
-    def _remove_retracted(self) -> list[int]:
-        """Take newly retracted entries out of the table; return their segments' numbers."""
-        gone: list[int] = []
-        for reader in self._readers:
-            new = reader.take_retracted()
-            gone += self.table.remove_entries(one for one in new if self._is_of(reader.owner, one))
-        return gone
-
-    def _is_of(self, owner: Owner, entry_id: str) -> bool:
-        """Return whether the entry is the owner's: owners only retract their own entries."""
-        lines = self.table.list_entry_lines(entry_id)
-        return bool(lines) and self.table.get_line(lines[0]).key.owner == owner
-
     def _derive(self) -> None:
         fresh = range(len(self.lexical), len(self.table))
         if not fresh:
             return
         is_quick = self.is_local and fresh.start and len(fresh) <= _FEW
-        stored = {} if is_quick else self._stored.load(self.table, fresh, self.vectors.dim)
-        rows = [stored.get(number, _NOTHING) for number in fresh]
+        stored = {} if is_quick else self._stored.load(self.table, fresh)
+        rows = [stored.get(number, Derived()) for number in fresh]
         self.lexical.add(
             self._make_terms(number) if row.terms is None else row.terms
             for number, row in zip(fresh, rows, strict=True)
@@ -193,7 +167,7 @@ class OwnerIndex:
     def _fill_from_stored(self) -> None:
         """Take vectors that could not be read before, or that another process has made since."""
         missing = sorted(self.vectors.missing)
-        rows = self._stored.load(self.table, missing, self.vectors.dim) if missing else {}
+        rows = self._stored.load(self.table, missing)
         self.vectors.fill({n: row.vector for n, row in rows.items() if row.vector is not None})
 
     def _make_terms(self, number: int) -> list[str]:
@@ -286,18 +260,17 @@ class OwnerIndex:
 
     def _open_snapshot(self) -> None:
         """Begin with what a snapshot holds, if there is one."""
-        found = self._snapshots.load()
-        if found is None:
-            return
-        (table, lexical, vectors, saved), generation = found
-        self._begin(table, lexical, vectors)
-        for reader in self._readers:
-            reader.load(saved, generation)
+        found = self._stored.load_snapshot()
+        if found is not None:
+            (table, lexical, vectors, saved), generation = found
+            self._begin(table, lexical, vectors)
+            self._readers[0].load(saved, generation)
 
     @property
     def is_snapshot_due(self) -> bool:
         """Whether the index is whole, and has grown so much that it may be worth saving."""
-        return not self.vectors.missing and self._snapshots.is_due(len(self.table))
+        is_whole = not self.vectors.missing and len(self.vectors) == len(self.table)
+        return is_whole and self._stored.is_snapshot_due(len(self.table))
 
     def save_snapshot(self) -> None:
         """Save the index as bytes if it is due. Takes `lock`: do not hold it. Thread-safe.
@@ -309,7 +282,7 @@ class OwnerIndex:
             if self.is_snapshot_due:
                 [reader] = self._readers
                 parts = IndexParts(self.table, self.lexical, self.vectors, reader.save())
-                self._snapshots.save(parts, reader.generation)
+                self._stored.save_snapshot(parts, reader.generation)
 
 
 def format_owner(owner: Owner) -> str:
@@ -346,23 +319,16 @@ def embed_missing(
         if wait_s is None:
             index.border.resume()
             index.catch_up()
-        total = len(index.vectors.missing)
+        total = left = len(index.vectors.missing)
     if wait_s is not None and not index.is_local:
         wait([embed_later(index)], wait_s)
         return
-    with show_progress() if progress is None else nullcontext(progress) as note:
-        _embed_here(index, wait_s, note, total, anew=anew)
-
-
-def _embed_here(
-    index: OwnerIndex, wait_s: float | None, note: Progress, total: int, *, anew: bool
-) -> None:
     end = None if wait_s is None else time.monotonic() + wait_s
-    left = total
-    while left and (end is None or time.monotonic() < end):
-        left = index.embed_some(anew=anew)
-        total = max(total, left)
-        note(total - left, total)
+    with show_progress() if progress is None else nullcontext(progress) as note:
+        while left and (end is None or time.monotonic() < end):
+            left = index.embed_some(anew=anew)
+            total = max(total, left)
+            note(total - left, total)
 
 
 def embed_later(index: OwnerIndex) -> Future[None]:
@@ -413,6 +379,39 @@ def _embed_some(index: OwnerIndex) -> bool:
 _EMBEDDING = BackgroundJobs(_embed_some, name="embedding", workers=1)
 
 
+# -- a line that shows how far the embedding of many lines has come, to who can see it ------------
+_WIDTH = 30
+
+
+@contextmanager
+def show_progress(quiet_s: float = 1.0) -> Iterator[Progress]:
+    """Give what shows (done, total) on standard error, in a terminal or a notebook; else nothing.
+
+    The line goes away at the end.
+
+    Args:
+        quiet_s: What takes no longer shows nothing, so that turns never do; in seconds.
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    is_seen = hasattr(shell, "kernel") or (sys.stderr is not None and sys.stderr.isatty())
+    begun, written = time.monotonic(), 0
+
+    def show(done: int, total: int) -> None:
+        nonlocal written
+        if is_seen and total and time.monotonic() - begun >= quiet_s:
+            bar = "#" * (_WIDTH * done // total)
+            line = f"embedding lines [{bar:.<{_WIDTH}}] {done} of {total}"
+            sys.stderr.write(f"\r{line}")
+            sys.stderr.flush()
+            written = len(line)
+
+    try:
+        yield show
+    finally:
+        if written:
+            sys.stderr.write(f"\r{' ' * written}\r")
+
+
 # -- reading one owner's part of a log, from where the last reading stopped --------------------
 
 _PAGE = 4000
@@ -448,11 +447,6 @@ class LogReader:
         """The generation of what was read."""
         return self._generation or 0
 
-    @property
-    def has_returned(self) -> bool:
-        """Whether an entry counts again that was retracted when last asked."""
-        return self._taken is not self.retracted and not self._taken <= self.retracted
-
     def take_retracted(self) -> frozenset[str]:
         """Return the ids of the entries that were retracted since last asked."""
         new, self._taken = self.retracted - self._taken, self.retracted
@@ -463,10 +457,10 @@ class LogReader:
         return [self._cursor, self.damaged, self._controls]
 
     def load(self, saved: list[Any], generation: int) -> None:
-        """Go on where the reader stopped that `save` was asked for."""
+        """Go on where the reader stopped that `save` was asked for; nothing is taken yet."""
         self._cursor, self.damaged, controls = saved
         self._controls = [(entry_id, tuple(retracts)) for entry_id, retracts in controls]
-        self.retracted = self._taken = frozenset(follow_retractions(self._controls))
+        self.retracted = frozenset(follow_retractions(self._controls))
         self._generation = generation
 
     def read(self, take: Callable[[Sequence[DialogLine]], object]) -> bool:
@@ -474,7 +468,8 @@ class LogReader:
 
         Returns:
             False at the end of the log; True when the log forgot something of what was read
-            earlier: then everything is to be read again, after `rewind`.
+            earlier, or an entry counts again whose id was taken: then everything is to be read
+            again, after `rewind`.
 
         Raises:
             LogError: If the log cannot be read; the next call resumes here.
@@ -493,6 +488,8 @@ class LogReader:
                 self.retracted = frozenset(follow_retractions(self._controls))
                 self.damaged += sum(bool(entry.damage) for entry in changes.controls)
             take(changes.lines)
+            if not self._taken <= self.retracted:
+                return True
             if changes.is_last:
                 return False
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.records import DialogLine, Role, Scalar, ThreadKey
+from langchain_convmem.records import DialogLine, Owner, Role, Scalar, ThreadKey
 from langchain_convmem.words.bm25 import GrowableArray
 
 if TYPE_CHECKING:
@@ -183,12 +183,14 @@ class SegmentTable:
         self._threads[line.key] = thread, session, line
         return thread, session
 
-    def remove_entries(self, entry_ids: Iterable[str]) -> list[int]:
-        """Take the entries' lines out; return the numbers of their segments. Idempotent."""
+    def remove_entries(self, entry_ids: Iterable[str], owner: Owner) -> list[int]:
+        """Take an owner's entries out; return the numbers of their segments. Idempotent."""
         gone: list[int] = []
         for entry_id in entry_ids:
-            for line in self._entries.pop(entry_id, ()):
-                gone += self.list_segments(line)
+            lines = self._entries.get(entry_id, ())
+            if lines and self._lines[lines[0]].key.owner == owner:
+                gone += [number for line in lines for number in self.list_segments(line)]
+                del self._entries[entry_id]
         if gone:
             self._live.view[gone] = False
             self._links = None

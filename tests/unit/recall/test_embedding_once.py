@@ -15,8 +15,7 @@ import pytest
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.index import BATCH
-from langchain_convmem.recall.progress import show_progress
+from langchain_convmem.recall.index import BATCH, show_progress
 from langchain_convmem.records import Owner
 from langchain_convmem.testing import HashEmbeddings
 
