@@ -164,7 +164,7 @@ def _send_on_page(text: str) -> None:
     place = {"user": "ana", "thread": "given"}
     with (
         _open_memory(text) as memory,
-        TestClient(build_app(memory, {"offline": OfflineChatModel()}), "http://127.0.0.1") as client,
+        TestClient(build_app(memory, {"me": OfflineChatModel()}), "http://127.0.0.1") as client,
     ):
         client.post("/say", data={**place, "text": text})
         client.get("/chat", params=place)
