@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
@@ -28,21 +28,6 @@ from langchain_convmem.views.messages import (
 from langchain_convmem.views.tool_calls import find_calls
 
 
-@dataclass(frozen=True, slots=True)
-class CallInput:
-    """The input of a call, as messages.
-
-    Attributes:
-        messages: What the user says now, last, and what callers who send the whole chat, or its
-            last messages, send along; or results of tools. Empty to go on with the turn as it
-            stands.
-        extra: What else a dict held, for the inner chain.
-    """
-
-    messages: Sequence[BaseMessage] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
 def find_results(said: Sequence[BaseMessage]) -> list[ToolMessage]:
     """Return the results of tools at the end of what is said, which an open turn goes on with."""
     start = len(said)
@@ -53,7 +38,7 @@ def find_results(said: Sequence[BaseMessage]) -> list[ToolMessage]:
 
 def read_input(
     value: Any, *, input_messages_key: str | None = None, history_messages_key: str | None = None
-) -> CallInput:
+) -> tuple[Sequence[BaseMessage], Mapping[str, Any]]:
     """Read the input of a call, in any form that `read_messages` accepts.
 
     Args:
@@ -63,6 +48,11 @@ def read_input(
         input_messages_key: Key of what is said; None is `input`.
         history_messages_key: Key of what was said before; None is `history`.
 
+    Returns:
+        What the user says now, last, and what callers who send the whole chat, or its last
+        messages, send along; or results of tools; or nothing, to go on with the turn as it stands.
+        And what else a dict held.
+
     Raises:
         InvalidMessageError: If it cannot be answered: it has no message, one that the
             assistant said last, or a blank one of the user.
@@ -71,7 +61,7 @@ def read_input(
     if isinstance(value, Mapping) and not _is_message(value):
         value, extra = _take_keys(value, input_messages_key, history_messages_key or "history")
     if value is None:
-        return CallInput(extra=extra)
+        return (), extra
     messages = [
         change_class(one, HumanMessage)
         if get_role(one) == "user" and not isinstance(one, HumanMessage)
@@ -91,7 +81,7 @@ def read_input(
         )
         raise InvalidMessageError(msg)
     check_question(said[-1])
-    return CallInput(messages, extra)
+    return messages, extra
 
 
 def check_question(message: BaseMessage) -> None:

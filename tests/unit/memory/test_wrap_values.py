@@ -24,7 +24,6 @@ from pydantic import BaseModel
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.turns.replies import STRUCTURED
 
 
 @pytest.fixture
@@ -189,7 +188,6 @@ def test_a_value_made_of_a_tool_call_leaves_no_call_open(memory, way):
     assert json.loads(message.text) == {"level": 3}
     assert message.tool_calls == []
     assert message.usage_metadata == USAGE
-    assert _answer(memory).metadata.aux[STRUCTURED] == ["Place"]
     assert _history(memory).context().repairs == ()
 
 

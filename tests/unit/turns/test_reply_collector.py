@@ -26,7 +26,7 @@ def _collected(*chunks):
     reply = ReplyCollector()
     for chunk in chunks:
         reply.add(chunk)
-    return list(reply.complete([ASKED]).messages)
+    return list(reply.complete([ASKED]))
 
 
 def _chunk(content, **fields):
@@ -115,8 +115,8 @@ def test_reasoning_cut_off_is_nothing():
 def test_given_messages_that_come_back_are_no_reply():
     earlier = AIMessage("Yes.", id="m1")
     new = AIMessage("No.")
-    assert read_reply([earlier, ASKED, new], [earlier, ASKED]).messages == [new]
-    assert read_reply([earlier, new], [earlier, ASKED]).messages == [new]
+    assert read_reply([earlier, ASKED, new], [earlier, ASKED]) == [new]
+    assert read_reply([earlier, new], [earlier, ASKED]) == [new]
 
 
 OPENAI = {"model_provider": "openai"}
