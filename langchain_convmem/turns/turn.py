@@ -125,8 +125,9 @@ class Turn:
 
             def locate(entries: Sequence[Entry]) -> TurnEntries:
                 before = list_earlier_entries(entries, asked)
-                known = {entry.id for entry in before} if earlier else ()
-                before += [entry for entry in earlier if entry.id not in known]
+                if earlier:
+                    known = {entry.id for entry in before}
+                    before += [entry for entry in earlier if entry.id not in known]
                 return aside.add_to(TurnEntries(before, own, find_turn_start(entries, asked)))
 
             # What is searched for is what is stored of what the user says.
@@ -160,13 +161,11 @@ class Turn:
         """Begin a turn that is new, or said otherwise, or to be answered once more."""
         human = cast("BaseMessage", self._human)
         whole, joined = join_thread(self.memory.log, thread, said, self._to_stored_form)
-
-        def say(entry: Entry) -> list[Entry]:
-            # The user's own words: what the write hook takes away is not for this turn.
-            return [replace(entry, message=human, contents=get_text_pieces(human))]
-
+        # The user's own words: what the write hook takes away is not for this turn.
+        words = get_text_pieces(human)
         if joined.again is not None:
-            return whole, joined.again, say(joined.again), ()
+            said_again = replace(joined.again, message=human, contents=words)
+            return whole, joined.again, [said_again], ()
         stores = self.options.remember and self._kept is not None
         kept = self._kept if stores and self._kept is not None else human
         draft, retracting = make_draft(kept, turn_id=make_ulid()), list[Draft]()
@@ -181,7 +180,8 @@ class Turn:
             self._own_turns.add(str(draft.turn_id))
         drafts = [*retracting, *self._draft_chat(joined.new[:-1]), draft]
         *earlier, own = self._keep(drafts, thread.entries, stores=stores)[len(retracting) :]
-        return thread, own if stores else None, say(own), earlier
+        said_now = replace(own, message=human, contents=words)
+        return thread, own if stores else None, [said_now], earlier
 
     def _continue(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Opening:
         """Go on with a turn that the thread has, or that came with the call, by tools' results."""
@@ -216,7 +216,7 @@ class Turn:
                 turn_id = make_ulid()
             role = get_role(message)
             drafts += self.memory.drafting.build_all([message], turn_id=turn_id)
-        self._own_turns.update(str(draft.turn_id) for draft in drafts)
+            self._own_turns.add(turn_id)
         return drafts
 
     def _keep(
@@ -277,7 +277,8 @@ class Turn:
         context = self.context
         if context is None or not (messages and self.options.remember):
             return ()
-        made = self.memory.drafting.build_all(messages, turn_id=self.id)
+        once = assign_free_ids(messages, (), lambda _: None)
+        made = list(map(_mark_cut, self.memory.drafting.build_all(once, turn_id=self.id)))
         aux: dict[str, Any] = self.trace.own_tokens.to_aux()
         if self.record_recall and self.options.recall:
             aux[RECALLED] = note_recalled(context, self.memory.count_text)
@@ -311,26 +312,35 @@ class Turn:
             there: The thread's entries from the turn's first on, and those with the reply's ids.
             metadata: Goes to the last message.
         """
+        drafts, seen = list(made), {entry.id for entry in context.turn.own}
+        control: Draft | None = None
+        if not all(entry.id in seen for entry in there):  # there is more than what it answers
+            drafts, control = self._replace_attempt(context, drafts, there)
+        if drafts:
+            attributes = drafts[-1].metadata.attributes
+            drafts[-1] = replace(drafts[-1], metadata=replace(metadata, attributes=attributes))
+        return drafts if control is None else [control, *drafts]
+
+    def _replace_attempt(
+        self, context: ModelContext, made: Sequence[Draft], there: Sequence[Entry]
+    ) -> tuple[list[Draft], Draft | None]:
+        """Return what is new of a reply, and what takes an earlier attempt back."""
         said = [cast("BaseMessage", draft.message) for draft in made]
         others = [entry for entry in there if entry.turn_id != self.id]
         void = find_retracted_ids(context.thread.entries) if others else ()
         taken = [entry.message_id for entry in others if entry.id not in void]
         named = assign_free_ids(said, taken, lambda _: None)
-        drafts = [_mark_cut(replace(d, message=one)) for d, one in zip(made, named, strict=True)]
+        drafts = [replace(draft, message=one) for draft, one in zip(made, named, strict=True)]
         seen = {entry.id for entry in context.turn.own}  # of which a reply takes no place
         live = find_live_entries([one for one in there if one.position >= context.turn.start])
         old = [one for one in live if one.turn_id == self.id and one.id not in seen]
         old = [one for one in old if one.role != "user"]
         gone = [one.id for one in old if not any(_is_same(one, draft) for draft in drafts)]
-        if not drafts or (not gone and len(old) == len(drafts)):
-            return []
-        attributes = drafts[-1].metadata.attributes
-        drafts[-1] = replace(drafts[-1], metadata=replace(metadata, attributes=attributes))
-        if gone:
-            gone += find_summaries_over(live, gone)
-            control = Control(tuple(gone), "replaced")
-            drafts.insert(0, Draft(role="control", turn_id=self.id, control=control))
-        return drafts
+        if not gone or not drafts:
+            return ([] if len(old) == len(drafts) else drafts), None
+        gone += find_summaries_over(live, gone)
+        control = Control(tuple(gone), "replaced")
+        return drafts, Draft(role="control", turn_id=self.id, control=control)
 
     def _retract(self, reason: RetractReason) -> None:
         """Retract what was stored since the turn began; what it took the place of counts again."""
