@@ -151,11 +151,9 @@ def read_chain(
             says.
     """
     if isinstance(inner, Runnable):
-        asked = dict.fromkeys(filter(None, (input_messages_key, "input", "messages")))
-        before = dict.fromkeys(filter(None, (history_messages_key, *HISTORY_NAMES, "messages")))
-        if _holds_prompt(inner):
-            return _fill_map(inner, list(before))
-        return _fill_prompt(inner, list(asked), list(before))
+        asked = list(filter(None, (input_messages_key, "input", "messages")))
+        before = list(filter(None, (history_messages_key, *HISTORY_NAMES, "messages")))
+        return _fill(inner, None if _holds_prompt(inner) else asked, before)
     if isinstance(inner, type):
         msg = f"{inner.__name__} is a class; pass an object of it, {inner.__name__}(...)"
         raise ConfigError(msg)
@@ -167,18 +165,29 @@ def read_chain(
         raise ConfigError(msg) from None
 
 
-def _fill_prompt(
-    runnable: Runnable[Any, Any], asked: list[str], before: list[str]
+def _fill(
+    runnable: Runnable[Any, Any], asked: list[str] | None, before: list[str]
 ) -> Runnable[Any, Any]:
-    """Return the chain with a place for what was said before in its first prompt."""
+    """Return the chain with a place for what was said before in its first prompt.
+
+    Args:
+        runnable: The chain.
+        asked: Variables of what the user says; None for a map whose prompts come behind others, and
+            each of which gets such a place.
+        before: Variables of what was said before.
+    """
     if isinstance(runnable, BasePromptTemplate):
         return _fill_template(runnable, asked, before)
-    if isinstance(runnable, RunnableSequence):
+    if asked is not None and isinstance(runnable, RunnableSequence):
         steps = iter(_fill_steps(list(runnable.steps), asked, before))
         return _map_parts(runnable, lambda _: next(steps))
-    if isinstance(runnable, RunnableParallel | RunnableAssign | RunnableEachBase):
+    if asked is not None and isinstance(runnable, _BESIDE):
         return runnable
-    return _map_parts(runnable, partial(_fill_prompt, asked=asked, before=before))
+    return _map_parts(runnable, partial(_fill, asked=asked, before=before))
+
+
+_BESIDE = (RunnableParallel, RunnableAssign, RunnableEachBase)
+"""Prompts in these are beside the chain's own."""
 
 
 def _fill_steps(
@@ -188,14 +197,17 @@ def _fill_steps(
     # What is assigned beside the input leaves it as it is.
     at = next((n for n, one in enumerate(steps) if not isinstance(one, RunnableAssign)), 0)
     model = next((one for one in steps if isinstance(one, BaseLanguageModel)), None)
-    if isinstance(steps[at], StringPromptTemplate) and isinstance(model, BaseChatModel):
-        steps[at] = _make_chat_prompt(steps[at], before)
-    steps[at] = _fill_prompt(steps[at], asked, before)
+    first: Any = steps[at]
+    if isinstance(first, StringPromptTemplate) and isinstance(model, BaseChatModel):
+        has_place = not {*first.input_variables, *first.optional_variables}.isdisjoint(before)
+        human = [HumanMessagePromptTemplate(prompt=first)]
+        steps[at] = first if has_place else ChatPromptTemplate(human)
+    steps[at] = _fill(steps[at], asked, before)
     places = [n for n, one in enumerate(steps) if isinstance(one, ChatPromptTemplate)]
     maps = [] if places else [n for n, one in enumerate(steps) if _holds_prompt(one)]
     later = [n for n in places[:1] if n > at] or maps[-1:]
     if later and not any(_reads(one, before) for one in steps[: later[0]]):
-        steps[later[0]] = _fill_map(steps[later[0]], before)
+        steps[later[0]] = _fill(steps[later[0]], None, before)
     return steps
 
 
@@ -206,15 +218,6 @@ def _holds_prompt(step: Runnable[Any, Any]) -> bool:
     parts = list(_walk(step, frozenset()))
     kinds = (ChatPromptTemplate, BaseLanguageModel)
     return all(any(isinstance(one, kind) for one in parts) for kind in kinds)
-
-
-def _fill_map(step: Runnable[Any, Any], before: list[str]) -> Runnable[Any, Any]:
-    """Return a prompt, or a map, with a place for what was said before in the prompts of it."""
-    if isinstance(step, ChatPromptTemplate):
-        return _fill_template(step, None, before)
-    if isinstance(step, RunnableParallel | RunnableAssign | RunnableSequence):
-        return _map_parts(step, partial(_fill_map, before=before))
-    return step
 
 
 def _reads(step: Runnable[Any, Any], names: Iterable[str]) -> bool:
@@ -373,13 +376,6 @@ def _fill_template(
     own = next((name for name in before if name in names), None)
     filled = prompt if own is not None else _add_place(prompt, asked, before[0])
     return MemoryPrompt.from_prompt(filled, own or before[0])
-
-
-def _make_chat_prompt(prompt: Any, before: Sequence[str]) -> BasePromptTemplate[Any]:
-    """Return a prompt of text as one of a human message, unless it has a place for the history."""
-    if not {*prompt.input_variables, *prompt.optional_variables}.isdisjoint(before):
-        return cast("BasePromptTemplate[Any]", prompt)
-    return ChatPromptTemplate([HumanMessagePromptTemplate(prompt=prompt)])
 
 
 def _add_place(prompt: ChatPromptTemplate, asked: Sequence[str], name: str) -> ChatPromptTemplate:
