@@ -120,10 +120,6 @@ class ChainShape:
             any(isinstance(one, MemoryPrompt) for one in prompts),
         )
 
-    def shows_text(self, names: Iterable[str]) -> bool:
-        """Return whether what the user says goes into prompts as text, under these names."""
-        return bool(self.slots) and self.places.isdisjoint(names)
-
 
 HISTORY_NAMES = ("history", "chat_history")
 """Names that prompts give to what was said before."""

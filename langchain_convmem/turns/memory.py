@@ -121,7 +121,7 @@ class Recaller:
     Attributes:
         log: Where the lines are.
         drafting: Holds the write hook.
-        counters: What counts tokens.
+        counter: What counts tokens.
         embeddings: What `LineRecall` is made of, as the next two; see `ConversationMemory.open`.
         settings: How lines are recalled.
         rewriter: Makes of a question what to search for.

@@ -113,14 +113,16 @@ class Turn:
         """
         self.memory.check_call(recalls=self.options.recall)
         with self.trace.mark_internal():
-            said = [one for one in messages if get_role(one) != "system"]
+            said: list[BaseMessage] = []
+            steering: list[BaseMessage] = []
+            for message in messages:
+                (steering if get_role(message) == "system" else said).append(message)
             self._pass_hook(said)
             view = self.make_view()
             thread = view.read_thread()
             self._since = thread.entries[-1].position if thread.entries else 0
             opening = self._continue if self._human is None else self._open
             thread, asked, own, earlier = opening(thread, said)
-            steering = [one for one in messages if get_role(one) == "system"]
             aside = CallContext(steering, [one for one in said[:-1] if not is_remembered(one)])
 
             def locate(entries: Sequence[Entry]) -> TurnEntries:

@@ -90,7 +90,11 @@ class TurnView:
     def build_context(
         self, locate: Locate, query: str, thread: LiveThread | None = None
     ) -> ModelContext:
-        """Return what the model gets.
+        """Return what the model gets, with lines of other places than what it sees anyway.
+
+        A turn that is tried again must not quote its own earlier answer, nor what followed. Where
+        there is nothing to search for, the lines are those of the relevance buffer, if there is
+        one.
 
         Args:
             locate: Finds the turn among the entries that were read.
@@ -98,7 +102,18 @@ class TurnView:
             thread: What was read of the thread already; None reads it.
         """
         seen = self.read_view(locate, thread)
-        return self._add_recalled(seen, query) if self.options.recall else seen
+        budget = self._find_budget(seen.turn.entries) if self.options.recall else None
+        room = None
+        if budget is not None:
+            room = budget.count_recall_tokens(self._wished, seen.view.tokens)
+        if room == 0 or not self.options.recall:
+            return seen
+        found = self._find_lines(seen, query, room)
+        blocks, by_time = self._select_visible(found)
+        blocks, opened, text = fit_blocks(
+            blocks, found.opened, by_time=by_time, max_tokens=room, count=self.memory.count_text
+        )
+        return replace(seen, blocks=blocks, opened=opened, recalled=text)
 
     def read_thread(self) -> LiveThread:
         """Return as much of the thread as the view can show, and all that no budget leaves out."""
@@ -191,29 +206,6 @@ class TurnView:
         return None
 
     # -- Recalled lines and folded summaries ------------------------------------------------------
-
-    def _add_recalled(self, seen: ModelContext, query: str) -> ModelContext:
-        """Return the context with lines of other places than what the model sees anyway.
-
-        A turn that is tried again must not quote its own earlier answer, nor what followed. Where
-        there is nothing to search for, the lines are those of the relevance buffer, if there is
-        one.
-
-        Args:
-            seen: What the model sees of the thread.
-            query: What to search for; empty for nothing.
-        """
-        budget, room = self._find_budget(seen.turn.entries), None
-        if budget is not None:
-            room = budget.count_recall_tokens(self._wished, seen.view.tokens)
-        if room == 0:
-            return seen
-        found = self._find_lines(seen, query, room)
-        blocks, by_time = self._select_visible(found)
-        blocks, opened, text = fit_blocks(
-            blocks, found.opened, by_time=by_time, max_tokens=room, count=self.memory.count_text
-        )
-        return replace(seen, blocks=blocks, opened=opened, recalled=text)
 
     def _find_lines(self, seen: ModelContext, query: str, room: int | None) -> Recall:
         options, start = self.options, seen.turn.start
@@ -443,7 +435,8 @@ class ModelContext:
         history, said, shown = MessageList(given[:at]), MessageList(given[at:]), self._find_text()
         names = ["input", *([said_key] if said_key else ())]
         told: Any = said
-        if shape.takes_text or (shown is not None and shape.shows_text(names)):
+        is_text = bool(shape.slots) and shape.places.isdisjoint(names)  # in the prompts
+        if shape.takes_text or (shown is not None and is_text):
             text = str(MessageList(said[:1]))
             told = SaidText(text if shown is None or not shape.shows_recalled else shown, text)
         recalled = [HumanMessage(self.recalled, additional_kwargs={"source": RECALL_SOURCE})]

@@ -95,13 +95,6 @@ def test_forgetting_a_user_erases_all_their_threads_and_no_other(memory):
     assert len(_texts(memory, "t1", "ben")) == len(_texts(memory, "t1", None)) == 2
 
 
-def test_one_id_instead_of_a_list_is_refused(memory):
-    memory.add_messages([HumanMessage("a", id="q1")], thread_id="t", user_id="ana")
-    with pytest.raises(ConfigError, match="list of ids"):
-        memory.forget(user_id="ana", thread_id="t", entry_ids="q1")
-    assert len(_texts(memory)) == 1
-
-
 def test_nothing_of_what_was_forgotten_is_recalled_by_any_handle(tmp_path):
     path = tmp_path / "m.db"
     with ConversationMemory.open(path) as one, ConversationMemory.open(path) as two:
@@ -275,15 +268,6 @@ def test_an_asynchronous_call_takes_what_the_synchronous_one_takes(name):
         return [(p.name, p.kind, p.default, p.annotation) for p in _parameters(of).values()]
 
     assert options(f"a{name}") == options(name)
-
-
-def test_open_takes_the_options_of_a_memory_but_what_is_made_of_a_log():
-    assert set(_parameters("__init__")) - set(_parameters("open")) == {"self", "log", "recall"}
-
-
-def test_entries_without_their_thread_cannot_be_forgotten(memory):
-    with pytest.raises(ConfigError, match="pass thread_id"):
-        memory.forget(user_id="ana", entry_ids=["e"])
 
 
 def test_copies_of_a_chain_share_its_memory(memory):

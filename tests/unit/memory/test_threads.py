@@ -299,6 +299,8 @@ async def test_a_summary_of_what_is_older_goes_with_it():
     "call",
     [
         {"all_users": True},
+        {"user_id": "ana", "entry_ids": ["e"]},
+        {"thread_id": "t", "entry_ids": "q1"},
         {"before": 5},
         {"before": 5, "user_id": "ana", "all_users": True},
         {"before": 5, "thread_id": "t", "entry_ids": ["m1"]},

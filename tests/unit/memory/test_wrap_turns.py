@@ -108,13 +108,6 @@ def test_a_turn_that_is_over_cannot_go_on(memory, value):
     assert len(_entries(memory)) == 2
 
 
-def test_a_result_of_a_call_that_nobody_made_is_refused_by_its_id(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=[_asks(1)]), recall=False)
-    chain.invoke("Where?", at())
-    with pytest.raises(InvalidMessageError, match="'c9' answers no call"):
-        chain.invoke([_result(9)], at())
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_results_sent_again_after_a_failure_are_stored_once(memory, way):
     model = ScriptedChatModel(replies=[_asks(1), ProviderError(), "There."])

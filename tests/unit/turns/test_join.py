@@ -90,14 +90,6 @@ def test_ids_decide_where_there_are_ids():
     assert edited.replaces == again.again == thread[2]
 
 
-def test_a_part_of_the_thread_says_whether_all_of_it_would_tell_the_same():
-    part = _thread(*_chat(*TOLD))[4:]
-    assert join(part, _chat("three?", "3", "new")).is_certain
-    assert join(part, _chat("new")).is_certain
-    for said in ([*TOLD, "new"], ["x?", "y", "new"], ["three?", "3", "x?", "y", "new"]):
-        assert not join(part, _chat(*said)).is_certain
-
-
 def test_media_are_a_part_of_what_is_said():
     def picture(data):
         block = {"type": "image", "base64": data, "mime_type": "image/png"}
