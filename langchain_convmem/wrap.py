@@ -90,20 +90,15 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run one turn and return what the inner chain returns."""
-        return self._call_with_config(self._invoke, input, stamp_config(config), **kwargs)
+        stamped = stamp_config(config)
+        return self._call_with_config(self._invoke, input, stamped, **kwargs)  # type: ignore[arg-type]  # of four forms one is not declared
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run one turn and return what the inner chain returns."""
         stamped = stamp_config(config)
-        return await self._acall_with_config(self._ainvoke, input, stamped, **kwargs)
+        return await self._acall_with_config(self._ainvoke, input, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
 
-    def _invoke(
-        self,
-        value: Any,
-        run_manager: Any,  # noqa: ARG002 - LangChain's
-        config: RunnableConfig,
-        **kwargs: Any,
-    ) -> Any:
+    def _invoke(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         turn = self._make_turn(value, config)
         with self._hold(turn):
             payload, config = turn.begin(config)
@@ -112,13 +107,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
             turn.turn.settle()
         return output
 
-    async def _ainvoke(
-        self,
-        value: Any,
-        run_manager: Any,  # noqa: ARG002 - LangChain's
-        config: RunnableConfig,
-        **kwargs: Any,
-    ) -> Any:
+    async def _ainvoke(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         turn = self._make_turn(value, config)
         async with self._ahold(turn):
             payload, config = await hop(partial(turn.begin, config))
@@ -142,15 +131,14 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         opened: list[Generator[Any]] = []
 
         def open_stream(
-            inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **kwargs: Any
+            inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any
         ) -> Iterator[Any]:
-            opened.append(self._stream(inputs, run_manager, config, **kwargs))
+            opened.append(self._stream(inputs, config, **kwargs))
             return opened[-1]
 
+        stamped = stamp_config(config)
         try:
-            yield from self._transform_stream_with_config(
-                input, open_stream, stamp_config(config), **kwargs
-            )
+            yield from self._transform_stream_with_config(input, open_stream, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
         finally:
             # The helper drops a stream that its reader left; closing it here ends the turn, and
             # raises here if what came cannot be written.
@@ -158,11 +146,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
                 stream.close()
 
     def _stream(
-        self,
-        inputs: Iterator[Any],
-        run_manager: Any,  # noqa: ARG002 - LangChain's
-        config: RunnableConfig,
-        **kwargs: Any,
+        self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any
     ) -> Generator[Any]:
         turn = self._make_turn(_merge_chunks(list(inputs)), config)
         with self._hold(turn):
@@ -194,9 +178,8 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncGenerator[Any]:
         """Run one turn once the input is complete, and yield what is new of the answer."""
-        stream = self._atransform_stream_with_config(
-            input, self._astream, stamp_config(config), **kwargs
-        )
+        stamped = stamp_config(config)
+        stream = self._atransform_stream_with_config(input, self._astream, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
         try:
             async for chunk in stream:
                 yield chunk
@@ -204,11 +187,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
             await aclose_quietly(stream)
 
     async def _astream(
-        self,
-        inputs: AsyncIterator[Any],
-        run_manager: Any,  # noqa: ARG002 - LangChain's
-        config: RunnableConfig,
-        **kwargs: Any,
+        self, inputs: AsyncIterator[Any], config: RunnableConfig, **kwargs: Any
     ) -> AsyncIterator[Any]:
         turn = self._make_turn(_merge_chunks([part async for part in inputs]), config)
         async with self._ahold(turn):
@@ -226,31 +205,21 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
             await finish(partial(turn.finish, turn.reply))
             await hop(turn.turn.settle)
 
-    def stream_events(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        *,
-        version: Any = "v2",
-        **kwargs: Any,
-    ) -> Any:
-        """Run one turn and return its events; for `v3`, the typed stream of a chat model."""
-        if version == "v3":
-            return _open_typed_stream(self.stream(input, config, **kwargs))
-        return super().stream_events(input, config, version=version, **kwargs)
+    def stream_events(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Run one turn and return its events; for `version="v3"`, the typed stream of a model."""
+        if kwargs.get("version") != "v3":
+            return super().stream_events(input, config, **kwargs)
+        del kwargs["version"]
+        return _open_typed_stream(self.stream(input, config, **kwargs))
 
     def astream_events(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        *,
-        version: Any = "v2",
-        **kwargs: Any,
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
-        """Run one turn and return its events; for `v3`, what awaits the typed stream."""
-        if version == "v3":
-            return _open_typed_async_stream(self.astream(input, config, **kwargs))
-        return super().astream_events(input, config, version=version, **kwargs)
+        """Run one turn and return its events; for `version="v3"`, what awaits the typed stream."""
+        if kwargs.get("version") != "v3":
+            return super().astream_events(input, config, **kwargs)
+        del kwargs["version"]
+        return _open_typed_async_stream(self.astream(input, config, **kwargs))
 
     # -- the turn -------------------------------------------------------------------------------
 

@@ -248,22 +248,12 @@ class MemoryPrompt(ChatPromptTemplate):
         parts = {name: getattr(prompt, name) for name in ChatPromptTemplate.model_fields}
         return cls.model_construct(**{**parts, "name": prompt.get_name(), "carried": carried})
 
-    def invoke(
-        self,
-        input: Any,  # noqa: A002 - LangChain's name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the prompt's value, with more than text of what the user says behind it."""
         value, rest = self._add_carried(input, config)
         return _finish(super().invoke(value, config, **kwargs), value, rest)
 
-    async def ainvoke(
-        self,
-        input: Any,  # noqa: A002 - LangChain's name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return what `invoke` does."""
         value, rest = self._add_carried(input, config)
         return _finish(await super().ainvoke(value, config, **kwargs), value, rest)
