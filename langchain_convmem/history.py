@@ -905,6 +905,8 @@ def read_live(
     """
     reach = LiveReach(max_tokens, token_counter)
     read = log.read_back(key, reach)
+    if not (reach.floor or reach.is_cut):
+        return LiveThread(key, read, 0, True, max_tokens, token_counter)
     if not reach.is_certain(read):
         return LiveThread(key, log.entries(key))
     entries = reach.select_needed(read)

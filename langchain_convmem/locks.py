@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future
 from concurrent.futures import wait as wait_for_first
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from itertools import takewhile
 
+from langchain_convmem.errors import ThreadBusyError
 from langchain_convmem.forks import make_lock
 
 
@@ -22,24 +23,17 @@ class FifoLock:
     entered. A forked child starts with an empty line: the parent's callers do not live there.
     """
 
-    def __init__(
-        self,
-        make_late_error: Callable[[float], Exception],
-        make_reentry_error: Callable[[], Exception],
-    ) -> None:
+    def __init__(self, thread_id: str) -> None:
         """Create a lock that nobody holds.
 
         Args:
-            make_late_error: Makes the error of whoever waited so many seconds in vain.
-            make_reentry_error: Makes the error of whoever would wait for itself: who is inside
-                already, or would block an event loop whose own task is inside.
+            thread_id: Whose turns wait in the line, for errors.
         """
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
         self._guard = make_lock()
         self._line: deque[Waiter] = deque()
         self._pid = os.getpid()
-        self._make_late_error = make_late_error
-        self._make_reentry_error = make_reentry_error
+        self._thread_id = thread_id
 
     @property
     def length(self) -> int:
@@ -59,8 +53,8 @@ class FifoLock:
             timeout_s: How long to wait at most; None waits for ever.
 
         Raises:
-            Exception: What the lock was given: if the wait takes longer, or would never end, since
-                this very caller is inside already, or a task of the event loop that runs here.
+            ThreadBusyError: If the wait takes longer, or would never end, since this very caller
+                is inside already, or a task of the event loop that runs here.
         """
         waiter = self.enter()
         try:
@@ -123,12 +117,25 @@ class FifoLock:
         if is_stuck:
             raise self._make_reentry_error()
 
+    def _make_late_error(self, timeout_s: float) -> ThreadBusyError:
+        msg = (
+            f"thread {self._thread_id!r} was still busy after {timeout_s:g} s; is a stream of it "
+            "left open? Close it, or raise queue_timeout_s, busy_timeout_s for a conversation"
+        )
+        return ThreadBusyError(msg, thread_id=self._thread_id)
+
+    def _make_reentry_error(self) -> ThreadBusyError:
+        msg = (
+            f"a turn of thread {self._thread_id!r} started another turn of the same thread, "
+            "which would wait for itself; use another thread_id inside the chain"
+        )
+        return ThreadBusyError(msg, thread_id=self._thread_id)
+
     def enter(self) -> Waiter:
         """Take the next place in the line; whoever does has to `leave`.
 
         Raises:
-            Exception: What the lock was given: if this caller is inside already, and would have to
-                wait.
+            ThreadBusyError: If this caller is inside already, and would have to wait.
         """
         waiter = Waiter()
         with self._guard:

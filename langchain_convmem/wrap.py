@@ -7,43 +7,46 @@ reply is stored as one message when it is complete, and what a cut stream had br
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from functools import partial
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.language_models._compat_bridge import achunks_to_events, chunks_to_events
+from langchain_core.language_models.chat_model_stream import AsyncChatModelStream, ChatModelStream
+from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from langchain_convmem.background import finish, hop
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.turns.chains import HISTORY_NAMES, ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.turns.messages import CallInput, read_input
+from langchain_convmem.turns.messages import read_input
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.replies import (
     PartialReplyHandler,
     ReplyCollector,
+    aclose_quietly,
     cut_last,
     is_unfinished,
     read_reply,
 )
-from langchain_convmem.turns.streams import (
-    ClosingStreams,
-    aclose_quietly,
-    merge_chunks,
-    require_complete,
-)
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import Turn, get_line
-from langchain_convmem.turns.typed_streams import open_typed_async_stream, open_typed_stream
 
 
-class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
-    """A chain with a memory; made by `ConversationMemory.wrap`."""
+class RememberingRunnable(RunnableSerializable[Any, Any]):
+    """A chain with a memory; made by `ConversationMemory.wrap`.
+
+    Who leaves a stream of it ends the turn, now and in order.
+    """
 
     memory: Any = Field(exclude=True, repr=False)
     inner: Runnable[Any, Any]
@@ -87,25 +90,15 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run one turn and return what the inner chain returns."""
-        return self._call_with_config(self._invoke, input, self._stamp(config), **kwargs)
+        stamped = stamp_config(config)
+        return self._call_with_config(self._invoke, input, stamped, **kwargs)  # type: ignore[arg-type]  # of four forms one is not declared
 
-    async def ainvoke(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run one turn and return what the inner chain returns."""
-        stamp = self._stamp(config)
-        return await self._acall_with_config(self._ainvoke, input, stamp, **kwargs)
+        stamped = stamp_config(config)
+        return await self._acall_with_config(self._ainvoke, input, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
 
-    def _invoke(
-        self,
-        value: Any,
-        run_manager: Any,  # noqa: ARG002 - LangChain's
-        config: RunnableConfig,
-        **kwargs: Any,
-    ) -> Any:
+    def _invoke(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         turn = self._make_turn(value, config)
         with self._hold(turn):
             payload, config = turn.begin(config)
@@ -114,13 +107,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             turn.turn.settle()
         return output
 
-    async def _ainvoke(
-        self,
-        value: Any,
-        run_manager: Any,  # noqa: ARG002 - LangChain's
-        config: RunnableConfig,
-        **kwargs: Any,
-    ) -> Any:
+    async def _ainvoke(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         turn = self._make_turn(value, config)
         async with self._ahold(turn):
             payload, config = await hop(partial(turn.begin, config))
@@ -131,80 +118,108 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     # -- streams --------------------------------------------------------------------------------
 
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Generator[Any]:
+        """Run one turn and yield what is new of the answer as it comes."""
+        yield from self.transform(iter([input]), config, **kwargs)
+
+    def transform(
+        self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Generator[Any]:
+        """Run one turn once the input is complete, and yield what is new of the answer."""
+        opened: list[Generator[Any]] = []
+
+        def open_stream(
+            inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any
+        ) -> Iterator[Any]:
+            opened.append(self._stream(inputs, config, **kwargs))
+            return opened[-1]
+
+        stamped = stamp_config(config)
+        try:
+            yield from self._transform_stream_with_config(input, open_stream, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
+        finally:
+            # The helper drops a stream that its reader left; closing it here ends the turn, and
+            # raises here if what came cannot be written.
+            for stream in opened:
+                stream.close()
+
     def _stream(
-        self,
-        inputs: Iterator[Any],
-        run_manager: Any,  # noqa: ARG002 - LangChain's
-        config: RunnableConfig,
-        **kwargs: Any,
-    ) -> Iterator[Any]:
-        turn = self._make_turn(merge_chunks(list(inputs)), config)
+        self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any
+    ) -> Generator[Any]:
+        turn = self._make_turn(_merge_chunks(list(inputs)), config)
         with self._hold(turn):
             payload, config = turn.begin(config)
-            reply = ReplyCollector()
             try:
-                for chunk in require_complete(self.inner.stream(payload, config, **kwargs)):
-                    turn.take_chunk(reply, chunk)
+                for chunk in _require_complete(self.inner.stream(payload, config, **kwargs)):
+                    turn.take_chunk(chunk)
                     yield chunk
             except BaseException:
-                turn.cut(reply)
+                turn.cut()
                 raise
-            turn.finish(reply)
+            turn.finish(turn.reply)
             turn.turn.settle()
 
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncGenerator[Any]:
+        """Run one turn and yield what is new of the answer as it comes."""
+
+        async def yield_input() -> AsyncIterator[Any]:
+            yield input
+
+        # Closing this stream must close all beneath it now, not when they are collected.
+        async with aclosing(self.atransform(yield_input(), config, **kwargs)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def atransform(
+        self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncGenerator[Any]:
+        """Run one turn once the input is complete, and yield what is new of the answer."""
+        stamped = stamp_config(config)
+        stream = self._atransform_stream_with_config(input, self._astream, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
+        try:
+            async for chunk in stream:
+                yield chunk
+        finally:
+            await aclose_quietly(stream)
+
     async def _astream(
-        self,
-        inputs: AsyncIterator[Any],
-        run_manager: Any,  # noqa: ARG002 - LangChain's
-        config: RunnableConfig,
-        **kwargs: Any,
+        self, inputs: AsyncIterator[Any], config: RunnableConfig, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        parts = [part async for part in inputs]
-        turn = self._make_turn(merge_chunks(parts), config)
+        turn = self._make_turn(_merge_chunks([part async for part in inputs]), config)
         async with self._ahold(turn):
             payload, config = await hop(partial(turn.begin, config))
-            reply = ReplyCollector()
             stream = self.inner.astream(payload, config, **kwargs)
             try:
                 async for chunk in stream:
-                    turn.take_chunk(reply, chunk)
+                    turn.take_chunk(chunk)
                     yield chunk
             except BaseException:
-                await finish(partial(turn.cut, reply))
+                await finish(turn.cut)
                 raise
             finally:
                 await aclose_quietly(stream)
-            await finish(partial(turn.finish, reply))
+            await finish(partial(turn.finish, turn.reply))
             await hop(turn.turn.settle)
 
-    def stream_events(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        *,
-        version: Any = "v2",
-        **kwargs: Any,
-    ) -> Any:
-        """Run one turn and return its events; for `v3`, the typed stream of a chat model."""
-        if version == "v3":
-            return open_typed_stream(self.stream(input, config, **kwargs))
-        return super().stream_events(input, config, version=version, **kwargs)
+    def stream_events(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Run one turn and return its events; for `version="v3"`, the typed stream of a model."""
+        if kwargs.get("version") != "v3":
+            return super().stream_events(input, config, **kwargs)
+        del kwargs["version"]
+        return _open_typed_stream(self.stream(input, config, **kwargs))
 
     def astream_events(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        *,
-        version: Any = "v2",
-        **kwargs: Any,
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
-        """Run one turn and return its events; for `v3`, what awaits the typed stream."""
-        if version == "v3":
-            return self._open_typed(input, config, **kwargs)
-        return super().astream_events(input, config, version=version, **kwargs)
-
-    async def _open_typed(self, value: Any, config: RunnableConfig | None, **kwargs: Any) -> Any:
-        return open_typed_async_stream(self.astream(value, config, **kwargs))
+        """Run one turn and return its events; for `version="v3"`, what awaits the typed stream."""
+        if kwargs.get("version") != "v3":
+            return super().astream_events(input, config, **kwargs)
+        del kwargs["version"]
+        return _open_typed_async_stream(self.astream(input, config, **kwargs))
 
     # -- the turn -------------------------------------------------------------------------------
 
@@ -217,11 +232,12 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             InvalidMessageError: If nothing in the input can be answered.
         """
         configurable = config.get("configurable", {})
-        shape = self._read_shape(configurable)
+        shape = self._fixed_shape
+        if shape is None:
+            shape = ChainShape.from_chain(self.inner, configurable, self.provider)
+            self._fixed_shape = shape if shape.is_fixed else None
         memory = get_turn_memory(self.memory)
         memory.use_model(shape.model)
-        named = (name for name in HISTORY_NAMES if name in (shape.slots or ()))
-        said, before = self.input_messages_key, self.history_messages_key or next(named, None)
         turn = Turn(
             memory=memory,
             key=read_key(configurable, host="the chain"),
@@ -230,9 +246,14 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             trace=TurnTrace(config),
             record_recall=self.record_recall,
         )
-        incoming = read_input(value, input_messages_key=said, history_messages_key=before)
-        heard = PartialReplyHandler()
-        return WrappedTurn(turn, incoming, heard, said, before, self.output_messages_key)
+        before = self.history_messages_key
+        if before is None and shape.slots:
+            before = next((name for name in HISTORY_NAMES if name in shape.slots), None)
+        said, extra = read_input(
+            value, input_messages_key=self.input_messages_key, history_messages_key=before
+        )
+        names = (self.input_messages_key, before, self.output_messages_key)
+        return WrappedTurn(turn, said, extra, *names)
 
     @contextmanager
     def _hold(self, turn: WrappedTurn) -> Iterator[None]:
@@ -249,17 +270,6 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             with turn.turn.memory.active_turns.count():
                 yield
 
-    def _stamp(self, config: RunnableConfig | None) -> RunnableConfig:
-        return stamp_config(config)
-
-    def _read_shape(self, configurable: dict[str, Any]) -> ChainShape:
-        if self._fixed_shape is not None:
-            return self._fixed_shape
-        shape = ChainShape.from_chain(self.inner, configurable, self.provider)
-        if shape.is_fixed:
-            self._fixed_shape = shape
-        return shape
-
 
 # -- One turn of a chain --------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
@@ -268,35 +278,34 @@ class WrappedTurn:
 
     Attributes:
         turn: The turn.
-        incoming: What the call says.
-        heard: Hears the models of the chain, and learns what they take.
+        said: What the call says.
+        extra: What else its input held.
         said_key: Under which a dict holds what is said.
         history_key: Under which one holds what was said before.
         answer_key: Under which one holds the answer.
+        heard: Hears the models of the chain, and learns what they take.
+        reply: What came of a stream.
     """
 
     turn: Turn
-    incoming: CallInput
-    heard: PartialReplyHandler
+    said: Sequence[BaseMessage]
+    extra: Mapping[str, Any]
     said_key: str | None = None
     history_key: str | None = None
     answer_key: str | None = None
+    heard: PartialReplyHandler = field(default_factory=PartialReplyHandler)
+    reply: ReplyCollector = field(default_factory=ReplyCollector)
 
     def begin(self, config: RunnableConfig) -> tuple[Any, RunnableConfig]:
         """Store the user's message; return the input and the config of the inner chain."""
-        context = self.turn.begin(self.incoming.messages)
-        payload = context.build_payload(self.incoming.extra)
-        if isinstance(payload, dict):
-            payload[self.history_key or "history"] = payload["history"]
-            payload[self.said_key or "input"] = payload["input"]
-        names = filter(None, [self.said_key])
-        config = self.heard.listen(config)
-        return self.turn.shape.make_call(payload, config, context.said, names)
+        context, config = self.turn.begin(self.said), self.heard.listen(config)
+        keys = {"said_key": self.said_key, "history_key": self.history_key}
+        return context.make_call(config, self.extra, **keys)
 
-    def take_chunk(self, reply: ReplyCollector, chunk: Any) -> None:
+    def take_chunk(self, chunk: Any) -> None:
         """Add a chunk of the reply; note the time of the first one."""
-        reply.add(chunk)
-        if reply.has_text:
+        self.reply.add(chunk)
+        if self.reply.has_text:
             self.turn.note_first_token()
 
     def finish(self, output: Any) -> None:
@@ -305,21 +314,104 @@ class WrappedTurn:
         Args:
             output: What the chain returned, or the chunks that it streamed.
         """
-        read = (
-            output.complete if isinstance(output, ReplyCollector) else partial(read_reply, output)
-        )
-        heard, key = self.heard.message, self.answer_key
-        reply = read(self._given, heard=heard, output_messages_key=key)
-        messages, is_cut = reply.messages, reply.messages and is_unfinished(reply.messages[-1])
-        if is_cut:
-            messages = cut_last(messages, keeps_calls=True)
-        self.turn.finish(messages, "interrupted" if is_cut else "done", aux=reply.aux)
+        given, heard = self._given, self.heard.message
+        if isinstance(output, ReplyCollector):
+            messages = output.complete(given, heard=heard, output_messages_key=self.answer_key)
+        else:
+            messages = read_reply(output, given, heard=heard, output_messages_key=self.answer_key)
+        if messages and is_unfinished(messages[-1]):
+            self.turn.finish(cut_last(messages, keeps_calls=True), "interrupted")
+        else:
+            self.turn.finish(messages)
 
-    def cut(self, reply: ReplyCollector) -> None:
+    def cut(self) -> None:
         """Store the part of a stream received before it was cut off, marked `interrupted`."""
-        self.turn.finish(reply.collect_cut(self._given), "interrupted")
+        self.turn.finish(self.reply.collect_cut(self._given), "interrupted")
 
     @property
     def _given(self) -> Sequence[BaseMessage]:
         """The messages that the inner chain was called with."""
         return () if self.turn.context is None else self.turn.context.given
+
+
+# -- Streams --------------------------------------------------------------------------------------
+def _require_complete(stream: Iterator[Any]) -> Iterator[Any]:
+    """Pass on a stream; raise if it was closed from outside instead of coming to its end.
+
+    When a forgotten chain is collected, what follows this turn may read on after the
+    collector has closed what comes before it: that is not a whole reply.
+    """
+    while getattr(stream, "gi_frame", stream) is not None:
+        try:
+            chunk = next(stream)
+        except StopIteration:
+            return
+        yield chunk
+    raise GeneratorExit
+
+
+def _merge_chunks(parts: list[Any]) -> Any:
+    """Return the input of a chain that came in parts.
+
+    Raises:
+        ConfigError: If none came.
+    """
+    if not parts:
+        raise ConfigError("the chain was called without input; pass what the user said")
+    return reduce(add, parts)
+
+
+def _open_typed_stream(chunks: Iterator[Any]) -> ChatModelStream:
+    """Return LangChain's typed stream (`version="v3"`) of chunks; reading it runs the chain.
+
+    Raises:
+        ConfigError: When it is read, if the chain yields neither messages nor text.
+    """
+    events = chunks_to_events(map(_to_generation, chunks))
+    stream = ChatModelStream()
+
+    def pump() -> bool:
+        try:
+            event = next(events, None)
+        except BaseException as error:
+            stream.fail(error)
+            raise
+        if event is not None:
+            stream.dispatch(event)
+        return event is not None
+
+    stream.bind_pump(pump)
+    return stream
+
+
+async def _open_typed_async_stream(chunks: AsyncIterator[Any]) -> AsyncChatModelStream:
+    """Return the typed stream of a chain's chunks for an event loop; see `_open_typed_stream`."""
+    events = achunks_to_events(_to_generation(chunk) async for chunk in chunks)
+    stream = AsyncChatModelStream()
+    lock = asyncio.Lock()  # the text and the calls may be read side by side
+
+    async def pump() -> bool:
+        async with lock:
+            try:
+                event = await anext(events, None)
+            except BaseException as error:
+                stream.fail(error)
+                raise
+            if event is not None:
+                stream.dispatch(event)
+            return event is not None
+
+    stream.set_arequest_more(pump)
+    return stream
+
+
+def _to_generation(chunk: Any) -> ChatGenerationChunk:
+    if isinstance(chunk, str):
+        chunk = AIMessageChunk(content=chunk)
+    if not isinstance(chunk, AIMessageChunk):
+        msg = (
+            "version='v3' streams the messages of a chat model, and this chain yields values of "
+            f"type {type(chunk).__name__}; use version='v2'"
+        )
+        raise ConfigError(msg)
+    return ChatGenerationChunk(message=chunk)

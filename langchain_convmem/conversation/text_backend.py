@@ -50,7 +50,7 @@ from langchain_convmem.text.sessions import (
     TextEngine,
     TokenCountingSession,
 )
-from langchain_convmem.turns.streams import aclose_quietly
+from langchain_convmem.turns.replies import aclose_quietly
 from langchain_convmem.views.tokens import count_text_tokens
 
 T = TypeVar("T")

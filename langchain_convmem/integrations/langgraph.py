@@ -494,14 +494,13 @@ class ModelCall:
     def prepare(self, run: NodeRun) -> None:
         """Read what the model is called with."""
         model, place = cast("Runnable[Any, Any]", run.nodes.model), run.base.sync.context
-        self._shape = ChainShape.from_chain(model, place.configurable, run.nodes.provider)
-        self._context = run.read_context(self._shape)
+        shape = ChainShape.from_chain(model, place.configurable, run.nodes.provider)
+        self._context = run.read_context(shape)
         self._started_ms = get_now_ms()
 
     def make_inputs(self, config: RunnableConfig) -> tuple[Any, RunnableConfig]:
         """Return what the model is called with; what it says is heard."""
-        payload, listening = self._context.build_payload(), self._heard.listen(config)
-        return self._shape.make_call(payload, listening, self._context.said)
+        return self._context.make_call(self._heard.listen(config))
 
     def answer(self, output: Any, run: NodeRun) -> Update:
         """Return the state update for the model's output; a reply that calls tools is stored.
@@ -516,7 +515,7 @@ class ModelCall:
         if output is None and heard is None:
             msg = "the model returned None; let it return a message, a text or a list of messages"
             raise InvalidMessageError(msg)
-        said = read_reply(output, self._context.given, heard=heard).messages
+        said = read_reply(output, self._context.given, heard=heard)
         taken = {str(message.id) for message in run.messages} | run.list_known(said)
         speaker = run.nodes.speaker
         replies = [

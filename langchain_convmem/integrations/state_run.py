@@ -146,14 +146,7 @@ class StateRun:
                 entries, _put_stand_in(before, shown, earlier, self.key), own, aside
             )
 
-        view = TurnView(
-            self.memory,
-            self.key,
-            self.options,
-            shape.provider,
-            self.trace,
-            shape.slots,
-        )
+        view = TurnView(self.memory, self.key, self.options, shape, self.trace)
         query = join_searchable(_select_opening(synced.messages), self.memory.drafting)
         context = view.build_context(locate, query)
         self.trace.dispatch_event("convmem.context", context.count)

@@ -113,7 +113,7 @@ def decode_entry(key: ThreadKey, row: Row, signer: Signer | None = None) -> Entr
         row: The row.
         signer: Of a log that signs its rows.
     """
-    damage = find_damage(key, row, signer)
+    damage = row.damage if signer is None else signer.find_damage(key, row)
     if damage:
         return build_damaged_entry(key, row, damage)
     try:
@@ -139,11 +139,6 @@ def decode_entry(key: ThreadKey, row: Row, signer: Signer | None = None) -> Entr
 def read_created_ms(entry_id: str) -> int:
     """Return when an entry was written, in milliseconds since the epoch; 0 for a damaged id."""
     return get_ulid_ms(entry_id) if is_ulid(entry_id) else 0
-
-
-def find_damage(key: ThreadKey, row: Row, signer: Signer | None) -> str:
-    """Return what is wrong with a row; without a signer, what its columns tell."""
-    return row.damage if signer is None else signer.find_damage(key, row)
 
 
 def build_damaged_entry(key: ThreadKey, row: Row, damage: str) -> Entry:

@@ -111,7 +111,9 @@ class Signer:
         text = f"{row.position}\n{row.role}\n{row_id}\n{turn}\n{row.body}"
         known, begun = self._latest  # mostly the thread of the row before
         if known is not key:
-            begun = self._begin_thread(key)
+            user = "-" if key.user_id is None else f"{len(key.user_id)}+{key.user_id}"
+            name = _digest(b"", f"{user}\n{key.thread_id}".encode(), 16, _PERSON)
+            begun = blake2b(name, digest_size=SIGNATURE_BYTES, key=self._key, person=_PERSON)
             self._latest = key, begun
         hashed = begun.copy()  # a fifth of the time of a new one
         hashed.update(text.encode("utf-8", "surrogatepass"))
@@ -141,12 +143,6 @@ class Signer:
         """
         return _digest(self._key, repr((kind, *covered)).encode(), RECORD_BYTES, _PERSON_RECORD)
 
-    def _begin_thread(self, key: ThreadKey) -> blake2b:
-        """Return a hash that has taken in the key and the thread's name."""
-        begun = blake2b(digest_size=SIGNATURE_BYTES, key=self._key, person=_PERSON)
-        begun.update(_name_thread(key))
-        return begun
-
 
 def check_key(stored: bytes, own: bytes, place: str) -> None:
     """Refuse a log that is signed with another key, or with none where there is one.
@@ -172,11 +168,6 @@ def check_key(stored: bytes, own: bytes, place: str) -> None:
 def format_checksum(signature: bytes) -> str:
     """Return the checksum of a row from its signature, for `Entry.checksum`."""
     return signature[_CHECKSUM].hex()
-
-
-def _name_thread(key: ThreadKey) -> bytes:
-    user = "-" if key.user_id is None else f"{len(key.user_id)}+{key.user_id}"
-    return _digest(b"", f"{user}\n{key.thread_id}".encode(), 16, _PERSON)
 
 
 def _digest(key: bytes, data: bytes, size: int, person: bytes) -> bytes:

@@ -40,7 +40,6 @@ from langchain_convmem.records import (
     Owner,
     StateDocument,
     StoredSegment,
-    Stretch,
     ThreadInfo,
     ThreadKey,
 )
@@ -152,11 +151,6 @@ class SqlLog(kit.StoredLog):
     def _decode(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
         return kit.decode_entry(key, read_row(columns), self._signer)
 
-    def _decode_kept(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
-        """Return an entry that others may hold, too, and that nobody changes."""
-        is_large = len(columns[5]) > _REMEMBERED_BYTES
-        return self._decode(key, columns) if is_large else self._decode_again(key, columns)
-
     # -- writing ----------------------------------------------------------------------------------
 
     def append(
@@ -209,7 +203,8 @@ class SqlLog(kit.StoredLog):
         with self._transaction(write=True) as tx:
             owner = _make_owner(tx, self._signer, key.owner)
             later = [self._decode(key, row) for row in tx.rows(_RANGE, *_bind_thread(key, after))]
-            there = merge_entries(self._find(tx, key, message_ids), later)
+            named = self._find(tx, key, message_ids)
+            there = merge_entries(named, later) if named else later
             appended = self._append(tx, owner, key, kit.encode_drafts(plan(there)))
         return appended.build_entries(key)
 
@@ -267,31 +262,28 @@ class SqlLog(kit.StoredLog):
         found: list[Entry] = []
         with self._transaction() as tx:
             framing = self._read_rows(tx, key, _FRAMING, *_bind_thread(key))
-            named = self._find(tx, key, plan.find_named(framing))
-            for entries, has_more in self._read_pages(tx, key, plan.find_stretches(framing), page):
-                found[:0] = entries
-                if has_more and plan.is_enough(found):
-                    break
-        return merge_entries(framing, named, found)
-
-    def _read_pages(
-        self, tx: Transaction, key: ThreadKey, stretches: Sequence[Stretch], size: int
-    ) -> Iterator[tuple[list[Entry], bool]]:
-        """Yield stretches backwards, each page in order and twice as long as the one before.
-
-        With each page comes whether its stretch may have another one before it.
-        """
-        for after, end in reversed(stretches):
-            until, has_more = end, True
-            while has_more:
-                values = *_bind_thread(key, after, until), size
-                entries = self._read_rows(tx, key, f"{_RANGE} DESC LIMIT ?", *values)[::-1]
-                has_more = len(entries) == size
-                yield entries, has_more
-                until, size = entries[0].position - 1 if entries else after, size * 2
+            names = plan.find_named(framing)
+            named = self._find(tx, key, names) if names else []
+            for after, end in reversed(plan.find_stretches(framing)):
+                until, has_more = end, True
+                while has_more:  # each page in order, and twice as long as the one before
+                    values = *_bind_thread(key, after, until), page
+                    entries = self._read_rows(tx, key, f"{_RANGE} DESC LIMIT ?", *values)[::-1]
+                    found[:0] = entries
+                    has_more = len(entries) == page
+                    if has_more and plan.is_enough(found):
+                        return merge_entries(framing, named, found)
+                    until, page = entries[0].position - 1 if entries else after, page * 2
+        return merge_entries(framing, named, found) if framing or named else found
 
     def _read_rows(self, tx: Transaction, key: ThreadKey, sql: str, *values: Any) -> list[Entry]:
-        return [self._decode_kept(key, columns) for columns in tx.rows(sql, *values)]
+        """Return rows as entries that others may hold, too, and that nobody changes."""
+        return [
+            self._decode(key, row)
+            if len(row[5]) > _REMEMBERED_BYTES
+            else self._decode_again(key, row)
+            for row in tx.rows(sql, *values)
+        ]
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, cast, get_args
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
-from langchain_core.messages import BaseMessage
-from langchain_core.prompt_values import ChatPromptValueConcrete
-from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, StringPromptTemplate
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.prompt_values import ChatPromptValue, ChatPromptValueConcrete
+from langchain_core.prompts import (
+    BasePromptTemplate,
+    ChatPromptTemplate,
+    HumanMessagePromptTemplate,
+    MessagesPlaceholder,
+    StringPromptTemplate,
+    SystemMessagePromptTemplate,
+)
 from langchain_core.runnables import (
     Runnable,
     RunnableAssign,
@@ -21,6 +28,7 @@ from langchain_core.runnables import (
     RunnablePassthrough,
     RunnableSequence,
     RunnableWithFallbacks,
+    ensure_config,
 )
 from langchain_core.runnables.base import (
     RunnableBindingBase,
@@ -34,14 +42,15 @@ from langchain_core.runnables.configurable import (
 )
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.turns.memory_prompt import (
-    MemoryPrompt,
-    fill_later_prompt,
-    fill_prompt,
-    list_places,
-    make_chat_prompt,
+from langchain_convmem.turns.memory import PROFILE_SOURCE
+from langchain_convmem.turns.recalled import (
+    CARRIED,
+    RECALL_SOURCE,
+    Carried,
+    MessageList,
+    SaidText,
+    join_system,
 )
-from langchain_convmem.turns.recalled import CARRIED, Carried, MessageList, SaidText
 from langchain_convmem.views.providers import (
     NO_MODEL,
     ModelFacts,
@@ -106,40 +115,10 @@ class ChainShape:
             provider or join_providers({*map(find_provider, models)}),
             chosen is inner and not any(isinstance(part, DynamicRunnable) for part in parts),
             ModelFacts.merge(map(ModelFacts.read, models)),
-            frozenset(name for one in prompts for name in list_places(one)),
+            frozenset(name for one in prompts for name in _list_places(one)),
             slots is not None and _takes_text(_find_first(chosen)),
             any(isinstance(one, MemoryPrompt) for one in prompts),
         )
-
-    def shows_text(self, names: Iterable[str]) -> bool:
-        """Return whether what the user says goes into prompts as text, under these names."""
-        return bool(self.slots) and self.places.isdisjoint(names)
-
-    def make_call(
-        self,
-        payload: list[BaseMessage] | dict[str, Any],
-        config: RunnableConfig,
-        said: str | None,
-        names: Iterable[str] = (),
-    ) -> tuple[Any, RunnableConfig]:
-        """Return what the chain is called with, and the config of that call.
-
-        Args:
-            payload: What it could be called with; see `ModelContext.build_payload`.
-            config: The config.
-            said: What the user says, if that is text alone.
-            names: Other names of `input` in the payload.
-        """
-        if isinstance(payload, list):
-            return payload, config
-        history, loop, names = payload["history"], payload["input"], ["input", *names]
-        if self.takes_text or (said is not None and self.shows_text(names)):
-            text = str(MessageList(loop[:1]))
-            words = text if said is None or not self.shows_recalled else said
-            payload.update(dict.fromkeys(names, SaidText(words, text)))
-        carried = Carried(history, payload["input"], loop)
-        config = {**config, "configurable": {**config.get("configurable", {}), CARRIED: carried}}
-        return payload["input"] if self.takes_text else payload, config
 
 
 HISTORY_NAMES = ("history", "chat_history")
@@ -168,11 +147,9 @@ def read_chain(
             says.
     """
     if isinstance(inner, Runnable):
-        asked = dict.fromkeys(filter(None, (input_messages_key, "input", "messages")))
-        before = dict.fromkeys(filter(None, (history_messages_key, *HISTORY_NAMES, "messages")))
-        if _holds_prompt(inner):
-            return _fill_map(inner, list(before))
-        return _fill_prompt(inner, list(asked), list(before))
+        asked = list(filter(None, (input_messages_key, "input", "messages")))
+        before = list(filter(None, (history_messages_key, *HISTORY_NAMES, "messages")))
+        return _fill(inner, None if _holds_prompt(inner) else asked, before)
     if isinstance(inner, type):
         msg = f"{inner.__name__} is a class; pass an object of it, {inner.__name__}(...)"
         raise ConfigError(msg)
@@ -184,18 +161,29 @@ def read_chain(
         raise ConfigError(msg) from None
 
 
-def _fill_prompt(
-    runnable: Runnable[Any, Any], asked: list[str], before: list[str]
+def _fill(
+    runnable: Runnable[Any, Any], asked: list[str] | None, before: list[str]
 ) -> Runnable[Any, Any]:
-    """Return the chain with a place for what was said before in its first prompt."""
+    """Return the chain with a place for what was said before in its first prompt.
+
+    Args:
+        runnable: The chain.
+        asked: Variables of what the user says; None for a map whose prompts come behind others, and
+            each of which gets such a place.
+        before: Variables of what was said before.
+    """
     if isinstance(runnable, BasePromptTemplate):
-        return fill_prompt(runnable, asked, before)
-    if isinstance(runnable, RunnableSequence):
+        return _fill_template(runnable, asked, before)
+    if asked is not None and isinstance(runnable, RunnableSequence):
         steps = iter(_fill_steps(list(runnable.steps), asked, before))
         return _map_parts(runnable, lambda _: next(steps))
-    if isinstance(runnable, RunnableParallel | RunnableAssign | RunnableEachBase):
+    if asked is not None and isinstance(runnable, _BESIDE):
         return runnable
-    return _map_parts(runnable, partial(_fill_prompt, asked=asked, before=before))
+    return _map_parts(runnable, partial(_fill, asked=asked, before=before))
+
+
+_BESIDE = (RunnableParallel, RunnableAssign, RunnableEachBase)
+"""Prompts in these are beside the chain's own."""
 
 
 def _fill_steps(
@@ -205,14 +193,17 @@ def _fill_steps(
     # What is assigned beside the input leaves it as it is.
     at = next((n for n, one in enumerate(steps) if not isinstance(one, RunnableAssign)), 0)
     model = next((one for one in steps if isinstance(one, BaseLanguageModel)), None)
-    if isinstance(steps[at], StringPromptTemplate) and isinstance(model, BaseChatModel):
-        steps[at] = make_chat_prompt(steps[at], before)
-    steps[at] = _fill_prompt(steps[at], asked, before)
+    first: Any = steps[at]
+    if isinstance(first, StringPromptTemplate) and isinstance(model, BaseChatModel):
+        has_place = not {*first.input_variables, *first.optional_variables}.isdisjoint(before)
+        human = [HumanMessagePromptTemplate(prompt=first)]
+        steps[at] = first if has_place else ChatPromptTemplate(human)
+    steps[at] = _fill(steps[at], asked, before)
     places = [n for n, one in enumerate(steps) if isinstance(one, ChatPromptTemplate)]
     maps = [] if places else [n for n, one in enumerate(steps) if _holds_prompt(one)]
     later = [n for n in places[:1] if n > at] or maps[-1:]
     if later and not any(_reads(one, before) for one in steps[: later[0]]):
-        steps[later[0]] = _fill_map(steps[later[0]], before)
+        steps[later[0]] = _fill(steps[later[0]], None, before)
     return steps
 
 
@@ -225,15 +216,6 @@ def _holds_prompt(step: Runnable[Any, Any]) -> bool:
     return all(any(isinstance(one, kind) for one in parts) for kind in kinds)
 
 
-def _fill_map(step: Runnable[Any, Any], before: list[str]) -> Runnable[Any, Any]:
-    """Return a prompt, or a map, with a place for what was said before in the prompts of it."""
-    if isinstance(step, ChatPromptTemplate):
-        return fill_later_prompt(step, before)
-    if isinstance(step, RunnableParallel | RunnableAssign | RunnableSequence):
-        return _map_parts(step, partial(_fill_map, before=before))
-    return step
-
-
 def _reads(step: Runnable[Any, Any], names: Iterable[str]) -> bool:
     """Return whether a step reads one of these names, as far as LangChain can see it."""
     try:
@@ -241,6 +223,169 @@ def _reads(step: Runnable[Any, Any], names: Iterable[str]) -> bool:
     except TypeError:  # LangChain's way to say that the type cannot be inferred
         return False
     return not set(fields).isdisjoint(names)
+
+
+# -- A prompt with a place for what was said before ------------------------------------------------
+_TOLD = (PROFILE_SOURCE, RECALL_SOURCE)
+"""Marks of system messages that a memory makes, also where a chain hands on some messages alone."""
+
+
+class MemoryPrompt(ChatPromptTemplate):
+    """A chat prompt with what a memory tells a model, and with all of what the user says.
+
+    Its system message holds the profile and recalled lines that belong there. A variable of text
+    shows the words of what the user says; its pictures stand behind them, and so does a tool loop.
+    """
+
+    carried: str
+    """The variable of what was said before, which steps before the prompt may not hand on."""
+
+    @classmethod
+    def from_prompt(cls, prompt: ChatPromptTemplate, carried: str) -> ChatPromptTemplate:
+        """Return a prompt like another one; the same if that formats its own way."""
+        if type(prompt).format_messages is not ChatPromptTemplate.format_messages:
+            return prompt
+        parts = {name: getattr(prompt, name) for name in ChatPromptTemplate.model_fields}
+        return cls.model_construct(**{**parts, "name": prompt.get_name(), "carried": carried})
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return the prompt's value, with more than text of what the user says behind it."""
+        value, rest = self._add_carried(input, config)
+        return _finish(super().invoke(value, config, **kwargs), value, rest)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return what `invoke` does."""
+        value, rest = self._add_carried(input, config)
+        return _finish(await super().ainvoke(value, config, **kwargs), value, rest)
+
+    def _add_carried(
+        self, value: Any, config: RunnableConfig | None
+    ) -> tuple[Any, Sequence[BaseMessage]]:
+        """Return the variables, and what the user says if these show no more than its text."""
+        carried = ensure_config(config).get("configurable", {}).get(CARRIED)
+        if not isinstance(carried, Carried):
+            return value, ()
+        if not isinstance(value, dict) and len(self.input_variables) == 1:
+            value = {self.input_variables[0]: value}
+        if not isinstance(value, dict):
+            return value, ()
+        places = _list_places(self)
+        shown = [name for name, one in value.items() if one is carried.given and name not in places]
+        if shown and isinstance(carried.given, MessageList):
+            value = {**value, **dict.fromkeys(shown, MessageList(carried.said[:1]))}
+        value = {
+            name: one.shown if isinstance(one, SaidText) else one for name, one in value.items()
+        }
+        return {self.carried: carried.history, **value}, carried.said if shown else ()
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Return False: who loads a chain wraps it again."""
+        return False
+
+
+def _finish(value: Any, given: Any, said: Sequence[BaseMessage]) -> Any:
+    """Return a prompt's value with all of what the memory tells and the user says.
+
+    Args:
+        value: What the prompt made.
+        given: Its variables.
+        said: What the user says, if the variables show no more than its text.
+    """
+    messages = _join_told(value.to_messages(), given if isinstance(given, dict) else {})
+    return ChatPromptValue(messages=_add_rest(messages, said))
+
+
+def _add_rest(messages: list[BaseMessage], said: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return messages with pictures in the user's, and the tool loop behind it."""
+    at = max((n for n, one in enumerate(messages) if isinstance(one, HumanMessage)), default=None)
+    if not said or at is None:
+        return messages
+    blocks = [] if isinstance(said[0].content, str) else said[0].content
+    extra = [one for one in blocks if isinstance(one, dict) and one.get("type") != "text"]
+    if extra:
+        content = [{"type": "text", "text": messages[at].text}, *extra]
+        messages[at] = messages[at].model_copy(update={"content": content})
+    return [*messages[: at + 1], *said[1:], *messages[at + 1 :]]
+
+
+def _join_told(messages: list[BaseMessage], given: Mapping[str, Any]) -> list[BaseMessage]:
+    """Return messages with what the memory adds in the first system message, if there is one.
+
+    Args:
+        messages: Those of the prompt.
+        given: Its variables; system messages in the memory's lists are the thread's.
+    """
+    if not messages or not isinstance(messages[0], SystemMessage):
+        return messages
+    lists = [value for value in given.values() if isinstance(value, MessageList)]
+    ids = {id(one) for value in lists for one in value}
+    told = [
+        one
+        for one in messages[1:]
+        if isinstance(one, SystemMessage)
+        and (id(one) in ids or one.additional_kwargs.get("source") in _TOLD)
+    ]
+    joined = [one for one in messages if not any(one is other for other in told)]
+    for one in told:
+        joined = join_system(joined, one.text, source=PROFILE_SOURCE)
+    return joined
+
+
+def _fill_template(
+    prompt: Any, asked: Sequence[str] | None, before: Sequence[str]
+) -> BasePromptTemplate[Any]:
+    """Return a prompt with a place for what was said before.
+
+    Args:
+        prompt: The prompt; one of text stays as it is.
+        asked: Variables of what the user says; None where steps before the prompt make its
+            variables, and what the user says is in its last human message.
+        before: Variables of what was said before; the first is that of a new place.
+
+    Raises:
+        ConfigError: If it has no place for what the user says.
+    """
+    names = {*prompt.input_variables, *prompt.optional_variables}
+    if asked is not None and names.isdisjoint(asked):
+        msg = (
+            f"the prompt has no place for what the user says: it has the variables "
+            f"{sorted(names)}, and none of {list(asked)}; add {{{asked[0]}}} to it, or name its "
+            "variable with input_messages_key="
+        )
+        raise ConfigError(msg)
+    if not isinstance(prompt, ChatPromptTemplate):
+        return cast("BasePromptTemplate[Any]", prompt)
+    if asked is None:
+        humans = [one for one in prompt.messages if isinstance(one, HumanMessagePromptTemplate)]
+        asked = [name for one in humans[-1:] for name in one.input_variables]
+    own = next((name for name in before if name in names), None)
+    filled = prompt if own is not None else _add_place(prompt, asked, before[0])
+    return MemoryPrompt.from_prompt(filled, own or before[0])
+
+
+def _add_place(prompt: ChatPromptTemplate, asked: Sequence[str], name: str) -> ChatPromptTemplate:
+    """Return a prompt with a placeholder before what the user says, after its system part."""
+    parts = list(prompt.messages)
+    framing = next((n for n, one in enumerate(parts) if not _is_framing(one)), len(parts))
+    said = [
+        n
+        for n, one in enumerate(parts)
+        if not {*getattr(one, "input_variables", ())}.isdisjoint(asked)
+    ]
+    at = max([framing, *said[-1:]])
+    parts.insert(at, MessagesPlaceholder(name, optional=True))
+    variables = [*prompt.optional_variables, name]
+    return prompt.model_copy(update={"messages": parts, "optional_variables": variables})
+
+
+def _list_places(prompt: ChatPromptTemplate) -> list[str]:
+    """Return in place of which variables a prompt puts messages."""
+    return [one.variable_name for one in prompt.messages if isinstance(one, MessagesPlaceholder)]
+
+
+def _is_framing(part: Any) -> bool:
+    return isinstance(part, SystemMessage | SystemMessagePromptTemplate)
 
 
 # -- What gets the input ---------------------------------------------------------------------------

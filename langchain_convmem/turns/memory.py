@@ -6,9 +6,9 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -18,20 +18,21 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.background import BackgroundJobs
 from langchain_convmem.causes import describe_value
-from langchain_convmem.errors import ConfigError, ConvMemError
+from langchain_convmem.errors import ConfigError, ConvMemError, LogError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import read_live
+from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.runnables import allow_own_loop, check_askable
 from langchain_convmem.views.counting import get_text_counter
-from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.live import find_frontier, find_live_entries
 from langchain_convmem.views.messages import DraftBuilder, check_plain_function
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-    from langchain_convmem.profile import ProfilerReport
+    from langchain_convmem.profile import ProfileItem, ProfilerReport
     from langchain_convmem.profile.profiler import Profiler, ProfilerLike
     from langchain_convmem.profile.reader import ProfileReader
     from langchain_convmem.recall import DialogRecall, RecallSettings
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
     from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike
     from langchain_convmem.turns.options import TurnOptions
-    from langchain_convmem.views.messages import TokenCounter
+    from langchain_convmem.views.messages import TextCounter, TokenCounter
     from langchain_convmem.views.providers import ModelFacts
     from langchain_convmem.views.shown import Context
 
@@ -71,17 +72,18 @@ class WritingTurns:
     """Counts turns from the first write to the last. Thread-safe; a forked child has none."""
 
     def __init__(self) -> None:
-        self._threads: dict[Future[None], tuple[int, int]] = {}
+        """Start with none; of each, the process and the thread in which it began are noted."""
+        self._begun: dict[Future[None], tuple[int, int]] = {}
 
     @contextmanager
     def count(self) -> Iterator[None]:
         """Count a turn while it runs."""
         over: Future[None] = Future()
-        self._threads[over] = (os.getpid(), threading.get_ident())
+        self._begun[over] = (os.getpid(), threading.get_ident())
         try:
             yield
         finally:
-            del self._threads[over]
+            del self._begun[over]
             over.set_result(None)
 
     def wait(self, timeout_s: float | None) -> bool:
@@ -95,19 +97,16 @@ class WritingTurns:
         Returns:
             Whether they are.
         """
-        this = threading.get_ident()
-        waiting = [over for over, thread in self._list_own() if thread != this]
-        return not wait(waiting, timeout_s).not_done
+        this = (os.getpid(), threading.get_ident())
+        begun = self._begun.copy().items()
+        others = [over for over, place in begun if place[0] == this[0] and place != this]
+        return not wait(others, timeout_s).not_done
 
     async def await_all(self, timeout_s: float | None) -> bool:
         """Wait until all turns are over, and let the event loop run meanwhile; see `wait`."""
-        waiting = [asyncio.wrap_future(over) for over, _ in self._list_own()]
+        begun = self._begun.copy().items()
+        waiting = [asyncio.wrap_future(over) for over, place in begun if place[0] == os.getpid()]
         return not waiting or not (await asyncio.wait(waiting, timeout=timeout_s))[1]
-
-    def _list_own(self) -> list[tuple[Future[None], int]]:
-        """Return the turns of this process, each with the thread in which it began."""
-        turns, this = self._threads.copy(), os.getpid()
-        return [(over, thread) for over, (process, thread) in turns.items() if process == this]
 
 
 # -- The recall of a memory -----------------------------------------------------------------------
@@ -122,7 +121,7 @@ class Recaller:
     Attributes:
         log: Where the lines are.
         drafting: Holds the write hook.
-        counters: What counts tokens.
+        counter: What counts tokens.
         embeddings: What `LineRecall` is made of, as the next two; see `ConversationMemory.open`.
         settings: How lines are recalled.
         rewriter: Makes of a question what to search for.
@@ -176,9 +175,8 @@ class Recaller:
 
     def _bind(self, recall: DialogRecall) -> DialogRecall:
         bound = recall.bind_counter(get_text_counter(self.counter))
-        if self.drafting.hook is None:
-            return bound
-        return bound.bind_query_hook(self.drafting.filter_question)
+        hook = self.drafting.hook
+        return bound if hook is None else bound.bind_query_hook(self.drafting.filter_question)
 
     @property
     def recall(self) -> DialogRecall:
@@ -214,6 +212,43 @@ class Recaller:
 
 
 # -- What is known of users -----------------------------------------------------------------------
+
+
+PROFILE_SOURCE = "convmem_profile"
+"""Marks a system message that holds a profile: `additional_kwargs["source"]`."""
+
+PAUSE_MS = 3_600_000
+"""After so long a pause a block is made anew: no provider keeps a prefix longer."""
+
+_DOCUMENT = "cache:profile"
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileBlock:
+    """What a model reads of a profile.
+
+    Attributes:
+        text: Fenced; empty for nothing.
+        items: The items in it.
+        waiting: Where in the thread, before the turn, there is more that it would say if the model
+            did not see it.
+    """
+
+    text: str = ""
+    items: tuple[ProfileItem, ...] = ()
+    waiting: frozenset[int] = frozenset()
+
+    def list_whole(self) -> set[tuple[ThreadKey, int]]:
+        """Return the entries of which the block quotes nearly all: thread and position."""
+        shares: dict[tuple[ThreadKey, int], dict[str, float]] = {}
+        for item in self.items:
+            # A clause that two items quote counts once.
+            place = shares.setdefault((item.key, item.position), {})
+            place[item.id.rpartition(".")[0]] = item.share
+        return {place for place, parts in shares.items() if sum(parts.values()) >= _WHOLE}
+
+
+_WHOLE = 0.8
 
 
 class Profiles:
@@ -258,6 +293,66 @@ class Profiles:
             msg = "this memory has no profiler; pass one, such as a chat model, as profiler="
             raise ConfigError(msg)
         return self._profiler.read_threads(keys)
+
+    def read_block(
+        self,
+        key: ThreadKey,
+        entries: Sequence[Entry],
+        own: Sequence[Entry] = (),
+        *,
+        shown: Collection[int] | None = None,
+        max_tokens: int,
+        count: TextCounter,
+        stores: bool = True,
+    ) -> ProfileBlock:
+        """Return what the model of a turn gets of its user's profile: one block, frozen per thread.
+
+        The block stands in the system messages, where a provider's cache begins. So it stays as it
+        is, byte for byte, until the thread is compacted, or nobody spoke in it for an hour and the
+        cache is cold anyway, or what the user said here is too far back to be read: what was said
+        since then stands in the thread. What is retracted or forgotten leaves at once.
+
+        Args:
+            key: The thread.
+            entries: What was said in it before the turn, as far as it was read.
+            own: The turn's own entries.
+            shown: Where in the thread the model sees what was said; None for all of it.
+            max_tokens: Budget of the text; 0 for no block.
+            count: Counts the tokens of a text.
+            stores: Whether later turns may know of the block.
+        """
+        if not max_tokens:
+            return ProfileBlock()
+        from langchain_convmem.profile.profile import format_items, select_items
+
+        followed, now_ms = self.reader.read(key.owner), get_now_ms()
+        live = find_live_entries(entries)
+        summary = ",".join([one.id for one in find_frontier(live)])
+        made_for = {"summary": summary, "generation": followed.generation, "tokens": max_tokens}
+        stored = self._log.get_state(key, _DOCUMENT)
+        frozen = stored.value if stored is not None and isinstance(stored.value, dict) else {}
+        cold_ms = max([get_ulid_ms(one.id) for one in live], default=now_ms) + PAUSE_MS
+        before = [one for one in live if shown is None or one.position in shown]
+        seen = {one.id for one in (*before, *own) if one.role == "user"}
+        items = [item for item in followed.profile.items if item.state != "retracted"]
+        unseen = {item.id for item in items if item.key == key and item.entry_id not in seen}
+        is_due = {**frozen, **made_for} != frozen or frozen["at_ms"] < cold_ms <= now_ms
+        if is_due or not unseen.issubset([*frozen["ids"], *frozen["left"]]):
+            hidden = [item.id for item in items if item.entry_id in seen]
+            chosen = select_items(followed.profile, max_tokens, count, hidden=hidden)
+            ids = [item.id for item in chosen]
+            frozen = {**made_for, "ids": ids, "left": sorted(unseen.difference(ids))}
+            frozen["at_ms"] = now_ms
+            if stores and (chosen or frozen["left"]):
+                version = None if stored is None else stored.version
+                with suppress(LogError):  # the next turn makes the block anew
+                    self._log.set_state(key, _DOCUMENT, frozen, expected=version)
+        known = {item.id: item for item in items}
+        told = tuple([known[name] for name in frozen["ids"] if name in known])
+        settled, said_now = {*frozen["ids"], *frozen["left"]}, {one.id for one in own}
+        here = [one for one in items if one.key == key and one.entry_id not in said_now]
+        waiting = frozenset(one.position for one in here if one.id not in settled)
+        return ProfileBlock(format_items(told), told, waiting)
 
     def note_turn(self, key: ThreadKey) -> None:
         """Have what was said read in the background, if it is time."""
@@ -445,6 +540,7 @@ class TurnMemory:
         token_counter: What counts tokens.
         profile_tokens: Budget of the profile in a turn that recalls and whose options name none.
         active_turns: The turns under way: who closes the memory waits for them.
+        count_text: What counts the tokens of a text.
         log_place: Identifies the log in this process.
     """
 
@@ -456,10 +552,12 @@ class TurnMemory:
     token_counter: TokenCounter
     profile_tokens: int = 150
     active_turns: WritingTurns = field(default_factory=WritingTurns)
+    count_text: TextCounter = field(init=False)
     log_place: Hashable = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find out where the log is, once."""
+        """Find out once where the log is, and what counts texts."""
+        self.count_text = get_text_counter(self.token_counter)
         self.log_place = find_place(self.log)
 
     @property

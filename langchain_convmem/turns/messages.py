@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
@@ -28,21 +28,6 @@ from langchain_convmem.views.messages import (
 from langchain_convmem.views.tool_calls import find_calls
 
 
-@dataclass(frozen=True, slots=True)
-class CallInput:
-    """The input of a call, as messages.
-
-    Attributes:
-        messages: What the user says now, last, and what callers who send the whole chat, or its
-            last messages, send along; or results of tools. Empty to go on with the turn as it
-            stands.
-        extra: What else a dict held, for the inner chain.
-    """
-
-    messages: Sequence[BaseMessage] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
 def find_results(said: Sequence[BaseMessage]) -> list[ToolMessage]:
     """Return the results of tools at the end of what is said, which an open turn goes on with."""
     start = len(said)
@@ -53,7 +38,7 @@ def find_results(said: Sequence[BaseMessage]) -> list[ToolMessage]:
 
 def read_input(
     value: Any, *, input_messages_key: str | None = None, history_messages_key: str | None = None
-) -> CallInput:
+) -> tuple[Sequence[BaseMessage], Mapping[str, Any]]:
     """Read the input of a call, in any form that `read_messages` accepts.
 
     Args:
@@ -63,6 +48,11 @@ def read_input(
         input_messages_key: Key of what is said; None is `input`.
         history_messages_key: Key of what was said before; None is `history`.
 
+    Returns:
+        What the user says now, last, and what callers who send the whole chat, or its last
+        messages, send along; or results of tools; or nothing, to go on with the turn as it stands.
+        And what else a dict held.
+
     Raises:
         InvalidMessageError: If it cannot be answered: it has no message, one that the
             assistant said last, or a blank one of the user.
@@ -71,7 +61,7 @@ def read_input(
     if isinstance(value, Mapping) and not _is_message(value):
         value, extra = _take_keys(value, input_messages_key, history_messages_key or "history")
     if value is None:
-        return CallInput(extra=extra)
+        return (), extra
     messages = [
         change_class(one, HumanMessage)
         if get_role(one) == "user" and not isinstance(one, HumanMessage)
@@ -91,7 +81,7 @@ def read_input(
         )
         raise InvalidMessageError(msg)
     check_question(said[-1])
-    return CallInput(messages, extra)
+    return messages, extra
 
 
 def check_question(message: BaseMessage) -> None:
@@ -178,19 +168,14 @@ def join_thread(
     Returns:
         The thread, all of it where that was read, and what is new; see `join`.
     """
-    thread = reach_named(log, thread, said[-1])
+    own = said[-1].id
+    if thread.floor and own and log.find(thread.key, [own]):
+        thread = read_all(log, thread)
     joined = join(thread.entries, said, stored_form=stored_form)
     if joined.is_certain or not thread.floor:
         return thread, joined
     thread = read_all(log, thread)
     return thread, join(thread.entries, said, stored_form=stored_form)
-
-
-def reach_named(log: MessageLog, thread: LiveThread, said: BaseMessage | None) -> LiveThread:
-    """Return a thread, all of it where it has a message's id and perhaps further back."""
-    if thread.floor and said is not None and said.id and log.find(thread.key, [said.id]):
-        return read_all(log, thread)
-    return thread
 
 
 def join(
@@ -211,20 +196,20 @@ def join(
         said: Messages, none of them a system message.
         stored_form: What the thread stores of a message.
     """
-    entries = _drop_void(entries)
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
     while live and INTERRUPTED in live[-1].metadata.attributes:
         live.pop()  # what is asked again is answered in its place
+    last, is_asked = said[-1], get_role(said[-1]) == "user"
+    named = _find_named(live, last.id) if is_asked and last.id else None
+    if named is not None:
+        is_same = _fold(named.message) == _fold(stored_form(last) or last)
+        return Joined(again=named) if is_same else Joined([last], replaces=named)
+    if is_asked and len(said) == 1 and not (live and live[-1].role == "user"):
+        return Joined([last])  # no question is open that this could be
+    entries = _drop_void(entries)
     forms = [stored_form(message) for message in said]
-    asked = said[-1] if get_role(said[-1]) == "user" else None
-    if asked is not None:
-        forms[-1] = forms[-1] or asked  # compared, also where it is not stored
-        named = None if asked.id is None else _find_named(live, asked.id)
-        if named is not None:
-            is_same = _fold(named.message) == _fold(forms[-1])
-            return Joined(again=named) if is_same else Joined([asked], replaces=named)
-        if len(said) == 1 and not (live and live[-1].role == "user"):
-            return Joined([asked])  # no question is open that this could be
+    if is_asked:
+        forms[-1] = forms[-1] or last  # compared, also where it is not stored
     told = [n for n, form in enumerate(forms) if form is not None and _is_user(form)][-_COMPARED:]
     users = [entry for entry in entries if entry.role == "user"][-_COMPARED:]
     texts = [_fold(entry.message) for entry in users]
@@ -232,11 +217,11 @@ def join(
     counts = _count_common(matches, len(users))
     is_certain = counts[-2:-1] in ([], [len(told) - 1])
     latest = next((entry for entry in reversed(live) if entry.role == "user"), None)
-    last = counts.index(counts[-1]) if counts and counts[-1] else None
-    if last is None:
+    if not (counts and counts[-1]):
         return Joined(_list_new(entries, live, latest, said, forms), is_certain=is_certain)
-    anchor: Entry | None = users[matches[last].bit_length() - 1]
-    rest = told[last] + 1
+    at = counts.index(counts[-1])  # of the last one that the thread knows
+    anchor: Entry | None = users[matches[at].bit_length() - 1]
+    rest = told[at] + 1
     if rest == len(said) and live[-1:] == [anchor]:
         return Joined(again=anchor, is_certain=is_certain)
     if rest == len(said):  # asked anew, with results that open calls wait for

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +23,6 @@ from langchain_core.runnables.config import merge_configs, var_child_runnable_co
 
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.runnables import INTERNAL_TAGS
-from langchain_convmem.turns.streams import add_up
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tool_calls import find_calls
@@ -33,37 +31,37 @@ INTERRUPTED = "interrupted"
 """Attribute of a reply that was cut off."""
 
 
-STRUCTURED = "structured_output"
-"""Key in a reply's `aux`: the names of what a value was made of, where the reply stands for one."""
-
-
 _RUN_PREFIX = "lc_run-"
 """Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""
 
 _NOTHING: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What to store of a chain's output.
-
-    Attributes:
-        messages: The new messages, in order.
-        aux: What is noted with the last of them.
-    """
-
-    messages: Sequence[BaseMessage]
-    aux: Mapping[str, Any] = field(default_factory=dict)
+# -- Streams --------------------------------------------------------------------------------------
+async def aclose_quietly(stream: AsyncIterator[Any]) -> None:
+    """Close a stream now, if it can be closed, rather than when it is collected."""
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
 
 
+def add_up(total: Any, chunk: Any) -> Any:
+    """Return the value of a stream so far, as LangChain adds values up."""
+    try:
+        return total + chunk
+    except TypeError:
+        return chunk
+
+
+# -- A chain's output -----------------------------------------------------------------------------
 def read_reply(
     output: Any,
     given: Sequence[BaseMessage],
     *,
     heard: AIMessage | None = None,
     output_messages_key: str | None = None,
-) -> Reply:
-    """Return what to store of a chain's output, of any type.
+) -> list[BaseMessage]:
+    """Return what to store of a chain's output, of any type: the new messages, in order.
 
     Args:
         output: Text, a message, messages, `{"messages": [...]}`; a dict that holds one of these
@@ -76,20 +74,20 @@ def read_reply(
     """
     answer = _find_answer(output, output_messages_key) if isinstance(output, dict) else output
     if isinstance(answer, BaseMessage):
-        return Reply([message_chunk_to_message(answer)])
+        return [message_chunk_to_message(answer)]
     if isinstance(answer, str):
-        is_all_of_it = heard is not None and _is_text_of(heard, answer)
-        return Reply([heard if heard is not None and is_all_of_it else AIMessage(answer)])
+        is_all_of_it = heard is not None and heard.text == answer and not _has_calls(heard)
+        return [heard if heard is not None and is_all_of_it else AIMessage(answer)]
     if isinstance(answer, dict) and "parsed" in answer and isinstance(answer.get("raw"), AIMessage):
-        return _make_reply(answer["parsed"], message_chunk_to_message(answer["raw"]))
+        return [_make_message(answer["parsed"], message_chunk_to_message(answer["raw"]))]
     found = _find_messages(answer)
     messages = _select_new(found or (), given)
     if not messages and isinstance(answer, dict):
         messages = [one for one in answer.values() if isinstance(one, AIMessage)]
-    if not messages and (found is None or heard is not None):
-        # A chain that returns nothing, and whose models said nothing, answers nothing.
-        return Reply(()) if answer is None and heard is None else _make_reply(answer, heard)
-    return Reply([message_chunk_to_message(message) for message in messages])
+    if messages or (found is not None and heard is None):
+        return [message_chunk_to_message(message) for message in messages]
+    # A chain that returns nothing, and whose models said nothing, answers nothing.
+    return [] if answer is None and heard is None else [_make_message(answer, heard)]
 
 
 def is_unfinished(*pieces: BaseMessage) -> bool:
@@ -130,7 +128,8 @@ def mark_interrupted(message: BaseMessage) -> BaseMessage:
 
 
 def _has_calls(message: BaseMessage) -> bool:
-    return isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
+    broken = getattr(message, "invalid_tool_calls", None)
+    return bool(broken or find_calls(message))
 
 
 def _find_answer(output: Mapping[str, Any], output_messages_key: str | None) -> Any:
@@ -153,27 +152,20 @@ def _find_messages(output: Any) -> list[BaseMessage] | None:
     return None
 
 
-def _is_text_of(heard: AIMessage, text: str) -> bool:
-    """Return whether a parser has taken a text, and nothing else, out of a message."""
-    return heard.text == text and not _has_calls(heard) and not find_calls(heard)
-
-
-def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
+def _make_message(value: Any, heard: BaseMessage | None) -> BaseMessage:
     """Return a value as the message that it was read from, or as one that holds it."""
     if not isinstance(heard, AIMessage):
-        text = value if isinstance(value, str) else describe_as_json(value)
-        return Reply([AIMessage(text)], {STRUCTURED: [type(value).__name__]})
+        return AIMessage(value if isinstance(value, str) else describe_as_json(value))
     calls = [*find_calls(heard), *heard.invalid_tool_calls]
     if not calls or _has_call_ids(value, {call["id"] for call in calls}):
-        return Reply([heard])
+        return heard
     # Nobody will answer these calls: they are how the model wrote the value.
     args = [call["args"] for call in calls]
     written = args[0] if len(args) == 1 else args
     found = [str(heard.text), written if isinstance(written, str) else describe_as_json(written)]
-    said = {"content": "\n".join(text for text in found if text.strip())}
+    content = "\n".join(text for text in found if text.strip())
     plain: dict[str, Any] = {"tool_calls": [], "invalid_tool_calls": [], "additional_kwargs": {}}
-    names = [str(call["name"]) for call in calls]
-    return Reply([heard.model_copy(update={**said, **plain})], {STRUCTURED: names})
+    return heard.model_copy(update={"content": content, **plain})
 
 
 def _has_call_ids(value: Any, ids: set[str | None]) -> bool:
@@ -284,14 +276,13 @@ class ReplyCollector:
         *,
         heard: AIMessage | None = None,
         output_messages_key: str | None = None,
-    ) -> Reply:
+    ) -> list[BaseMessage]:
         """Return what to store of a stream that came to its end; see `read_reply`."""
-        messages = self._merge_new(given)
-        output = self._value
+        messages, output = self._merge_new(given), self._value
         if self._is_text and len(messages) == 1:
             output = str(messages[0].text)
         elif messages or (output is _NOTHING and heard is None):
-            return Reply(messages)
+            return messages
         return read_reply(output, given, heard=heard, output_messages_key=output_messages_key)
 
     def collect_cut(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.errors import LogError, ThreadBusyError
+from langchain_convmem.errors import LogError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.messages import (
-    continue_turn,
-    find_results,
-    join_thread,
-)
+from langchain_convmem.turns.messages import continue_turn, find_results, join_thread
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.recalled import RECALLED
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
@@ -37,10 +33,9 @@ from langchain_convmem.turns.view import (
     note_recalled,
 )
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
-from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.edits import plan_replace
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
-from langchain_convmem.views.messages import build_message, is_remembered
+from langchain_convmem.views.messages import is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 
 if TYPE_CHECKING:
@@ -56,8 +51,8 @@ def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[st
 
 
 # -- One turn -------------------------------------------------------------------------------------
-Status: TypeAlias = Literal["open", "done", "interrupted", "failed", "cancelled"]
-"""How messages of a turn end it: not yet, since calls are to be answered, or for good."""
+Status: TypeAlias = Literal["done", "interrupted", "failed", "cancelled"]
+"""How messages end a turn."""
 
 Opening: TypeAlias = tuple[LiveThread, Entry | None, list[Entry], Sequence[Entry]]
 """How a turn began: the thread before it, the user's entry in the log if the turn is stored, what
@@ -68,9 +63,9 @@ the model sees of the turn, and entries of what came with the same call and was 
 class Turn:
     """One turn of a thread, from what is said to what is stored of the answer.
 
-    `begin`, then the model, then `finish`, perhaps several times, then `settle`: each may wait for
-    the log, so that a coroutine calls them by `background.hop` and `background.finish`. Not
-    thread-safe: one turn, one caller at a time.
+    `begin`, then the model, then `finish`, then `settle`: each may wait for the log, so that a
+    coroutine calls them by `background.hop` and `background.finish`. Not thread-safe: one turn, one
+    caller at a time.
 
     Attributes:
         memory: Where the thread is.
@@ -80,11 +75,9 @@ class Turn:
         trace: Where the turn is reported.
         record_recall: Whether the reply's metadata says which lines were recalled for it.
         id: The turn's id in the log, for what is stored from now on.
-        rounds: Ids of entries of the turn that a reply follows, and does not replace.
         context: What the model gets; None before.
         started_ms: When the model was called.
         first_token_ms: When the first words of a stream came.
-        stored: What was stored of the reply.
     """
 
     memory: TurnMemory
@@ -94,16 +87,16 @@ class Turn:
     trace: TurnTrace
     record_recall: bool = False
     id: str = ""
-    rounds: frozenset[str] = frozenset()
     context: ModelContext | None = None
     started_ms: int = 0
     first_token_ms: int | None = None
-    stored: Sequence[Draft] = ()
-    _asked_id: str | None = field(default=None, init=False)
     _human: BaseMessage | None = field(default=None, init=False)
+    """What the user says now, and what is to be stored of it."""
     _kept: BaseMessage | None = field(default=None, init=False)
+    _asked_id: str | None = field(default=None, init=False)
     _since: int = field(default=0, init=False)
     _own_turns: set[str] = field(default_factory=set, init=False)
+    _stored: Sequence[Draft] = field(default=(), init=False)
 
     # -- before the model -------------------------------------------------------------------------
 
@@ -120,48 +113,45 @@ class Turn:
         """
         self.memory.check_call(recalls=self.options.recall)
         with self.trace.mark_internal():
-            said = [one for one in messages if get_role(one) != "system"]
-            steering = [one for one in messages if get_role(one) == "system"]
-            aside = CallContext(steering, [one for one in said[:-1] if not is_remembered(one)])
-            self._pass_hook(said[-1:])
+            said: list[BaseMessage] = []
+            steering: list[BaseMessage] = []
+            for message in messages:
+                (steering if get_role(message) == "system" else said).append(message)
+            self._pass_hook(said)
             view = self.make_view()
             thread = view.read_thread()
             self._since = thread.entries[-1].position if thread.entries else 0
             opening = self._continue if self._human is None else self._open
             thread, asked, own, earlier = opening(thread, said)
+            aside = CallContext(steering, [one for one in said[:-1] if not is_remembered(one)])
 
             def locate(entries: Sequence[Entry]) -> TurnEntries:
                 before = list_earlier_entries(entries, asked)
-                known = {entry.id for entry in before} if earlier else ()
-                before += [entry for entry in earlier if entry.id not in known]
+                if earlier:
+                    known = {entry.id for entry in before}
+                    before += [entry for entry in earlier if entry.id not in known]
                 return aside.add_to(TurnEntries(before, own, find_turn_start(entries, asked)))
 
-            context = view.build_context(locate, self._query, thread=thread)
+            # What is searched for is what is stored of what the user says.
+            query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
+            context = view.build_context(locate, query, thread)
             self.trace.dispatch_event("convmem.context", context.count)
         self.context, self.started_ms = context, get_now_ms()
         self._asked_id = None if asked is None else asked.id
         self.id = own[-1].turn_id
-        self.rounds = frozenset([entry.id for entry in own[1:]])
         return context
 
     def make_view(self) -> TurnView:
         """Return what builds the view of the thread for the turn's model."""
-        parts = (self.memory, self.key, self.options, self.shape.provider, self.trace)
-        return TurnView(*parts, self.shape.slots)
-
-    @property
-    def _query(self) -> str:
-        """What is searched for: what is stored of what the user says."""
-        return "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
+        return TurnView(self.memory, self.key, self.options, self.shape, self.trace)
 
     def _pass_hook(self, said: Sequence[BaseMessage]) -> None:
         """Ask the write hook what is to be stored of what the user says, if anything is."""
-        human = said[-1] if said else None
-        if human is None or get_role(human) != "user":
+        if not said or get_role(said[-1]) != "user":
             return
-        self._human = human
-        self._kept = self.memory.drafting.apply_hook(human)
-        if not (is_remembered(human) and is_remembered(self._kept)):
+        self._human = said[-1]
+        self._kept = self.memory.drafting.apply_hook(self._human)
+        if not (is_remembered(self._human) and is_remembered(self._kept)):
             self.options = replace(self.options, remember=False)
 
     def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:
@@ -169,45 +159,40 @@ class Turn:
             return self._kept  # the write hook was asked already
         return self.memory.drafting.filter_message(message)
 
-    # -- a turn that is new, or said otherwise ----------------------------------------------------
-
     def _open(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Opening:
-        """Store what is new, and return the thread as it was before, with the turn."""
+        """Begin a turn that is new, or said otherwise, or to be answered once more."""
         human = cast("BaseMessage", self._human)
         whole, joined = join_thread(self.memory.log, thread, said, self._to_stored_form)
-        asked = joined.again
+        # The user's own words: what the write hook takes away is not for this turn.
+        words = get_text_pieces(human)
+        if joined.again is not None:
+            said_again = replace(joined.again, message=human, contents=words)
+            return whole, joined.again, [said_again], ()
+        stores = self.options.remember and self._kept is not None
+        kept = self._kept if stores and self._kept is not None else human
+        draft, retracting = make_draft(kept, turn_id=make_ulid()), list[Draft]()
+        self._own_turns.add(str(draft.turn_id))
         if joined.replaces is not None:
             thread = read_all(self.memory.log, whole)  # all that followed goes
-        elif asked is not None:
-            thread = whole  # else only the comparison took all of it
-        earlier: Sequence[Entry] = ()
-        if asked is None:
-            stores = self.options.remember and self._kept is not None
-            kept = self._kept if stores and self._kept is not None else human
-            turn_id = make_ulid()
-            *retracting, draft = [make_draft(kept, turn_id=turn_id)]
-            if stores and joined.replaces is not None:
-                old = joined.replaces.message_id
-                *retracting, draft = plan_replace(thread.entries, old, kept, keep_later=False)
-                retracting = [replace(one, turn_id=turn_id) for one in retracting]
-            self._own_turns |= {turn_id, str(draft.turn_id)}
-            drafts = [*retracting, *self._draft_chat(joined.new[:-1]), draft]
-            *earlier, own = self._keep(drafts, thread.entries, stores=stores)[len(retracting) :]
-            asked = own if stores else None
-        # The user's own words: what the write hook takes away is not for this turn.
-        said_now = replace(asked or own, message=human, contents=get_text_pieces(human))
-        return thread, asked, [said_now], earlier
-
-    # -- a turn that the thread has ---------------------------------------------------------------
+        if joined.replaces is not None and stores:
+            old = joined.replaces.message_id
+            made = plan_replace(thread.entries, old, kept, keep_later=False)
+            retracting = [replace(one, turn_id=draft.turn_id) for one in made[:-1]]
+            draft = made[-1]
+            self._own_turns.add(str(draft.turn_id))
+        drafts = [*retracting, *self._draft_chat(joined.new[:-1]), draft]
+        *earlier, own = self._keep(drafts, thread.entries, stores=stores)[len(retracting) :]
+        said_now = replace(own, message=human, contents=words)
+        return thread, own if stores else None, [said_now], earlier
 
     def _continue(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Opening:
-        """Store what leads to the results of tools that a turn goes on with, and them."""
+        """Go on with a turn that the thread has, or that came with the call, by tools' results."""
         results = find_results(said)
         before = said[: len(said) - len(results)]
         news: Sequence[Entry] = ()
         if before:
             thread, joined = join_thread(self.memory.log, thread, before, self._to_stored_form)
-            drafts = list(self._draft_chat(joined.new))
+            drafts = self._draft_chat(joined.new)
             news = self._keep(drafts, thread.entries, stores=self.options.remember)
         entries = [*thread.entries, *news]
         found = continue_turn(entries, results)
@@ -218,46 +203,34 @@ class Turn:
         if not is_all:  # the write hook takes one away, which the model has to see
             drafts = [make_draft(result, turn_id=found.turn_id) for result in found.results]
         kept = self._keep(drafts, entries, stores=self.options.remember and is_all)
-        asked, stored = found.asked, {entry.id for entry in kept}
-        loop = [
-            entry
-            for entry in find_live_entries(entries)
-            if entry.id in found.kept and entry.id not in {asked.id, *stored}
-        ]
+        asked, known = found.asked, {found.asked.id, *(entry.id for entry in kept)}
+        live = [entry for entry in find_live_entries(entries) if entry.id not in known]
+        loop = [entry for entry in live if entry.id in found.kept]
         earlier = [entry for entry in news if entry.id not in found.kept]
         return thread, asked, [asked, *loop, *kept], earlier
 
-    def _draft_chat(self, messages: Sequence[BaseMessage]) -> Iterator[Draft]:
-        """Yield drafts of what was said elsewhere before this turn: each question opens one."""
+    def _draft_chat(self, messages: Sequence[BaseMessage]) -> list[Draft]:
+        """Return drafts of what was said elsewhere before this turn: each question opens one."""
         turn_id, role = make_ulid(), ""
+        drafts: list[Draft] = []
         for message in messages:
             if get_role(message) == "user" and role != "user":
                 turn_id = make_ulid()
             role = get_role(message)
+            drafts += self.memory.drafting.build_all([message], turn_id=turn_id)
             self._own_turns.add(turn_id)
-            yield from self.memory.drafting.build_all([message], turn_id=turn_id)
+        return drafts
 
     def _keep(
         self, drafts: Sequence[Draft], entries: Sequence[Entry], *, stores: bool
     ) -> Sequence[Entry]:
-        """Return messages as entries, in the log where they are stored."""
+        """Return messages as entries: in the log, or as they would be after the thread's."""
         if stores and drafts:
             return self.memory.log.append(self.key, drafts)
-        return self._make_entries(drafts, entries)
-
-    def _make_entries(self, drafts: Sequence[Draft], entries: Sequence[Entry]) -> list[Entry]:
-        """Return messages as the entries that they would be after these."""
         last = entries[-1].position if entries else 0
         return [
-            make_entry(
-                draft.message,
-                entry_id=make_ulid(),
-                key=self.key,
-                position=last + number,
-                turn_id=str(draft.turn_id),
-            )
-            for number, draft in enumerate(drafts, 1)
-            if draft.message is not None
+            make_entry(cast("BaseMessage", draft.message), self.key, last + n, str(draft.turn_id))
+            for n, draft in enumerate(drafts, 1)
         ]
 
     # -- after the model --------------------------------------------------------------------------
@@ -267,25 +240,14 @@ class Turn:
         if self.first_token_ms is None:
             self.first_token_ms = get_now_ms()
 
-    def finish(
-        self,
-        messages: Sequence[BaseMessage],
-        status: Status = "done",
-        *,
-        aux: Mapping[str, Any] | None = None,
-    ) -> list[BaseMessage]:
+    def finish(self, messages: Sequence[BaseMessage], status: Status = "done") -> None:
         """Store messages of the turn, in the place of what an attempt stored before.
 
         Args:
             messages: The reply, in order; nothing to store nothing.
-            status: `open` for a reply whose calls are to be answered, and for results: what comes
-                next follows them. `interrupted` marks the last message as cut off. `failed` and
-                `cancelled` retract the turn: views skip it, and the log keeps it. What they store
-                has no ids of its own: the same messages may be sent again.
-            aux: What is noted with the last message.
-
-        Returns:
-            The messages under the ids that they are stored under.
+            status: `interrupted` marks the last message as cut off. `failed` and `cancelled`
+                retract the turn: views skip it, and the log keeps it. What they store has no ids
+                of its own: the same messages may be sent again.
         """
         is_void = status in ("failed", "cancelled")
         if status == "interrupted" and messages:
@@ -294,7 +256,7 @@ class Turn:
             messages = [one.model_copy(update={"id": None}) for one in messages]
         with self.trace.mark_internal():
             try:
-                drafts, entries = self._write(messages, status, aux or {})
+                drafts = self._write(messages)
             except LogError as error:
                 error.text = messages[-1].text  # it was paid for, and nobody else has it
                 raise
@@ -304,16 +266,11 @@ class Turn:
             if drafts and not is_void:
                 self.trace.report_stored(drafts)
                 self.trace.report_own_models()
-                if status != "open":
-                    self.stored = drafts
-                    self.memory.note_turn(self.key)
-        stored = [build_message(entry) for entry in entries if entry.message is not None]
-        return stored if len(stored) == len(messages) else list(messages)
+                self._stored = drafts
+                self.memory.note_turn(self.key)
 
-    def _write(
-        self, messages: Sequence[BaseMessage], status: Status, aux: Mapping[str, Any]
-    ) -> tuple[list[Draft], list[Entry]]:
-        """Append a reply, and return what was appended, before and after.
+    def _write(self, messages: Sequence[BaseMessage]) -> Sequence[Draft]:
+        """Append a reply, and return what was appended.
 
         What is there is read, and the reply appended, in one transaction where the log has any;
         what the write hook makes of the reply is asked before. To a question that was forgotten
@@ -321,28 +278,29 @@ class Turn:
         """
         context = self.context
         if context is None or not (messages and self.options.remember):
-            return [], []
-        metadata = self._make_metadata(context, aux)
-        answers, start = self.memory.drafting.ask_hook(messages), context.turn.start
+            return ()
+        once = assign_free_ids(messages, (), lambda _: None)
+        made = list(map(_mark_cut, self.memory.drafting.build_all(once, turn_id=self.id)))
+        aux: dict[str, Any] = self.trace.own_tokens.to_aux()
+        if self.record_recall and self.options.recall:
+            aux[RECALLED] = note_recalled(context, self.memory.count_text)
+        times = measure_times(self.started_ms, self.first_token_ms)
+        metadata = Metadata(timing=times, aux=aux)
         drafts: list[Draft] = []
 
         def plan(there: Sequence[Entry]) -> list[Draft]:
             if self._asked_id is None or any(one.id == self._asked_id for one in there):
-                drafts[:] = self._draft_reply(context, messages, answers, there, metadata)
+                drafts[:] = self._draft_reply(context, made, there, metadata)
             return drafts
 
-        ids = [message.id for message in messages if message.id]
-        log = self.memory.log
-        appended = log.append_planned(self.key, plan, after=start - 1, message_ids=ids)
-        if status == "open":
-            self.rounds |= {entry.id for entry in appended}
-        return drafts, appended
+        ids, after = [one.id for one in messages if one.id], context.turn.start - 1
+        self.memory.log.append_planned(self.key, plan, after=after, message_ids=ids)
+        return drafts
 
     def _draft_reply(
         self,
         context: ModelContext,
-        messages: Sequence[BaseMessage],
-        answers: Mapping[int, BaseMessage | None],
+        made: Sequence[Draft],
         there: Sequence[Entry],
         metadata: Metadata,
     ) -> list[Draft]:
@@ -352,43 +310,39 @@ class Turn:
 
         Args:
             context: What the model got.
-            messages: The reply, in order.
-            answers: What the write hook made of the messages.
-            there: The thread's entries from the turn's first on, and those with their ids.
+            made: The reply, in order.
+            there: The thread's entries from the turn's first on, and those with the reply's ids.
             metadata: Goes to the last message.
         """
-        taken = {entry.message_id for entry in self._find_taken(context, there)}
-        fresh = assign_free_ids(messages, taken, lambda _: None)
-        made = self.memory.drafting.build_all(fresh, turn_id=self.id, answers=answers)
-        drafts = list(map(_mark_cut, made))
-        start, rounds = context.turn.start, self.rounds
-        entries = [one for one in there if one.position >= start and one.id not in rounds]
-        live = find_live_entries(entries)
-        old = [one for one in live if one.turn_id == self.id and one.role != "user"]
+        drafts, seen = list(made), {entry.id for entry in context.turn.own}
+        control: Draft | None = None
+        if not all(entry.id in seen for entry in there):  # there is more than what it answers
+            drafts, control = self._replace_attempt(context, drafts, there)
+        if drafts:
+            attributes = drafts[-1].metadata.attributes
+            drafts[-1] = replace(drafts[-1], metadata=replace(metadata, attributes=attributes))
+        return drafts if control is None else [control, *drafts]
+
+    def _replace_attempt(
+        self, context: ModelContext, made: Sequence[Draft], there: Sequence[Entry]
+    ) -> tuple[list[Draft], Draft | None]:
+        """Return what is new of a reply, and what takes an earlier attempt back."""
+        said = [cast("BaseMessage", draft.message) for draft in made]
+        others = [entry for entry in there if entry.turn_id != self.id]
+        void = find_retracted_ids(context.thread.entries) if others else ()
+        taken = [entry.message_id for entry in others if entry.id not in void]
+        named = assign_free_ids(said, taken, lambda _: None)
+        drafts = [replace(draft, message=one) for draft, one in zip(made, named, strict=True)]
+        seen = {entry.id for entry in context.turn.own}  # of which a reply takes no place
+        live = find_live_entries([one for one in there if one.position >= context.turn.start])
+        old = [one for one in live if one.turn_id == self.id and one.id not in seen]
+        old = [one for one in old if one.role != "user"]
         gone = [one.id for one in old if not any(_is_same(one, draft) for draft in drafts)]
-        if not drafts or (not gone and len(old) == len(drafts)):
-            return []
-        attributes = drafts[-1].metadata.attributes
-        drafts[-1] = replace(drafts[-1], metadata=replace(metadata, attributes=attributes))
-        if gone:
-            gone += find_summaries_over(live, gone)
-            control = Control(tuple(gone), "replaced")
-            drafts.insert(0, Draft(role="control", turn_id=self.id, control=control))
-        return drafts
-
-    def _find_taken(self, context: ModelContext, found: Sequence[Entry]) -> list[Entry]:
-        """Return the entries of other turns whose ids are taken: not what was taken back."""
-        others = [entry for entry in found if entry.turn_id != self.id]
-        gone = find_retracted_ids(context.thread.entries) if others else ()
-        return [entry for entry in others if entry.id not in gone]
-
-    def _make_metadata(self, context: ModelContext, aux: Mapping[str, Any]) -> Metadata:
-        noted = dict(aux)
-        if self.record_recall and self.options.recall:
-            counter = self.memory.token_counter
-            noted[RECALLED] = note_recalled(context, get_text_counter(counter))
-        noted |= self.trace.own_tokens.to_aux()
-        return Metadata((), measure_times(self.started_ms, self.first_token_ms), aux=noted)
+        if not gone or not drafts:
+            return ([] if len(old) == len(drafts) else drafts), None
+        gone += find_summaries_over(live, gone)
+        control = Control(tuple(gone), "replaced")
+        return drafts, Draft(role="control", turn_id=self.id, control=control)
 
     def _retract(self, reason: RetractReason) -> None:
         """Retract what was stored since the turn began; what it took the place of counts again."""
@@ -407,8 +361,8 @@ class Turn:
 
     def settle(self) -> None:
         """Compact the thread after a reply that was stored, if that is due."""
-        said = [draft.message for draft in self.stored if draft.message is not None]
-        if said and self.context is not None:
+        if self._stored and self.context is not None:
+            said = [draft.message for draft in self._stored if draft.message is not None]
             with self.trace.mark_internal():
                 self.memory.compact(self.key, self.context.view, said)
 
@@ -420,11 +374,9 @@ def _is_same(entry: Entry, draft: Draft) -> bool:
 
 def _mark_cut(draft: Draft) -> Draft:
     """Return a draft whose entry says that the reply was cut off, if its message does."""
-    message, known = draft.message, draft.metadata
-    if message is None or not message.response_metadata.get(INTERRUPTED):
+    if draft.message is None or not draft.message.response_metadata.get(INTERRUPTED):
         return draft
-    attributes = tuple(dict.fromkeys((*known.attributes, INTERRUPTED)))
-    return replace(draft, metadata=replace(known, attributes=attributes))
+    return replace(draft, metadata=replace(draft.metadata, attributes=(INTERRUPTED,)))
 
 
 # -- The line in which the turns of a thread wait -------------------------------------------------
@@ -439,24 +391,7 @@ def get_line(place: Place) -> FifoLock:
     """Return the line in which the turns of a thread wait, in order of arrival.
 
     There is one per process, for synchronous and async turns alike; it lives as long as somebody
-    has it. Its waits raise a `ThreadBusyError` if they take too long, or if this very turn already
-    holds the thread, so that waiting would never end.
+    has it.
     """
-    thread_id = place[1].thread_id
-
-    def make_late_error(timeout_s: float) -> ThreadBusyError:
-        msg = (
-            f"thread {thread_id!r} was still busy after {timeout_s:g} s; is a stream of it left "
-            "open? Close it, or raise queue_timeout_s, busy_timeout_s for a conversation"
-        )
-        return ThreadBusyError(msg, thread_id=thread_id)
-
-    def make_reentry_error() -> ThreadBusyError:
-        msg = (
-            f"a turn of thread {thread_id!r} started another turn of the same thread, "
-            "which would wait for itself; use another thread_id inside the chain"
-        )
-        return ThreadBusyError(msg, thread_id=thread_id)
-
     with _LINES_LOCK:
-        return _LINES.setdefault(place, FifoLock(make_late_error, make_reentry_error))
+        return _LINES.setdefault(place, FifoLock(place[1].thread_id))

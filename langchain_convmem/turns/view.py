@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
 
 from langchain_convmem.errors import BudgetError
-from langchain_convmem.history import (
-    LiveThread,
-    read_all,
-    read_further,
-    read_live,
-)
+from langchain_convmem.history import LiveThread, read_all, read_further, read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import has_same_payload
-from langchain_convmem.records import (
-    Draft,
-    Entry,
-    Role,
-    ThreadKey,
-)
-from langchain_convmem.turns.memory import TurnMemory
+from langchain_convmem.records import Draft, Entry, Role, ThreadKey
+from langchain_convmem.turns.memory import PROFILE_SOURCE, ProfileBlock, TurnMemory
 from langchain_convmem.turns.options import RecallPlace, TurnOptions
-from langchain_convmem.turns.profile_block import PROFILE_SOURCE, ProfileBlock, read_block
 from langchain_convmem.turns.recalled import (
+    CARRIED,
     NOTICES,
     RECALL_SOURCE,
+    Carried,
     MessageList,
+    SaidText,
     fit_blocks,
     fold_recalled,
     join_system,
@@ -49,20 +36,16 @@ from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces
 from langchain_convmem.views.context import (
     SUMMARY_SOURCE,
     ContextBudget,
-    SummaryPlace,
     build_context,
     count_said,
     format_summary_text,
 )
-from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.live import find_live_entries, find_uncovered, get_level
-from langchain_convmem.views.messages import (
-    DraftBuilder,
-    TextCounter,
-    TokenCounter,
-)
-from langchain_convmem.views.providers import Provider
+from langchain_convmem.views.messages import DraftBuilder, TextCounter
 from langchain_convmem.views.shown import Context, OpenedSummary, Recall, RecalledBlock
+
+if TYPE_CHECKING:
+    from langchain_convmem.turns.chains import ChainShape
 
 _LINES_SHARE = 0.3
 """How much of the room of recall lines keep that do not answer, beside folded summaries."""
@@ -80,63 +63,70 @@ class TurnView:
         memory: Whose log and recall.
         key: The thread.
         options: Budgets and limits.
-        provider: Provider rules for the messages.
+        shape: Whose rules the messages keep, and what the prompt has slots for.
         trace: Where recall is reported.
-        slots: The variables of the prompt that can be filled; None where it gets messages alone.
     """
 
     memory: TurnMemory
     key: ThreadKey
     options: TurnOptions
-    provider: Provider
+    shape: ChainShape
     trace: TurnTrace = field(repr=False)
-    slots: Collection[str] | None = None
-    _counter: TokenCounter = field(init=False, repr=False)
-    _count_text: TextCounter = field(init=False, repr=False)
     _wished: int = field(init=False, repr=False)
     _shows_summary: bool = field(init=False, repr=False)
     _rules: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Find what counts tokens, and what the prompt has slots for."""
-        self._counter = self.memory.token_counter
-        self._count_text = get_text_counter(self._counter)
+        """Find what the prompt has slots for, and the rules of the view."""
         self._wished = self.memory.get_recall_budget(self.options)
-        self._shows_summary = self.slots is not None and "summary" in self.slots
-        place: SummaryPlace = "omit" if self._shows_summary else "user"
-        self._rules = {"provider": self.provider, "summary": place, "shorten": False}
-        self._rules["token_counter"] = self._counter
+        self._shows_summary = "summary" in (self.shape.slots or ())
+        self._rules = {
+            "provider": self.shape.provider,
+            "summary": "omit" if self._shows_summary else "user",
+            "shorten": False,
+            "token_counter": self.memory.token_counter,
+        }
 
     def build_context(
-        self,
-        locate: Locate,
-        query: str | None = None,
-        *,
-        thread: LiveThread | None = None,
+        self, locate: Locate, query: str, thread: LiveThread | None = None
     ) -> ModelContext:
-        """Return what the model gets.
+        """Return what the model gets, with lines of other places than what it sees anyway.
+
+        A turn that is tried again must not quote its own earlier answer, nor what followed. Where
+        there is nothing to search for, the lines are those of the relevance buffer, if there is
+        one.
 
         Args:
             locate: Finds the turn among the entries that were read.
-            query: What to search for, empty for nothing; None is what the user says in the turn.
+            query: What to search for; empty for nothing.
             thread: What was read of the thread already; None reads it.
         """
         seen = self.read_view(locate, thread)
-        if query is None:
-            asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
-            query = join_searchable(filter(None, asked), self.memory.drafting)
-        return self.add_recalled(seen, query)
+        budget = self._find_budget(seen.turn.entries) if self.options.recall else None
+        room = None
+        if budget is not None:
+            room = budget.count_recall_tokens(self._wished, seen.view.tokens)
+        if room == 0 or not self.options.recall:
+            return seen
+        found = self._find_lines(seen, query, room)
+        blocks, by_time = self._select_visible(found)
+        blocks, opened, text = fit_blocks(
+            blocks, found.opened, by_time=by_time, max_tokens=room, count=self.memory.count_text
+        )
+        return replace(seen, blocks=blocks, opened=opened, recalled=text)
 
     def read_thread(self) -> LiveThread:
         """Return as much of the thread as the view can show, and all that no budget leaves out."""
-        return read_live(self.memory.log, self.key, self._get_room(), self._counter)
+        return read_live(self.memory.log, self.key, self._room, self.memory.token_counter)
 
-    def _get_room(self) -> int | None:
-        """Return how many tokens the thread may take in what the model gets; None for no limit."""
-        budget = self.options.budget
-        room = None if budget is None else budget.tokens - budget.reserved
-        limits = (self.options.history_tokens, room)
-        return min((most for most in limits if most is not None), default=None)
+    @property
+    def _room(self) -> int | None:
+        """How many tokens the thread may take in what the model gets; None for no limit."""
+        most, budget = self.options.history_tokens, self.options.budget
+        if budget is None:
+            return most
+        room = budget.tokens - budget.reserved
+        return room if most is None else min(most, room)
 
     def read_view(self, locate: Locate, thread: LiveThread | None = None) -> ModelContext:
         """Return what the model gets of the thread, without recall; see `build_context`."""
@@ -146,17 +136,16 @@ class TurnView:
             # A turn that is answered once more: what the summary tells of is shown again.
             thread = read_all(self.memory.log, thread)
             turn = locate(thread.entries)
-        most, room = self.memory.get_profile_budget(self.options), self._get_room()
+        most, room = self.memory.get_profile_budget(self.options), self._room
         if not most:
             return self._read_within(locate, thread, turn)
         read = partial(
-            read_block,
-            self.memory,
+            self.memory.profiles.read_block,
             self.key,
             turn.before,
             turn.own,
             max_tokens=most if room is None else min(most, int(room * _PROFILE_SHARE)),
-            count=self._count_text,
+            count=self.memory.count_text,
             stores=self.options.remember,
         )
         block = read()
@@ -170,7 +159,7 @@ class TurnView:
         self, block: ProfileBlock, locate: Locate, thread: LiveThread, turn: TurnEntries
     ) -> ModelContext:
         """Return what the model gets of the thread, and what is known of the user."""
-        reserved = self._count_text(block.text) if block.text else 0
+        reserved = self.memory.count_text(block.text) if block.text else 0
         try:
             seen = self._read_within(locate, thread, turn, reserved)
         except BudgetError:  # what is said now comes before what is known
@@ -185,54 +174,38 @@ class TurnView:
         self, locate: Locate, thread: LiveThread, turn: TurnEntries, reserved: int = 0
     ) -> ModelContext:
         """Return what the model gets of the thread alone, beside so many tokens of other text."""
-        view: Context | None = None
-        while view is None:
+        while True:
             budgets = self._list_budgets(turn, reserved)
-            if thread.holds(turn.start) and (turn.is_whole or not thread.floor):
-                seen = replace(thread, entries=turn.entries)
-                built = (seen.build_view(max_tokens=one, **self._rules) for one in budgets)
-                view = next((one for one in built if one is not None), None)
-            if view is None and thread.floor:
-                # The turn began long ago, or the budget reaches further back than what was read.
-                thread = read_further(self.memory.log, thread)
-                turn = locate(thread.entries)
-            elif view is None:
-                # What was said before and never answered is one exchange with the turn, which is
-                # never left out; but an old message must not block the thread for good. Where the
-                # turn alone does not fit, its longest texts are cut.
-                left_out = count_said(find_uncovered(find_live_entries(turn.before)))
-                options = {**self._rules, "max_tokens": budgets[-1], "shorten": True}
-                view = build_context(turn.fixed, earlier_left_out=left_out, **options)
+            view = self._build_within(budgets, thread, turn)
+            if view is not None or not thread.floor:
+                break
+            # The turn began long ago, or the budget reaches further back than what was read.
+            thread = read_further(self.memory.log, thread)
+            turn = locate(thread.entries)
+        if view is None:
+            # What was said before and never answered is one exchange with the turn, which is never
+            # left out; but an old message must not block the thread for good. Where the turn alone
+            # does not fit, its longest texts are cut.
+            left_out = count_said(find_uncovered(find_live_entries(turn.before)))
+            options = {**self._rules, "max_tokens": budgets[-1], "shorten": True}
+            view = build_context(turn.fixed, earlier_left_out=left_out, **options)
         place = self.options.recall_place
         asked = _find_asked(view, turn.own)
-        return ModelContext(thread, turn, view, asked, self.slots, recall_place=place)
+        return ModelContext(thread, turn, view, asked, self.shape, recall_place=place)
+
+    def _build_within(
+        self, budgets: Sequence[int | None], thread: LiveThread, turn: TurnEntries
+    ) -> Context | None:
+        """Return the view in the first budget that it fits; None if more has to be read for it."""
+        if thread.holds(turn.start) and (turn.is_whole or not thread.floor):
+            seen = replace(thread, entries=turn.entries)
+            for budget in budgets:
+                view = seen.build_view(max_tokens=budget, **self._rules)
+                if view is not None:
+                    return view
+        return None
 
     # -- Recalled lines and folded summaries ------------------------------------------------------
-
-    def add_recalled(self, seen: ModelContext, query: str) -> ModelContext:
-        """Return the context with lines of other places than what the model sees anyway.
-
-        A turn that is tried again must not quote its own earlier answer, nor what followed. Where
-        there is nothing to search for, the lines are those of the relevance buffer, if there is
-        one.
-
-        Args:
-            seen: What the model sees of the thread.
-            query: What to search for; empty for nothing.
-        """
-        if not self.options.recall:
-            return seen
-        budget, room = self._find_budget(seen.turn.entries), None
-        if budget is not None:
-            room = budget.count_recall_tokens(self._wished, seen.view.tokens)
-        if room == 0:
-            return seen
-        found = self._find_lines(seen, query, room)
-        blocks, by_time = self._select_visible(found)
-        blocks, opened, text = fit_blocks(
-            blocks, found.opened, by_time=by_time, max_tokens=room, count=self._count_text
-        )
-        return replace(seen, blocks=blocks, opened=opened, recalled=text)
 
     def _find_lines(self, seen: ModelContext, query: str, room: int | None) -> Recall:
         options, start = self.options, seen.turn.start
@@ -248,50 +221,42 @@ class TurnView:
             k=options.recall_k,
             max_tokens=tokens if room is None else room,
             exclude=excluded,
-            count_text=self._count_text,
+            count_text=self.memory.count_text,
             buffer=self.key,
         )
         if not query:
             return find()
-        find = partial(
-            find,
-            before=_find_user_text(seen.thread.entries, start),
-            remember=options.remember,
-            wait_s=_WAIT_S,
-        )
-        return self.trace.trace_recall(
-            query, partial(self._recall_and_open, find, seen, query, room)
-        )
+        before = _find_user_text(seen.thread.entries, start)
+        find = partial(find, before=before, remember=options.remember, wait_s=_WAIT_S)
+
+        def recall() -> Recall:
+            found = find()
+            is_folded = any(map(get_level, seen.thread.entries))
+            return self._open_summaries(found, seen, query, room) if is_folded else found
+
+        return self.trace.trace_recall(query, recall)
 
     def _select_visible(self, found: Recall) -> tuple[Sequence[RecalledBlock], bool]:
         has_buffer = bool(self.memory.line_recall.settings.buffer_size)
         return select_visible(found, has_buffer=has_buffer)
 
-    def _recall_and_open(
-        self,
-        find: Callable[[], Recall],
-        seen: ModelContext,
-        query: str,
-        room: int | None,
+    def _open_summaries(
+        self, found: Recall, seen: ModelContext, query: str, room: int | None
     ) -> Recall:
         """Return a recall with what the folded summaries of the thread add to it.
 
         Lines that do not answer leave room for it, and get back what it leaves.
         """
-        found = find()
-        if not any(map(get_level, seen.thread.entries)):
-            return found
+        count, total = self.memory.count_text, self._wished if room is None else room
         blocks, _ = self._select_visible(found)
         is_answered = found.verdict == "answered"
-        total = self._wished if room is None else room
         if is_answered or blocks is not found.blocks or self.options.recall_k is not None:
             opened = self._open(seen, query, blocks, total, is_answered=is_answered)
             return replace(found, opened=opened)
-        best = take_blocks(blocks, int(total * _LINES_SHARE), self._count_text) or blocks[:1]
+        best = take_blocks(blocks, int(total * _LINES_SHARE), count) or blocks[:1]
         opened = self._open(seen, query, best, total, is_answered=is_answered)
-        left = total - sum(self._count_text(f"\n\n{one.text}") for one in opened)
-        kept = take_blocks(blocks, left, self._count_text) or tuple(best)
-        return replace(found, blocks=kept, opened=opened)
+        left = total - sum(count(f"\n\n{one.text}") for one in opened)
+        return replace(found, blocks=take_blocks(blocks, left, count) or best, opened=opened)
 
     def _open(
         self,
@@ -311,35 +276,34 @@ class TurnView:
             open_summaries,
         )
 
-        log, entries = self.memory.log, seen.thread.entries
+        memory, entries = self.memory, seen.thread.entries
         fence = write_fence([], NOTICES) if self.options.budget is not None else ""
-        texts = [fence, *(block.text for block in lines)]
+        texts = [block.text for block in lines]
         shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
-        shown += [format_summary_text(entries), *(block.text for block in lines)]
-        folded = fold_text("\n".join(shown))
+        folded = fold_text("\n".join([*shown, format_summary_text(entries), *texts]))
         own = [line for block in lines for line in block.lines if line.key == self.key]
-        parts = [line for line in own if fold_text(line.text) not in folded]
+        parts = {line.position for line in own if fold_text(line.text) not in folded}
         hits = {line.position for line in own}
         return open_summaries(
-            BRANCHES.get(self.memory.log_place, self.key),
+            BRANCHES.get(memory.log_place, self.key),
             find_folding(find_live_entries(entries)),
             query,
             lambda stretches: [
                 entry
                 for after, until in stretches
-                for entry in log.entries(self.key, after=after, until=until)
+                for entry in memory.log.entries(self.key, after=after, until=until)
             ],
             hits=hits,
-            whole=hits - {line.position for line in parts},
+            whole=hits - parts,
             shown=folded,
-            max_tokens=room - sum(map(self._count_text, texts)),
-            count=self._count_text,
+            max_tokens=room - sum(map(memory.count_text, [fence, *texts])),
+            count=memory.count_text,
             embed=None if is_answered else choose_embedder(None).embed_documents,
         )
 
-    # -- Budgets and messages ---------------------------------------------------------------------
+    # -- Budgets ----------------------------------------------------------------------------------
 
-    def _list_budgets(self, turn: TurnEntries, reserved: int) -> tuple[int | None, ...]:
+    def _list_budgets(self, turn: TurnEntries, reserved: int) -> Sequence[int | None]:
         """Return the budgets of the view to try, until what must not be cut fits."""
         most = self.options.history_tokens
         if most is not None:  # the turn and the summary come on top of it
@@ -350,16 +314,14 @@ class TurnView:
         if budget is None:
             return (most,)
         shares = budget.list_message_budgets(self._wished)
-        return tuple(share if most is None else min(share, most) for share in shares)
+        return [share if most is None else min(share, most) for share in shares]
 
     def _find_budget(self, entries: Sequence[Entry], reserved: int = 0) -> ContextBudget | None:
         """Return the budget of messages and recalled lines."""
         budget = self.options.budget
-        if budget is None:
-            return None
-        if self._shows_summary:
-            reserved += self._count_text(format_summary_text(entries, is_cut=True))
-        return budget.reserve(reserved)
+        if budget is not None and self._shows_summary:
+            reserved += self.memory.count_text(format_summary_text(entries, is_cut=True))
+        return None if budget is None else budget.reserve(reserved)
 
 
 def _find_asked(view: Context, own: Sequence[Entry]) -> int | None:
@@ -369,18 +331,21 @@ def _find_asked(view: Context, own: Sequence[Entry]) -> int | None:
     said now alone, or with it, it goes by the id of what is said now.
     """
     said = {entry.message_id: entry for entry in own if entry.role == "user"}
-    humans = [
-        number
-        for number, one in enumerate(view.messages)
-        if isinstance(one, HumanMessage) and one.additional_kwargs.get("source") != SUMMARY_SOURCE
-    ]
-    at = next((n for n in humans if view.messages[n].id in said), humans[-1] if humans else None)
-    if at is not None and len(said) == 1:
-        shown, [entry] = view.messages[at], said.values()
-        update = {"id": entry.message_id, "content": shown.content, "name": shown.name}
-        if isinstance(entry.message, HumanMessage):
-            view.messages[at] = entry.message.model_copy(update=update, deep=True)
-    return at if said else None
+    if not said:
+        return None
+    asked = None
+    for number, one in enumerate(view.messages):
+        is_said = isinstance(one, HumanMessage)
+        if is_said and one.additional_kwargs.get("source") != SUMMARY_SOURCE:
+            asked = number
+            if one.id in said:
+                break
+    message = next(iter(said.values())).message
+    if asked is not None and len(said) == 1 and isinstance(message, HumanMessage):
+        shown = view.messages[asked]
+        update = {"id": next(iter(said)), "content": shown.content, "name": shown.name}
+        view.messages[asked] = message.model_copy(update=update, deep=True)
+    return asked
 
 
 def join_searchable(messages: Iterable[BaseMessage], drafting: DraftBuilder) -> str:
@@ -409,7 +374,7 @@ class ModelContext:
         turn: The turn in it.
         view: The messages, up to and with those of the turn; fresh copies.
         asked: Which of them holds what the user says in the turn; None if none does.
-        slots: The variables of the prompt; None for a chain that takes messages.
+        shape: What the chain takes.
         blocks: The recalled blocks.
         opened: What folded summaries of the thread say.
         recalled: The text of both; may be empty.
@@ -421,7 +386,7 @@ class ModelContext:
     turn: TurnEntries
     view: Context
     asked: int | None
-    slots: Collection[str] | None = None
+    shape: ChainShape
     blocks: Sequence[RecalledBlock] = ()
     opened: Sequence[OpenedSummary] = ()
     recalled: str = ""
@@ -431,47 +396,64 @@ class ModelContext:
     @property
     def given(self) -> list[BaseMessage]:
         """The messages, with the recalled lines in them unless a slot takes these."""
-        return self.view.messages if "recalled" in (self.slots or ()) else self._whole
+        has_slot = "recalled" in (self.shape.slots or ())
+        return self.view.messages if has_slot or not self.recalled else self._add_lines()
 
-    @property
-    def _whole(self) -> list[BaseMessage]:
-        messages = list(self.view.messages)
-        if not self.recalled:
-            return messages
+    def _add_lines(self) -> list[BaseMessage]:
+        """Return the messages with the recalled lines in them."""
         if self.recall_place == "system":
-            return join_system(messages, self.recalled, source=RECALL_SOURCE)
+            return join_system(self.view.messages, self.recalled, source=RECALL_SOURCE)
+        messages = list(self.view.messages)
         if self.asked is not None:
             message = messages[self.asked]
             if isinstance(message, HumanMessage):
                 messages[self.asked] = fold_recalled(message, self.recalled)
         return messages
 
-    def build_payload(
-        self, extra: Mapping[str, Any] | None = None
-    ) -> list[BaseMessage] | dict[str, Any]:
-        """Return the input of a chain: messages, or a dict for one with slots.
+    def make_call(
+        self,
+        config: RunnableConfig,
+        extra: Mapping[str, Any] | None = None,
+        *,
+        said_key: str | None = None,
+        history_key: str | None = None,
+    ) -> tuple[Any, RunnableConfig]:
+        """Return what the chain is called with, messages or a dict, and the config of that call.
 
         Args:
+            config: The config.
             extra: What else the dict holds.
+            said_key: Another name in it for what the user says.
+            history_key: Another name for what was said before.
         """
-        given = self.given
-        if self.slots is None:
-            return given
-        framing = len(given) - len(self.view.messages)
-        at = len(given) if self.asked is None else self.asked + framing
+        given, shape = self.given, self.shape
+        if shape.slots is None:
+            return given, config
+        at = len(given)
+        if self.asked is not None:
+            at = self.asked + len(given) - len(self.view.messages)
+        history, said, shown = MessageList(given[:at]), MessageList(given[at:]), self._find_text()
+        names = ["input", *([said_key] if said_key else ())]
+        told: Any = said
+        is_text = bool(shape.slots) and shape.places.isdisjoint(names)  # in the prompts
+        if shape.takes_text or (shown is not None and is_text):
+            text = str(MessageList(said[:1]))
+            told = SaidText(text if shown is None or not shape.shows_recalled else shown, text)
         recalled = [HumanMessage(self.recalled, additional_kwargs={"source": RECALL_SOURCE})]
-        return {
+        payload = {
             **(extra or {}),
-            "history": MessageList(given[:at]),
-            "input": MessageList(given[at:]),
             "recalled": MessageList(recalled if self.recalled else ()),
             "summary": format_summary_text(self.turn.entries, is_cut=self.view.left_out > 0),
-            "messages": MessageList(self._whole),
+            "messages": MessageList(self._add_lines() if self.recalled else given),
+            **dict.fromkeys(["history", history_key or "history"], history),
+            **dict.fromkeys(names, told),
         }
+        carried = {CARRIED: Carried(history, told, said)}
+        configurable = {**config.get("configurable", {}), **carried}
+        return told if shape.takes_text else payload, {**config, "configurable": configurable}
 
-    @property
-    def said(self) -> str | None:
-        """What the user says, if the turn holds nothing else and it is text alone."""
+    def _find_text(self) -> str | None:
+        """Return what the user says, if the turn holds nothing else and it is text alone."""
         is_last = self.asked is not None and self.asked == len(self.view.messages) - 1
         content = self.view.messages[-1].content if is_last else None
         return content if isinstance(content, str) else None
@@ -575,15 +557,8 @@ class CallContext:
         if not turn.own or not (self.instructions or self.messages):
             return turn
         asked = turn.own[0]
-
-        def place(message: BaseMessage, position: int, turn_id: str) -> Entry:
-            entry_id = make_ulid()
-            return make_entry(
-                message, entry_id=entry_id, key=asked.key, position=position, turn_id=turn_id
-            )
-
-        aside = [place(one, asked.position, asked.turn_id) for one in self.messages]
-        top = [place(one, _BEFORE_ALL, make_ulid()) for one in self.instructions]
+        aside = [make_entry(one, asked.key, asked.position, asked.turn_id) for one in self.messages]
+        top = [make_entry(one, asked.key, _BEFORE_ALL, make_ulid()) for one in self.instructions]
         return replace(turn, before=[*turn.before, *aside], instructions=top)
 
 
@@ -598,11 +573,15 @@ SPOKEN: frozenset[Role] = frozenset({"user", "assistant", "tool"})
 
 
 def make_entry(
-    message: BaseMessage, *, entry_id: str, key: ThreadKey, position: int, turn_id: str
+    message: BaseMessage,
+    key: ThreadKey,
+    position: int,
+    turn_id: str,
+    entry_id: str | None = None,
 ) -> Entry:
-    """Return a message as an entry, stored or not."""
+    """Return a message as an entry, as if it were stored; under a new id unless it has one."""
     return Entry(
-        id=entry_id,
+        id=entry_id or make_ulid(),
         key=key,
         position=position,
         turn_id=turn_id,

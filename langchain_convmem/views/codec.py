@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
@@ -361,17 +361,20 @@ def _tag(value: Any, path: str, depth: int = 0) -> Any:
         msg = f"{path} is nested deeper than {MAX_DEPTH} levels; flatten it before storing"
         raise InvalidMessageError(msg)
     if kind is dict or isinstance(value, Mapping):
-        return _tag_mapping(value, path, depth)
+        plain: dict[str, Any] = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                where = f"{path} has the key {describe_value(key)}"
+                raise InvalidMessageError(f"{where}; only text keys can be stored")
+            is_plain = type(item) in _PLAIN
+            inner = item if is_plain else _tag(item, f"{path}.{describe_name(key)}", depth + 1)
+            plain[str.__str__(key)] = inner
+        # A caller's own mapping may look like one of our tags; as pairs it cannot.
+        if len(plain) == 1 and next(iter(plain)).startswith("$"):
+            return {"$map": [[key, item] for key, item in plain.items()]}
+        return plain
     if isinstance(value, list | tuple | set | frozenset):
-        items = [
-            item if type(item) in _PLAIN else _tag(item, f"{path}[{number}]", depth + 1)
-            for number, item in enumerate(value)
-        ]
-        if isinstance(value, list | tuple):
-            return items if isinstance(value, list) else {"$tuple": items}
-        # Equal sets must make equal text, whatever order they are walked in.
-        tag = "$set" if isinstance(value, set) else "$frozenset"
-        return {tag: sorted(items, key=json.dumps)}
+        return _tag_items(value, path, depth)
     for base, encode in _ENCODERS.items():
         if isinstance(value, base):
             return encode(value)
@@ -382,19 +385,16 @@ def _tag(value: Any, path: str, depth: int = 0) -> Any:
     raise InvalidMessageError(msg)
 
 
-def _tag_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for key, item in value.items():
-        if not isinstance(key, str):
-            where = f"{path} has the key {describe_value(key)}"
-            raise InvalidMessageError(f"{where}; only text keys can be stored")
-        is_plain = type(item) in _PLAIN
-        inner = item if is_plain else _tag(item, f"{path}.{describe_name(key)}", depth + 1)
-        plain[str.__str__(key)] = inner
-    # A caller's own mapping may look like one of our tags; as pairs it cannot.
-    if len(plain) == 1 and next(iter(plain)).startswith("$"):
-        return {"$map": [[key, item] for key, item in plain.items()]}
-    return plain
+def _tag_items(value: Iterable[Any], path: str, depth: int) -> Any:
+    items = [
+        item if type(item) in _PLAIN else _tag(item, f"{path}[{number}]", depth + 1)
+        for number, item in enumerate(value)
+    ]
+    if isinstance(value, list | tuple):
+        return items if isinstance(value, list) else {"$tuple": items}
+    # Equal sets must make equal text, whatever order they are walked in.
+    tag = "$set" if isinstance(value, set) else "$frozenset"
+    return {tag: sorted(items, key=json.dumps)}
 
 
 def _decode_tags(found: dict[str, Any]) -> Any:

@@ -633,8 +633,9 @@ class LiveReach:
         self._framing = framing
         found: list[Stretch] = []
         after = 0
-        is_covered = any(entry.cover is not None for entry in framing)
-        summaries = find_nodes(find_live_entries(framing)) if is_covered else []
+        if not any(entry.cover is not None for entry in framing):
+            return [(0, None)]
+        summaries = find_nodes(find_live_entries(framing))
         for first, last in _join_ranges(summaries, framing):
             if first > after + 1:
                 found.append((max(after - 1, 0), first - 1))

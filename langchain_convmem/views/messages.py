@@ -383,46 +383,26 @@ class DraftBuilder:
         return self.filter_draft(make_draft(message, turn_id=turn_id, metadata=metadata))
 
     def build_all(
-        self,
-        messages: Iterable[BaseMessage],
-        *,
-        turn_id: str | None = None,
-        answers: Mapping[int, BaseMessage | None] | None = None,
+        self, messages: Iterable[BaseMessage], *, turn_id: str | None = None
     ) -> list[Draft]:
-        """Return the drafts of those messages that are to be stored; see `build`.
-
-        Args:
-            messages: What is said.
-            turn_id: The turn of all of them.
-            answers: What `apply_hook` returned for some of them already, by their number; the hook
-                is not asked about these again.
-        """
+        """Return the drafts of those messages that are to be stored; see `build`."""
         # The hook is not asked about any of them before all are known to be messages.
         given = [make_draft(message, turn_id=turn_id) for message in messages]
-        known = answers or {}
-        kept = [
-            _apply_answer(draft, known[number] if number in known else self._ask(draft))
-            for number, draft in enumerate(given)
-        ]
-        return [draft for draft in kept if draft is not None]
-
-    def ask_hook(self, messages: Iterable[BaseMessage]) -> dict[int, BaseMessage | None]:
-        """Return what the hook makes of messages that are to be stored, by number; see `build_all`.
-
-        Raises:
-            InvalidMessageError: If one of them cannot be stored, or the hook returned what it must
-                not.
-        """
-        # The hook is not asked about any of them before all are known to be messages.
-        drafts = [make_draft(message) for message in messages]
-        return {number: self._ask(draft) for number, draft in enumerate(drafts)}
+        return [kept for draft in given if (kept := self.filter_draft(draft)) is not None]
 
     def filter_draft(self, draft: Draft) -> Draft | None:
         """Return what is to be stored of a draft that says something, if anything is."""
         if draft.message is None:
             contents = self.filter_pieces(draft.contents)
             return None if contents is None else replace(draft, contents=contents)
-        return _apply_answer(draft, self._ask(draft))
+        if not is_remembered(draft.message):
+            return None
+        if self.hook is None:
+            return draft
+        kept = self._call(draft, self.hook)
+        if kept is None or not is_remembered(kept):
+            return None
+        return replace(draft, message=kept, contents=get_text_pieces(kept))
 
     def filter_message(self, message: BaseMessage) -> BaseMessage | None:
         """Return what is to be stored of a message; None, and nothing is asked, if it is not to be.
@@ -464,12 +444,6 @@ class DraftBuilder:
             return make_storable(message)
         return self._call(make_draft(message), self.hook)
 
-    def _ask(self, draft: Draft) -> BaseMessage | None:
-        """Return what is to be stored of a draft's message; None if it is not to be."""
-        if not is_remembered(draft.message):
-            return None
-        return draft.message if self.hook is None else self._call(draft, self.hook)
-
     def _call(self, draft: Draft, hook: WriteHook) -> BaseMessage | None:
         # A copy that shares nothing with the caller's, and holds what would be stored.
         message = cast("BaseMessage", encode_checked(draft)[1][0])
@@ -489,20 +463,6 @@ class DraftBuilder:
             msg = f"before_write made {name} one of the role {get_role(new)}; the role must stay"
             raise InvalidMessageError(msg)
         return make_draft(new.model_copy(update={"id": own_id})).message
-
-
-def _apply_answer(draft: Draft, new: BaseMessage | None) -> Draft | None:
-    """Return what is to be stored of a draft's message, which the hook has answered with another.
-
-    Its id is that of the draft: the thread may have had the message's own.
-    """
-    message = cast("BaseMessage", draft.message)
-    if new is None or not is_remembered(message) or not is_remembered(new):
-        return None
-    if new is message:
-        return draft
-    named = new if new.id == message.id else new.model_copy(update={"id": message.id})
-    return replace(draft, message=named, contents=get_text_pieces(named))
 
 
 def is_remembered(message: BaseMessage | None) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ProviderError, ScriptedChatModel, at
@@ -16,7 +14,7 @@ from watched_runs import RunWatcher
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import Cover, Draft, ThreadKey
-from langchain_convmem.views.context import NOTED_TEXT, ContextBudget
+from langchain_convmem.views.context import NOTED_TEXT
 from langchain_convmem.views.messages import count_tokens
 
 FACT = "My boat is called Wilhelmina and lies in Rotterdam."
@@ -24,26 +22,6 @@ FACT = "My boat is called Wilhelmina and lies in Rotterdam."
 
 def model():
     return ScriptedChatModel(replies=["Fine."])
-
-
-budgets = st.builds(
-    lambda tokens, share: ContextBudget(tokens, tokens * share // 100),
-    st.integers(1, 5000),
-    st.integers(0, 99),
-)
-
-
-@given(budgets, st.integers(0, 6000), st.integers(0, 6000))
-def test_the_shares_together_are_never_over_the_budget(budget, wished, messages):
-    room = budget.tokens - budget.reserved
-    shares = budget.list_message_budgets(wished)
-    assert shares[-1] == room
-    assert all(0 < share <= room for share in shares)
-    lines = budget.count_recall_tokens(wished, messages)
-    assert 0 <= lines <= wished
-    assert lines == 0 or messages + lines <= room
-    # Messages within the first share leave recall all that it wishes for.
-    assert budget.count_recall_tokens(wished, shares[0]) == (wished if len(shares) > 1 else 0)
 
 
 def test_more_reserved_than_there_is_is_lowered_and_logged(memory, caplog):
@@ -142,3 +120,47 @@ def test_where_no_room_is_left_nothing_is_searched_for(memory, room, searches):
     chain = memory.wrap(model(), recall_tokens=90, context_tokens=budget)
     chain.invoke(asked, {**at("now"), "callbacks": [watcher]})
     assert len(watcher.from_chain("retriever")) == searches
+
+
+def test_a_counter_of_the_application_counts_everywhere():
+    def count_letters(messages):
+        return sum(len(one.text) for one in messages)
+
+    chat_model = model()
+    with ConversationMemory.open(":memory:", token_counter=count_letters) as memory:
+        boat = [HumanMessage("My boat is red. " * 4)] * 9
+        memory.add_messages(boat, thread_id="a", user_id="ana")
+        found = memory.recall("boat", user_id="ana", max_tokens=200)
+        assert sum(len(block.text) for block in found.blocks) <= 200
+        chain = memory.wrap(chat_model, recall_tokens=300, context_tokens=700)
+        for number in range(12):
+            chain.invoke(f"And number {number}, the boat? " * 3, at())
+        assert memory.history("t", user_id="ana").context(max_tokens=400).tokens <= 400
+    assert max(count_letters(messages) for messages in chat_model.seen) <= 700
+
+
+@pytest.mark.parametrize("settings", [None, SummarySettings(trigger=("fraction", 0.5))])
+def test_threads_are_compacted_by_the_window_of_the_models_own(settings):
+    made = []
+    options = {"summarizer": ExtractiveSummarizer(), "summary_settings": settings}
+    for tokens in (4096, 200_000):
+        windowed = ScriptedChatModel(replies=["Fine."], profile={"max_input_tokens": tokens})
+        with ConversationMemory(InMemoryLog(), summarize_when="foreground", **options) as memory:
+            chain = memory.wrap(windowed, recall=False)
+            for number in range(12):
+                chain.invoke(f"Number {number} is a matter of {'many words, ' * 90}", at())
+            made.append(memory.history("t", user_id="ana").last_summary is not None)
+    assert made == [True, False]
+
+
+def test_auto_has_the_chains_own_model_summarise():
+    told = "Ana moved to Lisbon and opens a bakery next year with her sister."
+    said = "I moved to Lisbon and my sister and I open a bakery next year. "
+    options = {"summarizer": "auto", "summarize_when": "foreground"}
+    with ConversationMemory(InMemoryLog(), **options) as memory:
+        writing = ScriptedChatModel(replies=[told])
+        chain = memory.wrap(writing, recall=False, context_tokens=1000)
+        for _ in range(12):
+            chain.invoke(said * 4, at())
+        entries = memory.history("t", user_id="ana").entries
+    assert {one.contents[0] for one in entries if one.role == "summary"} == {told}

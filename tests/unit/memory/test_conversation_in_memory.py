@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel
 from summaries import ScriptedSummarizer
 
 from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
 from langchain_convmem.conversation import ConversationConfig
-from langchain_convmem.errors import ConversationError, InvalidMessageError, LogError
+from langchain_convmem.errors import ConversationError, LogError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import ScriptedEngine
 
@@ -37,14 +37,6 @@ def told_before(memory, text=TOLD):
 
 def live(memory):
     return [(one.type, one.text) for one in memory.history("t", user_id="ana").messages]
-
-
-def test_other_words_under_an_id_that_the_thread_has_are_said_instead(memory):
-    said = talk(memory, answering("Level 3.", "Hello.", "Level 4."), recall=False)
-    said.send_message(HumanMessage("Where is the car?", id="m1"))
-    said.send_message("Hi")
-    said.send_message(HumanMessage("Where is the bus?", id="m1"))
-    assert live(memory) == [("human", "Where is the bus?"), ("ai", "Level 4.")]
 
 
 def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
@@ -89,17 +81,6 @@ def test_a_reply_that_the_write_hook_refuses_takes_the_question_with_it():
             said.send_message("Where is the car?")
         assert (said.history, live(memory)) == ([], [])
         assert [entry.role for entry in memory.log.entries(KEY)] == ["user", "control"]
-
-
-def test_a_question_that_a_crash_left_is_answered_with_the_next(memory):
-    memory.add_messages([HumanMessage("Where is the car?")], thread_id="t", user_id="ana")
-    model = answering("Level 3, by the pillar.", "Bye.")
-    said = talk(memory, model, recall=False)
-    said.send_message("Next to what?")
-    [asked] = model.seen[0]
-    assert "Where is the car?" in asked.text
-    assert asked.text.endswith("Next to what?")
-    assert [one.text for one in said.undo()] == ["Next to what?", "Level 3, by the pillar."]
 
 
 def test_while_a_turn_runs_the_conversation_is_as_it_was_before(memory):
@@ -166,37 +147,6 @@ def test_words_that_nobody_heard_are_not_recalled(memory):
     assert "level 3" in "".join(block.text for block in found.blocks)
 
 
-def test_who_speaks_before_a_result_came_closes_the_call_and_the_result_is_refused(memory):
-    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
-    model = answering(AIMessage("", tool_calls=[call]), "Fine.")
-    said = talk(memory, model, auto_tools=False, recall=False)
-    said.send_message("Where?")
-    assert said.send_message("Never mind.").text == "Fine."
-    assert [one.type for one in model.seen[-1]] == ["human", "ai", "tool", "human"]
-    stored = len(memory.history("t", user_id="ana").entries)
-    with pytest.raises(InvalidMessageError, match="'c1' answers no call"):
-        said.send_message(ToolMessage("level 3", tool_call_id="c1"))
-    assert len(memory.history("t", user_id="ana").entries) == stored
-
-
-def test_a_system_message_steers_the_send_that_brings_it(memory):
-    model = answering("Hi.", "Bye.")
-    said = talk(memory, model, recall=False)
-    said.send_message([("system", "Be brief."), "Hello"])
-    said.send_message("And now?")
-    assert [one.text for one in model.seen[0]] == ["Be brief.", "Hello"]
-    assert [one.text for one in model.seen[1]] == ["Hello", "Hi.", "And now?"]
-
-
-def test_a_question_that_a_crash_left_alone_is_no_other_when_it_is_sent_again(memory):
-    memory.add_messages([HumanMessage("Where is the car?", id="m1")], user_id="ana", thread_id="t")
-    model = answering("Level 3.")
-    said = talk(memory, model, recall=False)
-    said.send_message(HumanMessage("Where is the car?", id="m1"))
-    assert [one.text for one in model.seen[-1]] == ["Where is the car?"]
-    assert [one.text for one in said.history] == ["Where is the car?", "Level 3."]
-
-
 def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
     said = talk(memory, answering("one", "two"))
     said.send_message("a")
@@ -204,20 +154,6 @@ def test_a_checkpoint_that_was_taken_back_is_unknown(memory):
     said.undo()
     with pytest.raises(ConversationError, match="no longer shows"):
         said.rewind(point)
-
-
-def test_a_clone_made_within_the_first_turn_is_empty(memory):
-    twins = []
-
-    def look(_messages):
-        twins.append(said.clone())
-        return AIMessage("one")
-
-    said = talk(memory, answering(look, "two"), recall=False)
-    said.send_message("a")
-    assert twins[0].history == []
-    twins[0].send_message("b")
-    assert [one.text for one in said.history] == ["a", "one"]
 
 
 def test_an_edit_that_fails_leaves_the_conversation_as_before(memory):

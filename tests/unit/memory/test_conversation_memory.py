@@ -23,10 +23,6 @@ def _texts(memory, thread_id="t", user_id="ana"):
     return [str(message.text) for message in memory.history(thread_id, user_id=user_id).messages]
 
 
-def _block_texts(found):
-    return [block.text for block in found.blocks]
-
-
 @pytest.mark.parametrize(
     ("address", "package", "name"),
     [
@@ -79,28 +75,6 @@ def test_a_log_that_was_passed_in_stays_open(tmp_path, leave):
         assert len(_texts(memory)) == 2
 
 
-def test_threads_are_listed_by_user_latest_first(memory):
-    for thread_id, user_id in [("a", "ana"), ("b", "ana"), ("a", "ben"), ("c", None)]:
-        memory.add_messages(TALK, thread_id=thread_id, user_id=user_id)
-    memory.add_messages([HumanMessage("more")], thread_id="a", user_id="ana")
-    infos = memory.threads("ana")
-    assert [(info.key.thread_id, info.entries) for info in infos] == [("a", 3), ("b", 2)]
-    assert [info.key.thread_id for info in memory.threads("ben")] == ["a"]
-    assert [info.key.thread_id for info in memory.threads()] == ["c"]
-    assert memory.threads("nobody") == []
-    assert asyncio.run(memory.athreads("ana")) == infos
-
-
-def test_recall_searches_all_threads_of_a_user(memory):
-    memory.add_messages(TALK, thread_id="t1", user_id="ana")
-    memory.add_messages([HumanMessage("My bicycle is red.")], thread_id="t2", user_id="ana")
-    memory.add_messages([HumanMessage("My bicycle is stolen.")], thread_id="t1", user_id="ben")
-    text = "\n".join(_block_texts(memory.recall("What about my bicycle?", user_id="ana")))
-    assert "behind the library" in text
-    assert "is red" in text
-    assert "stolen" not in text
-
-
 @pytest.mark.parametrize("call", ["recall", "retriever", "forget", "refresh"])
 def test_a_call_that_names_nobody_is_refused(memory, call):
     arguments = ["bicycle"] if call == "recall" else []
@@ -119,21 +93,6 @@ def test_forgetting_a_user_erases_all_their_threads_and_no_other(memory):
     assert (receipt.entries, receipt.threads) == (4, 2)
     assert memory.threads("ana") == []
     assert len(_texts(memory, "t1", "ben")) == len(_texts(memory, "t1", None)) == 2
-
-
-def test_entries_are_forgotten_by_their_own_id_or_their_messages(memory):
-    said = [HumanMessage("a", id="q1"), AIMessage("b"), HumanMessage("c")]
-    entries = memory.add_messages(said, thread_id="t", user_id="ana")
-    receipt = memory.forget(user_id="ana", thread_id="t", entry_ids=("q1", entries[1].id, "none"))
-    assert (receipt.entries, receipt.threads) == (2, 0)
-    assert _texts(memory) == ["c"]
-
-
-def test_one_id_instead_of_a_list_is_refused(memory):
-    memory.add_messages([HumanMessage("a", id="q1")], thread_id="t", user_id="ana")
-    with pytest.raises(ConfigError, match="list of ids"):
-        memory.forget(user_id="ana", thread_id="t", entry_ids="q1")
-    assert len(_texts(memory)) == 1
 
 
 def test_nothing_of_what_was_forgotten_is_recalled_by_any_handle(tmp_path):
@@ -291,21 +250,6 @@ async def test_all_users_are_embedded_anew(renewed, new):
         assert found.problems == ()
 
 
-@pytest.mark.parametrize("way", ["forget", "aforget"])
-async def test_what_is_forgotten_leaves_this_processs_memory_at_once(renewed, new, way):
-    renewed.reindex(user_id="ana")
-    renewed.add_messages([HumanMessage("another line")], user_id="ana", thread_id="t2")
-    renewed.recall("line", user_id="ana")
-    sent = len(new.sent)
-    if way == "forget":
-        renewed.forget(user_id="ana", thread_id="t1")
-    else:
-        await renewed.aforget(user_id="ana", thread_id="t1")
-    left = renewed.recall("line", user_id="ana", k=9).matches
-    assert [match.line.text for match in left] == ["another line"]
-    assert "line" not in new.sent[sent:]
-
-
 CALLS = sorted(
     name
     for name, value in vars(ConversationMemory).items()
@@ -324,15 +268,6 @@ def test_an_asynchronous_call_takes_what_the_synchronous_one_takes(name):
         return [(p.name, p.kind, p.default, p.annotation) for p in _parameters(of).values()]
 
     assert options(f"a{name}") == options(name)
-
-
-def test_open_takes_the_options_of_a_memory_but_what_is_made_of_a_log():
-    assert set(_parameters("__init__")) - set(_parameters("open")) == {"self", "log", "recall"}
-
-
-def test_entries_without_their_thread_cannot_be_forgotten(memory):
-    with pytest.raises(ConfigError, match="pass thread_id"):
-        memory.forget(user_id="ana", entry_ids=["e"])
 
 
 def test_copies_of_a_chain_share_its_memory(memory):

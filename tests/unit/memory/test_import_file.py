@@ -71,20 +71,6 @@ def discreet():
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_the_hook_leaves_out_is_skipped_with_a_reason(discreet, chat, way):
-    for known in (0, 1):
-        report = WAYS[way](discreet, chat, user_id="ana")
-        assert (report.added, report.known) == (1 - known, known)
-        assert report.skipped == (
-            "message 'm1' of thread 'chat': the write hook stores nothing of it",
-        )
-        assert len(report) == 2
-    assert [entry.contents for entry in discreet.history("chat", user_id="ana").entries] == [
-        ("I see.",)
-    ]
-
-
-@pytest.mark.parametrize("way", WAYS)
 def test_an_export_goes_through_the_hook_with_its_edits(discreet, tmp_path, way):
     with ConversationMemory(InMemoryLog()) as other:
         history = other.history("t", user_id="ana")

@@ -73,13 +73,6 @@ def test_a_bad_title_is_refused(titled, title, problem):
     assert list_titles(titled) == {"t1": "", "t2": ""}
 
 
-def test_forgetting_a_thread_erases_its_title(titled):
-    titled.set_title("t1", "Lyon", user_id="ana")
-    titled.forget(user_id="ana", thread_id="t1")
-    titled.add_messages("Hi again", thread_id="t1", user_id="ana")
-    assert list_titles(titled) == {"t1": "", "t2": ""}
-
-
 def test_a_title_of_any_length_becomes_one_line():
     assert shorten_title("a \n\t b\x1b") == "a b"
     assert shorten_title("x" * 300) == "x" * 199 + "…"
@@ -306,6 +299,8 @@ async def test_a_summary_of_what_is_older_goes_with_it():
     "call",
     [
         {"all_users": True},
+        {"user_id": "ana", "entry_ids": ["e"]},
+        {"thread_id": "t", "entry_ids": "q1"},
         {"before": 5},
         {"before": 5, "user_id": "ana", "all_users": True},
         {"before": 5, "thread_id": "t", "entry_ids": ["m1"]},

@@ -30,17 +30,6 @@ def _told(memory, thread_id="t"):
     return [str(entry.message.text) for entry in entries]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_whole_chain_may_be_an_alternative(memory, way):
-    model = ScriptedChatModel(replies=["Yes."])
-    chain = memory.wrap(model, recall=False).configurable_alternatives(
-        ConfigurableField(id="mode"), forgetful=RunnableLambda(lambda _: "Who are you?")
-    )
-    WAYS[way](chain, "Hello?", at())
-    WAYS[way](chain, "Hello?", at(mode="forgetful"))
-    assert _told(memory) == ["Hello?", "Yes."]
-
-
 def _two_systems(memory):
     memory.add_messages(
         [HumanMessage("Hi."), AIMessage("Hello."), SystemMessage("Be brief.")],
@@ -105,23 +94,6 @@ def test_a_model_that_a_function_uses_decides_the_profile(memory, way):
     _two_systems(memory)
     WAYS[way](memory.wrap(_asked_through(model), recall=False), "Well?", at())
     assert _kinds(model) == MIDDLE
-
-
-def test_a_prompt_may_call_what_was_said_before_chat_history():
-    seen: list[list[str]] = []
-
-    def note(prompt):
-        seen.append([message.text for message in prompt.to_messages()])
-        return AIMessage("Noted.")
-
-    prompt = ChatPromptTemplate.from_messages(
-        [("system", "Be kind."), MessagesPlaceholder("chat_history"), ("human", "{input}")]
-    )
-    with ConversationMemory.open(":memory:") as memory:
-        chain = memory.wrap(prompt | note, recall=False)
-        for text in ("I like tea.", "What do I like?"):
-            chain.invoke({"input": text}, {"configurable": {"thread_id": "t"}})
-    assert seen[-1] == ["Be kind.", "I like tea.", "Noted.", "What do I like?"]
 
 
 @pytest.mark.parametrize("name", ["userId", "user-id", "USER_ID"])

@@ -13,7 +13,6 @@ from watched_runs import AskingEmbeddings, RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import LogUnavailableError
-from langchain_convmem.runnables import INTERNAL_TAGS
 
 TOLD = "I parked the car on level 3."
 PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])
@@ -26,24 +25,10 @@ def told(memory):
     return memory
 
 
-@pytest.fixture
-def asking():
-    """A memory whose embedder asks a model, and that model."""
-    rewriter = ScriptedChatModel(replies=["hidden words of a rewriter"])
-    with ConversationMemory.open(":memory:", embeddings=AskingEmbeddings(rewriter)) as memory:
-        memory.add_messages([HumanMessage(TOLD)], thread_id="before", user_id="ana")
-        yield memory
-
-
 def _watched(way, chain, **switches):
     watcher = RunWatcher()
     WAYS[way](chain, "Where is the car?", {**at(**switches), "callbacks": [watcher]})
     return watcher
-
-
-async def _events(chain, **options):
-    stream = chain.astream_events("Where is the car?", at(), version="v2", **options)
-    return [event async for event in stream]
 
 
 class _UnreadableLog(InMemoryLog):
@@ -62,19 +47,6 @@ def test_a_recall_that_fails_ends_its_run_with_the_error(way):
         WAYS[way](chain, "Where is the car?", {**at(), "callbacks": [watcher]})
     [recall] = watcher.from_chain("retriever")
     assert isinstance(watcher.failed[recall], LogUnavailableError)
-
-
-async def test_event_streams_leave_out_the_memorys_own_models_by_their_tag(asking):
-    chain = asking.wrap(ScriptedChatModel(replies=["On level 3."]))
-    everything = await _events(chain)
-    users = await _events(chain, exclude_tags=[INTERNAL_TAGS[0]])
-
-    def said(events):
-        found = [e["data"]["chunk"].text for e in events if e["event"] == "on_chat_model_stream"]
-        return "".join(found)
-
-    assert said(everything) == "hidden words of a rewriterOn level 3."
-    assert said(users) == "On level 3."
 
 
 class _StuckEmbeddings(AskingEmbeddings):

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import ConfigurableField, RunnablePassthrough
+from langchain_core.runnables import RunnablePassthrough
 from scripted_chat import ScriptedChatModel, at
 from summaries import bare
 from summary_trees import add_chat, add_leaf, add_parent
@@ -16,7 +16,6 @@ from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.summarizing.branches import BRANCHES
 from langchain_convmem.turns.memory import get_turn_memory
 
 LINES = [
@@ -59,34 +58,15 @@ def test_an_earlier_turn_tried_again_does_not_recall_what_came_later(memory):
 SLOTTED = ChatPromptTemplate.from_messages(
     [MessagesPlaceholder("recalled", optional=True), ("human", "{input}")]
 )
-DRESSED = {
-    "behind a step": lambda chain: RunnablePassthrough.assign(note=lambda _: "n") | chain,
-    "with retry": lambda chain: chain.with_retry(),
-    "with config": lambda chain: chain.with_config(tags=["x"]),
-    "with fallbacks": lambda chain: chain.with_fallbacks([chain]),
-    "configurable": lambda chain: chain.configurable_alternatives(
-        ConfigurableField(id="which"), other=chain
-    ),
-    "all at once": lambda chain: (
-        RunnablePassthrough() | chain.with_retry().with_fallbacks([chain])
-    ).with_config(tags=["x"]),
-}
 
 
-@pytest.mark.parametrize("dress", DRESSED)
-def test_that_place_is_found_however_the_chain_is_dressed(memory, model, dress):
-    chain = _remembering(memory).wrap(DRESSED[dress](SLOTTED | model))
+def test_a_place_for_recalled_lines_gets_them(memory, model):
+    step = RunnablePassthrough.assign(note=lambda _: "n")
+    chain = _remembering(memory).wrap(step | (SLOTTED | model).with_retry())
     chain.invoke("Where did I chain my bicycle?", at("now"))
     recalled, question = model.seen[0]
     assert recalled.text.startswith("<recalled>")
     assert question == HumanMessage("Where did I chain my bicycle?")
-
-
-def test_a_prompt_of_text_reads_recalled_lines_in_front_of_the_input(memory, model):
-    prompt = ChatPromptTemplate.from_messages([("human", "{input}")])
-    _remembering(memory).wrap(prompt | model).invoke("Where is my bicycle?", at("now"))
-    assert _last_shown(model).startswith("<recalled>")
-    assert _last_shown(model).endswith("</recalled>\nWhere is my bicycle?")
 
 
 TOPICS = ("boat", "dog", "soup")
@@ -147,11 +127,6 @@ def test_recalled_text_is_never_indexed(buffered, fine):
     assert embedded.count(str(TALK[0].content)) == 1
 
 
-@pytest.fixture
-def red():
-    return ScriptedChatModel(replies=["Red.", "In May.", "Fine."])
-
-
 KEY = ThreadKey("ana", "t")
 QUESTION = "What does my aunt breed?"
 OPENED = "[2026-05-01 to 2026-05-03, from a summary]\n- Aunt Ottilie breeds alpacas."
@@ -208,14 +183,3 @@ def test_a_turn_counts_and_traces_what_it_opened(memory, model):
     assert counts["opened"] == 1
     [found] = watcher.found.values()
     assert OPENED in [document.page_content for document in found]
-
-
-def test_forgetting_drops_what_this_process_keeps(memory, model):
-    _fold(memory)
-    memory.wrap(model).invoke(QUESTION, at())
-    place = get_turn_memory(memory).log_place
-    kept = BRANCHES.get(place, KEY)
-    memory.forget(user_id="ben")
-    assert BRANCHES.get(place, KEY) is kept
-    memory.forget(user_id="ana")
-    assert BRANCHES.get(place, KEY) is not kept

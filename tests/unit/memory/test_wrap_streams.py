@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from types import SimpleNamespace
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
@@ -35,13 +34,6 @@ def model():
 def chain(memory, model):
     # A line that is not left would make the next turn wait, and this makes it fail instead.
     return memory.wrap(model, recall=False, queue_timeout_s=2)
-
-
-def _forget(stream):
-    next(stream)
-    next(stream)
-    cycle = SimpleNamespace(stream=stream)
-    cycle.itself = cycle
 
 
 async def _settled(condition):
@@ -137,24 +129,6 @@ def test_leaving_a_stream_closes_the_models_own():
     reading = memory.wrap(RunnableGenerator(stream), recall=False).stream("Count.", at())
     next(reading)
     reading.close()
-    assert closed == ["closed"]
-
-
-async def test_leaving_an_async_stream_closes_the_models_own():
-    closed = []
-
-    async def stream(inputs):
-        try:
-            async for _ in inputs:
-                yield "One "
-                yield "two"
-        finally:
-            closed.append("closed")
-
-    memory = ConversationMemory(InMemoryLog())
-    reading = memory.wrap(RunnableGenerator(stream), recall=False).astream("Count.", at())
-    await anext(reading)
-    await reading.aclose()
     assert closed == ["closed"]
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import JsonOutputToolsParser
-from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 from whole_chats import make_model, make_words
 
@@ -52,26 +49,6 @@ def _view(memory, thread_id="t"):
     return [str(message.text) for message in memory.history(thread_id, user_id="ana").messages]
 
 
-def test_a_fallback_replaces_what_a_broken_stream_had_brought(memory):
-    broken = ScriptedChatModel(replies=["One two three"], breaks_after=2)
-    other = memory.wrap(ScriptedChatModel(replies=["One to three"]), recall=False)
-
-    def either(text, config):
-        try:
-            return "".join(chunk.text for chunk in memory.wrap(broken).stream(text, config))
-        except ProviderError:
-            return other.invoke(text, config).text
-
-    RunnableLambda(either).invoke("Count.", at(recall=False))
-    assert _view(memory) == ["Count.", "One to three"]
-    assert [entry.role for entry in _entries(memory)] == [
-        "user",
-        "assistant",
-        "control",
-        "assistant",
-    ]
-
-
 FORGET = {"remember": False}
 
 
@@ -91,31 +68,6 @@ def test_a_marked_message_is_left_out_of_those_added(memory):
 
 def _kwargs():
     return {"additional_kwargs": dict(FORGET)}
-
-
-def _dump(path):
-    with closing(sqlite3.connect(path)) as connection:
-        return list(connection.iterdump())
-
-
-@pytest.mark.parametrize(
-    ("said", "switches"),
-    [("Which boat?", {"remember": False}), (_marked("Which boat?"), {})],
-    ids=["call", "message"],
-)
-@pytest.mark.parametrize("way", WAYS)
-def test_a_turn_that_is_not_remembered_writes_nothing_at_all(tmp_path, way, said, switches):
-    path = tmp_path / "memory.db"
-    with ConversationMemory.open(path) as memory:
-        talk = [HumanMessage("My boat is red."), AIMessage("I see.")] * 100
-        memory.add_messages(talk, thread_id="t", user_id="ana")
-        memory.refresh(user_id="ana")
-        before = _dump(path)
-        chain = memory.wrap(ScriptedChatModel(replies=["Red."]), history_tokens=40)
-        WAYS[way](chain, said, at(**switches))
-        assert _dump(path) == before
-        WAYS[way](chain, "Which boat?", at())
-        assert _dump(path) != before
 
 
 def _call(name, number):
@@ -138,17 +90,6 @@ def _types(model, call):
     return [(one.type, str(one.text)) for one in model.seen[call]]
 
 
-def test_none_goes_on_with_results_that_the_thread_has(memory):
-    model = ScriptedChatModel(replies=[_asks(1), "There."])
-    chain = memory.wrap(model, recall=False)
-    chain.invoke("Where?", at())
-    turn_id = _entries(memory)[0].turn_id
-    memory.add_messages([_result(1)], thread_id="t", user_id="ana", turn_id=turn_id)
-    chain.invoke(None, at())
-    assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
-    assert _stored(memory)[-1] == ("assistant", "There.")
-
-
 def test_none_goes_on_with_a_question_that_was_never_answered(memory):
     model = ScriptedChatModel(replies=[ProviderError(), "There."])
     chain = memory.wrap(model, recall=False)
@@ -165,13 +106,6 @@ def test_a_turn_that_is_over_cannot_go_on(memory, value):
     with pytest.raises(InvalidMessageError):
         chain.invoke(value, at())
     assert len(_entries(memory)) == 2
-
-
-def test_a_result_of_a_call_that_nobody_made_is_refused_by_its_id(memory):
-    chain = memory.wrap(ScriptedChatModel(replies=[_asks(1)]), recall=False)
-    chain.invoke("Where?", at())
-    with pytest.raises(InvalidMessageError, match="'c9' answers no call"):
-        chain.invoke([_result(9)], at())
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -280,27 +214,6 @@ def test_a_summarised_beginning_is_no_news(memory, model, chain):
     chain.invoke([*shown, HumanMessage("Go on")], at())
     assert _stored(memory)[len(before) :] == [("user", "Go on"), ("assistant", "Fine.")]
     assert "What was said." in model.seen[-1][0].text
-
-
-def test_the_tool_loops_of_a_list_are_the_threads(memory):
-    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "On level 3.", "Bye."])
-    chain = memory.wrap(model, recall=False)
-    shown = [HumanMessage("Where?")]
-    shown.append(chain.invoke(shown, at()))
-    shown.append(ToolMessage("level 3", tool_call_id="c1"))
-    shown.append(chain.invoke(shown, at()))
-    shown.append(HumanMessage("Thanks"))
-    chain.invoke(shown, at())
-    assert _stored(memory) == [
-        ("user", "Where?"),
-        ("assistant", ""),
-        ("tool", "level 3"),
-        ("assistant", "On level 3."),
-        ("user", "Thanks"),
-        ("assistant", "Bye."),
-    ]
-    assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
 
 
 @pytest.fixture

@@ -19,12 +19,11 @@ from langchain_core.output_parsers import (
     PydanticToolsParser,
 )
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import ConfigurableField, RunnableGenerator, RunnableLambda
+from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from pydantic import BaseModel
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.turns.replies import STRUCTURED
 
 
 @pytest.fixture
@@ -189,21 +188,6 @@ def test_a_value_made_of_a_tool_call_leaves_no_call_open(memory, way):
     assert json.loads(message.text) == {"level": 3}
     assert message.tool_calls == []
     assert message.usage_metadata == USAGE
-    assert _answer(memory).metadata.aux[STRUCTURED] == ["Place"]
-    assert _history(memory).context().repairs == ()
-
-
-@pytest.mark.parametrize("include_raw", [False, True])
-@pytest.mark.parametrize("way", WAYS)
-def test_with_structured_output_is_returned_as_it_is(memory, way, include_raw):
-    inner = _calling().with_structured_output(Place, include_raw=include_raw)
-    found = _last(WAYS[way](memory.wrap(inner, recall=False), "Where?", at()))
-    if include_raw and isinstance(found, dict) and "raw" in found and way not in STREAMS:
-        assert found["raw"].tool_calls == [CALL]
-        assert found["parsed"] == Place(level=3)
-    elif not include_raw:
-        assert found == Place(level=3)
-    assert json.loads(_answer(memory).message.text) == {"level": 3}
     assert _history(memory).context().repairs == ()
 
 
@@ -240,14 +224,6 @@ def test_the_input_schema_takes_what_the_chain_takes(memory, model, value):
     chain = memory.wrap(PROMPT | model, recall=False)
     chain.get_input_schema().model_validate(value)
     assert chain.invoke(value, at()).text == "Yes."
-
-
-def test_what_the_inner_chain_lets_a_call_choose_is_chosen(memory, model):
-    inner = model.configurable_alternatives(ConfigurableField(id="llm"), other=model)
-    chain = memory.wrap(PROMPT | inner)
-    assert [spec.id for spec in chain.config_specs] == ["llm"]
-    everything = at(recall=True, recall_tokens=50, recall_k=1, remember=False, llm="other")
-    assert chain.invoke("Hello?", everything).text == "Yes."
 
 
 def _calls_only(args):

@@ -202,35 +202,6 @@ def conversation(memory, _):
 WAYS_IN = [add_messages, history, replace, cut_reply, pin, summaries_by_hand, summarize, fork]
 WAYS_IN += [import_file, an_export, wrap, a_tool_loop, cut_streams, conversation]
 
-WRITING = {
-    ConversationMemory: "add_messages aadd_messages fork afork import_file aimport_file "
-    "history wrap conversation summarize asummarize",
-    ConversationHistory: "add aadd add_messages aadd_messages add_message add_user_message "
-    "add_ai_message replace areplace cut_reply acut_reply add_summary aadd_summary pin apin "
-    "edit_summary aedit_summary",
-}
-"""What takes words of anybody; each stands in `WAYS_IN`."""
-
-NOT_WRITING = {
-    ConversationMemory: "open close aclose threads athreads users ausers retriever recall arecall "
-    "search asearch refresh arefresh reindex areindex "
-    "get_embedder_use aget_embedder_use forget aforget stats astats "
-    "flush aflush "
-    "profile aprofile update_profile aupdate_profile as_of get_title aget_title set_title "
-    "aset_title archive aarchive assign_user aassign_user",
-    ConversationHistory: "acontext aclear clear aget_messages messages "
-    "context entries turns aturns model_turns amodel_turns last_summary "
-    "alast_summary summaries asummaries summary_window asummary_window undo aundo redo aredo "
-    "undo_summary "
-    "aundo_summary to_maps ato_maps pins apins unpin aunpin",
-}
-
-
-@pytest.mark.parametrize("kind", WRITING, ids=lambda kind: kind.__name__)
-def test_every_public_method_is_known_to_write_or_not(kind):
-    known = {*WRITING[kind].split(), *NOT_WRITING[kind].split()}
-    assert {name for name in dir(kind) if not name.startswith("_")} == known
-
 
 @pytest.mark.parametrize("way", WAYS_IN, ids=lambda way: way.__name__)
 def test_a_secret_is_taken_out_on_every_way_in(memory, embeddings, tmp_path, way):

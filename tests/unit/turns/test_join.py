@@ -66,15 +66,19 @@ def test_a_question_without_an_answer_goes_on(size):
     assert (found.again, found.new) == (thread[-1], ())
 
 
-def test_the_reply_to_a_question_that_nobody_answered_here_is_new():
-    found = join(_thread(*_chat(*TOLD[:3])), _chat(*TOLD[:3], "2", "new"))
-    assert _texts(found.new) == ["2", "new"]
+AGAIN = ("a", "1", *("yes", "ok") * 3)
 
 
-def test_what_is_said_again_and_again_is_told_apart_by_its_order():
-    thread = _thread(*_chat("a", "1", *["yes", "ok"] * 3))
-    assert _texts(join(thread, _chat("a", "1", *["yes", "ok"] * 3, "yes")).new) == ["yes"]
-    assert _texts(join(thread, _chat(*["yes", "ok"] * 2, "yes", "ok", "b")).new) == ["b"]
+@pytest.mark.parametrize(
+    ("told", "said", "new"),
+    [
+        (TOLD[:3], (*TOLD[:3], "2", "new"), ["2", "new"]),  # nobody answered it here
+        (AGAIN, (*AGAIN, "yes"), ["yes"]),  # told apart by its order
+        (AGAIN, (*("yes", "ok") * 2, "yes", "ok", "b"), ["b"]),
+    ],
+)
+def test_what_is_new_where_questions_are_open_or_alike(told, said, new):
+    assert _texts(join(_thread(*_chat(*told)), _chat(*said)).new) == new
 
 
 def test_ids_decide_where_there_are_ids():
@@ -84,14 +88,6 @@ def test_ids_decide_where_there_are_ids():
     again = join(thread, [HumanMessage("one?", id="q1"), HumanMessage("yes", id="q2")])
     assert _texts(fresh.new) == ["yes"]
     assert edited.replaces == again.again == thread[2]
-
-
-def test_a_part_of_the_thread_says_whether_all_of_it_would_tell_the_same():
-    part = _thread(*_chat(*TOLD))[4:]
-    assert join(part, _chat("three?", "3", "new")).is_certain
-    assert join(part, _chat("new")).is_certain
-    for said in ([*TOLD, "new"], ["x?", "y", "new"], ["three?", "3", "x?", "y", "new"]):
-        assert not join(part, _chat(*said)).is_certain
 
 
 def test_media_are_a_part_of_what_is_said():
@@ -116,15 +112,6 @@ def test_a_result_goes_on_with_the_turn_that_asked_for_it():
     assert len(found.kept) == 2
 
 
-def test_a_result_has_the_same_id_in_every_attempt():
-    thread = _open()
-    ids = {
-        continue_turn(thread, [ToolMessage(text, tool_call_id="c1")]).results[0].id
-        for text in ("found", "lost")
-    }
-    assert len(ids) == 1
-
-
 @pytest.mark.parametrize("results", [[], [ToolMessage("found", tool_call_id="c9")]])
 def test_what_answers_nothing_is_refused(results):
     thread = _open(ToolMessage("found", tool_call_id="c1"), AIMessage("There."))
@@ -138,12 +125,6 @@ def test_what_answers_nothing_is_refused(results):
 def test_a_blank_message_is_never_the_last_one_once_more(text):
     found = join(_thread(HumanMessage(text)), [HumanMessage(text)])
     assert (len(found.new), found.again) == (1, None)
-
-
-def test_a_message_under_the_id_of_a_reply_replaces_nothing():
-    thread = _thread(HumanMessage("one?", id="q1"), AIMessage("1", id="r1"))
-    found = join(thread, [HumanMessage("1", id="r1")])
-    assert (_texts(found.new), found.again, found.replaces) == (["1"], None, None)
 
 
 def test_a_result_that_comes_with_words_that_were_said_before_is_new():

@@ -122,13 +122,14 @@ def test_a_prompt_is_found_through_what_stands_around_it(memory, model, make):
     assert _list_last(model) == SECOND
 
 
-def test_an_optional_place_is_filled_under_the_name_that_is_given(memory, model):
-    place = MessagesPlaceholder("chat", optional=True)
+@pytest.mark.parametrize("name", ["chat", "chat_history"])
+def test_a_place_is_filled_under_the_name_that_is_given_or_usual(memory, model, name):
+    place = MessagesPlaceholder(name, optional=True)
     prompt = ChatPromptTemplate([ASKED[0], place, ("human", "Well: {question}")])
-    keys = {"input_messages_key": "question", "history_messages_key": "chat"}
-    chain = memory.wrap(prompt | model, **keys)
-    chain.invoke({"question": "First?"}, at())
-    chain.invoke({"question": "Second?"}, at())
+    keys = {"history_messages_key": "chat"} if name == "chat" else {}
+    chain = memory.wrap(prompt | model, input_messages_key="question", **keys)
+    for question in ("First?", "Second?"):
+        chain.invoke({"question": question}, at())
     assert _list_last(model) == [*SECOND[:3], ("human", "Well: Second?")]
 
 

@@ -22,19 +22,19 @@ from langchain_convmem.turns.replies import (
 ASKED = HumanMessage("Where?", id="q1")
 
 
-def _collected(*chunks):
+def _passed(*chunks):
     reply = ReplyCollector()
     for chunk in chunks:
         reply.add(chunk)
-    return list(reply.complete([ASKED]).messages)
+    return reply
+
+
+def _collected(*chunks):
+    return _passed(*chunks).complete([ASKED])
 
 
 def _chunk(content, **fields):
     return AIMessageChunk(content=content, **fields)
-
-
-def _texts(messages):
-    return [str(message.text) for message in messages]
 
 
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=12))
@@ -43,41 +43,44 @@ def test_the_chunks_of_one_message_are_one_message(words):
     assert (type(message), message.content, message.id) == (AIMessage, "".join(words), "m1")
 
 
-def test_a_providers_id_beside_the_id_of_the_run_is_one_message():
-    chunks = [_chunk("One ", id="msg_1"), _chunk("two", id="lc_run--a"), _chunk("", id="lc_run--a")]
-    [message] = _collected(*chunks)
-    assert (message.content, message.id) == ("One two", "msg_1")
+USAGE = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+BLOCK = {"type": "text", "text": "One", "index": 0}
+WHOLE = AIMessage("One two.", id="m1")
+FOUND = ToolMessage("found", tool_call_id="c1")
 
 
-def test_a_late_chunk_with_the_id_of_its_message_belongs_to_it():
-    usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
-    [message] = _collected(
-        _chunk("One", id="m1", chunk_position="last"), _chunk("", id="m1", usage_metadata=usage)
-    )
-    assert message.usage_metadata == usage
-
-
-def test_two_messages_whose_chunks_alternate_are_two_messages():
-    chunks = [
-        _chunk(text, id=id_) for text, id_ in [("a", "m1"), ("x", "m2"), ("b", "m1"), ("y", "m2")]
-    ]
-    assert _texts(_collected(*chunks)) == ["ab", "xy"]
-
-
-def test_a_tool_result_stands_between_two_messages():
-    found = _collected("One", ToolMessage("found", tool_call_id="c1"), "Two")
-    assert [message.type for message in found] == ["ai", "tool", "ai"]
-
-
-def test_the_whole_message_behind_its_chunks_takes_their_place():
-    whole = AIMessage("One two.", id="m1")
-    assert _collected(_chunk("One ", id="m1"), _chunk("two", id="m1"), whole) == [whole]
-
-
-def test_an_empty_text_in_front_of_blocks_leaves_no_empty_block():
-    block = {"type": "text", "text": "One", "index": 0}
-    [message] = _collected(_chunk("", id="m1"), _chunk([block], id="m1"), _chunk("", id="m1"))
-    assert message.content == [block]
+@pytest.mark.parametrize(
+    ("chunks", "messages"),
+    [
+        # A provider's id beside the id of the run.
+        (
+            [("One ", "msg_1"), ("two", "lc_run--a"), ("", "lc_run--a")],
+            [AIMessage("One two", id="msg_1")],
+        ),
+        # Two messages at the same time.
+        (
+            [("a", "m1"), ("x", "m2"), ("b", "m1"), ("y", "m2")],
+            [AIMessage("ab", id="m1"), AIMessage("xy", id="m2")],
+        ),
+        # The whole message behind its chunks.
+        ([("One ", "m1"), ("two", "m1"), WHOLE], [WHOLE]),
+        # An empty text in front of blocks.
+        ([("", "m1"), ([BLOCK], "m1"), ("", "m1")], [AIMessage([BLOCK], id="m1")]),
+        # A late chunk with usage.
+        (
+            [
+                _chunk("One", id="m1", chunk_position="last"),
+                _chunk("", id="m1", usage_metadata=USAGE),
+            ],
+            [AIMessage("One", id="m1", usage_metadata=USAGE)],
+        ),
+        # A tool's result between two messages.
+        (["One", FOUND, "Two"], [AIMessage("One"), FOUND, AIMessage("Two")]),
+    ],
+)
+def test_chunks_become_messages(chunks, messages):
+    passed = [_chunk(one[0], id=one[1]) if isinstance(one, tuple) else one for one in chunks]
+    assert _collected(*passed) == messages
 
 
 @given(
@@ -97,10 +100,7 @@ def test_no_text_of_a_stream_is_lost_whatever_the_form_of_its_content(contents):
 
 
 def _cut(*chunks):
-    reply = ReplyCollector()
-    for chunk in chunks:
-        reply.add(chunk)
-    return reply.collect_cut([ASKED])
+    return _passed(*chunks).collect_cut([ASKED])
 
 
 def test_a_message_cut_off_is_its_text():
@@ -115,18 +115,11 @@ def test_reasoning_cut_off_is_nothing():
 def test_given_messages_that_come_back_are_no_reply():
     earlier = AIMessage("Yes.", id="m1")
     new = AIMessage("No.")
-    assert read_reply([earlier, ASKED, new], [earlier, ASKED]).messages == [new]
-    assert read_reply([earlier, new], [earlier, ASKED]).messages == [new]
+    assert read_reply([earlier, ASKED, new], [earlier, ASKED]) == [new]
+    assert read_reply([earlier, new], [earlier, ASKED]) == [new]
 
 
 OPENAI = {"model_provider": "openai"}
-
-
-def _passed(*chunks):
-    reply = ReplyCollector()
-    for chunk in chunks:
-        reply.add(chunk)
-    return reply
 
 
 def _said(text, **metadata):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import gc
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables.config import ensure_config
-from scripted_chat import FailingLog, ScriptedChatModel
+from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import find_place, get_turn_memory
@@ -19,10 +18,7 @@ from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import Turn
 
 KEY = ThreadKey("ana", "t")
-CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 ASKED = HumanMessage("How warm is it?")
-CALLS = AIMessage("", tool_calls=[CALL])
-RESULT = ToolMessage("30", tool_call_id="c1")
 
 
 @pytest.fixture
@@ -53,49 +49,6 @@ def _make_turn(memory, **options):
 
 def _shown(memory):
     return [(one.type, one.text) for one in memory.history("t", user_id="ana").messages]
-
-
-def test_rounds_of_a_turn_are_durable_one_by_one(memory, begin):
-    turn = begin()
-    for said, count in (([CALLS], 2), ([RESULT], 3)):
-        turn.finish(said, "open")
-        assert len(memory.log.entries(KEY)) == count
-    turn.finish([AIMessage("Warm.")])
-    assert _shown(memory) == [("human", ASKED.text), ("ai", ""), ("tool", "30"), ("ai", "Warm.")]
-    assert len({entry.turn_id for entry in memory.log.entries(KEY)}) == 1
-
-
-def test_a_reply_is_returned_under_the_id_that_it_is_stored_under(memory, begin):
-    for _ in range(2):
-        [reply] = begin().finish([AIMessage("Warm.", id="r1")])
-    assert reply.id != "r1"
-    assert reply.id == memory.history("t", user_id="ana").messages[-1].id
-
-
-def test_the_second_answer_to_a_turn_replaces_the_first(memory, begin):
-    turn = begin()
-    for text in ("Cold.", "Warm."):
-        turn.finish([AIMessage(text)])
-    assert _shown(memory) == [("human", ASKED.text), ("ai", "Warm.")]
-
-
-@pytest.mark.parametrize("status", ["failed", "cancelled"])
-@pytest.mark.parametrize("said", [[], [AIMessage("War")]], ids=["nothing", "a part"])
-def test_a_turn_that_ends_badly_is_kept_and_not_shown(memory, begin, status, said):
-    begin().finish(said, status)
-    assert _shown(memory) == []
-    *stored, control = memory.log.entries(KEY)
-    assert len(stored) == 1 + len(said)
-    assert control.control.reason == status
-
-
-def test_a_reply_that_cannot_be_stored_comes_with_the_error():
-    with ConversationMemory(FailingLog(InMemoryLog(), fails_at=2)) as memory:
-        turn = _make_turn(memory)
-        turn.begin([ASKED])
-        with pytest.raises(LogUnavailableError) as raised:
-            turn.finish([AIMessage("Warm.")])
-        assert raised.value.text == "Warm."
 
 
 def test_no_log_is_taken_for_an_earlier_one_that_is_gone():

@@ -140,23 +140,16 @@ def test_a_hook_is_not_asked_about_what_is_not_to_be_remembered():
     message = HumanMessage("Not this.", additional_kwargs={"remember": False})
     assert drafting.filter_message(message) is None
     assert drafting.build(message) is None
-    assert drafting.ask_hook([message, HumanMessage("This.", id="m")]).keys() == {0, 1}
+    assert len(drafting.build_all([message, HumanMessage("This.", id="m")])) == 1
     assert [one.id for one in asked] == ["m"]
 
 
 def test_a_hook_is_asked_about_no_message_before_all_are_known_to_be_messages():
     asked = []
     drafting = DraftBuilder(lambda message: asked.append(message) or message)
-    for ask in (drafting.ask_hook, drafting.build_all):
-        with pytest.raises(InvalidMessageError):
-            ask([HumanMessage("This."), "no message"])
+    with pytest.raises(InvalidMessageError):
+        drafting.build_all([HumanMessage("This."), "no message"])
     assert asked == []
-
-
-def test_what_a_hook_has_answered_is_drafted_under_the_id_that_is_free():
-    answers = {0: AIMessage("Kept.", id="taken")}
-    [draft] = DraftBuilder(shout).build_all([AIMessage("Said.", id="free")], answers=answers)
-    assert (draft.message.id, draft.contents) == ("free", ("Kept.",))
 
 
 def test_a_summary_without_a_message_is_asked_about_as_well():
