@@ -24,9 +24,8 @@ from langchain_convmem.history import read_live
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.runnables import allow_own_loop, check_askable
-from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import DraftBuilder, check_plain_function
+from langchain_convmem.views.messages import DraftBuilder, check_plain_function, get_text_counter
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

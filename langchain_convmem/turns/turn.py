@@ -37,10 +37,9 @@ from langchain_convmem.turns.view import (
     note_recalled,
 )
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
-from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.edits import plan_replace
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids
-from langchain_convmem.views.messages import build_message, is_remembered
+from langchain_convmem.views.messages import build_message, get_text_counter, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 
 if TYPE_CHECKING:

@@ -54,12 +54,12 @@ from langchain_convmem.views.context import (
     count_said,
     format_summary_text,
 )
-from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.live import find_live_entries, find_uncovered, get_level
 from langchain_convmem.views.messages import (
     DraftBuilder,
     TextCounter,
     TokenCounter,
+    get_text_counter,
 )
 from langchain_convmem.views.providers import Provider
 from langchain_convmem.views.shown import Context, OpenedSummary, Recall, RecalledBlock
