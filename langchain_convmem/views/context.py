@@ -24,7 +24,6 @@ from langchain_convmem.views.content import (
     add_speaker,
     drop_idle_reasoning,
     drop_reasoning,
-    find_first_speakers,
     find_speaker,
     find_stale,
     forget_dialect,
@@ -122,7 +121,7 @@ def build_context(
         return Context(copies, (), positions, token_counter=token_counter)
     repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
-    several = len(find_first_speakers(uncovered)) > 1
+    several = len({find_speaker(one) for one in uncovered if one.role == "user"} - {None}) > 1
     stale = find_stale(entries, live, uncovered, hoists=rules.system == "head")
     builder = _ContextBuilder(rules, repairs, uncovered, stale, several)
     head, body = builder.build_pieces()
