@@ -7,7 +7,7 @@ hosts of a thread share with it: cutting a reply, forking, and reading its live 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Literal, Self, TypeVar
 
@@ -35,18 +35,16 @@ from langchain_convmem.views.edits import (
     plan_replace,
     plan_undo,
 )
-from langchain_convmem.views.export import (
-    ExportCursor,
-    export_maps,
-    format_text_table,
-    make_turn_map,
-)
 from langchain_convmem.views.live import (
+    ExportCursor,
     build_model_turns,
     build_turns,
+    export_maps,
     find_live_entries,
     find_live_summary,
+    format_text_table,
     make_turn,
+    make_turn_map,
     split_runs,
 )
 from langchain_convmem.views.messages import (
@@ -629,7 +627,7 @@ class ConversationHistory(BaseChatMessageHistory):
             if after == before:
                 return maps
             written = self.log.set_state(
-                self.key, _name_cursor(sink), after.write_document(), expected=version
+                self.key, _name_cursor(sink), asdict(after), expected=version
             )
             if written is not None:
                 return maps
@@ -648,7 +646,7 @@ class ConversationHistory(BaseChatMessageHistory):
         document = self.log.get_state(self.key, _name_cursor(sink))
         if document is None:
             return ExportCursor(), None
-        return ExportCursor.read(document.value), document.version
+        return ExportCursor(**document.value), document.version
 
 
 def _make_text_message(role: str | Enum, contents: str | Sequence[str]) -> BaseMessage:

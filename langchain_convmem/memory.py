@@ -45,8 +45,14 @@ from langchain_convmem.turns.memory import (
 )
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_profile_tokens
 from langchain_convmem.turns.stats import ThreadStats, compute_stats
-from langchain_convmem.views.counting import TokenCounterLike, read_counter
-from langchain_convmem.views.messages import DraftBuilder, MessagesInput, WriteHook, read_messages
+from langchain_convmem.views.messages import (
+    DraftBuilder,
+    MessagesInput,
+    TokenCounterLike,
+    WriteHook,
+    read_counter,
+    read_messages,
+)
 from langchain_convmem.views.providers import Provider, resolve_provider
 from langchain_convmem.views.shown import Recall, Turn
 

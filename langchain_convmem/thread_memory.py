@@ -24,10 +24,14 @@ from langchain_convmem.turns.replies import PartialReplyHandler
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import Turn, get_line
 from langchain_convmem.turns.view import ModelContext, TurnEntries, find_turn_start
-from langchain_convmem.views.counting import read_counter
 from langchain_convmem.views.edits import plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import DraftBuilder, build_message, copy_detached
+from langchain_convmem.views.messages import (
+    DraftBuilder,
+    build_message,
+    copy_detached,
+    read_counter,
+)
 
 
 class SeenTurn(NamedTuple):

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from langchain_convmem.integrations.mcp_server import make_mcp_server as make_mcp_server
     from langchain_convmem.integrations.store import ConversationStore as ConversationStore
     from langchain_convmem.integrations.tools import create_search_tool as create_search_tool
-    from langchain_convmem.integrations.tools import read_message_tool as read_message_tool
     from langchain_convmem.integrations.vector_store import VectorStoreRecall as VectorStoreRecall
 
 __getattr__, __dir__, __all__ = load_lazily(__name__)

@@ -71,8 +71,7 @@ Budget = Annotated[int, Field(ge=50, le=20_000, description="Budget of the lines
 Position = Annotated[
     int, Field(ge=0, le=2**53, description="Read what stands before this, as `earlier` said.")
 ]
-Since = Annotated[AwareDatetime, Field(description="Only lines from then on; ISO 8601 with zone.")]
-Until = Annotated[AwareDatetime, Field(description="Only lines before then; ISO 8601 with zone.")]
+Moment = Annotated[AwareDatetime, Field(description="ISO 8601 with zone.")]
 Note = Annotated[
     str, Field(min_length=1, max_length=100_000, description="What to keep, verbatim.")
 ]
@@ -268,10 +267,13 @@ class MemoryTools:
         self,
         query: Query,
         max_tokens: Budget = 1000,
-        since: Since | None = None,
-        until: Until | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
     ) -> Annotated[CallToolResult, McpRecall]:
-        """Look up what was said in the user's earlier conversations, word for word."""
+        """Look up what was said in the user's earlier conversations, word for word.
+
+        `since` leaves out what was said before then, `until` what was said from then on.
+        """
         user = self._find_user()
         found = await self.memory.arecall(
             query, user_id=user, max_tokens=max_tokens, since=since, until=until, remember=False

@@ -22,7 +22,6 @@ from urllib.parse import unquote
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_convmem.background import hop
-from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import Entry, ThreadInfo, ThreadKey
@@ -106,11 +105,8 @@ class ConversationStore(BaseStore):
             ConfigError: If not exactly one of both is given, or `ttl` asks for a thread that
                 sweeps.
         """
-        if (user_id is None) == (user_at is None):
-            raise ConfigError("pass user_id, or user_at for the label that names the user")
-        if user_at is not None and (isinstance(user_at, bool) or user_at < 0):
-            msg = f"user_at must be the number of a label, from 0; got {describe_value(user_at)}"
-            raise ConfigError(msg)
+        if (user_id is None) == (user_at is None) or (user_at or 0) < 0:
+            raise ConfigError("pass user_id, or as user_at the number of the label that names it")
         if user_id is not None:
             ThreadKey(user_id, "-")
         if ttl and ttl.get("sweep_interval_minutes") is not None:
@@ -253,14 +249,14 @@ class ConversationStore(BaseStore):
             del path[self._user_at]
         if path[:1] == [THREADS] and len(path) == 2:  # noqa: PLR2004 - the root and a thread
             return ThreadKey(user, unquote(path[1]))
-        return ThreadKey(user, _PREFIX + "/".join(_quote(label, "%/") for label in path))
+        return ThreadKey(user, _PREFIX + "/".join(_quote(label, "/") for label in path))
 
     def _name(self, prefix: Namespace, thread_id: str) -> Namespace:
         """Return the namespace of a thread, as `_find_place` reads it; a prefix names the user."""
         if thread_id.startswith(_PREFIX):
             path = [unquote(label) for label in thread_id[len(_PREFIX) :].split("/")]
         else:
-            path = [THREADS, _quote(thread_id, "%.")]
+            path = [THREADS, _quote(thread_id, ".")]
         if self._user_at is not None:
             path.insert(self._user_at, prefix[self._user_at])
         return tuple(label for label in path if label)
@@ -320,10 +316,8 @@ class ConversationStore(BaseStore):
 
 
 def _quote(text: str, special: str) -> str:
-    """Return text with some characters written as in URLs, a percent sign first of them."""
-    for character in special:
-        text = text.replace(character, f"%{ord(character):02X}")
-    return text
+    """Return text with a character written as in URLs, which the percent sign then is as well."""
+    return text.replace("%", "%25").replace(special, f"%{ord(special):02X}")
 
 
 # -- When items expire ----------------------------------------------------------------------------

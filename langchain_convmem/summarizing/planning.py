@@ -13,14 +13,18 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.runnables import RunnableLike, as_runnable
 from langchain_convmem.views.context import make_summary_messages
-from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.live import (
     find_covers,
     find_frontier,
     find_live_entries,
     find_live_summary,
 )
-from langchain_convmem.views.messages import TextCounter, TokenCounter, count_tokens
+from langchain_convmem.views.messages import (
+    TextCounter,
+    TokenCounter,
+    count_tokens,
+    get_text_counter,
+)
 from langchain_convmem.views.summaries import (
     SummaryWindow,
     find_closing_points,

@@ -25,9 +25,8 @@ from langchain_convmem.ids import get_now_ms, get_ulid_ms
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.runnables import allow_own_loop, check_askable
-from langchain_convmem.views.counting import get_text_counter
 from langchain_convmem.views.live import find_frontier, find_live_entries
-from langchain_convmem.views.messages import DraftBuilder, check_plain_function
+from langchain_convmem.views.messages import DraftBuilder, check_plain_function, get_text_counter
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

@@ -9,9 +9,10 @@ Every change that loses something is reported.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Literal
 
@@ -222,10 +223,13 @@ class BlockFitter:
     def _fit_compaction(
         self, block: _Block, message: BaseMessage, *, compacts: bool
     ) -> list[dict[str, Any]]:
-        whole = find_sendable_compaction(block, message, self._provider) if compacts else None
-        if whole is None:  # what it stands for is shown, or told by the summary
-            self._lost.append("left out the compaction")
-        return [] if whole is None else [whole]
+        origin = find_origin(message)
+        said = block.get("content" if origin == "anthropic" else "encrypted_content")
+        # One without content stands for nothing: the provider failed to make it.
+        if compacts and origin in self._provider.takes_back and isinstance(said, str) and said:
+            return [{key: value for key, value in block.items() if key != "index"}]
+        self._lost.append("left out the compaction")  # what it stands for is shown
+        return []
 
 
 # -- Shapes of blocks -----------------------------------------------------------------------------
@@ -296,12 +300,6 @@ def _add_text(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 # -- Who speaks: the names of several people in one thread, visible to every provider -------------
-def find_first_speakers(live: Iterable[Entry]) -> tuple[str, ...]:
-    """Return the first two names that user messages among live entries bear, or fewer."""
-    found = dict.fromkeys(find_speaker(entry) for entry in live if entry.role == "user")
-    return tuple(name for name in found if name)[:2]
-
-
 def find_speaker(entry: Entry) -> str | None:
     """Return the name the entry's message bears, if any."""
     message = entry.message
@@ -372,10 +370,17 @@ def keep_newest(
         repairs: Receives a sentence for each kind of media that had to go.
     """
     newest = _MediaLimiter(provider)
+    marks = provider.cache_marks
     for message in reversed(messages):
-        if isinstance(message.content, list):
-            kept = [newest.show_block(block) for block in reversed(message.content)]
-            message.content = kept[::-1]
+        if not isinstance(message.content, list):
+            continue
+        kept = list(map(newest.show_block, reversed(message.content)))
+        for place, block in enumerate(kept) if provider.cache_marks else ():
+            if isinstance(block, dict) and "cache_control" in block:
+                marks -= 1
+                bare = {key: item for key, item in block.items() if key != "cache_control"}
+                kept[place] = block if marks >= 0 else bare
+        message.content = kept[::-1]
     repairs.extend(
         f"replaced the oldest {number} of kind {kind}: {provider.name} takes no more at a time"
         for kind, number in sorted(newest.gone.items())
@@ -387,32 +392,24 @@ class _MediaLimiter:
 
     def __init__(self, provider: ProviderProfile) -> None:
         self._room = dict(provider.max_media)
-        self._bytes = provider.max_bytes
-        self._marks = provider.cache_marks or None
+        self._bytes = math.inf if provider.max_bytes is None else provider.max_bytes
         self.gone: Counter[Kind] = Counter()
 
     def show_block(self, block: Any) -> Any:
-        """Return the block, or what stands in its place."""
+        """Return the block, or a note where there is no room for it or for a newer one."""
         media = read_media(block) if isinstance(block, Mapping) else None
-        if media is not None and not self._takes(media):
-            self.gone[media.kind] += 1
-            return _make_text_block(format_media_note(media))
-        if self._marks is not None and isinstance(block, dict) and "cache_control" in block:
-            if not self._marks:
-                return {key: item for key, item in block.items() if key != "cache_control"}
-            self._marks -= 1
-        return block
-
-    def _takes(self, media: MediaBlock) -> bool:
-        """Return whether there is room for one more; what is older than what had none goes, too."""
-        if media.form == "base64" and self._bytes is not None:
-            self._bytes = self._bytes - len(media.data) if len(media.data) <= self._bytes else -1
-            if self._bytes < 0:
-                return False
-        if media.kind not in self._room:
-            return True
-        self._room[media.kind] -= 1
-        return self._room[media.kind] >= 0
+        if media is None:
+            return block
+        size = len(media.data) if media.form == "base64" else 0
+        self._bytes = self._bytes - size if size <= self._bytes else -1
+        is_over = size > 0 > self._bytes
+        if not is_over and media.kind in self._room:
+            self._room[media.kind] -= 1
+            is_over = self._room[media.kind] < 0
+        if not is_over:
+            return block
+        self.gone[media.kind] += 1
+        return _make_text_block(format_media_note(media))
 
 
 # -- Reasoning blocks: which may be sent back to whom, and when they no longer may ----------------
@@ -574,14 +571,11 @@ def is_paused(message: BaseMessage | None) -> bool:
 # -- What providers compact themselves: items that stand for all that was said before them ---------
 # An item goes back, as it came, to the provider that made it, which then reads nothing before it.
 # Everybody else gets the messages alone, and so does it once one of them is undone or replaced.
-_KIND = "compaction"
-_OF_STREAMS = frozenset({"index"})
-"""Where a piece of a stream belongs; no provider takes it back."""
 
 
 def is_compaction(block: object) -> bool:
     """Return whether a content block is a provider's item of a compaction."""
-    return get_block_type(block) == _KIND
+    return get_block_type(block) == "compaction"
 
 
 def find_compactions(message: BaseMessage | None) -> list[Mapping[Any, Any]]:
@@ -592,29 +586,7 @@ def find_compactions(message: BaseMessage | None) -> list[Mapping[Any, Any]]:
     return [inner for block in content if is_compaction(inner := unwrap_block(block))]
 
 
-def find_sendable_compaction(
-    block: Mapping[Any, Any], message: BaseMessage, provider: ProviderProfile
-) -> dict[str, Any] | None:
-    """Return an item as its provider takes it back; None where it may not be sent.
-
-    One without content stands for nothing: the provider failed to make it.
-    """
-    # One that does not say who made it: one of them enciphers all of it.
-    is_cipher = "content" not in block and "encrypted_content" in block
-    origin = find_origin(message, "openai" if is_cipher else "anthropic")
-    said = block.get("content" if origin == "anthropic" else "encrypted_content")
-    if origin not in provider.takes_back or not isinstance(said, str) or not said:
-        return None
-    return {
-        str(key): make_plain(value)
-        for key, value in block.items()
-        if key not in _OF_STREAMS and (value is not None or key == "content")
-    }
-
-
 def drop_compactions(message: BaseMessage) -> BaseMessage:
-    """Return a message without its items."""
-    if not find_compactions(message):
-        return message
+    """Return a message that has items without them."""
     kept = [block for block in message.content if not is_compaction(unwrap_block(block))]
     return message.model_copy(update={"content": kept})

@@ -24,7 +24,6 @@ from langchain_convmem.views.content import (
     add_speaker,
     drop_idle_reasoning,
     drop_reasoning,
-    find_first_speakers,
     find_speaker,
     find_stale,
     forget_dialect,
@@ -32,7 +31,6 @@ from langchain_convmem.views.content import (
     keep_newest,
     place_name,
 )
-from langchain_convmem.views.counting import shorten_messages
 from langchain_convmem.views.live import (
     PLACEHOLDER_TEXT,
     describe_damage,
@@ -45,10 +43,14 @@ from langchain_convmem.views.live import (
     merge_entries,
 )
 from langchain_convmem.views.messages import (
+    TextCounter,
     TokenCounter,
     build_message,
     count_tokens,
+    find_prefix,
+    find_suffix,
     get_block_type,
+    get_text_counter,
     is_blank_message,
     is_plain_text,
 )
@@ -94,7 +96,7 @@ def build_context(
             caller's.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages and the summaries are never cut. Where the latest exchange does not fit, its
-            longest texts of the user and of tools are shown cut; see `views.counting`.
+            longest texts of the user and of tools are shown by their beginning and their end.
         summary: The summaries of the frontier as one marked message, with the authority of the
             user, whose words they hold, and a short answer to it, or with that of the system; or
             left out. Where not even the latest exchange would fit beside them, the latest of them.
@@ -119,7 +121,7 @@ def build_context(
         return Context(copies, (), positions, token_counter=token_counter)
     repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
-    several = len(find_first_speakers(uncovered)) > 1
+    several = len({find_speaker(one) for one in uncovered if one.role == "user"} - {None}) > 1
     stale = find_stale(entries, live, uncovered, hoists=rules.system == "head")
     builder = _ContextBuilder(rules, repairs, uncovered, stale, several)
     head, body = builder.build_pieces()
@@ -423,7 +425,7 @@ class _FittedView:
         latest = self._find_exchanges()[-1]
         pieces = [piece for piece in self.body[latest:] if piece.role in ("user", "tool")]
         excess = self._weigh(latest) - max_tokens
-        cut = shorten_messages([piece.message for piece in pieces], excess, self.count)
+        cut = _shorten_messages([piece.message for piece in pieces], excess, self.count)
         for piece, message in zip(pieces, cut, strict=True):
             if piece.message is not message:
                 piece.message = message
@@ -590,6 +592,100 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> None
         for piece in pieces
         if drop_reasoning(piece.message)
     )
+
+
+# -- Long texts, cut: what a user pasted or a tool returned ----------------------------------------
+# The log keeps every message whole. Of those that a view cannot leave out, the longest are shown by
+# their beginning and their end, where a question often stands.
+LEAST_SHOWN = 96
+"""A text of no more tokens than this is never cut, and one that is takes no fewer, the note
+included."""
+
+_MOST_PASSES = 6
+_MARGIN = 4
+_SHARE_OF_BEGINNING = 2 / 3
+
+
+def _describe_cut(left_out: int) -> str:
+    """Return the note in the middle of a text that is shown cut."""
+    return f"\n[... {left_out:,} more characters here, not shown]\n"
+
+
+def _shorten_messages(
+    messages: Sequence[BaseMessage], excess: int, counter: TokenCounter
+) -> list[BaseMessage]:
+    """Return messages, the longest as cut copies, so that all are smaller by an excess.
+
+    The longest texts are cut to one length, so that short ones stay whole. Where that does not
+    suffice, all of them are cut as far as they may be.
+
+    Args:
+        messages: What may be cut.
+        excess: So many tokens are to be saved.
+        counter: Counts the tokens of messages.
+    """
+    count = get_text_counter(counter)
+    sizes = [count(text) for one in messages for text in map(_get_text, _list_blocks(one)) if text]
+    whole, shown = counter(messages), _find_level(sizes, sum(sizes) - excess)
+    cut = list(messages)
+    for _ in range(_MOST_PASSES):
+        cut = [_shorten(message, shown, count) for message in messages]
+        saved = whole - counter(cut)
+        if saved >= excess or shown <= LEAST_SHOWN:
+            break
+        # What is said in parts need not count as their sum: what is too much is taken from each.
+        longer = sum(size > shown for size in sizes)
+        shown = max(shown - (excess - saved) // max(longer, 1) - _MARGIN, LEAST_SHOWN)
+    return cut
+
+
+def _find_level(sizes: Sequence[int], room: int) -> int:
+    """Return to how many tokens the longest are cut so that all fit into a room."""
+    left = sorted(sizes)
+    while left:
+        level = room // len(left)
+        if left[0] > level:
+            return max(level, LEAST_SHOWN)
+        room -= left.pop(0)
+    return max(sizes, default=LEAST_SHOWN)
+
+
+def _shorten(message: BaseMessage, shown: int, count: TextCounter) -> BaseMessage:
+    """Return a message whose texts of more tokens are cut; itself where there are none."""
+    blocks = _list_blocks(message)
+    cut = [_shorten_block(block, shown, count) for block in blocks]
+    content = cut[0] if isinstance(message.content, str) else cut
+    return message if cut == blocks else message.model_copy(update={"content": content})
+
+
+def _shorten_block(
+    block: str | dict[str, object], shown: int, count: TextCounter
+) -> str | dict[str, object]:
+    text = _get_text(block)
+    if not text or count(text) <= shown:
+        return block
+    piece = _cut_text(text, shown, count)
+    return piece if isinstance(block, str) else {**block, "text": piece}
+
+
+def _cut_text(text: str, tokens: int, count: TextCounter) -> str:
+    """Return a text's beginning and its end around a note, in about so many tokens."""
+    room = max(tokens - count(_describe_cut(len(text))), 2)
+    first = find_prefix(text, round(room * _SHARE_OF_BEGINNING), count)
+    rest = text[first:]
+    last = find_suffix(rest, room - count(text[:first]), count)
+    left_out = len(rest) - last
+    return f"{text[:first]}{_describe_cut(left_out)}{rest[left_out:]}"
+
+
+def _list_blocks(message: BaseMessage) -> list[str | dict[str, object]]:
+    content = message.content
+    return [content] if isinstance(content, str) else list(content)
+
+
+def _get_text(block: str | dict[str, object]) -> str:
+    text = block if isinstance(block, str) else block.get("text")
+    return text if isinstance(text, str) else ""
 
 
 # -- How far back a thread is read for its next view, so that none reads an archive ---------------

@@ -5,7 +5,6 @@ Nothing is taken out of a log: every edit adds entries that the views obey.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -314,9 +313,9 @@ def count_heard(text: str, heard: Heard) -> int:
     """Return how many characters of a text were heard.
 
     Words are found by their letters and digits alone: what speaks a text, or listens to it, is
-    free with case, accents, spaces, punctuation and marks of emphasis. They stand at the beginning
-    of the text or, where the voice reports its latest utterance only, at the first beginning of a
-    word where they fit; what comes before them was heard as well.
+    free with case, accents, spaces, punctuation and marks of emphasis. They count where they fit
+    first, since a voice may report its latest utterance only; what comes before them was heard as
+    well.
 
     Args:
         text: What was to be said.
@@ -380,40 +379,35 @@ def _keep_characters(content: str | list[str | dict[str, object]], count: int) -
 
 
 def _find_end_of_words(text: str, heard: str) -> int:
-    """Return where in a text the words end that were heard.
+    """Return where in a text the words end that were heard, with the marks right behind them.
 
     Raises:
         InvalidMessageError: If they are not in it.
     """
     if text.startswith(heard):
         return len(heard)
-    spoken, wanted = _fold(text), "".join(letter for _, letter in _fold(heard)).strip()
-    letters = re.findall(r"[^\W_]", wanted)
-    if not letters:
+    spoken, wanted = _fold(text), "".join(letter for _, letter in _fold(heard))
+    if not wanted:
         return 0
-    # In scripts without spaces a word may begin anywhere.
-    start = r"(?<![^\W_])" if letters[0].isascii() else ""
-    marks = "".join(f"{re.escape(mark)}?" for mark in re.findall(r"[^\w\s]*$", wanted)[0])
-    pattern = start + r"[\W_]*".join(letters) + marks
-    found = re.search(pattern, "".join(letter for _, letter in spoken))
-    if found is None:
+    found = "".join(letter for _, letter in spoken).find(wanted)
+    if found < 0:
         raise InvalidMessageError(
             "what was heard is not in the reply; pass the reply's own words, or how many of its "
             "characters were heard"
         )
-    end = spoken[found.end() - 1][0] + 1
-    return end + next(
-        (n for n, one in enumerate(text[end:]) if not unicodedata.combining(one)), len(text) - end
-    )
+    end = spoken[found + len(wanted) - 1][0] + 1
+    while end < len(text) and not (text[end].isalnum() or text[end].isspace()):
+        end += 1
+    return end
 
 
 def _fold(text: str) -> list[tuple[int, str]]:
-    """Return the characters of a text without case and accents, each with its place."""
+    """Return the letters and digits of a text without case and accents, each with its place."""
     return [
         (place, letter)
         for place, one in enumerate(text)
         for letter in unicodedata.normalize("NFKD", one).casefold()
-        if not unicodedata.combining(letter)
+        if letter.isalnum()
     ]
 
 

@@ -15,11 +15,14 @@ import copy
 import inspect
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import NoneType
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
+from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -477,11 +480,14 @@ def make_content(pieces: Sequence[str]) -> str | list[str | dict[str, str]]:
     return [{"type": "text", "text": piece} for piece in pieces]
 
 
-# -- The default token counter: one everywhere, without a network; see `views.tokens` -------------
+# -- Tokens: by one default counter everywhere, without a network; see `views.tokens` --------------
 TokenCounter: TypeAlias = Callable[[Sequence[BaseMessage]], int]
 """Counts the tokens of messages; it need not be additive."""
 TextCounter: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text."""
+TokenCounterLike: TypeAlias = TokenCounter | BaseLanguageModel[Any] | Literal["auto"]
+"""What may count: a function of messages, a model that counts for itself, or `"auto"`, which is the
+estimate of this package."""
 TOKENS_PER_MESSAGE = 3
 """Role and separators that every chat format adds."""
 TOKENS_PER_MEDIA = 85
@@ -536,3 +542,66 @@ def _get_block_text(block: Any) -> str | None:
     if kind.endswith(("_tool_use", "_tool_result")):  # tools that ran at a provider
         return json.dumps(block, default=str, ensure_ascii=False)
     return None
+
+
+# -- Who counts: the estimate of this package, a function of the application, a model itself ------
+_CHARACTERS_PER_TOKEN = 16
+"""No token of a budget holds more characters than this on average."""
+
+
+def read_counter(value: TokenCounterLike | None) -> TokenCounter:
+    """Return what counts messages; without a counter of the application's, the estimate.
+
+    Raises:
+        ConfigError: If it can count nothing.
+    """
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return count_tokens
+    if isinstance(value, BaseLanguageModel):
+        return partial(_count_checked, value.get_num_tokens_from_messages)
+    if callable(value) and not isinstance(value, type):
+        return partial(_count_checked, value)
+    msg = (
+        "token_counter must be a function of messages, a model that counts tokens, or None, "
+        f"got {describe_value(value)}"
+    )
+    raise ConfigError(msg)
+
+
+def _count_checked(function: Any, messages: Sequence[BaseMessage]) -> int:
+    """Return the tokens of messages by a function of the application.
+
+    Raises:
+        ConfigError: If the function returns anything but a whole number from 0 on.
+    """
+    count = function(list(messages)) if messages else 0
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        got = describe_value(count)
+        msg = f"token_counter must return a whole number of tokens from 0 on, got {got}"
+        raise ConfigError(msg)
+    return count
+
+
+def get_text_counter(counter: TokenCounter) -> TextCounter:
+    """Return what counts texts as a counter counts messages.
+
+    One that knows messages alone counts a text as what a user says, the frame included.
+    """
+    if counter is count_tokens:
+        return count_text_tokens
+    return lambda text: counter([HumanMessage(text)]) if text else 0
+
+
+def find_prefix(text: str, room: int, count: TextCounter) -> int:
+    """Return how many of the first characters of a text fit into so many tokens; 0 if none do."""
+    return _find_most(text, room, lambda most: count(text[:most]))
+
+
+def find_suffix(text: str, room: int, count: TextCounter) -> int:
+    """Return how many of the last characters of a text fit into so many tokens; 0 if none do."""
+    return _find_most(text, room, lambda most: count(text[len(text) - most :]))
+
+
+def _find_most(text: str, room: int, count: Callable[[int], int]) -> int:
+    sizes = range(1, min(len(text), max(room, 0) * _CHARACTERS_PER_TOKEN) + 1)
+    return bisect_right(sizes, room, key=count)

@@ -387,12 +387,6 @@ THOUGHTS: Mapping[Origin, frozenset[str]] = {
 """In which blocks each provider's own integration tells what its model thought."""
 
 
-def find_origin(message: BaseMessage, unnamed: Origin | None = None) -> Origin | None:
-    """Return which provider made the message; None for one without a provider of its own.
-
-    Args:
-        message: The message.
-        unnamed: What to return where it does not say.
-    """
-    named = message.response_metadata.get("model_provider")
-    return unnamed if named is None else _ORIGINS.get(str(named))
+def find_origin(message: BaseMessage) -> Origin | None:
+    """Return which provider made the message; None where it names none that is known."""
+    return _ORIGINS.get(str(message.response_metadata.get("model_provider")))

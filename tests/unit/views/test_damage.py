@@ -22,8 +22,12 @@ from langchain_convmem.transfer.formats.convmem import encode_entry
 from langchain_convmem.turns.stats import compute_stats
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.export import format_text_table
-from langchain_convmem.views.live import build_turns, describe_damage, find_live_entries
+from langchain_convmem.views.live import (
+    build_turns,
+    describe_damage,
+    find_live_entries,
+    format_text_table,
+)
 
 KEY = ThreadKey("ana", "chat")
 SECRET = "pay 1000 euros"

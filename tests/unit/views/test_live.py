@@ -15,7 +15,6 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import build_context
-from langchain_convmem.views.export import make_turn_map
 from langchain_convmem.views.live import (
     PLACEHOLDER_TEXT,
     build_model_turns,
@@ -28,6 +27,7 @@ from langchain_convmem.views.live import (
     find_uncovered,
     has_calls,
     is_blank,
+    make_turn_map,
 )
 from langchain_convmem.views.summaries import (
     build_summary_tree,
