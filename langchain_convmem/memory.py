@@ -351,7 +351,6 @@ class ConversationMemory:
         auto_tools: bool | None = None,
         max_tool_rounds: int | None = None,
         tool_handler: Callable[..., Any] | None = None,
-        on_pending_tool_calls: Literal["error", "cancel"] | None = None,
         on_cancel: Literal["discard", "keep"] | None = None,
     ) -> Conversation:
         """Return a conversation that continues a thread of this memory.
@@ -388,7 +387,6 @@ class ConversationMemory:
             auto_tools: Call tools until the model replies without calls.
             max_tool_rounds: The most rounds of tool calls in one turn.
             tool_handler: Asked before each call.
-            on_pending_tool_calls: What to do with pending calls when the user speaks.
             on_cancel: What to do with a cancelled turn.
 
         Raises:

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog, Preface
-from langchain_convmem.errors import ChatTemplateError, InvalidMessageError
+from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.testing import ScriptedEngine, SessionFault
 
 END = "<|im_end|>\n"
@@ -171,12 +171,10 @@ def test_a_message_that_the_template_refuses_is_refused_with_its_first_part():
     assert talk.pending == []
 
 
-def test_a_part_of_the_user_before_a_call_is_answered_is_refused():
+def test_the_result_of_a_call_may_come_as_a_part():
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     talk = chat(AIMessage("", tool_calls=[call]), "Fine.", auto_tools=False)
     talk.send_message("a")
-    with pytest.raises(InvalidMessageError, match="c1"):
-        talk.send_message("b", pending=True)
     talk.send_message(ToolMessage("9", tool_call_id="c1"), pending=True)
     talk.send_message("b")
     assert [message.type for message in talk.history] == ["human", "ai", "tool", "human", "ai"]
