@@ -104,7 +104,7 @@ class ConversationConfig(BaseModel):
         system = given.pop("system_prompt", None)
         for name in given.keys() - type(self).model_fields.keys():
             known = [*type(self).model_fields, "system_prompt"]
-            near = suggest_name(name, known)
+            near = "; system_prompt= says it" if "system" in name else suggest_name(name, known)
             raise ConfigError(f"there is no setting {name!r}; there are {', '.join(known)}{near}")
         preface = given.get("preface", Preface())
         for setting, kinds in ((preface, Preface | Mapping), (system, str | None)):

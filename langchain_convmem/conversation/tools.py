@@ -8,8 +8,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, is_typeddict
 
 from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
@@ -51,11 +50,13 @@ class ToolRun:
         handler: Whether a call may run. What it raises ends the turn.
         stopped: Once it has an error, that is raised without waiting for tools that run, whose
             results are dropped. Asynchronous runs are ended by cancelling the task.
+        prefers_async: Whether a tool that is a function and a coroutine runs as the latter.
     """
 
     config: RunnableConfig | None = None
     handler: ToolHandler | None = None
     stopped: Future[None] = field(default_factory=Future)
+    prefers_async: bool = True
 
     def check(self) -> None:
         """Go on, unless the turn is to end early."""
@@ -105,20 +106,15 @@ class ToolSet:
             Results. A tool that is unknown, denied or raises is answered with "Error: ..." and
             `status="error"`. KeyboardInterrupt and cancellation are raised.
         """
-        answering = partial(self.aanswer, calls, run, prefers_async=False)
-        outcome = start_in_thread(lambda: asyncio.run(answering()))
+        run = replace(run, prefers_async=False)
+        outcome = start_in_thread(lambda: asyncio.run(self.aanswer(calls, run)))
         both: list[Future[Any]] = [outcome, run.stopped]
         wait(both, return_when=FIRST_COMPLETED)
         run.check()
         return outcome.result()
 
-    async def aanswer(
-        self, calls: Sequence[ToolCall], run: ToolRun, *, prefers_async: bool = True
-    ) -> list[ToolMessage]:
-        """Run calls without blocking the event loop; see `answer`.
-
-        A tool that is a function and a coroutine runs as the latter if `prefers_async`.
-        """
+    async def aanswer(self, calls: Sequence[ToolCall], run: ToolRun) -> list[ToolMessage]:
+        """Run calls without blocking the event loop; see `answer`."""
         decided: list[ToolCall | ToolMessage] = []
         for call in calls:
             verdict: Any = True
@@ -135,7 +131,7 @@ class ToolSet:
             async with room:
                 run.check()
                 tool = self._runnable[call["name"]]
-                return await _run(tool, call, run.config, prefers_async=prefers_async)
+                return await _run(tool, call, run)
 
         return await _gather(map(answer, decided))
 
@@ -220,13 +216,11 @@ async def _gather(calls: Iterable[Coroutine[Any, Any, ToolMessage]]) -> list[Too
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _run(
-    tool: BaseTool, call: ToolCall, config: RunnableConfig | None, *, prefers_async: bool
-) -> ToolMessage:
+async def _run(tool: BaseTool, call: ToolCall, run: ToolRun) -> ToolMessage:
     try:
-        if _has_coroutine(tool) and (prefers_async or not _has_function(tool)):
-            return _make_answer(call, await tool.ainvoke(call, config))
-        return _make_answer(call, await run_in_thread(lambda: tool.invoke(call, config)))
+        if _has_coroutine(tool) and (run.prefers_async or not _has_function(tool)):
+            return _make_answer(call, await tool.ainvoke(call, run.config))
+        return _make_answer(call, await run_in_thread(lambda: tool.invoke(call, run.config)))
     except Exception as error:
         if any(
             kind.__module__ == "langgraph.errors" and kind.__name__ == "GraphBubbleUp"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
@@ -98,11 +97,6 @@ class WritingTurns:
         this = threading.get_ident()
         waiting = [over for over, thread in self._list_own() if thread != this]
         return not wait(waiting, timeout_s).not_done
-
-    async def await_all(self, timeout_s: float | None) -> bool:
-        """Wait until all turns are over, and let the event loop run meanwhile; see `wait`."""
-        waiting = [asyncio.wrap_future(over) for over, _ in self._list_own()]
-        return not waiting or not (await asyncio.wait(waiting, timeout=timeout_s))[1]
 
     def _list_own(self) -> list[tuple[Future[None], int]]:
         """Return the turns of this process, each with the thread in which it began."""

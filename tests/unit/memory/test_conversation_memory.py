@@ -104,7 +104,7 @@ def test_recall_searches_all_threads_of_a_user(memory):
 @pytest.mark.parametrize("call", ["recall", "retriever", "forget", "refresh"])
 def test_a_call_that_names_nobody_is_refused(memory, call):
     arguments = ["bicycle"] if call == "recall" else []
-    with pytest.raises(ConfigError, match="user_id, or thread_id"):
+    with pytest.raises(ConfigError, match=r"user_id, (or|a) thread_id"):
         getattr(memory, call)(*arguments)
 
 
