@@ -21,9 +21,6 @@ from langchain_convmem.turns.streams import aclose_quietly, add_up
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.messages import count_tokens, merge_pieces
 
-_PARSED = "parsed"
-"""Where a message holds the object that it stands for, as with LangChain's own classes."""
-
 
 class ReplyRequest(NamedTuple):
     """What stays the same in all model calls of a turn.
@@ -226,8 +223,9 @@ class ReplyBuilder:
             # Parsers write an object anew as it grows: it is shown when it is whole.
             self._value = piece if self._value is None else add_up(self._value, piece)
             return
-        chunk = _to_chunk(_to_message(piece))
-        self._name = self._name or chunk.id or _create_name()
+        message = _to_message(piece)
+        chunk = message if isinstance(message, AIMessageChunk) else _to_chunk(message)
+        self._name = self._name or chunk.id or f"lc_run--{make_ulid()}"
         chunk = chunk.model_copy(update={"id": self._name, "chunk_position": None})
         self._chunks.append(chunk)
         if chunk.content or chunk.tool_call_chunks or chunk.additional_kwargs:
@@ -283,25 +281,19 @@ def _to_message(answer: Any) -> AIMessage:
         return AIMessage(answer)
     raw = answer.get("raw") if isinstance(answer, Mapping) else None
     if not isinstance(raw, AIMessage):
-        return AIMessage(describe_as_json(answer), additional_kwargs={_PARSED: answer})
-    value = answer.get(_PARSED)
+        return AIMessage(describe_as_json(answer), additional_kwargs={"parsed": answer})
+    value = answer.get("parsed")
     if value is None:
         return raw
     return AIMessage(
         describe_as_json(value),
         id=raw.id,
-        additional_kwargs={_PARSED: value},
+        additional_kwargs={"parsed": value},
         response_metadata=raw.response_metadata,
         usage_metadata=raw.usage_metadata,
     )
 
 
 def _to_chunk(message: AIMessage) -> AIMessageChunk:
-    """Return a message as a chunk: a model that does not stream may show it whole."""
-    if isinstance(message, AIMessageChunk):
-        return message
+    """Return a message as a chunk: a model that does not stream shows it whole."""
     return AIMessageChunk(**message.model_dump(exclude={"type"}))
-
-
-def _create_name() -> str:
-    return f"lc_run--{make_ulid()}"

@@ -16,8 +16,7 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import Future
-from concurrent.futures import wait as wait_for
-from contextlib import AsyncExitStack, ExitStack, aclosing, closing
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing, suppress
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
@@ -173,7 +172,8 @@ class Conversation(Runnable[Any, AIMessage]):
             return take_turn()
         handle = self._start(send, take_turn)
         try:
-            handle.wait(send.options.timeout)
+            with suppress(TimeoutError):  # a model's own is raised by the result below
+                return handle.result(send.options.timeout)
             send.control.stop(send.make_late_error())
             send.control.check()  # the model may not come back
             return handle.result()
@@ -539,10 +539,6 @@ class TurnHandle:
         """
         return self._control.cancel()
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait until the turn has come to an end, at most so many seconds."""
-        wait_for([self._outcome], timeout_s)
-
     def done(self) -> bool:
         """Return whether the turn has come to an end."""
         return self._outcome.done()
@@ -586,12 +582,10 @@ class Engine:
                 "expected a LangChain chat model or a text engine"
             )
         self.model = model
-        self._turns = ActiveTurns("the engine", self._release)
+        release = model.close if isinstance(model, TextEngine) else lambda: None
+        self._turns = ActiveTurns("the engine", release)
 
     _run_off_loop = staticmethod(run_in_thread)
-
-    def __repr__(self) -> str:
-        return f"Engine({type(self.model).__name__})"
 
     def __enter__(self) -> Self:
         return self
@@ -669,10 +663,6 @@ class Engine:
         return TextBackend(
             engine, template, found, stop, template.start(tools=tools.schemas or None)
         )
-
-    def _release(self) -> None:
-        if isinstance(self.model, TextEngine):
-            self.model.close()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until no turn runs; return whether that came about within so many seconds."""

@@ -31,7 +31,7 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.text.messages import REASONING_KEYS, ROLES, TEMPLATE_FIELDS, make_plain
 from langchain_convmem.views.codec import decode_message
-from langchain_convmem.views.media import get_family, read_media
+from langchain_convmem.views.media import read_media
 from langchain_convmem.views.messages import (
     MESSAGE_FORMS,
     OneMessage,
@@ -52,9 +52,6 @@ _CLASSES: dict[str, type[BaseMessage]] = {
     "tool": ToolMessage,
 }
 _ROLE = re.compile(r"\S{1,64}")
-DEFAULT_MAX_BYTES = 20_000_000
-"""About what most providers take in one request."""
-
 _OWN = frozenset({"audio", "file", "image", "video"})
 _SOURCES = ("path", "blob", "base64")
 _DATA_URL = re.compile(r"\s*data:[^,]{0,200};base64,", re.IGNORECASE)
@@ -72,7 +69,7 @@ class MediaLimits:
             where messages come from strangers.
     """
 
-    max_bytes: int | None = DEFAULT_MAX_BYTES
+    max_bytes: int | None = 20_000_000  # about what most providers take in one request
     folder: str | os.PathLike[str] | None = None
 
     def check_size(self, size: int, what: str) -> None:
@@ -291,16 +288,7 @@ def _settle_part(part: dict[str, Any], limits: MediaLimits, what: str) -> dict[s
     limits.check_size(found.size, what)
     if not found.type:
         raise InvalidMessageError(f"{what} is of an unknown type; name its type with 'mime_type'")
-    if not is_own:
-        return part
-    kind, family = part["type"], get_family(found.type)
-    # A container may hold sound alone, though its beginning does not say so.
-    may_be_audio = kind == "audio" and found.type in ("video/mp4", "video/webm")
-    if kind not in ("file", family) and not may_be_audio:
-        raise InvalidMessageError(
-            f"{what} is called {kind}, but holds {found.type}; pass it as {family!r}"
-        )
-    return {**part, "base64": found.data, "mime_type": found.type}
+    return {**part, "base64": found.data, "mime_type": found.type} if is_own else part
 
 
 def _read_file(place: Any, limits: MediaLimits, what: str) -> bytes:

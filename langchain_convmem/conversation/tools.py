@@ -30,8 +30,6 @@ ToolHandler: TypeAlias = Callable[[ToolCall], Any]
 """Whether a call may run: True, False, a reason against it, or the call to run instead; or what
 awaits one of these."""
 
-_MOST_AT_ONCE = 32
-
 
 @dataclass(frozen=True, slots=True)
 class _Tool:
@@ -123,7 +121,7 @@ class ToolSet:
                 run.check()
             decided.append(self._decide(call, verdict))
         limit = (run.config or {}).get("max_concurrency")
-        room = asyncio.Semaphore(max(1, _MOST_AT_ONCE if limit is None else limit))
+        room = asyncio.Semaphore(max(1, 32 if limit is None else limit))
 
         async def answer(call: ToolCall | ToolMessage) -> ToolMessage:
             if isinstance(call, ToolMessage):
@@ -218,7 +216,7 @@ async def _gather(calls: Iterable[Coroutine[Any, Any, ToolMessage]]) -> list[Too
 
 async def _run(tool: BaseTool, call: ToolCall, run: ToolRun) -> ToolMessage:
     try:
-        if _has_coroutine(tool) and (run.prefers_async or not _has_function(tool)):
+        if _runs_as_coroutine(tool, run):
             return _make_answer(call, await tool.ainvoke(call, run.config))
         return _make_answer(call, await run_in_thread(lambda: tool.invoke(call, run.config)))
     except Exception as error:
@@ -231,14 +229,11 @@ async def _run(tool: BaseTool, call: ToolCall, run: ToolRun) -> ToolMessage:
         return _refuse(call, ": ".join(filter(None, [told, str(error)])) or "the tool failed")
 
 
-def _has_coroutine(tool: BaseTool) -> bool:
+def _runs_as_coroutine(tool: BaseTool, run: ToolRun) -> bool:
     if isinstance(tool, StructuredTool | Tool):
-        return tool.coroutine is not None
-    return type(tool)._arun is not BaseTool._arun  # noqa: SLF001 - what LangChain asks too
-
-
-def _has_function(tool: BaseTool) -> bool:
-    return not isinstance(tool, StructuredTool | Tool) or tool.func is not None
+        return tool.coroutine is not None and (run.prefers_async or tool.func is None)
+    has_coroutine = type(tool)._arun is not BaseTool._arun  # noqa: SLF001 - what LangChain asks too
+    return has_coroutine and run.prefers_async
 
 
 # -- What a model is told of a call ---------------------------------------------------------------

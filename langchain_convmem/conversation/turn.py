@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ChatMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_convmem.background import finish, hop
@@ -117,9 +117,8 @@ class Talk:
 
 
 def _is_continued(first: BaseMessage, part: BaseMessage) -> bool:
-    if isinstance(first, ChatMessage) and isinstance(part, ChatMessage):
-        return first.role == part.role
-    return first.type == part.type and first.type in ("human", "system")
+    is_one_role = getattr(first, "role", first.type) == getattr(part, "role", part.type)
+    return is_one_role and first.type in ("human", "system", "chat")
 
 
 # -- Turns under way: what cancels them, and who waits for them -----------------------------------
@@ -228,22 +227,16 @@ class ActiveTurns:
         Args:
             what: What errors call it.
             release: Called once it is closed and no turn runs any more.
-            parent: Where its turns count as well, and what closes it.
+            parent: Where its turns count as well, and what closes its children.
         """
         self.what, self.parent = what, parent
         self._release = release
         self._changed = threading.Condition(make_lock())
         self._running: set[TurnControl] = set()
-        self._children: WeakSet[ActiveTurns] = WeakSet()
+        self.children: WeakSet[ActiveTurns] = WeakSet()
         self._is_closed = False
         if parent is not None:
-            parent.add(self)
-
-    def add(self, child: ActiveTurns) -> None:
-        """Have a conversation closed with its engine."""
-        with self._changed:
-            self.check_open()
-            self._children.add(child)
+            parent.children.add(self)
 
     def check_open(self) -> None:
         """Refuse whatever comes after the end.
@@ -297,7 +290,7 @@ class ActiveTurns:
             if self._is_closed:
                 return
             self._is_closed = True
-            children = list(self._children)
+            children = list(self.children)
         self.cancel()
         self.wait(timeout_s)
         for child in children:
@@ -389,8 +382,8 @@ class Send:
     def hold(self) -> Iterator[None]:
         """Have the conversation to itself while the block runs; wait for earlier turns."""
         with self.enter() as waiter:
-            timeout_s = self.talk.config.busy_timeout_s
-            self.talk.thread.lock.wait(waiter, timeout_s, self.control.stopped)
+            lock, timeout_s = self.talk.thread.lock, self.talk.config.busy_timeout_s
+            lock.wait(waiter, timeout_s, self.control.stopped)
             with self.talk.thread.hold():
                 yield
 
@@ -398,8 +391,8 @@ class Send:
     async def ahold(self) -> AsyncIterator[None]:
         """Have the conversation to itself without blocking the event loop; see `hold`."""
         with self.enter() as waiter:
-            timeout_s = self.talk.config.busy_timeout_s
-            await self.control.run(self.talk.thread.lock.await_turn(waiter, timeout_s))
+            lock, timeout_s = self.talk.thread.lock, self.talk.config.busy_timeout_s
+            await self.control.run(lock.await_turn(waiter, timeout_s))
             with self.talk.thread.hold():
                 yield
 

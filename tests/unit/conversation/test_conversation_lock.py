@@ -201,19 +201,6 @@ def test_a_loop_over_a_chain_waits_no_longer_than_allowed():
     assert asyncio.run(talk.asend_message("next")).text == "next! 1"
 
 
-def test_a_turn_may_ask_another_conversation_of_its_engine():
-    engine = Engine(text_engine())
-    outer, other = engine.create_conversation(), engine.create_conversation()
-    told = []
-
-    def hear(_):
-        if not told:
-            told.append(other.send_message("inner").text)
-
-    assert outer.send_message_async("outer", hear).result(30).text == "outer! 0"
-    assert told == ["inner! 0"]
-
-
 # -- who does not want to wait ------------------------------------------------------------------
 
 

@@ -136,15 +136,6 @@ def test_a_call_that_cannot_be_read_is_told_to_the_model():
     assert "cannot be read" in engine.sessions[0].text
 
 
-def test_a_text_session_reads_results_behind_its_own_call():
-    made = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
-    said, engine = text_talk(made, "Sunny.")
-    said.send_message("How is it in Rome?")
-    assert "sunny in Rome" in engine.prefills[-1]
-    assert "How is it" not in engine.prefills[-1]
-    assert [stats.diverged_at for stats in said.render_stats] == [None, None]
-
-
 @pytest.mark.parametrize(
     "model",
     [RunnableLambda(lambda _: AIMessage("x")), FakeListChatModel(responses=["x"])],
