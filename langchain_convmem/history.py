@@ -6,20 +6,20 @@ hosts of a thread share with it: cutting a reply, forking, and reading its live 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.background import hop, to_async
 from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.errors import BudgetError, ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import TIMINGS, Control, Draft, Entry, Metadata, Role, ThreadKey
+from langchain_convmem.records import TIMINGS, Control, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import LiveReach, SummaryPlace, build_context
 from langchain_convmem.views.edits import (
@@ -84,14 +84,7 @@ T = TypeVar("T")
 
 DEFAULT_SINK = "default"
 
-_MESSAGES: dict[str, Callable[..., BaseMessage]] = {
-    "user": HumanMessage,
-    "human": HumanMessage,
-    "assistant": AIMessage,
-    "ai": AIMessage,
-    "system": SystemMessage,
-}
-_ROLES = ", ".join(_MESSAGES)
+_ROLES = ("user", "human", "assistant", "ai", "system")
 
 
 class ConversationHistory(BaseChatMessageHistory):
@@ -162,12 +155,12 @@ class ConversationHistory(BaseChatMessageHistory):
         message = _make_text_message(role, contents)
         draft = self.drafting.build(message)
         if draft is None:
-            return AddedTurn.make_unstored(get_role(message), self.log)
+            return AddedTurn(make_ulid(), get_role(message), (), (), Metadata(), log=self.log)
         [entry] = self.log.append(self.key, [draft])
         page = self.log.entries(self.key, last=_PAGE)
-        turn = AddedTurn.find_holding(entry, page, self.log)
+        turn = self._find_turn(entry, page)
         is_cut = len(page) == _PAGE and page[0] in turn.entries
-        return AddedTurn.find_holding(entry, self.entries, self.log) if is_cut else turn
+        return self._find_turn(entry) if is_cut else turn
 
     aadd = to_async(add)
 
@@ -266,7 +259,18 @@ class ConversationHistory(BaseChatMessageHistory):
         return await hop(lambda: self.model_turns)
 
     def _wrap_turns(self, shown: Sequence[Turn]) -> list[AddedTurn]:
-        return [AddedTurn.wrap(turn, self.log) for turn in shown]
+        return [
+            AddedTurn(one.id, one.role, one.contents, one.entries, one.metadata, log=self.log)
+            for one in shown
+        ]
+
+    def _find_turn(self, added: Entry, entries: Sequence[Entry] | None = None) -> AddedTurn:
+        """Return the turn that holds an entry, among all or some of the thread's entries."""
+        shown = build_turns(self.entries if entries is None else entries)
+        # Another process may have cleared or forgotten it already; it was added all the same.
+        holders = (turn for turn in shown if added in turn.entries)
+        [turn] = self._wrap_turns([next(holders, None) or make_turn([added])])
+        return turn
 
     @property
     def entries(self) -> list[Entry]:
@@ -339,13 +343,10 @@ class ConversationHistory(BaseChatMessageHistory):
         *edits, draft = plan_replace(entries, message_id, message, keep_later=keep_later)
         kept = self.drafting.filter_draft(draft)
         if kept is None:
-            msg = (
-                f"nothing of the new message is to be stored, so {message_id!r} stays as it is; "
-                "take it out with undo() or memory.forget()"
-            )
+            msg = f"before_write stores nothing of the new message; {message_id!r} stays as it is"
             raise InvalidMessageError(msg)
         added = self.log.append(self.key, [*edits, kept])
-        return AddedTurn.find_holding(added[-1], self.entries, self.log)
+        return self._find_turn(added[-1])
 
     areplace = to_async(replace)
 
@@ -371,7 +372,7 @@ class ConversationHistory(BaseChatMessageHistory):
             InvalidMessageError: If the words are not in the reply; nothing is written.
         """
         cut = cut_reply(self.log, self.key, self.drafting, heard_until, message_id)
-        return None if cut is None else AddedTurn.find_holding(cut, self.entries, self.log)
+        return None if cut is None else self._find_turn(cut)
 
     acut_reply = to_async(cut_reply)
 
@@ -422,7 +423,7 @@ class ConversationHistory(BaseChatMessageHistory):
         before = self.entries
         added = find_applied_summary(pieces, window, before)
         if added is not None:
-            return AddedTurn.find_holding(added, before, self.log)
+            return self._find_turn(added, before)
         draft = draft_summary(pieces, window, before, model=model, prompt_version=prompt_version)
         [added] = self.log.append(self.key, [draft])
         entries = self.entries
@@ -431,7 +432,7 @@ class ConversationHistory(BaseChatMessageHistory):
         except StaleWindowError:
             self.log.forget(self.key, [added.id])
             raise
-        return AddedTurn.find_holding(added, entries, self.log)
+        return self._find_turn(added, entries)
 
     aadd_summary = to_async(add_summary)
 
@@ -495,7 +496,7 @@ class ConversationHistory(BaseChatMessageHistory):
             StaleWindowError: If the summary was forgotten at this moment; nothing is written.
         """
         old, draft = plan_edit_summary(self.entries, self._filter_summary(text), summary_id)
-        return AddedTurn.find_holding(self._append_about(old, draft), self.entries, self.log)
+        return self._find_turn(self._append_about(old, draft))
 
     aedit_summary = to_async(edit_summary)
 
@@ -582,8 +583,7 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             ConfigError: If it is neither a pin nor text.
         """
-        drafts = plan_unpin(self.entries, pin)
-        return bool(self.log.append(self.key, drafts))
+        return bool(self.log.append(self.key, plan_unpin(self.entries, pin)))
 
     aunpin = to_async(unpin)
 
@@ -621,7 +621,9 @@ class ConversationHistory(BaseChatMessageHistory):
             return [make_turn_map(turn) for turn in (shown[:-1] if exclude_last else shown)]
         while True:
             # The cursor first: entries read after it hold all that it counts.
-            before, version = self._read_cursor(sink)
+            document = self.log.get_state(self.key, _name_cursor(sink))
+            before = ExportCursor(**(document.value if document else {}))
+            version = None if document is None else document.version
             entries = self.entries
             maps, after = export_maps(entries, before, exclude_last=exclude_last)
             if after == before:
@@ -641,24 +643,16 @@ class ConversationHistory(BaseChatMessageHistory):
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's
         printer.text(str(self))
 
-    def _read_cursor(self, sink: str) -> tuple[ExportCursor, int | None]:
-        """Return how far a sink was served, and the version of the document that says so."""
-        document = self.log.get_state(self.key, _name_cursor(sink))
-        if document is None:
-            return ExportCursor(), None
-        return ExportCursor(**document.value), document.version
-
 
 def _make_text_message(role: str | Enum, contents: str | Sequence[str]) -> BaseMessage:
     name = role.value if isinstance(role, Enum) else role
-    if name == "tool":
-        msg = "a tool's result names its call: add_messages([ToolMessage(...)]) stores it"
-        raise InvalidMessageError(msg)
-    if not isinstance(name, str) or name not in _MESSAGES:
-        raise InvalidMessageError(f"role must be one of {_ROLES}; got {describe_value(name)}")
-    make = _MESSAGES[name]
-    spoken = check_pieces(contents, what="contents")
-    return make(make_content(spoken))
+    if name not in _ROLES:
+        raise InvalidMessageError(
+            f"role must be one of {', '.join(_ROLES)}; got {describe_value(name)}; "
+            "add_messages([ToolMessage(...)]) stores what a tool said"
+        )
+    [message] = read_messages([(str(name), make_content(check_pieces(contents, what="contents")))])
+    return message
 
 
 def _find_last_summary(entries: Sequence[Entry]) -> Turn | None:
@@ -689,23 +683,6 @@ class AddedTurn(Turn):
     """
 
     log: MessageLog = field(kw_only=True, repr=False, compare=False)
-
-    @classmethod
-    def wrap(cls, turn: Turn, log: MessageLog) -> Self:
-        """Return the turn, as one of the log."""
-        return cls(turn.id, turn.role, turn.contents, turn.entries, turn.metadata, log=log)
-
-    @classmethod
-    def make_unstored(cls, role: Role, log: MessageLog) -> Self:
-        """Return what stands for a turn of which nothing was stored: it has no entries."""
-        return cls(make_ulid(), role, (), (), Metadata(), log=log)
-
-    @classmethod
-    def find_holding(cls, added: Entry, entries: Sequence[Entry], log: MessageLog) -> Self:
-        """Return the turn among `entries` that holds the entry."""
-        # Another process may have cleared or forgotten it already; it was added all the same.
-        holders = (turn for turn in build_turns(entries) if added in turn.entries)
-        return cls.wrap(next(holders, None) or make_turn([added]), log)
 
     def add_attribute(self, name: str) -> None:
         """Append a mark."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
 
 from langchain_core.runnables import Runnable
 
 from langchain_convmem.background import run_in_thread, to_async
-from langchain_convmem.causes import describe_value
+from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.history import ConversationHistory, fork_thread, read_context
 from langchain_convmem.logs import InMemoryLog
@@ -27,7 +27,7 @@ from langchain_convmem.records import (
     find_owner,
     read_id,
 )
-from langchain_convmem.titles import check_title, list_threads, read_title, update_thread
+from langchain_convmem.titles import check_title, list_threads, list_titles, update_thread
 from langchain_convmem.turns.forgetting import (
     forget_before,
     forget_scope,
@@ -43,7 +43,7 @@ from langchain_convmem.turns.memory import (
     SummarizeWhen,
     TurnMemory,
 )
-from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_profile_tokens
+from langchain_convmem.turns.options import TurnChanges, TurnOptions, check_profile_tokens
 from langchain_convmem.turns.stats import ThreadStats, compute_stats
 from langchain_convmem.views.messages import (
     DraftBuilder,
@@ -61,12 +61,12 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables.base import RunnableLike
 
-    from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
+    from langchain_convmem.conversation import Conversation, ConversationConfig, Engine
     from langchain_convmem.logs.as_of import PointInTime
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import ProfilerLike
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
-    from langchain_convmem.recall.options import LineFilter, Moment, Owners
+    from langchain_convmem.recall.options import Owners, RecallOptions
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.summarizers import SummarizerLike
@@ -74,14 +74,24 @@ if TYPE_CHECKING:
     from langchain_convmem.transfer import ImportedThread, ImportReport
     from langchain_convmem.wrap import RememberingRunnable
 
-_READING = (
-    *("embeddings", "settings", "before_write", "rewriter"),
-    *("token_counter", "profile_tokens"),
-)
-"""Options that say how a memory is read, at any time."""
+_NOT_READING = ("summarizer", "summary_settings", "summarize_when", "on_summary", "profiler")
+"""Options that say nothing of how a memory is read: one of an earlier time is without."""
 
-_NOT_OPTIONS = ("cls", "self", "path", "log", "recall", "signing_key")
-"""What a memory is given besides options that it takes however its log was opened."""
+
+class MemoryOptions(TypedDict, total=False):
+    """Options of a memory, however its log was opened; see `ConversationMemory.open`."""
+
+    embeddings: Embeddings | None
+    settings: RecallSettings | None
+    before_write: WriteHook | None
+    rewriter: Rewriter | None
+    summarizer: SummarizerLike | Literal["auto"] | None
+    summary_settings: SummarySettings | None
+    summarize_when: SummarizeWhen
+    on_summary: OnSummary | None
+    token_counter: TokenCounterLike | None
+    profile_tokens: int
+    profiler: ProfilerLike | None
 
 
 class ConversationMemory:
@@ -97,68 +107,56 @@ class ConversationMemory:
         self,
         log: MessageLog,
         *,
-        embeddings: Embeddings | None = None,
-        settings: RecallSettings | None = None,
-        before_write: WriteHook | None = None,
-        rewriter: Rewriter | None = None,
         recall: DialogRecall | None = None,
-        summarizer: SummarizerLike | Literal["auto"] | None = None,
-        summary_settings: SummarySettings | None = None,
-        summarize_when: SummarizeWhen = "background",
-        token_counter: TokenCounterLike | None = None,
-        on_summary: OnSummary | None = None,
-        profile_tokens: int = 150,
-        profiler: ProfilerLike | None = None,
+        **options: Unpack[MemoryOptions],
     ) -> None:
         """Make a memory of a log that is open already.
 
-        The log stays the caller's to close. `recall` finds lines instead of a `LineRecall` made of
-        `embeddings`, `settings` and `rewriter`, over the same log: such as
-        `integrations.VectorStoreRecall`; it stays the caller's, too. The other options are those of
-        `open`.
+        The log stays the caller's to close.
+
+        Args:
+            log: Where entries are kept.
+            recall: Finds lines instead of a `LineRecall` made of `embeddings`, `settings` and
+                `rewriter`, over the same log: such as `integrations.VectorStoreRecall`. It stays
+                the caller's, too.
+            **options: Those of `open`.
 
         Raises:
             ConfigError: If an option makes no sense; the message names it.
         """
-        given = locals()  # before any other name is bound
-        self._options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
-        check_profile_tokens(profile_tokens, is_optional=False)
+        _check_names("a memory", options, MemoryOptions)
         if not isinstance(log, MessageLog):
             way = "ConversationMemory.open(path) opens one"
             raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}; {way}")
-        self.log = log
-        drafting = DraftBuilder(before_write)
-        counter = read_counter(token_counter)
-        recaller = Recaller(log, drafting, counter, embeddings, settings, rewriter, given=recall)
-        summaries = Summaries(recaller, summarizer, summary_settings, summarize_when, on_summary)
-        self._turn_memory = TurnMemory(
-            log, drafting, recaller, summaries, Profiles(log, profiler), counter, profile_tokens
-        )
-        self._owns_log = False
+        profile_tokens = options.get("profile_tokens", 150)
+        check_profile_tokens(profile_tokens, is_optional=False)
+        self.log, self._options, self._owns_log = log, options, False
+        get: Callable[[str], Any] = options.get
+        drafting = DraftBuilder(get("before_write"))
+        counter = read_counter(get("token_counter"))
+        finding = (get("embeddings"), get("settings"), get("rewriter"))
+        recaller = Recaller(log, drafting, counter, *finding, given=recall)
+        when = options.get("summarize_when", "background")
+        writing = (get("summarizer"), get("summary_settings"), when, get("on_summary"))
+        summaries, profiles = Summaries(recaller, *writing), Profiles(log, get("profiler"))
+        parts = (log, drafting, recaller, summaries, profiles, counter, profile_tokens)
+        self._turn_memory = TurnMemory(*parts)
 
     @classmethod
     def open(
         cls,
         path: str | os.PathLike[str],
         *,
-        embeddings: Embeddings | None = None,
-        settings: RecallSettings | None = None,
-        before_write: WriteHook | None = None,
-        rewriter: Rewriter | None = None,
-        summarizer: SummarizerLike | Literal["auto"] | None = None,
-        summary_settings: SummarySettings | None = None,
-        summarize_when: SummarizeWhen = "background",
-        on_summary: OnSummary | None = None,
         signing_key: bytes | str | None = None,
-        token_counter: TokenCounterLike | None = None,
-        profile_tokens: int = 150,
-        profiler: ProfilerLike | None = None,
+        **options: Unpack[MemoryOptions],
     ) -> Self:
         """Open or create a memory in a SQLite file, on a server, or in memory with `":memory:"`.
 
         Args:
             path: Path of the file; or `dynamodb://TABLE?region=NAME&endpoint=URL` (extra `aws`),
                 or `postgresql://USER@HOST/DATABASE?schema=NAME` (extra `postgres`).
+            signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
+                nobody who lacks it can alter them unseen; see `SQLiteLog`.
             embeddings: Any LangChain embeddings; None is `UniversalSentenceEmbeddings`, which comes
                 with the package, knows sixteen languages and needs neither key nor network. Users
                 whose vectors another embedder made are found by their words until `reindex`.
@@ -179,8 +177,6 @@ class ConversationMemory:
                 `"foreground"`: within the turn, for scripts.
             on_summary: Gets a `SummaryEvent` whenever a thread was compacted, or no summary came
                 about. A plain function, called where the work is done, so it must be quick.
-            signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
-                nobody who lacks it can alter them unseen; see `SQLiteLog`.
             token_counter: Counts tokens wherever tokens are counted: a function of messages, or a
                 model that counts for itself, perhaps over the network. None is an estimate by
                 script and kind of text.
@@ -195,8 +191,6 @@ class ConversationMemory:
                 an option makes no sense; or if the log was signed with another key.
             MissingExtraError: If the log's driver is not installed.
         """
-        given = locals()  # before any other name is bound
-        options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
         memory = cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
         if address != ":memory:":
@@ -222,7 +216,9 @@ class ConversationMemory:
                 later raises `LogClosedError` where it stores its reply.
         """
         self._turn_memory.active_turns.wait(timeout_s)
-        self._release()
+        self._turn_memory.close()
+        if self._owns_log:
+            self.log.close()
 
     async def aclose(self, timeout_s: float | None = 10.0) -> None:
         """Wait for running turns and release what was opened here; see `close`.
@@ -230,13 +226,7 @@ class ConversationMemory:
         The event loop runs meanwhile: streams that were left and tasks that were cancelled just
         before store what they had.
         """
-        await self._turn_memory.active_turns.await_all(timeout_s)
-        await run_in_thread(self._release)
-
-    def _release(self) -> None:
-        self._turn_memory.close()
-        if self._owns_log:
-            self.log.close()
+        await run_in_thread(partial(self.close, timeout_s))
 
     def __enter__(self) -> Self:
         return self
@@ -265,21 +255,13 @@ class ConversationMemory:
         inner: RunnableLike[Any, Any],
         *,
         options: TurnOptions | None = None,
-        recall: bool | None = None,
-        recall_tokens: int | None = None,
-        recall_k: int | None = None,
-        history_tokens: int | None = None,
-        context_tokens: int | None = None,
-        reserved_tokens: int | None = None,
-        profile_tokens: int | None = None,
-        remember: bool | None = None,
-        recall_place: RecallPlace | None = None,
         queue_timeout_s: float = 300.0,
         provider: Provider | None = None,
         input_messages_key: str | None = None,
         history_messages_key: str | None = None,
         output_messages_key: str | None = None,
         record_recall: bool = False,
+        **changes: Unpack[TurnChanges],
     ) -> RememberingRunnable:
         """Return `inner` with a memory: a Runnable that takes what the user says, in any form.
 
@@ -293,18 +275,7 @@ class ConversationMemory:
                 `recalled` (message lists), `summary` (text) and `messages` (the whole). What it
                 returns is returned as it is; the log keeps the messages in it, or the one it was
                 read from.
-            options: What the model gets in a turn, and whether the turn is stored. Each of the next
-                nine goes before it; `TurnOptions` says more of them, and what they are by default.
-            recall: Whether to recall lines of earlier conversations.
-            recall_tokens: Budget of the recalled text.
-            recall_k: Number of blocks to recall instead.
-            history_tokens: Budget for earlier messages of the thread.
-            context_tokens: One budget for all that the model gets.
-            reserved_tokens: Of these, so many are left for what stands outside the messages.
-            profile_tokens: Budget of what is known of the user; None is what the memory says.
-            remember: Whether to store turns.
-            recall_place: Whether recalled lines stand before what the user says (`"user"`), where a
-                prompt cache keeps all before them, or in the system message (`"system"`).
+            options: What the model gets in a turn, and whether the turn is stored.
             queue_timeout_s: Seconds to wait for earlier turns of the thread.
             provider: Provider rules for messages, as in `history.context`; None follows the chat
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
@@ -316,6 +287,8 @@ class ConversationMemory:
             record_recall: Whether the metadata of each reply says which lines were recalled for it:
                 `aux["recalled"]`, ids and scores without a word of them, for applications that
                 show it; see `turns.turn.note_recalled`.
+            **changes: Single options, such as `recall=False`, which go before `options`; see
+                `TurnOptions`.
 
         Raises:
             ConfigError: If `inner` is not a chain, there is no such provider, or a budget leaves no
@@ -325,9 +298,10 @@ class ConversationMemory:
         from langchain_convmem.turns.chains import read_chain
         from langchain_convmem.wrap import RememberingRunnable
 
+        _check_names("wrap()", changes, TurnChanges)
         if provider is not None:
             resolve_provider(provider)
-        chosen = TurnOptions.pick(options, given)
+        chosen = TurnOptions.pick(options, changes)
         self._turn_memory.check_options(chosen)
         names = {name: given[name] for name in RememberingRunnable.model_fields if name in given}
         chain = read_chain(inner, input_messages_key, history_messages_key)
@@ -340,25 +314,9 @@ class ConversationMemory:
         thread_id: str,
         user_id: str | None = None,
         options: TurnOptions | None = None,
-        recall: bool | None = None,
-        recall_tokens: int | None = None,
-        recall_k: int | None = None,
-        history_tokens: int | None = None,
-        context_tokens: int | None = None,
-        reserved_tokens: int | None = None,
-        profile_tokens: int | None = None,
-        remember: bool | None = None,
-        recall_place: RecallPlace | None = None,
         provider: Provider | None = None,
         config: ConversationConfig | None = None,
-        system_prompt: str | None = None,
-        preface: Preface | Mapping[str, Any] | None = None,
-        stop: Sequence[str] | None = None,
-        auto_tools: bool | None = None,
-        max_tool_rounds: int | None = None,
-        tool_handler: Callable[..., Any] | None = None,
-        on_pending_tool_calls: Literal["error", "cancel"] | None = None,
-        on_cancel: Literal["discard", "keep"] | None = None,
+        **settings: Any,
     ) -> Conversation:
         """Return a conversation that continues a thread of this memory.
 
@@ -371,51 +329,31 @@ class ConversationMemory:
             model: A chat model, a text engine, or an engine that several conversations share.
             thread_id: The thread.
             user_id: Its user, whose lines are recalled.
-            options: What the model gets in a turn, and whether the turn is stored; this and the
-                next eight as in `wrap`.
-            recall: Whether to recall lines of earlier conversations.
-            recall_tokens: Budget of the recalled text.
-            recall_k: Number of blocks to recall instead.
-            history_tokens: Budget of what was said in the thread before.
-            context_tokens: One budget for all that the model gets.
-            reserved_tokens: Of these, so many are left free.
-            profile_tokens: Budget of what is known of the user; None is what the memory says.
-            remember: Whether to store turns.
-            recall_place: Whether recalled lines stand before what the user says (`"user"`), where a
-                prompt cache keeps all before them, or in the system message (`"system"`).
+            options: What the model gets in a turn, and whether the turn is stored.
             provider: Provider rules for the messages. None follows the chat model, and uses those
                 of all (`"strict"`) for text engines.
-            config: Settings of the conversation; None uses the engine's defaults. Each argument
-                that follows goes before it unless it is None; `ConversationConfig` says what they
-                mean, and has more.
-            system_prompt: What the model is told first; the first message of the preface.
-            preface: What stands before the first message.
-            stop: Texts that end a reply of a text engine.
-            auto_tools: Call tools until the model replies without calls.
-            max_tool_rounds: The most rounds of tool calls in one turn.
-            tool_handler: Asked before each call.
-            on_pending_tool_calls: What to do with pending calls when the user speaks.
-            on_cancel: What to do with a cancelled turn.
+            config: Settings of the conversation; None takes the defaults.
+            **settings: Single options of a turn, such as `recall=False`, which go before `options`;
+                and single settings of the conversation, such as `system_prompt` or `preface`, which
+                go before `config`. See `TurnOptions` and `ConversationConfig`.
 
         Raises:
             ConfigError: If a setting does not fit the model, or a budget leaves no room.
         """
-        given = locals()  # before any other name is bound
-        from langchain_convmem.conversation import Conversation, ConversationConfig, Engine
+        from langchain_convmem.conversation import Conversation, Engine
         from langchain_convmem.thread_memory import MemoryThread
         from langchain_convmem.turns.chains import ChainShape
 
         engine = model if isinstance(model, Engine) else Engine(model)
-        chosen = TurnOptions.pick(options, given)
+        chosen = TurnOptions.pick(options, settings)
         shape = ChainShape(None, resolve_provider(provider or "strict"))  # of one that reads text
         if isinstance(engine.model, Runnable):
             shape = ChainShape.from_chain(engine.model, provider=provider)
         self._turn_memory.check_options(chosen)
         self._turn_memory.use_model(shape.model)
         thread = MemoryThread(self._turn_memory, ThreadKey(user_id, thread_id), chosen, shape)
-        named = given.keys() & {*ConversationConfig.model_fields, "system_prompt"}
-        settings = {name: given[name] for name in named if given[name] is not None}
-        return Conversation(engine, config, history=thread, **settings)
+        own = {name: settings[name] for name in settings.keys() - TurnChanges.__annotations__}
+        return Conversation(engine, config, history=thread, **own)
 
     # -- Threads ----------------------------------------------------------------------------------
 
@@ -449,7 +387,8 @@ class ConversationMemory:
 
     def get_title(self, thread_id: str, *, user_id: str | None = None) -> str:
         """Return the title of a thread; empty if nobody gave it one."""
-        return read_title(self.log, ThreadKey(user_id, thread_id))
+        key = ThreadKey(user_id, thread_id)
+        return list_titles(self.log, [key]).get(key, "")
 
     aget_title = to_async(get_title)
 
@@ -664,12 +603,7 @@ class ConversationMemory:
         user_id: str | None = None,
         thread_id: str | None = None,
         user_ids: Collection[str] | None = None,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        threshold: float | Literal["auto"] | None = None,
-        filter: LineFilter | None = None,  # noqa: A002 - the name that LangChain's stores use
-        since: Moment | None = None,
-        until: Moment | None = None,
+        **options: Unpack[RecallOptions],
     ) -> DialogLineRetriever:
         """Return a LangChain retriever over dialog lines.
 
@@ -680,29 +614,25 @@ class ConversationMemory:
             thread_id: Search this thread only; without `user_id`, the thread of no user.
             user_ids: Search all threads of all these users instead: whoever asks reads what every
                 one of them said.
-            k: Return exactly so many documents, one block of neighbouring lines each.
-            max_tokens: Or as many blocks as fit this budget.
-            threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
-                nothing if the question is unrelated to anything in the log.
-            filter: By name the value that a line must have, or a list of values of which it must
-                have one; see `RecallOptions`.
-            since: Only lines from this time on: a datetime with its zone, or milliseconds.
-            until: Only lines before this time.
+            **options: `k`, exactly so many documents, one block of neighbouring lines each; or
+                `max_tokens`, as many as fit; `threshold`, `filter`, `since` and `until` as in
+                `recall`.
 
         Raises:
             ConfigError: If no owner is given, or users in two ways, or the scope is not
                 valid.
         """
-        given = locals()  # before any other name is bound
         from langchain_convmem.recall import DialogLineRetriever
         from langchain_convmem.recall.options import make_owners
 
-        named = {name: given[name] for name in DialogLineRetriever.model_fields if name in given}
-        if user_ids is None:
-            find_owner(user_id, thread_id)
-        else:
-            named["user_ids"] = frozenset(str(one.user_id) for one in make_owners(user_ids))
-        retriever = DialogLineRetriever(recall=self._turn_memory.line_recall, **named)
+        several = None if user_ids is None else make_owners(user_ids)
+        retriever = DialogLineRetriever(
+            recall=self._turn_memory.line_recall,
+            user_id=user_id,
+            thread_id=thread_id,
+            user_ids=None if several is None else frozenset(str(one.user_id) for one in several),
+            **cast("Any", options),
+        )
         retriever.check_scope()
         return retriever
 
@@ -713,14 +643,7 @@ class ConversationMemory:
         user_id: str | None = None,
         thread_id: str | None = None,
         user_ids: Collection[str] | None = None,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        threshold: float | Literal["auto"] | None = None,
-        filter: LineFilter | None = None,  # noqa: A002 - the name that LangChain's stores use
-        since: Moment | None = None,
-        until: Moment | None = None,
-        remember: bool = True,
-        before: str | None = None,
+        **options: Unpack[RecallOptions],
     ) -> Recall:
         """Return the dialog lines that fit a query best, with the lines around them.
 
@@ -734,29 +657,14 @@ class ConversationMemory:
             user_ids: Search all threads of all these users together: whoever asks reads what every
                 one of them said. `user_id`, then one of them, and `thread_id` name the current
                 thread alone.
-            k: Return exactly so many blocks, or
-            max_tokens: as many as fit this budget (default 1,000).
-            threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
-                nothing if the question is unrelated to anything in the log.
-            filter: By name the value that a line must have, or a list of values of which it must
-                have one: `speaker`, `role`, `session`, `thread_id`, `user_id`, or a key of the
-                message's `additional_kwargs`.
-            since: Only lines from this time on: a datetime with its zone, or milliseconds since the
-                epoch.
-            until: Only lines before this time.
-            remember: Whether what is found enters the relevance buffer of the current thread, where
-                the settings have one. Either way the answer's `buffer` contains it.
-            before: What the user said just before, from which a short follow-up such as "and hers?"
-                borrows its topic.
+            **options: How much, from where and how like: `k`, `max_tokens` (default 1,000),
+                `threshold`, `filter`, `since`, `until`, `remember` and `before`, what the user said
+                just before; see `RecallOptions`.
 
         Raises:
             ConfigError: If an argument is invalid; the message names it.
         """
-        given = locals()  # before any other name is bound
-        from langchain_convmem.recall.options import RecallOptions
-
         owners = _find_searched(user_id, thread_id, user_ids)
-        options = {name: given[name] for name in RecallOptions.__annotations__ if name in given}
         if user_id is not None and thread_id is not None:
             current = ThreadKey(user_id, thread_id)
             options["buffer"] = current
@@ -945,7 +853,7 @@ class ConversationMemory:
             )
             raise ConfigError(msg)
         log = self.log.log if isinstance(self.log, LogAsOf) else self.log
-        reading = {name: self._options[name] for name in _READING}
+        reading: Any = {one: self._options[one] for one in self._options.keys() - _NOT_READING}  # type: ignore[literal-required]
         past = ConversationMemory(LogAsOf(log, bound), **reading)
         past._turn_memory.profiles = Profiles(past.log, now_ms=bound.time_ms)
         return past
@@ -1031,6 +939,12 @@ class ConversationMemory:
         return forget_before(self._turn_memory, keys, before)
 
     aforget = to_async(forget)
+
+
+def _check_names(what: str, given: Mapping[str, Any], known: type) -> None:
+    for name in given.keys() - known.__annotations__.keys():
+        near = suggest_name(name, known.__annotations__)
+        raise ConfigError(f"{what} has no option {name!r}{near}")
 
 
 # -- Whose lines are meant ------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from copy import copy
 from itertools import takewhile
 from typing import Any
 
@@ -43,7 +42,7 @@ _KEY = ThreadKey(None, "messages")
 class SummarizingMemory(RunnableSerializable[Any, Any]):
     """Compacts messages on their way to a model: a summary takes the place of the oldest.
 
-    Takes a list of messages, a prompt value, or a state with messages under a key, and returns the
+    Takes a list of messages, a prompt value, or a dict with messages under a key, and returns the
     same shape. Below the high mark nothing changes. The question that waits for an answer and an
     open tool loop stay whole; system messages stay. The summary is one marked message with
     the authority of the user, and a short answer to it; where they come back in the next call, the
@@ -97,7 +96,10 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     # -- shapes ----------------------------------------------------------------------------------
 
     def _compact(self, value: Any) -> Any:
-        return self._restore_shape(value, self._compact_messages(self._read_messages(value)))
+        messages = self._compact_messages(self._read_messages(value))
+        if isinstance(value, PromptValue):
+            return ChatPromptValue(messages=messages)
+        return {**value, self.messages_key: messages} if isinstance(value, dict) else messages
 
     _acompact = to_async(_compact)
 
@@ -111,29 +113,13 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     def _read_messages(self, value: Any) -> list[BaseMessage]:
         if isinstance(value, PromptValue):
             return value.to_messages()
-        found = value
-        if isinstance(value, dict):
-            found = value.get(self.messages_key)
-        elif not isinstance(value, list | tuple):
-            found = getattr(value, self.messages_key, None)
+        found = value.get(self.messages_key) if isinstance(value, dict) else value
         if not isinstance(found, list | tuple):
-            msg = (
-                "SummarizingMemory takes a list of messages, a prompt value, or a state with a "
-                f"list of messages under {self.messages_key!r}; got {describe_value(value)}"
+            raise ConfigError(
+                "SummarizingMemory takes a list of messages, a prompt value, or a dict with a list "
+                f"of messages under {self.messages_key!r}; got {describe_value(value)}"
             )
-            raise ConfigError(msg)
         return convert_to_messages(found)
-
-    def _restore_shape(self, value: Any, messages: list[BaseMessage]) -> Any:
-        if isinstance(value, PromptValue):
-            return ChatPromptValue(messages=messages)
-        if isinstance(value, dict):
-            return {**value, self.messages_key: messages}
-        if isinstance(value, list | tuple):
-            return messages
-        state = copy(value)
-        setattr(state, self.messages_key, messages)
-        return state
 
     # -- compacting ------------------------------------------------------------------------------
 
@@ -152,7 +138,10 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         kept = [one for one in messages if id(one) in left or _is_instruction(one)]
         system = list(takewhile(_is_instruction, kept))
         pieces, _ = list_pieces(written, self.settings)
-        return [*system, *_build_summary(pieces), *kept[len(system) :]]
+        name = f"summary-{make_ulid()}"
+        told, noted = make_summary_messages(format_summary(pieces), (name, f"{name}-noted"))
+        told.additional_kwargs[_PIECES] = list(pieces)
+        return [*system, told, noted, *kept[len(system) :]]
 
 
 def _is_instruction(message: BaseMessage) -> bool:
@@ -172,13 +161,6 @@ def _split(messages: Sequence[BaseMessage]) -> tuple[tuple[str, ...], list[BaseM
         elif not isinstance(message, SystemMessage) and kwargs.get("source") != NOTED_SOURCE:
             said.append(message)
     return summary, said
-
-
-def _build_summary(pieces: tuple[str, ...]) -> list[BaseMessage]:
-    name = f"summary-{make_ulid()}"
-    summary, noted = make_summary_messages(format_summary(pieces), (name, f"{name}-noted"))
-    summary.additional_kwargs[_PIECES] = list(pieces)
-    return [summary, noted]
 
 
 def _build_entries(summary: tuple[str, ...], said: Sequence[BaseMessage]) -> list[Entry]:

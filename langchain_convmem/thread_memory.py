@@ -23,7 +23,7 @@ from langchain_convmem.turns.options import TurnOptions, get_current_context, re
 from langchain_convmem.turns.replies import PartialReplyHandler
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import Turn, get_line
-from langchain_convmem.turns.view import ModelContext, TurnEntries, find_turn_start
+from langchain_convmem.turns.view import TurnEntries, find_turn_start
 from langchain_convmem.views.edits import plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import (
@@ -150,10 +150,12 @@ class MemoryThread:
         context = turn.begin(asked)
         if self.is_plain:
             return SeenTurn(self._build_all(context.turn.entries))
-        if context.recalled and context.recall_place == "user":
-            # Templates put the parts of a message together without a space between them.
-            context = replace(context, recalled=f"{context.recalled}\n\n")
-        return _find_shown(context)
+        if context.asked is None or not context.recalled or context.recall_place != "user":
+            return SeenTurn(context.given)
+        # Templates put the parts of a message together without a space between them.
+        context = replace(context, recalled=f"{context.recalled}\n\n")
+        said, shown = build_message(context.turn.own[0]), context.given[context.asked or 0]
+        return SeenTurn(context.given, said, shown)
 
     def finish(self) -> None:
         """Let readers see the turn, which was stored or taken back."""
@@ -176,9 +178,10 @@ class MemoryThread:
             return list(map(build_message, shown))
         # Templates may know roles that no class of LangChain has.
         messages = [copy_detached(one.message) for one in shown if one.message is not None]
-        for message, entry in zip(messages, shown, strict=True):
-            message.id = entry.message_id
-        return messages
+        return [
+            message.model_copy(update={"id": entry.message_id})
+            for message, entry in zip(messages, shown, strict=True)
+        ]
 
     def undo(self, turns: int) -> list[BaseMessage]:
         """Take back the last exchanges; see `ConversationHistory.undo`."""
@@ -213,12 +216,3 @@ class MemoryThread:
             last = said[-1].id if said else None
             key = fork_thread(self.memory.log, self.key, last, None)
         return replace(self, key=key)
-
-
-def _find_shown(context: ModelContext) -> SeenTurn:
-    """Return what a model gets, and the user's message with recalled lines and without."""
-    given, own = context.given, context.turn.own
-    if context.asked is None or not context.recalled or context.recall_place != "user":
-        return SeenTurn(given)
-    said = build_message(own[0])
-    return SeenTurn(given, said, given[context.asked])

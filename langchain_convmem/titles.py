@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, LogError
@@ -36,8 +35,7 @@ def check_title(title: str) -> str:
     if _UNPRINTABLE.search(text):
         raise ConfigError("title must be one line of text, without control characters")
     if len(text) > MAX_TITLE:
-        msg = f"title has {len(text):,} characters; the limit is {MAX_TITLE}"
-        raise ConfigError(msg)
+        raise ConfigError(f"title has {len(text):,} characters; the limit is {MAX_TITLE}")
     return text
 
 
@@ -55,10 +53,7 @@ def update_thread(log: MessageLog, key: ThreadKey, changes: Mapping[str, str | b
         LogError: If others changed the document at every attempt.
     """
     if not log.entries(key, last=1):
-        msg = (
-            f"thread {key.thread_id!r} has no entries; give a title to one that "
-            "memory.threads() lists"
-        )
+        msg = f"thread {key.thread_id!r} has no entries; name one that memory.threads() lists"
         raise ConfigError(msg)
     for _ in range(_ATTEMPTS):
         found = log.get_state(key, DOCUMENT)
@@ -77,35 +72,25 @@ def add_title(log: MessageLog, key: ThreadKey, title: str) -> None:
         log.set_state(key, DOCUMENT, made, expected=None, durable=False)
 
 
-def read_title(log: MessageLog, key: ThreadKey) -> str:
-    """Return a thread's title; empty if it has none."""
-    return str(_read_member(log.get_state(key, DOCUMENT), "title", ""))
-
-
 def list_threads(log: MessageLog, user_id: str | None) -> list[ThreadInfo]:
     """Return a user's threads, latest first, with their titles and whether they are archived."""
     infos = log.threads(None if user_id is None else read_id("user_id", user_id))
     found = log.get_states([info.key for info in infos], DOCUMENT)
-    return [_add_document(info, found.get(info.key)) for info in infos]
+    named = [(info, *_read(found.get(info.key))) for info in infos]
+    return [replace(info, title=title, archived=is_old) for info, title, is_old in named]
 
 
 def list_titles(log: MessageLog, keys: Iterable[ThreadKey]) -> dict[ThreadKey, str]:
     """Return the titles of those threads of a user that have one."""
-    wanted = list(keys)
-    found = log.get_states(wanted, DOCUMENT)
-    titles = {key: _read_member(found.get(key), "title", "") for key in wanted}
+    found = log.get_states(list(keys), DOCUMENT)
+    titles = {key: _read(document)[0] for key, document in found.items()}
     return {key: title for key, title in titles.items() if title}
 
 
-def _add_document(info: ThreadInfo, document: StateDocument | None) -> ThreadInfo:
-    if document is None:
-        return info
-    title = _read_member(document, "title", "")
-    return replace(info, title=title, archived=_read_member(document, "archived", False))
-
-
-def _read_member(document: StateDocument | None, name: str, default: Any) -> Any:
-    """Return a member, or the default where another program wrote something else there."""
-    value = document.value if document is not None else {}
-    found = value.get(name, default) if isinstance(value, dict) else default
-    return found if isinstance(found, type(default)) else default
+def _read(document: StateDocument | None) -> tuple[str, bool]:
+    """Return a title and whether its thread is archived, whatever another program wrote there."""
+    value = document.value if document is not None else None
+    title, archived = [
+        value.get(name) if isinstance(value, dict) else None for name in ("title", "archived")
+    ]
+    return title if isinstance(title, str) else "", archived is True

@@ -352,7 +352,6 @@ class _Talks:
                     preface=Preface(tools=tuple(setup.tools)),
                     auto_tools=not setup.by_caller,
                     on_cancel="keep",
-                    on_pending_tool_calls="cancel",
                 )
             return self._talks[thread]
 

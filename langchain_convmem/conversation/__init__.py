@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from langchain_convmem.conversation.config import ConversationConfig as ConversationConfig
     from langchain_convmem.conversation.config import Preface as Preface
     from langchain_convmem.conversation.config import SendOptions as SendOptions
-    from langchain_convmem.conversation.control import MessageCallback as MessageCallback
-    from langchain_convmem.conversation.control import TurnHandle as TurnHandle
     from langchain_convmem.conversation.conversation import Checkpoint as Checkpoint
     from langchain_convmem.conversation.conversation import Conversation as Conversation
     from langchain_convmem.conversation.conversation import Engine as Engine
+    from langchain_convmem.conversation.conversation import MessageCallback as MessageCallback
+    from langchain_convmem.conversation.conversation import TurnHandle as TurnHandle
     from langchain_convmem.text.completions import CompletionsEngine as CompletionsEngine
     from langchain_convmem.text.local import LocalEngine as LocalEngine
     from langchain_convmem.text.replies import ReplyReader as ReplyReader

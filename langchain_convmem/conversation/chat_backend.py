@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
-from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_convmem.conversation.config import ConversationConfig, SendOptions
@@ -21,16 +20,13 @@ from langchain_convmem.turns.replies import aclose_quietly, add_up, mark_interru
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.messages import count_tokens, merge_pieces
 
-_PARSED = "parsed"
-"""Where a message holds the object that it stands for, as with LangChain's own classes."""
-
 
 class ReplyRequest(NamedTuple):
     """What stays the same in all model calls of a turn.
 
     Attributes:
         config: Settings of the conversation.
-        options: Those of the turn.
+        options: Those of the turn, with what the config says where the turn says nothing.
         tools: What the model may call.
         run: Callbacks, tags and metadata for the model's runs.
         streaming: Whether somebody reads the reply as it comes.
@@ -42,38 +38,8 @@ class ReplyRequest(NamedTuple):
     run: RunnableConfig
     streaming: bool
 
-    @property
-    def extra_context(self) -> dict[str, Any]:
-        """The extra context of the turn."""
-        thinking = self.options.thinking
-        thinking = self.config.thinking if thinking is None else thinking
-        switch = {} if thinking is None else {"enable_thinking": thinking}
-        return {**self.config.preface.extra_context, **switch, **self.options.extra_context}
 
-    @property
-    def model_kwargs(self) -> dict[str, Any]:
-        """The arguments of the turn's model calls."""
-        return {**self.config.model_kwargs, **self.options.model_kwargs}
-
-    @property
-    def max_output_tokens(self) -> int | None:
-        """The most tokens of a reply."""
-        return self.options.max_output_tokens or self.config.max_output_tokens
-
-
-class ModelReply(NamedTuple):
-    """A reply, whole.
-
-    Attributes:
-        message: The reply.
-        rest: What is part of it and was not shown yet, without content; None if nothing.
-    """
-
-    message: AIMessage
-    rest: AIMessageChunk | None
-
-
-class TurnTransaction:
+class ModelTurn:
     """The model's part of one turn: nothing of it stands before `commit`.
 
     A model that keeps nothing between turns has nothing to do but to reply.
@@ -85,36 +51,24 @@ class TurnTransaction:
     def __init__(self, request: ReplyRequest) -> None:
         """Begin a turn."""
         self.request = request
-        self.builder = ReplyBuilder()
         self.stats: list[RenderStats] = []
 
-    def pieces(self, context: Sequence[BaseMessage]) -> Generator[Any]:
-        """Let the model reply to all messages after the preface; they grow from call to call.
+    def stream(self, context: Sequence[BaseMessage]) -> Generator[list[Any]]:
+        """Let the model reply to all messages after the preface; yield what comes of the reply.
 
-        Each piece is to be passed to `take` before the next; `end` and `builder.build` come last.
+        The messages grow from call to call. A list is empty where there is nothing to show yet.
         """
         raise NotImplementedError
 
-    def apieces(self, context: Sequence[BaseMessage]) -> AsyncGenerator[Any]:
-        """Let the model reply without blocking the event loop; see `pieces`."""
+    def astream(self, context: Sequence[BaseMessage]) -> AsyncGenerator[list[Any]]:
+        """Let the model reply without blocking the event loop; see `stream`."""
         raise NotImplementedError
-
-    def take(self, piece: Any) -> Iterable[AIMessageChunk]:
-        """Take a piece of the reply; yield what of it is shown."""
-        return self.builder.add(piece)
-
-    def end(self) -> Iterable[AIMessageChunk]:
-        """Take the end of the reply; yield what is shown yet: an object that came, if one did."""
-        return self.builder.add_value()
 
     def remember(self, said: BaseMessage, shown: BaseMessage) -> None:
         """Note that a message was shown with more than it says.
 
         A session that has read it so is not asked to read it otherwise in later turns.
         """
-
-    def drop_reply(self) -> None:
-        """Take the last reply back, whole or not: the history will not hold it as it came."""
 
     def commit(self) -> None:
         """Let what was done stand."""
@@ -129,7 +83,7 @@ class Backend:
     What stands here is true of a model that keeps nothing between turns and takes messages.
     """
 
-    def begin(self, request: ReplyRequest) -> TurnTransaction:
+    def begin(self, request: ReplyRequest) -> ModelTurn:
         """Begin a turn."""
         raise NotImplementedError
 
@@ -142,13 +96,8 @@ class Backend:
     async def aread_ahead(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> None:
         """Let the model read without blocking the event loop; see `read_ahead`."""
 
-    def render(self, request: ReplyRequest, context: Sequence[BaseMessage] | None) -> str:
-        """Return the text that the model would be sent for these messages; changes nothing.
-
-        Args:
-            request: What is asked of it.
-            context: All messages after the preface; None is the preface alone.
-        """
+    def render(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> str:
+        """Return the text that the model would be sent for these messages; changes nothing."""
         del request, context
         raise ConfigError("a chat model is sent messages, and writes no prompt that could be shown")
 
@@ -182,12 +131,12 @@ class ChatModelBackend(Backend):
     def __repr__(self) -> str:
         return self._name
 
-    def begin(self, request: ReplyRequest) -> ChatModelTransaction:
+    def begin(self, request: ReplyRequest) -> ChatModelTurn:
         """Begin a turn."""
-        return ChatModelTransaction(self._model, request)
+        return ChatModelTurn(self._model, request)
 
 
-class ChatModelTransaction(TurnTransaction):
+class ChatModelTurn(ModelTurn):
     """One turn of a chat model."""
 
     def __init__(self, model: Runnable[Any, Any], request: ReplyRequest) -> None:
@@ -198,7 +147,7 @@ class ChatModelTransaction(TurnTransaction):
         """
         super().__init__(request)
         self._model = model
-        context, context_kwargs = request.extra_context, request.config.context_kwargs
+        context, context_kwargs = request.options.extra_context, request.config.context_kwargs
         meant: Mapping[str, Any] = {}
         if context and context_kwargs is None:
             raise ConfigError(
@@ -207,36 +156,34 @@ class ChatModelTransaction(TurnTransaction):
             )
         if context and context_kwargs is not None:
             meant = context_kwargs(context)
-        most = request.max_output_tokens
+        most = request.options.max_output_tokens
         limit = {} if most is None else {"max_tokens": most}
-        self._kwargs = {**limit, **meant, **request.model_kwargs}
+        self._kwargs = {**limit, **meant, **request.options.model_kwargs}
 
-    def pieces(self, context: Sequence[BaseMessage]) -> Generator[Any]:
-        """Send everything; see `TurnTransaction`."""
-        messages = self._begin(context)
-        if self.request.streaming:
-            yield from self._model.stream(messages, self.request.run, **self._kwargs)
-        else:
-            answer = self._model.invoke(messages, self.request.run, **self._kwargs)
-            self.builder.set_whole(answer)
-
-    async def apieces(self, context: Sequence[BaseMessage]) -> AsyncGenerator[Any]:
-        """Send everything; see `TurnTransaction`."""
-        messages = self._begin(context)
+    def stream(self, context: Sequence[BaseMessage]) -> Generator[list[Any]]:
+        """Send everything; see `ModelTurn`."""
+        messages = self._copy(context)
         if not self.request.streaming:
-            answer = await self._model.ainvoke(messages, self.request.run, **self._kwargs)
-            self.builder.set_whole(answer)
+            yield [self._model.invoke(messages, self.request.run, **self._kwargs)]
+            return
+        for piece in self._model.stream(messages, self.request.run, **self._kwargs):
+            yield [piece]
+
+    async def astream(self, context: Sequence[BaseMessage]) -> AsyncGenerator[list[Any]]:
+        """Send everything; see `ModelTurn`."""
+        messages = self._copy(context)
+        if not self.request.streaming:
+            yield [await self._model.ainvoke(messages, self.request.run, **self._kwargs)]
             return
         stream = self._model.astream(messages, self.request.run, **self._kwargs)
         try:
             async for piece in stream:
-                yield piece
+                yield [piece]
         finally:
             await aclose_quietly(stream)
 
-    def _begin(self, context: Sequence[BaseMessage]) -> list[BaseMessage]:
-        self.builder = ReplyBuilder()
-        # Copies: a model, or a callback of its run, may change what it is given.
+    def _copy(self, context: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return all messages; a model, or a callback of its run, may change what it is given."""
         return list(map(copy_message, [*self.request.config.preface.messages, *context]))
 
 
@@ -254,60 +201,54 @@ def _bind_tools(model: Runnable[Any, Any], tools: ToolSet) -> Runnable[Any, Any]
 
 @dataclass(slots=True)
 class ReplyBuilder:
-    """A reply as it comes: what of it is shown, and what it adds up to."""
+    """A reply as it comes: what of it is shown, and what it adds up to.
 
+    Attributes:
+        rest: What was not shown, without content; None if nothing.
+    """
+
+    rest: AIMessageChunk | None = None
     _name: str | None = None
     _chunks: list[AIMessageChunk] = field(default_factory=list)
-    _rest: AIMessageChunk | None = None
     _value: Any = None
-    _whole: AIMessage | None = None
 
-    def set_whole(self, answer: Any) -> None:
-        """Take a reply that comes whole, and is shown by nobody."""
-        if isinstance(answer, BaseMessageChunk):
-            answer = message_chunk_to_message(answer)
-        # A copy: some models give the same object again and again.
-        self._whole = copy_message(_to_message(answer))
-        self._whole.id = self._whole.id or _create_name()
-
-    def add(self, chunk: Any) -> Iterator[AIMessageChunk]:
-        """Take a chunk, and show it if there is something to see in it.
+    def add(self, piece: Any) -> Iterator[AIMessageChunk]:
+        """Take a piece of the reply, and show it if there is something to see in it.
 
         Raises:
             ConfigError: If it is a message, and none of a model.
         """
-        if not isinstance(chunk, str | BaseMessage):
+        if not isinstance(piece, str | BaseMessage):
             # Parsers write an object anew as it grows: it is shown when it is whole.
-            self._value = chunk if self._value is None else add_up(self._value, chunk)
+            self._value = piece if self._value is None else add_up(self._value, piece)
             return
-        chunk = _to_chunk(_to_message(chunk))
-        self._name = self._name or chunk.id or _create_name()
+        message = _to_message(piece)
+        chunk = message if isinstance(message, AIMessageChunk) else _to_chunk(message)
+        self._name = self._name or chunk.id or f"lc_run--{make_ulid()}"
         chunk = chunk.model_copy(update={"id": self._name, "chunk_position": None})
         self._chunks.append(chunk)
         if chunk.content or chunk.tool_call_chunks or chunk.additional_kwargs:
             yield copy_message(chunk)
-        else:
-            rest = chunk.model_copy(update={"content": ""})
-            self._rest = rest if self._rest is None else self._rest + rest
+        else:  # an empty list would swallow the text that follows it
+            chunk = chunk.model_copy(update={"content": ""})
+            self.rest = chunk if self.rest is None else self.rest + chunk
 
     def add_value(self) -> Iterator[AIMessageChunk]:
         """Show the object that came, if one did, as the message that stands for it."""
         if self._value is not None:
             yield from self.add(_to_message(self._value))
 
-    def build(self) -> ModelReply:
+    def build(self) -> AIMessage:
         """Return the reply.
 
         Raises:
             ConfigError: If the model said nothing at all, not even that it has nothing to say.
         """
-        if self._whole is not None:
-            return ModelReply(self._whole, None)
         if not self._chunks:
             raise ConfigError("the model's stream brought nothing; is it a chat model?")
         last = AIMessageChunk(content="", id=self._name, chunk_position="last")
         total = merge_pieces([*self._chunks, last])
-        return ModelReply(_to_message(message_chunk_to_message(total)), self._rest)
+        return _to_message(message_chunk_to_message(total))
 
     def build_part(self, told: Mapping[str, Any]) -> list[BaseMessage]:
         """Return the text that had come of a reply that broke off, marked so; nothing if none.
@@ -339,25 +280,19 @@ def _to_message(answer: Any) -> AIMessage:
         return AIMessage(answer)
     raw = answer.get("raw") if isinstance(answer, Mapping) else None
     if not isinstance(raw, AIMessage):
-        return AIMessage(describe_as_json(answer), additional_kwargs={_PARSED: answer})
-    value = answer.get(_PARSED)
+        return AIMessage(describe_as_json(answer), additional_kwargs={"parsed": answer})
+    value = answer.get("parsed")
     if value is None:
         return raw
     return AIMessage(
         describe_as_json(value),
         id=raw.id,
-        additional_kwargs={_PARSED: value},
+        additional_kwargs={"parsed": value},
         response_metadata=raw.response_metadata,
         usage_metadata=raw.usage_metadata,
     )
 
 
 def _to_chunk(message: AIMessage) -> AIMessageChunk:
-    """Return a message as a chunk: a model that does not stream may show it whole."""
-    if isinstance(message, AIMessageChunk):
-        return message
+    """Return a message as a chunk: a model that does not stream shows it whole."""
     return AIMessageChunk(**message.model_dump(exclude={"type"}))
-
-
-def _create_name() -> str:
-    return f"lc_run--{make_ulid()}"

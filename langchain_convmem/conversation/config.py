@@ -10,8 +10,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, field_validator
 
 from langchain_convmem.causes import describe_value, suggest_name
-from langchain_convmem.conversation.inputs import coerce_messages
-from langchain_convmem.conversation.media import MediaLimits
+from langchain_convmem.conversation.inputs import MediaLimits, coerce_messages
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.reply_formats import Channel, ReplyFormat
@@ -41,11 +40,6 @@ class Preface(BaseModel):
     def _read_messages(cls, value: Any) -> tuple[BaseMessage, ...]:
         return tuple(coerce_messages(value))
 
-    @field_validator("tools", mode="before")
-    @classmethod
-    def _list_tools(cls, value: Any) -> tuple[Any, ...]:
-        return tuple(value)
-
 
 class ConversationConfig(BaseModel):
     """Settings of a conversation; they do not change while it lives.
@@ -71,9 +65,6 @@ class ConversationConfig(BaseModel):
             call cannot be read counts as well.
         tool_handler: Asked before each call: False or a reason refuses it; a changed call is made
             instead.
-        on_pending_tool_calls: What becomes of calls without result when the user speaks: `"error"`
-            refuses the message, `"cancel"` answers them as cancelled. In a thread of a memory the
-            model is always told that nothing answered them.
         busy_timeout_s: How long to wait at most for earlier turns, in seconds; None waits for ever,
             and 0 not at all.
         on_cancel: `"discard"` a turn that is cancelled, or `"keep"` what was said, marked
@@ -97,7 +88,6 @@ class ConversationConfig(BaseModel):
     auto_tools: bool = True
     max_tool_rounds: PositiveInt = 25
     tool_handler: Callable[..., Any] | None = None
-    on_pending_tool_calls: Literal["error", "cancel"] = "error"
     busy_timeout_s: NonNegativeFloat | None = 300.0
     on_cancel: Literal["discard", "keep"] = "discard"
     max_output_tokens: PositiveInt | None = None
@@ -114,10 +104,8 @@ class ConversationConfig(BaseModel):
         system = given.pop("system_prompt", None)
         for name in given.keys() - type(self).model_fields.keys():
             known = [*type(self).model_fields, "system_prompt"]
-            way = suggest_name(name, known)
-            if "system" in name:
-                way = "; what the model is told first is system_prompt='...'"
-            raise ConfigError(f"there is no setting {name!r}; there are {', '.join(known)}{way}")
+            near = "; system_prompt= says it" if "system" in name else suggest_name(name, known)
+            raise ConfigError(f"there is no setting {name!r}; there are {', '.join(known)}{near}")
         preface = given.get("preface", Preface())
         for setting, kinds in ((preface, Preface | Mapping), (system, str | None)):
             if not isinstance(setting, kinds):
@@ -155,8 +143,10 @@ class SendOptions:
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, given: Mapping[str, Any]) -> SendOptions:
-        """Return the options among keyword arguments; what is none goes to the model.
+    def parse(cls, given: Mapping[str, Any], config: ConversationConfig) -> SendOptions:
+        """Return the options among keyword arguments, with what the config says besides.
+
+        What is no option goes to the model.
 
         Raises:
             ConfigError: If a limit is not positive.
@@ -166,5 +156,10 @@ class SendOptions:
         for name in ("max_output_tokens", "timeout"):
             if name in named and not named[name] > 0:
                 raise ConfigError(f"{name} must be positive, got {named[name]!r}")
+        thinking = named.get("thinking", config.thinking)
+        switch = {} if thinking is None else {"enable_thinking": thinking}
+        extra = {**config.preface.extra_context, **switch, **named.get("extra_context", {})}
         rest = {name: value for name, value in given.items() if name not in own}
-        return cls(**named, model_kwargs=rest)
+        named.setdefault("max_output_tokens", config.max_output_tokens)
+        named |= {"extra_context": extra, "model_kwargs": {**config.model_kwargs, **rest}}
+        return cls(**named)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import weakref
 from collections import deque
 from collections.abc import (
@@ -13,14 +15,14 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from contextlib import AsyncExitStack, ExitStack, aclosing, closing
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing, suppress
 from dataclasses import dataclass
-from functools import partial, reduce, wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
@@ -28,20 +30,14 @@ from langchain_convmem.background import hop, run_in_thread, start_in_thread, to
 from langchain_convmem.causes import describe_value
 from langchain_convmem.conversation.chat_backend import Backend, ChatModelBackend, ReplyRequest
 from langchain_convmem.conversation.config import ConversationConfig, SendOptions
-from langchain_convmem.conversation.control import (
-    ActiveTurns,
-    CallbackTeller,
-    MessageCallback,
-    TurnHandle,
-)
 from langchain_convmem.conversation.inputs import (
     ConversationInput,
     coerce_messages,
     copy_message,
 )
-from langchain_convmem.conversation.text_backend import SessionPool, TextBackend, TextState
+from langchain_convmem.conversation.text_backend import TextBackend
 from langchain_convmem.conversation.tools import ToolSet
-from langchain_convmem.conversation.turn import Send, Talk
+from langchain_convmem.conversation.turn import ActiveTurns, Send, Talk, TurnControl
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
@@ -51,6 +47,10 @@ from langchain_convmem.views.edits import Heard
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+MessageCallback: TypeAlias = Callable[[AIMessageChunk | BaseException], Any]
+"""Gets what becomes of a turn: chunks, then an empty one with `chunk_position="last"` when the
+history holds the reply, or the error that ended the turn. One call at a time, in order."""
 
 _TEXT_SETTINGS = ("template", "reply_format", "channels", "stop", "prefill_preface")
 
@@ -103,7 +103,7 @@ class Conversation(Runnable[Any, AIMessage]):
 
         Args:
             model: A model, or an engine that several conversations share.
-            config: Its settings; None takes the engine's defaults.
+            config: Its settings; None takes the defaults.
             history: What was said before, or where it is kept.
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
                 `system_prompt` is the first message of the preface.
@@ -130,16 +130,6 @@ class Conversation(Runnable[Any, AIMessage]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-    @property
-    def InputType(self) -> Any:  # noqa: N802 - LangChain's name
-        """Text, a message in any form, or a list of messages."""
-        return Any
-
-    @property
-    def OutputType(self) -> type[AIMessage]:  # noqa: N802 - LangChain's name
-        """The reply."""
-        return AIMessage
 
     # -- one turn ---------------------------------------------------------------------------------
 
@@ -169,28 +159,27 @@ class Conversation(Runnable[Any, AIMessage]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002
         """Send a message and return the whole reply; see `send_message`."""
         send = self._make_send(kwargs)
-        timeout_s = send.options.timeout
-        if timeout_s is None:
-            return self._invoke(send, input, config)
-        handle = self._start(send, lambda: self._invoke(send, input, config))
-        try:
-            if not handle.wait(timeout_s):
-                send.control.stop(send.make_late_error())
-            # If nothing can end it any more, it is over, or being stored.
-            if handle.done() or send.control.is_sealed:
-                return handle.result()
-        except BaseException:
-            handle.cancel()
-            raise
-        raise send.make_late_error()  # the model does not come back
 
-    def _invoke(self, send: Send, message: Any, config: RunnableConfig | None) -> AIMessage:
         def run(message: Any, config: RunnableConfig) -> AIMessage:
             deque(send.run(message, config), maxlen=0)
             return send.last_word
 
-        with send.hold():
-            return self._call_with_config(cast("Any", run), message, self._stamp(config))
+        def take_turn() -> AIMessage:
+            with send.hold():
+                return self._call_with_config(cast("Any", run), input, self._stamp(config))
+
+        if send.options.timeout is None:
+            return take_turn()
+        handle = self._start(send, take_turn)
+        try:
+            with suppress(TimeoutError):  # a model's own is raised by the result below
+                return handle.result(send.options.timeout)
+            send.control.stop(send.make_late_error())
+            send.control.check()  # the model may not come back
+            return handle.result()
+        except BaseException:
+            handle.cancel()
+            raise
 
     async def ainvoke(
         self,
@@ -297,16 +286,26 @@ class Conversation(Runnable[Any, AIMessage]):
         Raises:
             ThreadBusyError: If this is called from within a turn of the conversation.
         """
+        if on_message is not None and not callable(on_message):
+            raise ConfigError(f"{on_message!r:.80} is not a callback; pass a function")
+        if inspect.iscoroutinefunction(on_message):
+            raise ConfigError("the callback is asynchronous; read `astream` instead")
         send = self._make_send(options, is_streaming=True)
-        teller = CallbackTeller(on_message)
+        waiting = [on_message] if on_message is not None else []
+
+        def tell(event: AIMessageChunk | BaseException) -> None:
+            for callback in waiting[:]:
+                waiting.clear()  # what it raises ends the turn, and is not told to it
+                callback(event)
+                waiting.append(callback)
 
         def run_turn() -> AIMessage:
             try:
                 with closing(self.stream(message, config, send=send)) as chunks:
                     for chunk in chunks:
-                        teller.tell(chunk)
+                        tell(chunk)
             except BaseException as error:
-                teller.tell(error)
+                tell(error)
                 raise
             return send.last_word
 
@@ -366,13 +365,6 @@ class Conversation(Runnable[Any, AIMessage]):
         return next(reversed(self.history), None)
 
     @property
-    def usage(self) -> UsageMetadata | None:
-        """What all replies in the history took together; None if no model reported any."""
-        replies = (one for one in self.history if isinstance(one, AIMessage))
-        told = [reply.usage_metadata for reply in replies if reply.usage_metadata]
-        return reduce(add_usage, told) if told else None
-
-    @property
     def render_stats(self) -> tuple[RenderStats, ...]:
         """How the text of each model call of the latest turn came about; empty for chat models."""
         return self._talk.stats
@@ -396,10 +388,6 @@ class Conversation(Runnable[Any, AIMessage]):
         """
         context = [*self._talk.thread.peek(), *self._talk.prepare(message)]
         return self._talk.backend.render(self._make_request(**options), context)
-
-    def render_preface(self) -> str:
-        """Return what a session reads before the first message; see `render_message`."""
-        return self._talk.backend.render(self._make_request(), None)
 
     # -- going back -------------------------------------------------------------------------------
 
@@ -501,9 +489,7 @@ class Conversation(Runnable[Any, AIMessage]):
         Args:
             timeout_s: Seconds to wait at most: a model or tool that does not come back is left.
         """
-        if self._talk.turns.close():
-            self._talk.turns.wait(timeout_s)
-            self._talk.backend.close()
+        self._talk.turns.close(timeout_s)
 
     aclose = to_async(close)
 
@@ -513,18 +499,53 @@ class Conversation(Runnable[Any, AIMessage]):
         return self._talk.thread.stamp_config(config)
 
     def _make_send(self, options: dict[str, Any], *, is_streaming: bool = False) -> Send:
-        return Send(self._talk, SendOptions.parse(options), is_streaming)
+        return Send(self._talk, SendOptions.parse(options, self.config), is_streaming)
 
     def make_pause(self) -> Send:
         """Return a place in the line that is no turn: nothing cancels it."""
         pause = self._make_send({})
-        pause.control.end()
+        pause.control.seal(checks=False)
         return pause
 
     def _make_request(self, **options: Any) -> ReplyRequest:
         """Return what is asked of the model outside a turn, or before one."""
-        chosen = SendOptions.parse(options)
+        chosen = SendOptions.parse(options, self.config)
         return ReplyRequest(self.config, chosen, self._talk.tools, {}, streaming=False)
+
+
+class TurnHandle:
+    """A turn that runs in the background. Thread-safe; may be awaited."""
+
+    def __init__(self, control: TurnControl, outcome: Future[AIMessage]) -> None:
+        self._control = control
+        self._outcome = outcome
+
+    def result(self, timeout: float | None = None) -> AIMessage:
+        """Return the reply; wait for it.
+
+        Args:
+            timeout: Seconds to wait at most; the turn goes on nevertheless.
+
+        Raises:
+            TimeoutError: If it takes longer.
+            ConversationError: If the turn was cancelled or took longer than allowed.
+        """
+        return self._outcome.result(timeout)
+
+    def cancel(self) -> bool:
+        """Cancel the turn; return whether it could still be cancelled.
+
+        What a model or tool is doing just now may go on for a while; nothing will come of it.
+        """
+        return self._control.cancel()
+
+    def done(self) -> bool:
+        """Return whether the turn has come to an end."""
+        return self._outcome.done()
+
+    def __await__(self) -> Generator[Any, None, AIMessage]:
+        """Wait for the reply without blocking the event loop."""
+        return asyncio.shield(asyncio.wrap_future(self._outcome)).__await__()
 
 
 @dataclass(frozen=True, slots=True)
@@ -546,43 +567,25 @@ class Engine:
     Thread-safe. Closing it cancels the turns of all its conversations.
     """
 
-    def __init__(
-        self,
-        model: BaseChatModel | Runnable[Any, Any] | TextEngine,
-        *,
-        defaults: ConversationConfig | None = None,
-        max_live_sessions: int | None = None,
-    ) -> None:
+    def __init__(self, model: BaseChatModel | Runnable[Any, Any] | TextEngine) -> None:
         """Take a model; it stays the caller's, but for text engines, which are closed with this.
 
         Args:
             model: A chat model, or one with bound arguments; or a text engine.
-            defaults: Settings of conversations that are created without.
-            max_live_sessions: How many sessions of a text engine are kept; those that were idle
-                longest make room, and read their conversation again when it goes on. Turns that
-                run at the same time have one each. None keeps them all.
 
         Raises:
-            ConfigError: If it is not a model, or the limit is not positive.
+            ConfigError: If it is not a model.
         """
-        if max_live_sessions is not None and max_live_sessions < 1:
-            raise ConfigError(f"max_live_sessions must be at least 1, got {max_live_sessions!r}")
-        self.model = model
-        self.defaults = defaults or ConversationConfig()
-        self._turns = ActiveTurns("the engine")
-        self._pool: SessionPool | None = None
-        if isinstance(model, TextEngine):
-            self._pool = SessionPool(model, max_live_sessions)
-        elif not isinstance(model, Runnable):
+        if not isinstance(model, TextEngine | Runnable):
             raise ConfigError(
                 f"{describe_value(model)} is not a model; "
                 "expected a LangChain chat model or a text engine"
             )
+        self.model = model
+        release = model.close if isinstance(model, TextEngine) else lambda: None
+        self._turns = ActiveTurns("the engine", release)
 
     _run_off_loop = staticmethod(run_in_thread)
-
-    def __repr__(self) -> str:
-        return f"Engine({type(self.model).__name__})"
 
     def __enter__(self) -> Self:
         return self
@@ -600,7 +603,7 @@ class Engine:
         """Begin a conversation.
 
         Args:
-            config: Its settings; None takes the engine's defaults.
+            config: Its settings; None takes the defaults.
             history: What was said before: messages; or where it is kept: a thread of a memory.
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
                 `system_prompt` is the first message of the preface.
@@ -622,7 +625,7 @@ class Engine:
     ) -> Talk:
         """Return what a conversation is made of; see `create_conversation`."""
         self._turns.check_open()
-        chosen = (config or self.defaults).change(settings)
+        chosen = (config or ConversationConfig()).change(settings)
         tools = ToolSet(chosen.preface.tools)
         if isinstance(history, str) or not isinstance(history, MemoryThread | Sequence | None):
             way = "pass a list, such as history.messages, or keep it in a ConversationMemory"
@@ -630,19 +633,18 @@ class Engine:
         backend = self._create_backend(chosen, tools)
         if not isinstance(history, MemoryThread):
             history = MemoryThread.from_messages(coerce_messages(list(history or ())))
-        turns = ActiveTurns("the conversation", self._turns)
+        turns = ActiveTurns("the conversation", backend.close, self._turns)
         return Talk(history, backend, chosen, tools, turns)
 
     def _create_backend(self, config: ConversationConfig, tools: ToolSet) -> Backend:
         """Return how a conversation uses the model; what that does not heed is refused."""
-        unheeded = ("context_kwargs",) if self._pool else _TEXT_SETTINGS
-        for name in unheeded:
+        engine = self.model if isinstance(self.model, TextEngine) else None
+        for name in _TEXT_SETTINGS if engine is None else ("context_kwargs",):
             if getattr(config, name) != ConversationConfig.model_fields[name].default:
-                way = "chat models" if self._pool else "text engines, or for TemplateChatModel"
+                way = "text engines, or for TemplateChatModel" if engine is None else "chat models"
                 raise ConfigError(f"{name} is for {way}; leave it out")
-        if self._pool is None:
+        if engine is None:
             return ChatModelBackend(cast("Runnable[Any, Any]", self.model), tools)
-        engine = self._pool.engine
         given = config.template or engine.template
         if given is None:
             raise ConfigError(
@@ -658,8 +660,9 @@ class Engine:
         wanted, told = config.reply_format or engine.reply_format, find_reply_format(template)
         found = told if wanted is None else get_reply_format(wanted)
         stop = tuple(dict.fromkeys((*engine.stop, *told.stop, *found.stop)))
-        state = TextState(template.start(tools=tools.schemas or None))
-        return TextBackend(self._pool, template, reply_format=found, stop=stop, state=state)
+        return TextBackend(
+            engine, template, found, stop, template.start(tools=tools.schemas or None)
+        )
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until no turn runs; return whether that came about within so many seconds."""
@@ -673,7 +676,4 @@ class Engine:
         Args:
             timeout_s: Seconds to wait at most: a model or tool that does not come back is left.
         """
-        if self._turns.close():
-            self._turns.wait(timeout_s)
-            if self._pool is not None:
-                self._pool.close()
+        self._turns.close(timeout_s)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-import json
-import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, is_typeddict
 
 from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
@@ -21,22 +18,17 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
 from langchain_convmem.background import run_in_thread, start_in_thread
-from langchain_convmem.causes import describe_error, describe_value
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.views.media import read_media
 from langchain_convmem.views.tool_calls import find_calls
 
 ToolLike: TypeAlias = BaseTool | Callable[..., Any] | type[BaseModel] | Mapping[str, Any]
 """A tool or function, which can be run; a class of pydantic or a typed dict, or a map, which only
 describe one."""
 
-Verdict: TypeAlias = bool | str | ToolCall
-
-ToolHandler: TypeAlias = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
-"""Whether a call may run: True, False, a reason against it, or the call to run instead."""
-
-_MOST_AT_ONCE = 32
-_logger = logging.getLogger("langchain_convmem")
+ToolHandler: TypeAlias = Callable[[ToolCall], Any]
+"""Whether a call may run: True, False, a reason against it, or the call to run instead; or what
+awaits one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +37,29 @@ class _Tool:
     bindable: Any
     schema: dict[str, Any]
     runnable: BaseTool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """How the calls of a reply are run.
+
+    Attributes:
+        config: Passed to the tools; `max_concurrency` bounds how many run at once.
+        handler: Whether a call may run. What it raises ends the turn.
+        stopped: Once it has an error, that is raised without waiting for tools that run, whose
+            results are dropped. Asynchronous runs are ended by cancelling the task.
+        prefers_async: Whether a tool that is a function and a coroutine runs as the latter.
+    """
+
+    config: RunnableConfig | None = None
+    handler: ToolHandler | None = None
+    stopped: Future[None] = field(default_factory=Future)
+    prefers_async: bool = True
+
+    def check(self) -> None:
+        """Go on, unless the turn is to end early."""
+        if self.stopped.done():
+            self.stopped.result()
 
 
 class ToolSet:
@@ -79,77 +94,44 @@ class ToolSet:
         """Return whether a call is answered here, if only as unknown: not by the caller."""
         return name in self._runnable or name not in self.names
 
-    def answer(
-        self,
-        calls: Sequence[ToolCall],
-        *,
-        config: RunnableConfig | None = None,
-        handler: ToolHandler | None = None,
-        stopped: Future[Any] | None = None,
-    ) -> list[ToolMessage]:
+    def answer(self, calls: Sequence[ToolCall], run: ToolRun) -> list[ToolMessage]:
         """Run calls and return one answer for each, in their order.
 
         First the handler is asked about every call that can be run, in the order of the calls;
         then the allowed ones run.
 
-        Args:
-            calls: What the model called.
-            config: Passed to the tools; `max_concurrency` bounds how many run at once.
-            handler: Whether a call may run: True, False, a reason against it, or another call to
-                run instead. A plain or async function; what it raises ends the turn.
-            stopped: Once it has an error, that is raised without waiting for tools that run, whose
-                results are dropped. Asynchronous runs are ended by cancelling the task.
-
         Returns:
             Results. A tool that is unknown, denied or raises is answered with "Error: ..." and
             `status="error"`. KeyboardInterrupt and cancellation are raised.
         """
-        answering = partial(self._answer, calls, config, handler, stopped, prefers_async=False)
-        outcome = start_in_thread(lambda: asyncio.run(answering()))
-        wait([outcome] if stopped is None else [outcome, stopped], return_when=FIRST_COMPLETED)
-        _check(stopped)
+        run = replace(run, prefers_async=False)
+        outcome = start_in_thread(lambda: asyncio.run(self.aanswer(calls, run)))
+        both: list[Future[Any]] = [outcome, run.stopped]
+        wait(both, return_when=FIRST_COMPLETED)
+        run.check()
         return outcome.result()
 
-    async def aanswer(
-        self,
-        calls: Sequence[ToolCall],
-        *,
-        config: RunnableConfig | None = None,
-        handler: ToolHandler | None = None,
-        stopped: Future[Any] | None = None,
-    ) -> list[ToolMessage]:
+    async def aanswer(self, calls: Sequence[ToolCall], run: ToolRun) -> list[ToolMessage]:
         """Run calls without blocking the event loop; see `answer`."""
-        return await self._answer(calls, config, handler, stopped, prefers_async=True)
-
-    async def _answer(
-        self,
-        calls: Sequence[ToolCall],
-        config: RunnableConfig | None,
-        handler: ToolHandler | None,
-        stopped: Future[Any] | None,
-        *,
-        prefers_async: bool,
-    ) -> list[ToolMessage]:
-        """Run calls; a tool that is a function and a coroutine as the latter if `prefers_async`."""
         decided: list[ToolCall | ToolMessage] = []
         for call in calls:
             verdict: Any = True
-            if handler is not None and call["name"] in self._runnable:
-                verdict = await _ask(handler, copy.deepcopy(call))
-                _check(stopped)
+            if run.handler is not None and call["name"] in self._runnable:
+                verdict = await _ask(run.handler, copy.deepcopy(call))
+                run.check()
             decided.append(self._decide(call, verdict))
-        limit = (config or {}).get("max_concurrency")
-        room = asyncio.Semaphore(max(1, _MOST_AT_ONCE if limit is None else limit))
+        limit = (run.config or {}).get("max_concurrency")
+        room = asyncio.Semaphore(max(1, 32 if limit is None else limit))
 
-        async def run(call: ToolCall | ToolMessage) -> ToolMessage:
+        async def answer(call: ToolCall | ToolMessage) -> ToolMessage:
             if isinstance(call, ToolMessage):
                 return call
             async with room:
-                _check(stopped)
+                run.check()
                 tool = self._runnable[call["name"]]
-                return await _run(tool, call, config, prefers_async=prefers_async)
+                return await _run(tool, call, run)
 
-        return await _gather(map(run, decided))
+        return await _gather(map(answer, decided))
 
     def _decide(self, call: ToolCall, verdict: Any) -> ToolCall | ToolMessage:
         """Return the call to run, or the answer to one that does not run."""
@@ -202,12 +184,12 @@ def _describe_map(given: dict[str, Any]) -> _Tool:
     schema = given
     with suppress(LookupError, TypeError, ValueError):
         schema = convert_to_openai_tool(given)
-    function = schema.get("function", schema)
-    name = function.get("name") if isinstance(function, Mapping) else None
-    own = name or given.get("type") or next(iter(given), None)
-    if not isinstance(own, str):
-        raise ConfigError(f"{given!r:.80} does not describe a tool; it needs a 'name'")
-    return _Tool(own, given, schema)
+    function = schema.get("function")
+    told = function if isinstance(function, dict) else given
+    name = told.get("name") or given.get("type") or next(iter(given), None)
+    if not isinstance(name, str):
+        raise ConfigError(f"{describe_value(given)} does not describe a tool; it needs a 'name'")
+    return _Tool(name, given, schema)
 
 
 # -- The border to tools and handlers: they may raise anything, and the model is told -------------
@@ -221,11 +203,6 @@ async def _ask(function: Any, *args: Any) -> Any:
     return await found if inspect.isawaitable(found) else found
 
 
-def _check(stopped: Future[Any] | None) -> None:
-    if stopped is not None and stopped.done():
-        stopped.result()
-
-
 async def _gather(calls: Iterable[Coroutine[Any, Any, ToolMessage]]) -> list[ToolMessage]:
     """Return what calls return, in their order; if one raises, the others are cancelled."""
     tasks = list(map(asyncio.ensure_future, calls))
@@ -237,32 +214,26 @@ async def _gather(calls: Iterable[Coroutine[Any, Any, ToolMessage]]) -> list[Too
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _run(
-    tool: BaseTool, call: ToolCall, config: RunnableConfig | None, *, prefers_async: bool
-) -> ToolMessage:
+async def _run(tool: BaseTool, call: ToolCall, run: ToolRun) -> ToolMessage:
     try:
-        if _has_coroutine(tool) and (prefers_async or not _has_function(tool)):
-            return _make_answer(call, await tool.ainvoke(call, config))
-        return _make_answer(call, await run_in_thread(lambda: tool.invoke(call, config)))
+        if _runs_as_coroutine(tool, run):
+            return _make_answer(call, await tool.ainvoke(call, run.config))
+        return _make_answer(call, await run_in_thread(lambda: tool.invoke(call, run.config)))
     except Exception as error:
         if any(
             kind.__module__ == "langgraph.errors" and kind.__name__ == "GraphBubbleUp"
             for kind in type(error).__mro__
         ):
             raise  # LangGraph stops its graph here, to go on later
-        told = describe_error(error)
-        _logger.debug("tool %r failed; the model is told: %s", call["name"], told)
-        return _make_failure(call, error)
+        told = "" if isinstance(error, ToolException) else type(error).__name__
+        return _refuse(call, ": ".join(filter(None, [told, str(error)])) or "the tool failed")
 
 
-def _has_coroutine(tool: BaseTool) -> bool:
+def _runs_as_coroutine(tool: BaseTool, run: ToolRun) -> bool:
     if isinstance(tool, StructuredTool | Tool):
-        return tool.coroutine is not None
-    return type(tool)._arun is not BaseTool._arun  # noqa: SLF001 - what LangChain asks too
-
-
-def _has_function(tool: BaseTool) -> bool:
-    return not isinstance(tool, StructuredTool | Tool) or tool.func is not None
+        return tool.coroutine is not None and (run.prefers_async or tool.func is None)
+    has_coroutine = type(tool)._arun is not BaseTool._arun  # noqa: SLF001 - what LangChain asks too
+    return has_coroutine and run.prefers_async
 
 
 # -- What a model is told of a call ---------------------------------------------------------------
@@ -272,19 +243,6 @@ def _refuse(call: Mapping[str, Any], reason: str) -> ToolMessage:
     """Return the answer to a call that nothing came of."""
     own, name = str(call.get("id") or ""), call.get("name")
     return ToolMessage(f"Error: {reason}", tool_call_id=own, name=name, status="error")
-
-
-def _make_failure(call: Mapping[str, Any], error: Exception) -> ToolMessage:
-    """Return the answer to a call whose tool raised an error.
-
-    The error's type is in `additional_kwargs["exception"]`.
-    """
-    kind = type(error).__name__
-    # A ToolException is written for the model; of others the type often says more than the text.
-    told = str(error) if isinstance(error, ToolException) else f"{kind}: {error}"
-    answer = _refuse(call, told.removesuffix(": ") or kind)
-    answer.additional_kwargs["exception"] = kind
-    return answer
 
 
 def answer_cancelled(message: BaseMessage) -> list[ToolMessage]:
@@ -303,28 +261,12 @@ def answer_invalid(message: BaseMessage) -> list[ToolMessage]:
 
 
 def _make_answer(call: ToolCall, result: Any) -> ToolMessage:
-    """Return what a tool returned as the answer to the call.
-
-    A `ToolMessage` is kept, text stays text, content blocks stay blocks, anything else is JSON.
-    """
+    """Return what a tool returned as the answer to the call, in the form LangChain gives it."""
     if not isinstance(result, ToolMessage):
         kind = type(result).__name__
         return _refuse(call, f"the tool returned a {kind}, which only a graph can carry out")
-    update: dict[str, Any] = {"tool_call_id": call["id"], "name": result.name or call["name"]}
-    content = result.content
-    if isinstance(content, list) and not (content and all(map(_is_block, content))):
-        update["content"] = json.dumps(content, ensure_ascii=False, default=str)
+    update = {"tool_call_id": call["id"], "name": result.name or call["name"]}
     return result.model_copy(update=update)
-
-
-def _is_block(block: Any) -> bool:
-    """Return whether a value is content, not just a map with a `type` (of a folder, say)."""
-    if not isinstance(block, Mapping):
-        return False
-    if block.get("type") == "text":
-        return isinstance(block.get("text"), str)
-    media = read_media(block)
-    return media is None or bool(media.data) or "source" in block
 
 
 # -- Calls that a history leaves open -------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
@@ -100,12 +99,6 @@ class WritingTurns:
         begun = self._begun.copy().items()
         others = [over for over, place in begun if place[0] == this[0] and place != this]
         return not wait(others, timeout_s).not_done
-
-    async def await_all(self, timeout_s: float | None) -> bool:
-        """Wait until all turns are over, and let the event loop run meanwhile; see `wait`."""
-        begun = self._begun.copy().items()
-        waiting = [asyncio.wrap_future(over) for over, place in begun if place[0] == os.getpid()]
-        return not waiting or not (await asyncio.wait(waiting, timeout=timeout_s))[1]
 
 
 # -- The recall of a memory -----------------------------------------------------------------------

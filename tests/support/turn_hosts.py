@@ -213,7 +213,7 @@ class ConversationHost(Host):
     name = "conversation"
 
     def app(self, memory, model, **options):
-        return _Conversations(memory, model, {"on_pending_tool_calls": "cancel", **options})
+        return _Conversations(memory, model, options)
 
     def with_tool(self, memory, model, tool):
         return self.app(memory, model, recall=False, preface={"tools": [tool]})

@@ -169,8 +169,6 @@ def test_a_closed_engine_ends_all_its_conversations():
 def test_an_engine_is_made_of_a_model_alone():
     with pytest.raises(ConfigError, match="is not a model"):
         Engine("gpt")
-    with pytest.raises(ConfigError, match="at least 1"):
-        Engine(text_engine(), max_live_sessions=0)
     with pytest.raises(ConfigError, match="'temprature'"):
         Engine(text_engine()).create_conversation(temprature=1)
 

@@ -66,15 +66,6 @@ def test_what_is_handed_out_and_what_was_given_are_copies(opened):
     assert talk.history[0].additional_kwargs == {"a": {"b": 1}}
 
 
-def test_chunks_share_nothing_with_the_history():
-    talk = Conversation(ScriptedChatModel(replies=[AIMessage("Me")]))
-    for chunk in talk.stream("One"):
-        chunk.content = "changed"
-        chunk.response_metadata["changed"] = True
-    assert talk.last_message.text == "Me"
-    assert "changed" not in talk.last_message.response_metadata
-
-
 # -- going back ---------------------------------------------------------------------------------
 
 
@@ -102,17 +93,6 @@ def test_going_back_forgets_what_was_said_since(opened, rewindable):
     with pytest.raises(ConversationError):
         talk.rewind(mark)
     assert texts(talk) == ["e", "Reply 1"]
-
-
-@BOTH
-def test_turns_are_taken_back_whole(opened):
-    talk = opened(text_engine())
-    talk.send_message("a")
-    talk.send_message("b")
-    assert [one.text for one in talk.undo()] == ["b", "Reply 2"]
-    assert texts(talk) == ["a", "Reply 1"]
-    assert [one.text for one in talk.undo()] == ["a", "Reply 1"]
-    assert talk.send_message("d").text == "Reply 1"
 
 
 # -- branches -----------------------------------------------------------------------------------
@@ -150,14 +130,6 @@ def test_a_clone_during_a_turn_holds_what_was_said_before(opened):
     assert [chunk.content for chunk in stream][-1] == ""
     assert texts(talk) == ["a", "Reply 1", "b", "Reply 2"]
     assert model.misuses == []
-
-
-def test_a_conversation_goes_on_from_messages():
-    talk = Conversation(text_engine(), history=[("user", "a"), ("assistant", "Reply 1")])
-    mark = talk.checkpoint()
-    assert talk.send_message("b").text == "Reply 2"
-    talk.rewind(mark)
-    assert len(talk.undo()) == 2
 
 
 @pytest.mark.parametrize("given", ["a", object()])

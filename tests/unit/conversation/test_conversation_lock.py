@@ -78,11 +78,10 @@ def test_eight_threads_and_eight_tasks_share_a_conversation(model):
     assert sorted(replies.values()) == sorted(history[1::2])
 
 
-@pytest.mark.parametrize("max_live", [None, 1, 3])
 @pytest.mark.parametrize("rewindable", [True, False])
-def test_eight_conversations_on_one_engine_never_mix(max_live, rewindable):
+def test_eight_conversations_on_one_engine_never_mix(rewindable):
     model = text_engine(rewindable=rewindable)
-    engine = Engine(model, max_live_sessions=max_live)
+    engine = Engine(model)
     talks = [engine.create_conversation() for _ in EIGHT]
 
     def ask(number):
@@ -99,7 +98,7 @@ def test_eight_conversations_on_one_engine_never_mix(max_live, rewindable):
         found = [*pool.map(ask, range(4)), *tasks.result(60)]
     assert found == [[f"{number}.{n}! {n}" for n in range(3)] for number in EIGHT]
     assert model.misuses == []
-    assert len(model.open_sessions) <= (max_live or 8)
+    assert len(model.open_sessions) == 8
     assert engine.wait(0)
     engine.close()
     assert model.open_sessions == []
@@ -200,19 +199,6 @@ def test_a_loop_over_a_chain_waits_no_longer_than_allowed():
     stream.close()
     # LangChain's chains read on when they are left, for their traces: the turn came to its end.
     assert asyncio.run(talk.asend_message("next")).text == "next! 1"
-
-
-def test_a_turn_may_ask_another_conversation_of_its_engine():
-    engine = Engine(text_engine(), max_live_sessions=1)
-    outer, other = engine.create_conversation(), engine.create_conversation()
-    told = []
-
-    def hear(_):
-        if not told:
-            told.append(other.send_message("inner").text)
-
-    assert outer.send_message_async("outer", hear).result(30).text == "outer! 0"
-    assert told == ["inner! 0"]
 
 
 # -- who does not want to wait ------------------------------------------------------------------

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.errors import InvalidMessageError
 
 
 def echo(messages):
@@ -51,13 +50,3 @@ def test_a_batch_ends_with_its_first_error_or_tells_of_all(way):
     found = send(talk, return_exceptions=True)
     assert [type(one) for one in found] == [AIMessage, ProviderError, AIMessage]
     assert [one.text for one in talk.history] == ["a", "A.", "c", "C."]
-
-
-def test_messages_of_every_form_are_taken():
-    talk = chat()
-    for message in ("a", ("user", "a"), {"role": "user", "content": "a"}, HumanMessage("a")):
-        assert talk.invoke(message).text.startswith("a!")
-        assert talk.invoke([message]).text.startswith("a!")
-    assert len(talk.history) == 16
-    with pytest.raises(InvalidMessageError, match="nothing to go on with"):
-        talk.invoke([])

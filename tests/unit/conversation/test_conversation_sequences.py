@@ -21,7 +21,7 @@ class BoomError(Exception):
 class Model:
     """A text engine that fails when it is told to, and conversations with it."""
 
-    def __init__(self, max_live, **options):
+    def __init__(self, **options):
         self.fails_at = ""
         self.engine = ScriptedEngine(
             lambda text: f"Reply {text.count('<|im_start|>assistant')} to you.",
@@ -31,7 +31,7 @@ class Model:
             before_chunk=lambda number: self.fail(f"chunk {number}"),
             **options,
         )
-        self.shared = Engine(self.engine, max_live_sessions=max_live)
+        self.shared = Engine(self.engine)
         self.talks = [self.shared.create_conversation() for _ in range(2)]
         self.marks = {}
 
@@ -156,16 +156,15 @@ ACTS = [
 @settings(max_examples=40)
 @given(
     acts=st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 5)), min_size=4, max_size=14),
-    max_live=st.sampled_from([None, 1, 2]),
     rewindable=st.booleans(),
     clonable=st.booleans(),
     holds_stop=st.booleans(),
 )
-def test_sessions_hold_what_was_said(acts, max_live, **options):
-    model = Model(max_live, **options)
+def test_sessions_hold_what_was_said(acts, **options):
+    model = Model(**options)
     for act, number in acts:
         act(model, model.talks[number % len(model.talks)])
         model.check()
-        assert len(model.engine.open_sessions) <= (max_live or len(model.talks))
+        assert len(model.engine.open_sessions) <= len(model.talks)
     model.shared.close()
     assert model.engine.open_sessions == []

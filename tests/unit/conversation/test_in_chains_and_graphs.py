@@ -8,7 +8,6 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
@@ -34,13 +33,6 @@ def test_it_stands_in_a_chain_that_is_invoked_and_streamed():
     assert chain.invoke("a") == "one two"
     assert [piece for piece in chain.stream("b") if piece] == ["three ", "four"]
     assert texts(said) == ["A", "one two", "B", "three four"]
-
-
-def test_a_prompt_may_stand_before_it():
-    prompt = ChatPromptTemplate.from_messages([("human", "Translate {word}.")])
-    said = chat("casa")
-    assert (prompt | said).invoke({"word": "house"}).text == "casa"
-    assert texts(said) == ["Translate house.", "casa"]
 
 
 def test_a_retry_says_nothing_twice():
@@ -136,13 +128,3 @@ def test_models_and_tools_run_within_the_run_of_the_conversation(way):
         ("model", "library"),
     ]
     assert all("mine" in tags for tags in runs.tags.values())
-
-
-async def test_events_show_the_conversation_and_its_model():
-    said = chat("one two")
-    events = [event async for event in said.astream_events("a", version="v2")]
-    kinds = [event["event"] for event in events]
-    assert kinds[0] == "on_chain_start"
-    assert kinds[-1] == "on_chain_end"
-    assert "on_chat_model_stream" in kinds
-    assert texts(said) == ["a", "one two"]

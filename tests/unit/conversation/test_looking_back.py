@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import messages_to_dict
 from scripted_chat import ScriptedChatModel
 
-from langchain_convmem import ChatTemplate, Conversation, Preface
+from langchain_convmem import ChatTemplate, Conversation
 from langchain_convmem.errors import (
     ConfigError,
 )
@@ -27,19 +27,6 @@ def text_engine(*replies, template="chatml", **options):
 
 def texts(conversation):
     return [message.text for message in conversation.history]
-
-
-# -- reading ------------------------------------------------------------------------------------
-
-
-def test_the_preface_is_no_part_of_the_history():
-    model = ScriptedChatModel(replies=["one"])
-    said = Conversation(
-        model, preface=Preface(messages=[("system", "Be brief."), "hi", ("ai", "ho")])
-    )
-    said.send_message("a")
-    assert texts(said) == ["a", "one"]
-    assert [message.type for message in model.seen[0]] == ["system", "human", "ai", "human"]
 
 
 # -- branches -----------------------------------------------------------------------------------
@@ -63,9 +50,8 @@ def test_a_conversation_comes_back_from_plain_values():
 
 def test_chat_models_write_no_prompts():
     said = chat("one")
-    for asked in (lambda: said.render_message("a"), said.render_preface):
-        with pytest.raises(ConfigError):
-            asked()
+    with pytest.raises(ConfigError, match="is sent messages"):
+        said.render_message("a")
 
 
 # -- reasoning ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from langchain_convmem import ChatTemplate, Conversation
-from langchain_convmem.conversation.media import MediaLimits
+from langchain_convmem.conversation.inputs import MediaLimits
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.testing import ScriptedEngine
 

@@ -69,20 +69,3 @@ def test_a_reply_of_which_nothing_was_heard_is_taken_out(open_talk):
     talk.send_message("Bye")
     assert [message.text for message in talk.undo()] == ["Bye", "Bye."]
     assert texts(talk) == ["When?", "Hello?", "At noon."]
-
-
-async def test_the_asynchronous_twin_cuts_alike(open_talk):
-    talk = open_talk(spoken())
-    await talk.asend_message("When?")
-    assert (await talk.acut_reply("From platform")).text == "From platform"
-    assert await talk.acut_reply("") is None
-
-
-def test_checkpoints_and_clones_stay_what_they_were(open_talk):
-    talk = open_talk(spoken(), "At six.")
-    talk.send_message("When?")
-    point, twin = talk.checkpoint(), talk.clone()
-    talk.cut_reply("From")
-    talk.send_message("And back?")
-    talk.rewind(point)
-    assert (texts(talk), texts(twin)) == (["When?", "From"], ["When?", REPLY])

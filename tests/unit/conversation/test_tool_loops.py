@@ -96,10 +96,8 @@ def test_a_tool_that_is_only_described_ends_the_loop():
     assert [one.type for one in said.history] == ["human", "ai", "tool", "tool", "ai"]
 
 
-def test_or_the_calls_are_answered_as_cancelled():
-    said, _ = talk(
-        calls(call("weather")), "Never mind.", auto_tools=False, on_pending_tool_calls="cancel"
-    )
+def test_calls_that_nobody_answered_are_cancelled_when_the_user_speaks():
+    said, _ = talk(calls(call("weather")), "Never mind.", auto_tools=False)
     said.send_message("Go")
     assert said.send_message("Forget it").text == "Never mind."
     assert [one.type for one in said.history] == ["human", "ai", "tool", "human", "ai"]
@@ -107,9 +105,7 @@ def test_or_the_calls_are_answered_as_cancelled():
 
 
 def test_a_result_that_answers_no_open_call_is_refused():
-    said, _ = talk(
-        calls(call("weather")), "Never mind.", auto_tools=False, on_pending_tool_calls="cancel"
-    )
+    said, _ = talk(calls(call("weather")), "Never mind.", auto_tools=False)
     said.send_message("Go")
     said.send_message("Forget it")
     before = said.history
@@ -140,15 +136,6 @@ def test_a_call_that_cannot_be_read_is_told_to_the_model():
     assert "cannot be read" in engine.sessions[0].text
 
 
-def test_a_text_session_reads_results_behind_its_own_call():
-    made = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
-    said, engine = text_talk(made, "Sunny.")
-    said.send_message("How is it in Rome?")
-    assert "sunny in Rome" in engine.prefills[-1]
-    assert "How is it" not in engine.prefills[-1]
-    assert [stats.diverged_at for stats in said.render_stats] == [None, None]
-
-
 @pytest.mark.parametrize(
     "model",
     [RunnableLambda(lambda _: AIMessage("x")), FakeListChatModel(responses=["x"])],
@@ -163,11 +150,3 @@ def test_tools_that_a_template_does_not_show_are_refused_at_once():
     template = ChatTemplate("{% for one in messages %}{{ one.content }}{% endfor %}")
     with pytest.raises(ConfigError, match="shows no tools"):
         Conversation(ScriptedEngine("x", template=template), preface=Preface(tools=[weather]))
-
-
-def test_the_user_may_not_speak_while_calls_wait_for_their_results():
-    said, _ = talk(calls(call("weather")), "Sunny.", auto_tools=False)
-    said.send_message("Go")
-    with pytest.raises(InvalidMessageError, match=r"weather \(c1\)"):
-        said.send_message("And now?")
-    assert len(said.history) == 2

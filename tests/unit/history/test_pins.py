@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from summaries import bare
 
-from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import (
     BudgetError,
     ConfigError,
-    ConvMemError,
     InvalidMessageError,
 )
 from langchain_convmem.views.codec import make_draft
@@ -152,114 +149,3 @@ def test_a_pin_stays_in_view_of_a_long_thread_that_is_read_in_part(history):
         assert "Answer in French." in shown.messages[0].text
     history.unpin("Answer in French.")
     assert "French" not in history.context(max_tokens=400).messages[0].text
-
-
-WORDS = ["red", "green", "blue"]
-
-steps = st.one_of(
-    st.tuples(st.just("say"), st.sampled_from(WORDS)),
-    st.tuples(st.just("say"), st.sampled_from(WORDS)),
-    st.tuples(st.just("pin"), st.sampled_from(WORDS)),
-    st.tuples(st.just("unpin"), st.sampled_from(WORDS)),
-    st.tuples(st.just("undo"), st.integers(1, 2)),
-    st.tuples(st.just("redo")),
-    st.tuples(st.just("summarise")),
-    st.tuples(st.just("undo_summary")),
-    st.tuples(st.just("edit"), st.integers(0, 9), st.sampled_from(WORDS)),
-    st.tuples(st.just("forget"), st.integers(0, 9)),
-    st.tuples(st.just("clear")),
-)
-
-
-class PinnedThread:
-    """A thread on which random steps are taken, and who pinned what, as an oracle would say."""
-
-    def __init__(self, log):
-        self.memory = ConversationMemory(log)
-        self.history = self.memory.history("t", user_id="ana")
-        self.count = 0
-
-    def take(self, step):
-        name, *arguments = step
-        try:
-            getattr(self, name)(*arguments)
-        except ConvMemError:
-            return
-
-    def say(self, word):
-        self.count += 1
-        self.history.add("user", f"{word} {self.count}")
-        self.history.add("assistant", f"answer {self.count}")
-
-    def pin(self, word):
-        self.history.pin(word)
-
-    def unpin(self, word):
-        self.history.unpin(word)
-        assert word not in texts(self.history)
-
-    def undo(self, exchanges):
-        self.history.undo(exchanges)
-
-    def redo(self):
-        self.history.redo()
-
-    def clear(self):
-        self.history.clear()
-
-    def summarise(self):
-        self.history.add_summary("short", self.history.summary_window())
-
-    def undo_summary(self):
-        self.history.undo_summary()
-
-    def edit(self, chosen, word):
-        said = [one for one in self.history.turns if one.role == "user"]
-        if said:
-            self.count += 1
-            self.history.replace(
-                said[chosen % len(said)].id, f"{word} {self.count}", keep_later=True
-            )
-
-    def forget(self, chosen):
-        said = [one for one in self.history.entries if one.message is not None]
-        if said:
-            name = said[chosen % len(said)].id
-            self.memory.forget(user_id="ana", thread_id="t", entry_ids=[name])
-
-    def list_expected(self):
-        """Return the pinned words by their definition, from the log alone, read backwards."""
-        entries = self.history.entries
-        dead = set()
-        for entry in reversed(entries):
-            if entry.control is not None and entry.id not in dead:
-                dead.update(entry.control.retracts)
-        expected = []
-        for entry in entries:
-            source = entry.metadata.aux.get("pin", {}).get("message_id", "")
-            if source == "" or entry.id in dead:
-                continue
-            saying = [e for e in entries if e.message_id == source and e.control is None]
-            alive = [e for e in saying if e.id not in dead and entry.contents[0] in e.contents[0]]
-            if source is None or alive:
-                expected.append(entry.contents[0])
-        return expected
-
-
-@given(st.lists(steps, max_size=25))
-@settings(max_examples=150, deadline=None)
-def test_pins_hold_word_for_word_whatever_is_undone_edited_forgotten_or_forked(chosen):
-    with InMemoryLog() as log:
-        thread = PinnedThread(log)
-        for step in chosen:
-            thread.take(step)
-            assert texts(thread.history) == thread.list_expected()
-        history = thread.history
-        assert [line.rpartition(": ")[2] for line in pinned(history)] == texts(history)
-        fork = thread.memory.fork("t", user_id="ana")
-        assert texts(fork) == texts(history)
-        assert pinned(fork) == pinned(history)
-        before = texts(fork)
-        for pin in history.pins:
-            assert history.unpin(pin)
-        assert (history.pins, texts(fork)) == ([], before)

@@ -127,13 +127,10 @@ def test_a_session_reads_the_summary_once_and_goes_on_from_there():
         assert "message 0" not in session.split("</summary>")[-1]
 
 
-def test_a_setting_of_the_call_goes_before_those_of_the_config_and_these_before_the_engines(memory):
-    defaults = ConversationConfig(on_cancel="keep", busy_timeout_s=5, max_tool_rounds=3)
-    engine = Engine(answering("x"), defaults=defaults)
-    assert talk(memory, engine).config == defaults
-    found = talk(memory, engine, on_cancel="discard").config
-    assert (found.on_cancel, found.busy_timeout_s, found.max_tool_rounds) == ("discard", 5, 3)
-    config = ConversationConfig(busy_timeout_s=7)
+def test_a_setting_of_the_call_goes_before_those_of_the_config(memory):
+    engine = Engine(answering("x"))
+    config = ConversationConfig(on_cancel="keep", busy_timeout_s=7)
+    assert talk(memory, engine, config=config).config == config
     found = talk(memory, engine, config=config, on_cancel="discard").config
     assert (found.on_cancel, found.busy_timeout_s) == ("discard", 7)
 

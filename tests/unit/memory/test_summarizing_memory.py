@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +11,6 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from langchain_core.prompt_values import ChatPromptValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from pydantic import BaseModel
 from scripted_chat import ProviderError, ScriptedChatModel
 from summaries import ScriptedSummarizer, bare, bare_texts
 
@@ -47,17 +44,6 @@ def texts(messages):
     return bare_texts(messages)
 
 
-@dataclass
-class Data:
-    messages: list[Any]
-    more: int = 7
-
-
-class Model(BaseModel):
-    messages: list[Any]
-    more: int = 7
-
-
 SHAPES = {
     "a list": (lambda messages: messages, lambda value: value, list),
     "a prompt value": (
@@ -70,8 +56,6 @@ SHAPES = {
         lambda value: value["messages"],
         dict,
     ),
-    "a dataclass": (Data, lambda value: value.messages, Data),
-    "a model": (lambda messages: Model(messages=messages), lambda value: value.messages, Model),
 }
 CALLS = {
     "invoke": lambda step, value: step.invoke(value),
