@@ -434,10 +434,13 @@ class NodeRun:
         return {NOTE_KEY: begun.note}
 
     def record(self) -> Update:
-        """Store the reply."""
+        """Store the reply, and note what the state holds."""
+        note = self.note
         if self.base.options.remember:
             self.catch_up()
             self.nodes.memory.note_turn(self.base.key)
+            if note is not None and note["held"]:
+                return {NOTE_KEY: {**note, "held": [str(one.id) for one in self.messages]}}
         return {}
 
     def summarize(self) -> Update:

@@ -24,7 +24,7 @@ from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.messages import join_thread, name_result
-from langchain_convmem.turns.node_context import NodeContext, read_mark, read_step
+from langchain_convmem.turns.node_context import NodeContext, read_step
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
 from langchain_convmem.turns.state_diff import StateDiff, is_answer
 from langchain_convmem.turns.tracing import TurnTrace
@@ -73,9 +73,7 @@ class TurnNote(TypedDict):
     run: int | None
     """The run that made the note; see `NodeContext.run`."""
     held: list[str]
-    """Ids of what the state held when the turn began, if the log follows removals."""
-    until: int
-    """The last position of the log before that, as far as it was read."""
+    """Ids of what the state held last, if the log follows removals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +230,6 @@ class StateSync:
             position=min(places, default=known[-1].position + 1 if known else 1),
             run=self.context.run,
             held=[str(one.id) for one in spoken] if self.follows_removals else [],
-            until=diff.entries[-1].position if diff.entries else 0,
         )
 
     def _find_refused(
@@ -438,18 +435,10 @@ class StateSync:
         self, diff: StateDiff, ids: Sequence[str], note: TurnNote | None = None
     ) -> list[Draft]:
         """Return what takes out of the views what the state no longer holds, and brings back."""
-        context, removed = self.context, set[str]()
-        if context.is_stateless:
+        if self.context.is_stateless:
             return []
-        if self.follows_removals and note is not None and not context.is_sent:
-            removed.update(note["held"])
-            for entry in diff.live:
-                mark = read_mark(entry)
-                is_own = mark is not None and mark.level == context.level
-                is_whole = INTERRUPTED not in entry.metadata.attributes
-                is_new = entry.turn_id == note["id"] and entry.position > note["until"]
-                if is_own and is_whole and is_new:
-                    removed.add(entry.message_id)
+        is_told = self.follows_removals and note is not None and not self.context.is_sent
+        removed = note["held"] if is_told and note is not None else ()
         return diff.take_back(ids, removed, is_whole=self.follows_removals)
 
     # -- What a model and its tools say, before the state holds it ------------------------------

@@ -42,7 +42,6 @@ def test_no_caller_can_say_which_turn_is_under_way(memory):
         "run": kept["run"],
         "position": entries(memory)[0].position,
         "held": [],
-        "until": 0,
     }
     assert json.loads(json.dumps(kept)) == kept, "plain values for any checkpointer"
 
