@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias, TypeVar, cast
@@ -16,15 +16,24 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langchain_convmem.background import finish, hop
 from langchain_convmem.errors import MissingExtraError
 from langchain_convmem.ids import get_now_ms
-from langchain_convmem.integrations.state_run import KeepState, StateRun, check_keep_state
+from langchain_convmem.integrations.state_run import (
+    KeepState,
+    ModelCall,
+    StateRun,
+    check_keep_state,
+)
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
 from langchain_convmem.turns.options import RecallPlace, TurnOptions
 from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
-from langchain_convmem.turns.state_sync import find_exchange, name_messages
-from langchain_convmem.turns.synced_turn import NOTE_KEY, BegunTurn, SyncedTurn, TurnNote
-from langchain_convmem.turns.turn import measure_times
+from langchain_convmem.turns.state_sync import (
+    NOTE_KEY,
+    BegunTurn,
+    TurnNote,
+    find_exchange,
+    name_messages,
+)
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.providers import ModelFacts, Provider, find_provider, resolve_provider
 
@@ -186,14 +195,14 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply."""
         run = partial(self._run, request.runtime)
-        asked = run(partial(self._prepare, request))
         with collect_replies() as heard:
+            shown, call = run(partial(self._prepare, request, heard))
             try:
-                response = handler(asked.request)
+                response = handler(shown)
             except BaseException:
-                run(partial(asked.store_broken, heard))
+                run(call.store_broken)
                 raise
-        return run(partial(asked.store_answer, response, heard))
+        return replace(response, result=run(partial(call.store, response.result)))
 
     async def awrap_model_call(
         self,
@@ -202,27 +211,31 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the thread and store its reply; see `wrap_model_call`."""
         run = partial(self._run, request.runtime)
-        asked = await hop(lambda: run(partial(self._prepare, request)))
         with collect_replies() as heard:
+            shown, call = await hop(lambda: run(partial(self._prepare, request, heard)))
             try:
-                response = await handler(asked.request)
+                response = await handler(shown)
             except GeneratorExit:
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
-                await finish(lambda: run(partial(asked.store_broken, heard)))
+                await finish(lambda: run(call.store_broken))
                 raise
-        return await finish(lambda: run(partial(asked.store_answer, response, heard)))
+        said = await finish(lambda: run(partial(call.store, response.result)))
+        return replace(response, result=said)
 
-    def _prepare(self, request: ModelRequest[Any], run: StateRun) -> AgentCall:
+    def _prepare(
+        self, request: ModelRequest[Any], heard: PartialReplyHandler, run: StateRun
+    ) -> tuple[ModelRequest[Any], ModelCall]:
         turn = _find_turn(request.state, run)
-        if turn.note is None:
-            return AgentCall(request, None, get_now_ms())
         loop = run.sync.catch_up(turn.messages, turn.note)
+        call = ModelCall(loop, request.state["messages"], heard)
+        if turn.note is None:
+            return request, call
         provider = self._provider or find_provider(request.model)
         shape = ChainShape(None, provider, model=ModelFacts.read(request.model))
         context = run.read_context(turn, loop, request.messages, shape)
         loop.own_tokens = run.trace.own_tokens.to_counts()
-        return AgentCall(_show(request, context.given), loop, get_now_ms())
+        return _show(request, context.given), replace(call, started_ms=get_now_ms())
 
     # -- Tools ----------------------------------------------------------------------------------
 
@@ -258,7 +271,6 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             get_config(),
             host="the agent",
             context=runtime.context,
-            is_one_turn=True,
         )
         return run.run(partial(step, run))
 
@@ -275,42 +287,7 @@ def _mark_question(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [*messages[:start], *said]
 
 
-# -- What the model says, and what its tools return -----------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class AgentCall:
-    """A call of the agent's model.
-
-    Attributes:
-        request: What the model gets.
-        turn: The turn; None if nothing of it is stored.
-        started_ms: When the call begins.
-    """
-
-    request: ModelRequest[Any]
-    turn: SyncedTurn | None
-    started_ms: int
-
-    def store_answer(
-        self, response: ModelResponse[Any], heard: PartialReplyHandler, run: StateRun
-    ) -> ModelResponse[Any]:
-        """Store the reply; return it with the ids under which it is stored."""
-        if self.turn is None:
-            return response
-        held, timing = self.request.state["messages"], self._measure(heard)
-        said = run.sync.store_reply(self.turn, response.result, held, timing)
-        return replace(response, result=said)
-
-    def store_broken(self, heard: PartialReplyHandler, run: StateRun) -> None:
-        """Store the words that came of a reply that broke off."""
-        said = heard.collect_broken()
-        if self.turn is not None and said:
-            held, timing = self.request.state["messages"], self._measure(heard)
-            run.sync.store_broken_reply(self.turn, said, held, timing)
-
-    def _measure(self, heard: PartialReplyHandler) -> dict[str, int]:
-        return measure_times(self.started_ms, heard.first_token_ms)
+# -- What its tools return ------------------------------------------------------------------------
 
 
 def _check_turn(request: ToolCallRequest, run: StateRun) -> None:

@@ -20,18 +20,26 @@ from typing_extensions import TypedDict
 
 from langchain_convmem.background import finish, hop, to_async
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
-from langchain_convmem.ids import get_now_ms, make_ulid
-from langchain_convmem.integrations.state_run import KeepState, StateRun, check_keep_state
+from langchain_convmem.integrations.state_run import (
+    KeepState,
+    ModelCall,
+    StateRun,
+    check_keep_state,
+)
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
 from langchain_convmem.turns.node_context import NodeContext
 from langchain_convmem.turns.options import RecallPlace, TurnOptions
-from langchain_convmem.turns.replies import PartialReplyHandler, assign_free_ids, read_reply
-from langchain_convmem.turns.state_sync import name_messages
-from langchain_convmem.turns.synced_turn import NOTE_KEY, BegunTurn, SyncedTurn, TurnNote
-from langchain_convmem.turns.turn import measure_times
+from langchain_convmem.turns.replies import PartialReplyHandler, read_reply
+from langchain_convmem.turns.state_sync import (
+    NOTE_KEY,
+    BegunTurn,
+    SyncedTurn,
+    TurnNote,
+    name_messages,
+)
 from langchain_convmem.turns.view import ModelContext
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.providers import Provider, resolve_provider
@@ -275,7 +283,7 @@ def model_messages(
     chosen = TurnOptions.pick(options, locals())
     nodes = _make_nodes(memory, chosen)
     shape = ChainShape(None, provider)
-    return nodes.run(state, config, lambda run: run.read_context(shape)).given
+    return nodes.run(state, config, lambda run: run.read_context(shape)[0]).given
 
 
 amodel_messages = to_async(model_messages)
@@ -321,18 +329,18 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
     model = cast("Runnable[Any, Any]", nodes.model)
 
     def call(state: Any, config: RunnableConfig) -> Update:
-        run, asked = partial(nodes.run, state, config), ModelCall()
-        run(asked.prepare)
+        run = partial(nodes.run, state, config)
+        asked = run(NodeRun.prepare)
         try:
             output = model.invoke(*asked.make_inputs(config))
         except BaseException:
             run(asked.store_broken)
             raise
-        return run(partial(asked.answer, output))
+        return run(partial(asked.store_answer, output))
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        run, asked = partial(nodes.run, state, config), ModelCall()
-        await hop(lambda: run(asked.prepare))
+        run = partial(nodes.run, state, config)
+        asked = await hop(lambda: run(NodeRun.prepare))
         try:
             output = await model.ainvoke(*asked.make_inputs(config))
         except GeneratorExit:
@@ -340,7 +348,7 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
         except BaseException:
             await finish(lambda: run(asked.store_broken))
             raise
-        return await finish(lambda: run(partial(asked.answer, output)))
+        return await finish(lambda: run(partial(asked.store_answer, output)))
 
     return RunnableLambda(call, acall, name="model")
 
@@ -426,10 +434,13 @@ class NodeRun:
         return {NOTE_KEY: begun.note}
 
     def record(self) -> Update:
-        """Store the reply."""
+        """Store the reply, and note what the state holds."""
+        note = self.note
         if self.base.options.remember:
-            self.catch_up(self.messages)
+            self.catch_up()
             self.nodes.memory.note_turn(self.base.key)
+            if note is not None and note["held"]:
+                return {NOTE_KEY: {**note, "held": [str(one.id) for one in self.messages]}}
         return {}
 
     def summarize(self) -> Update:
@@ -439,34 +450,36 @@ class NodeRun:
             self.nodes.memory.compact(self.base.key)
         return {}
 
-    def read_context(self, shape: ChainShape) -> ModelContext:
-        """Store what is new and return the context to answer from."""
-        begun, synced = self.catch_up(self.messages)
-        return self.base.read_context(begun, synced, begun.messages, shape)
+    def prepare(self) -> NodeCall:
+        """Read what the model is called with."""
+        nodes, configurable = self.nodes, self.base.trace.config.get("configurable", {})
+        model = cast("Runnable[Any, Any]", nodes.model)
+        shape = ChainShape.from_chain(model, configurable, nodes.provider)
+        context, turn = self.read_context(shape)
+        turn.own_tokens = self.base.trace.own_tokens.to_counts()
+        call = ModelCall(turn, self.messages, PartialReplyHandler())
+        return NodeCall(call, context, nodes.speaker)
 
-    def catch_up(self, messages: Sequence[BaseMessage]) -> tuple[BegunTurn, SyncedTurn]:
-        """Store what these messages have new of the latest turn; return it as it is noted."""
-        begun, stores, sync = (
-            BegunTurn(self.note, messages),
-            self.base.options.remember,
-            self.base.sync,
-        )
-        if stores:
-            begun = sync.find_turn(messages, self.note)
-        return begun, sync.catch_up(begun.messages, begun.note, stores=stores)
+    def read_context(self, shape: ChainShape) -> tuple[ModelContext, SyncedTurn]:
+        """Store what is new; return the context to answer from, and the turn."""
+        begun, turn = self.catch_up()
+        return self.base.read_context(begun, turn, begun.messages, shape), turn
+
+    def catch_up(self) -> tuple[BegunTurn, SyncedTurn]:
+        """Store what the state has new of the latest turn; return it as it is noted."""
+        begun, sync = BegunTurn(None, self.messages), self.base.sync
+        if self.base.options.remember:
+            begun = sync.find_turn(self.messages, self.note)
+        return begun, sync.catch_up(begun.messages, begun.note)
 
     def _mark_unstored(self) -> list[BaseMessage]:
         """Return what the state has new, marked: the next call would store it else."""
         if self.base.sync.context.is_sent:
             return []
-        said = self.base.sync.catch_up(self.messages, stores=False).messages
-        known = self.list_known(said)
+        said = self.base.sync.catch_up(self.messages, None).messages
+        found = self.nodes.memory.log.find(self.base.key, [str(one.id) for one in said])
+        known = {entry.message_id for entry in found}
         return [mark_unstored(one) for one in said if one.id not in known]
-
-    def list_known(self, messages: Sequence[BaseMessage]) -> set[str]:
-        """Return which ids of messages the thread has."""
-        names = [one.id for one in messages if one.id]
-        return {entry.message_id for entry in self.nodes.memory.log.find(self.base.key, names)}
 
     @cached_property
     def messages(self) -> list[BaseMessage]:
@@ -484,26 +497,26 @@ class NodeRun:
         return note
 
 
-class ModelCall:
-    """A call of the model by its node; the node's steps around it."""
+@dataclass(frozen=True, slots=True)
+class NodeCall:
+    """A call of the model by its node.
 
-    def __init__(self) -> None:
-        self._heard = PartialReplyHandler()
-        self._started_ms = 0
+    Attributes:
+        base: What is stored of it.
+        context: What it is called with.
+        speaker: The speaker name for replies; None leaves them unchanged.
+    """
 
-    def prepare(self, run: NodeRun) -> None:
-        """Read what the model is called with."""
-        model, place = cast("Runnable[Any, Any]", run.nodes.model), run.base.sync.context
-        shape = ChainShape.from_chain(model, place.configurable, run.nodes.provider)
-        self._context = run.read_context(shape)
-        self._started_ms = get_now_ms()
+    base: ModelCall
+    context: ModelContext
+    speaker: str | None
 
     def make_inputs(self, config: RunnableConfig) -> tuple[Any, RunnableConfig]:
         """Return what the model is called with; what it says is heard."""
-        return self._context.make_call(self._heard.listen(config))
+        return self.context.make_call(self.base.heard.listen(config))
 
-    def answer(self, output: Any, run: NodeRun) -> Update:
-        """Return the state update for the model's output; a reply that calls tools is stored.
+    def store_answer(self, output: Any, run: NodeRun) -> Update:
+        """Store what the model answers, and return the state update.
 
         Each message is under the speaker's name, and an id that no other of the thread has: a
         cached model repeats its ids.
@@ -511,30 +524,21 @@ class ModelCall:
         Raises:
             InvalidMessageError: If the model answers nothing.
         """
-        heard = self._heard.message
+        heard = self.base.heard.message
         if output is None and heard is None:
             msg = "the model returned None; let it return a message, a text or a list of messages"
             raise InvalidMessageError(msg)
-        said = read_reply(output, self._context.given, heard=heard)
-        taken = {str(message.id) for message in run.messages} | run.list_known(said)
-        speaker = run.nodes.speaker
-        replies = [
-            one.model_copy(update={"name": speaker})
-            if speaker and one.type == "ai" and not one.name
+        said = [
+            one.model_copy(update={"name": self.speaker})
+            if self.speaker and one.type == "ai" and not one.name
             else one
-            for one in assign_free_ids(said, taken, lambda _: make_ulid())
+            for one in read_reply(output, self.context.given, heard=heard)
         ]
-        if replies and getattr(replies[-1], "tool_calls", None):
-            run.catch_up([*run.messages, *replies])
-        return {"messages": replies}
+        return {"messages": self.base.store(said, run.base)}
 
     def store_broken(self, run: NodeRun) -> None:
         """Store the text of an interrupted reply."""
-        said = self._heard.collect_broken()
-        if said and run.base.options.remember:
-            timing = measure_times(self._started_ms, self._heard.first_token_ms)
-            begun, turn = run.catch_up(run.messages)
-            run.base.sync.store_broken_reply(turn, said, begun.messages, timing)
+        self.base.store_broken(run.base)
 
 
 # -- Reading a state ------------------------------------------------------------------------------

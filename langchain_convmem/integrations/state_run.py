@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -11,20 +11,30 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.ids import make_ulid
+from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.node_context import NodeContext
 from langchain_convmem.turns.options import TurnOptions, read_key
-from langchain_convmem.turns.state_sync import StateSync, drop_earlier, find_aside, is_stand_in
-from langchain_convmem.turns.synced_turn import BegunTurn, SyncedTurn, TurnNote
+from langchain_convmem.turns.replies import PartialReplyHandler
+from langchain_convmem.turns.state_sync import (
+    BegunTurn,
+    StateSync,
+    SyncedTurn,
+    TurnNote,
+    drop_earlier,
+    find_aside,
+    is_stand_in,
+)
 from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.turn import measure_times
 from langchain_convmem.turns.view import (
     SPOKEN,
     ModelContext,
     TurnEntries,
     TurnView,
+    find_turn_start,
     join_searchable,
     list_earlier_entries,
     make_entry,
@@ -36,6 +46,8 @@ T = TypeVar("T")
 
 _FRONT = 0
 """Where a stand-in stands: before every position of a log."""
+_BEHIND = 2**32
+"""Where a turn stands: behind every position of a log."""
 
 
 def check_keep_state(keep_state: str) -> None:
@@ -74,7 +86,7 @@ class StateRun:
         host: str,
         context: Any = None,
         model: Runnable[Any, Any] | None = None,
-        **follows: bool,
+        follows_removals: bool = False,
     ) -> StateRun:
         """Return a step of the run that a config is of.
 
@@ -85,7 +97,7 @@ class StateRun:
             host: What is called, for errors.
             context: That of the graph; None is that of the run that goes on.
             model: What the node calls.
-            **follows: How the log follows the state; see `StateSync`.
+            follows_removals: Whether messages removed from the state are retracted.
 
         Raises:
             ConfigError: If the run names no thread, or sets an option that there is not.
@@ -94,7 +106,7 @@ class StateRun:
         chosen = options.merge_call(configurable, model)
         place = NodeContext.read(config, read_key(configurable, context, host=host))
         trace = TurnTrace(config)
-        sync = StateSync(memory.log, memory.drafting, place, trace=trace, **follows)
+        sync = StateSync(memory.log, memory.drafting, place, follows_removals, trace)
         return cls(memory, sync, chosen, trace)
 
     @property
@@ -132,25 +144,71 @@ class StateRun:
             shape: What the model takes.
         """
         self.memory.use_model(shape.model)
-        shown = synced.apply_edits(shown, turn.messages)
         ids = {one.id for one in turn.messages}
         earlier = ids - {one.id for one in synced.messages}
         aside = find_aside([one for one in shown if one.id in ids], turn.note, self.sync.context)
         said = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
-        own, names = synced.make_entries(said, self.key), {one.id for one in said}
+        own, names = self._make_entries(synced, said), {one.id for one in said}
 
         def locate(entries: Sequence[Entry]) -> TurnEntries:
             before = list_earlier_entries(entries, synced.asked)
             before = [entry for entry in before if entry.message_id not in names]
-            return synced.locate(
-                entries, _put_stand_in(before, shown, earlier, self.key), own, aside
-            )
+            before = _put_stand_in(before, shown, earlier, self.key)
+            is_whole = {entry.message_id for entry in entries}.issuperset(synced.known)
+            start = find_turn_start(entries, synced.asked)
+            return aside.add_to(TurnEntries(before, own, start, is_whole=is_whole))
 
         view = TurnView(self.memory, self.key, self.options, shape, self.trace)
         query = join_searchable(_select_opening(synced.messages), self.memory.drafting)
         context = view.build_context(locate, query)
         self.trace.dispatch_event("convmem.context", context.count)
         return context
+
+    def _make_entries(self, turn: SyncedTurn, said: Sequence[BaseMessage]) -> list[Entry]:
+        """Return what a model is to see of a turn as entries behind all that the log has.
+
+        Names that a view makes up are made of the entry's id, which must not change.
+        """
+        turn_id = turn.id or make_ulid()
+        return [
+            make_entry(
+                message,
+                entry_id=turn.known[message.id].id if message.id in turn.known else make_ulid(),
+                key=self.key,
+                position=_BEHIND + number,
+                turn_id=turn_id,
+            )
+            for number, message in enumerate(said)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """A call of the model, from before it to what is stored of its reply.
+
+    Attributes:
+        turn: The turn.
+        held: The messages of the state.
+        heard: What is heard of the reply.
+        started_ms: When the call begins.
+    """
+
+    turn: SyncedTurn
+    held: Sequence[BaseMessage]
+    heard: PartialReplyHandler
+    started_ms: int = field(default_factory=get_now_ms)
+
+    def store(self, said: Sequence[BaseMessage], run: StateRun) -> list[BaseMessage]:
+        """Store a reply; return it with the ids under which it is stored."""
+        timing = measure_times(self.started_ms, self.heard.first_token_ms)
+        return run.sync.store_reply(self.turn, said, self.held, timing)
+
+    def store_broken(self, run: StateRun) -> None:
+        """Store the words that came of a reply that broke off."""
+        said = self.heard.collect_broken()
+        if said:
+            timing = measure_times(self.started_ms, self.heard.first_token_ms)
+            run.sync.store_broken_reply(self.turn, said, self.held, timing)
 
 
 def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

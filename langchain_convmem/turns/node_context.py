@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
@@ -34,7 +34,6 @@ class NodeContext:
         is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
         run: A number that is the same in all nodes of a run, and another in the next one of the
             same state; None if LangGraph does not provide it.
-        configurable: What the call set.
     """
 
     key: ThreadKey
@@ -43,7 +42,6 @@ class NodeContext:
     is_sent: bool = False
     is_stateless: bool = False
     run: int | None = None
-    configurable: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, config: RunnableConfig, key: ThreadKey) -> NodeContext:
@@ -62,7 +60,6 @@ class NodeContext:
             is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
             is_stateless=configurable.get(_CHECKPOINTER, ...) is None,
             run=getattr(configurable.get(_SCRATCHPAD), "stop", None),
-            configurable=configurable,
         )
 
     @property

@@ -1,9 +1,8 @@
 """Sync of a state with messages to the log: what to store, and what to retract.
 
 For graphs and agents alike. A state holds messages by id and the log knows them by id, so whatever
-runs again, a retry, a resumed run, a turn that is tried once more, stores nothing twice. Each entry
-says which message of the state it follows, so that a state which was taken back to an earlier
-checkpoint shows what it has left. The log only ever adds entries.
+runs again, a retry, a resumed run, a turn that is tried once more, stores nothing twice. The log
+only ever adds entries.
 """
 
 from __future__ import annotations
@@ -16,22 +15,21 @@ from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from langchain_core.messages import BaseMessage, ToolMessage
+from typing_extensions import TypedDict
 
-from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import Draft, Entry
+from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.messages import join_thread, name_result
-from langchain_convmem.turns.node_context import NodeContext, read_mark, read_step
+from langchain_convmem.turns.node_context import NodeContext, read_step
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
-from langchain_convmem.turns.state_differ import StateDiffer, draft_message
-from langchain_convmem.turns.state_owner import check_user, find_user, list_refused
-from langchain_convmem.turns.synced_turn import BegunTurn, SyncedTurn, TurnNote
+from langchain_convmem.turns.state_diff import StateDiff, is_answer
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import CallContext
-from langchain_convmem.views.codec import get_role
+from langchain_convmem.views.codec import get_role, make_draft
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.live import find_live_entries, merge_entries
 from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
@@ -50,6 +48,80 @@ _FIRST_STEPS: Final = 1
 _SUMMARY_SOURCE = "summarization"
 _RANDOM = 4
 """The version of a UUID that holds nothing but chance, as LangGraph's do."""
+_REFUSED: Final = "refused"
+"""Document beside a thread: ids of messages that were sent to its state for other users."""
+_NOTED: Final = 100
+"""So many of these are kept."""
+NOTE_KEY: Final = "convmem_turn"
+"""Where a state keeps its `TurnNote`."""
+
+
+# -- A turn of a state ----------------------------------------------------------------------------
+class TurnNote(TypedDict):
+    """The current turn as a state keeps it: plain values that any checkpointer accepts."""
+
+    id: str
+    """The turn's id in the log, a ULID."""
+    first: str
+    """Id of the message it begins with."""
+    user: str | None
+    """The user of the turn."""
+    generation: int
+    """The log's generation of that user when the note was made; `forget` raises it."""
+    position: int
+    """Where in the log the turn begins: nodes need not look it up."""
+    run: int | None
+    """The run that made the note; see `NodeContext.run`."""
+    held: list[str]
+    """Ids of what the state held last, if the log follows removals."""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTurn:
+    """A turn that begins with what a state holds.
+
+    Attributes:
+        note: What the state is to note of it; None for an empty state.
+        messages: The messages of the state as they are to be: without what was forgotten, or is to
+            be answered otherwise, as they were edited in the log, and under their ids there.
+        late: Of how many earlier turns replies were stored just now.
+    """
+
+    note: TurnNote | None
+    messages: Sequence[BaseMessage] = ()
+    late: int = 0
+
+    def has_changed(self, messages: Sequence[BaseMessage]) -> bool:
+        """Return whether the state is to hold others than these."""
+        return [*map(id, messages)] != [*map(id, self.messages)]
+
+
+@dataclass(slots=True)
+class SyncedTurn:
+    """A turn in progress, synced to the log. Not thread-safe.
+
+    Attributes:
+        id: The turn; empty where nothing of it is stored.
+        messages: Its messages in the state, but those that were undone in the log.
+        known: Its live entries by message id, some perhaps of messages that left the state.
+        abandoned: Ids of entries of replies that an attempt made which came to nothing.
+        after: Id of the last message that is in the log.
+        is_heard: Whether anything is stored of what the user said; if not, no answer is.
+        own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
+    """
+
+    id: str = ""
+    messages: Sequence[BaseMessage] = ()
+    known: dict[str, Entry] = field(default_factory=dict)
+    abandoned: Sequence[str] = ()
+    after: str | None = None
+    is_heard: bool = True
+    own_tokens: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> Entry | None:
+        """The first of its entries; None of a turn that is not stored."""
+        return next(iter(self.known.values()), None)
 
 
 # -- What a state and the log know of each other --------------------------------------------------
@@ -62,8 +134,6 @@ class StateSync:
         drafting: What is stored of a message.
         context: The node that runs.
         follows_removals: Whether messages removed from the state are retracted.
-        is_one_turn: Whether all that follows the beginning of a turn belongs to it, as in an agent;
-            in a graph, what the user says begins another.
         trace: Reports what was stored of replies; None reports nothing.
     """
 
@@ -71,10 +141,27 @@ class StateSync:
     drafting: DraftBuilder
     context: NodeContext
     follows_removals: bool = False
-    is_one_turn: bool = False
     trace: TurnTrace | None = field(default=None, repr=False)
 
     # -- A turn begins --------------------------------------------------------------------------
+
+    def find_turn(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> BegunTurn:
+        """Return the turn under way: as the state notes it, or as its messages tell.
+
+        A state notes none where a run went past what does, where it has no place for the note, and
+        where nothing keeps it: then what is said of the turn already comes after it.
+
+        Raises:
+            ConfigError: If the state holds a turn of another user than the run is for.
+        """
+        if note is not None:
+            self._check_user(note["user"])
+            return BegunTurn(note, messages)
+        end = len(messages)
+        while end and is_answer(messages[end - 1]):
+            end -= 1
+        begun = self.begin(messages[:end])
+        return replace(begun, messages=[*begun.messages, *messages[end:]])
 
     def begin(self, messages: Sequence[BaseMessage], note: TurnNote | None = None) -> BegunTurn:
         """Store what the state holds and the log does not; return the turn that begins now.
@@ -93,63 +180,65 @@ class StateSync:
         """
         context, held = self.context, select_spoken(messages, self.context)
         ids = [str(one.id) for one in held]
-        known = [*ids, *([] if note is None else note.get("held", ()))]
-        entries = self._read_from(known) if context.since is None else self._read()
+        entries = self._read_from([*ids, *(note["held"] if note else ())])
         refused = self._find_refused(ids, entries, note)
         held = [one for one in held if one.id not in refused]
         if not held:
             return BegunTurn(None, messages)
-        if all(map(_is_answer, held)):
+        if all(map(is_answer, held)):
             raise InvalidMessageError(NOTHING_ASKED)
-        state: Sequence[BaseMessage] = messages
-        back: list[str] = []
-        is_new = note is None and context.since is None and not context.is_sent
-        if is_new and (context.is_stateless or not entries) and not _is_answer(held[-1]):
+        back: Sequence[str] = ()
+        state, is_new = messages, note is None and context.since is None and not context.is_sent
+        if is_new and (context.is_stateless or not entries) and not is_answer(held[-1]):
             held, entries, state, back = self._join(messages, held, entries)
-        differ = StateDiffer(self.drafting, context, entries)
-        kept = self._count_kept(held, differ, note)
-        spoken, again = held[:kept], held[kept:]
-        if again and differ.is_changed(spoken[-1]):
+        diff = StateDiff(self.drafting, context, entries)
+        spoken = held[: self._count_kept(held, diff, note)]
+        again = {one.id for one in held[len(spoken) :]}
+        if again and diff.is_changed(spoken[-1]):
             back = _list_later(entries, str(spoken[-1].id))
         asked = _find_question(spoken)
-        forgotten = self._find_forgotten(spoken, differ, note, until=find_exchange(spoken))
-        differ.compare(spoken, forgotten, asked=asked)
-        late = {draft.turn_id for draft in differ.news if draft.role == "assistant"}
-        old = [entry for entry in differ.live if entry.turn_id in late]
-        back += _find_abandoned(old, spoken, context)
-        stored = self._append(
-            [
-                *self._take_back(differ, held, note),
-                *context.retract(back, "replaced"),
-                *differ.news,
-            ]
-        )
-        turn_id = differ.turns[asked]
-        first = str(spoken[differ.turns.index(turn_id)].id)
-        begun = TurnNote(
-            # A branch beside this one may have stored the question first.
-            id=next((e.turn_id for e in stored if e.message_id == spoken[asked].id), turn_id)
-            or make_ulid(),
-            first=first,
-            user=context.key.user_id,
-            generation=self._read_generation(),
-            run=context.run,
-        )
-        if self.follows_removals:
-            begun["held"] = [str(one.id) for one in spoken]
-            begun["until"] = entries[-1].position if entries else 0
-        places = [one.position for one in [*entries, *stored] if one.message_id == first]
-        if places:
-            begun["position"] = min(places)
-        gone = {*refused, *forgotten, *(one.id for one in again)}
-        edits = {one.id: one for one in differ.edits}
+        forgotten = self._find_forgotten(spoken, diff, note, until=find_exchange(spoken))
+        diff.compare(spoken, forgotten, asked=asked)
+        late = {draft.turn_id for draft in diff.news if draft.role == "assistant"}
+        old = [entry for entry in diff.live if entry.turn_id in late]
+        back = [*back, *diff.find_abandoned(old, spoken)]
+        controls = [*self._take_back(diff, ids, note), *context.retract(back, "replaced")]
+        stored = self._append([*controls, *diff.news])
+        turn = self._make_note(diff, spoken, asked, stored)
+        gone = {*refused, *forgotten, *again}
+        edits = {one.id: one for one in diff.edits}
         after = [edits.get(one.id, one) for one in state if one.id not in gone]
-        return BegunTurn(begun, after, len({entry.turn_id for entry in entries} & late))
+        return BegunTurn(turn, after, len({entry.turn_id for entry in entries} & late))
+
+    def _make_note(
+        self,
+        diff: StateDiff,
+        spoken: Sequence[BaseMessage],
+        asked: int,
+        stored: Sequence[Entry],
+    ) -> TurnNote:
+        turn_id, known = diff.turns[asked], [*diff.entries, *stored]
+        first = str(spoken[diff.turns.index(turn_id)].id)
+        # A branch beside this one may have stored the question first.
+        named = (one.turn_id for one in stored if one.message_id == spoken[asked].id)
+        places = [one.position for one in known if one.message_id == first]
+        return TurnNote(
+            id=next(named, turn_id) or make_ulid(),
+            first=first,
+            user=self.context.key.user_id,
+            generation=self._read_generation(),
+            position=min(places, default=known[-1].position + 1 if known else 1),
+            run=self.context.run,
+            held=[str(one.id) for one in spoken] if self.follows_removals else [],
+        )
 
     def _find_refused(
         self, ids: Sequence[str], entries: Sequence[Entry], note: TurnNote | None
     ) -> Collection[str]:
         """Return the ids of what was sent for another user, and stayed in the state.
+
+        A checkpointer knows a thread by its id, and not its user, whom two may name. A run for the
+        wrong one is refused, but what it was sent stays in the state: so its ids are noted.
 
         Raises:
             ConfigError: If the state is of another user than the run is for.
@@ -158,14 +247,38 @@ class StateSync:
         is_kept = not (self.context.is_stateless or self.context.is_sent)
         user = None if note is None else note["user"]
         is_later = read_step(self.context.path) > _FIRST_STEPS and len(ids) > 1
-        if note is None and is_kept and is_later and not (known or self.is_one_turn):
-            # A graph whose state has no key for the note.
-            user = find_user(self.log, self.context.key, ids[:-1])
-        check_user(self.log, self.context.key, user, ids)
-        news = [name for name in ids if name not in known]
-        if not (is_kept and known and news):
-            return []
-        return set(news).intersection(list_refused(self.log, self.context.key))
+        if note is None and is_kept and is_later and not known:
+            user = self._find_user(ids[:-1])  # a graph whose state has no key for the note
+        self._check_user(user, ids)
+        document = self.log.get_state(self.context.key, _REFUSED) if is_kept and known else None
+        return set() if document is None else set(document.value).difference(known)
+
+    def _find_user(self, ids: Collection[str]) -> str | None:
+        """Return another user in whose thread of this name some messages are, if any."""
+        key = self.context.key
+        users = {owner.user_id for owner in self.log.owners()} - {None, key.user_id}
+        keys = [ThreadKey(user, key.thread_id) for user in users]
+        return next((one.user_id for one in keys if self.log.find(one, ids)), None)
+
+    def _check_user(self, user: str | None, sent: Sequence[str] = ()) -> None:
+        """Refuse to continue one user's state for another, and note what that user's log lacks."""
+        key = self.context.key
+        if user in (None, key.user_id):
+            return
+        if sent:
+            owner = ThreadKey(user, key.thread_id)
+            known = {entry.message_id for entry in self.log.find(owner, sent)}
+            document = self.log.get_state(owner, _REFUSED)
+            noted = [] if document is None else document.value
+            names = [*dict.fromkeys([*noted, *(name for name in sent if name not in known)])]
+            version = None if document is None else document.version
+            self.log.set_state(owner, _REFUSED, names[-_NOTED:], expected=version)
+        msg = (
+            f"the state of thread {key.thread_id!r} is of the user {user!r}, and this run is for "
+            f"{key.user_id!r}; name that user, or another thread. The config of a snapshot names "
+            'no user: add user_id to its "configurable"'
+        )
+        raise ConfigError(msg)
 
     def _join(
         self, state: Sequence[BaseMessage], held: list[BaseMessage], found: list[Entry]
@@ -201,8 +314,6 @@ class StateSync:
         users = [one for one in turn if one.role == "user" and one.position <= asked.position]
         start = max(find_exchange(said), _find_question(said) - len(users) + 1)
         later = [] if joined.replaces is None else _list_later(entries, asked.message_id)
-        if said[start].id in ids:
-            return [*framing, *said[start:]], entries, state, later
         known = users if get_role(said[-1]) == "user" else [*filter(_is_asked_or_called, turn)]
         own = [build_message(entry) for entry in known]
         if joined.replaces is not None:
@@ -212,7 +323,7 @@ class StateSync:
         return [*framing, *own], entries, [*state[:before], *own], later
 
     def _count_kept(
-        self, held: Sequence[BaseMessage], differ: StateDiffer, note: TurnNote | None
+        self, held: Sequence[BaseMessage], diff: StateDiff, note: TurnNote | None
     ) -> int:
         """Return how many messages stay where a run brings no question but one that was asked.
 
@@ -223,121 +334,70 @@ class StateSync:
             InvalidMessageError: If it brings an answer of its own, behind one that is stored.
         """
         context = self.context
-        is_own = note is not None and note.get("run") in (None, context.run)
-        if is_own or context.is_stateless or context.is_sent or not _is_answer(held[-1]):
+        is_own = note is None or note["run"] in (None, context.run)
+        is_placed = context.is_stateless or context.is_sent or context.level or context.since
+        if is_own or is_placed or not is_answer(held[-1]):
             return len(held)
         for number in reversed(range(len(held))):
-            if get_role(held[number]) == "user" and differ.is_changed(held[number]):
+            if get_role(held[number]) == "user" and diff.is_changed(held[number]):
                 return number + 1
         asked = _find_question(held)
-        if note is None or context.level or context.since is not None:
-            return len(held)
-        answers = [one.id for one in held[asked + 1 :] if _is_answer(one)]
-        if answers[-1] not in differ.versions and any(one in differ.versions for one in answers):
+        answers = [one.id for one in held[asked + 1 :] if is_answer(one)]
+        if answers[-1] not in diff.versions and any(one in diff.versions for one in answers):
             raise InvalidMessageError(NOTHING_ASKED)
         return asked + 1
 
-    def find_turn(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> BegunTurn:
-        """Return the turn under way: as the state notes it, or as its messages tell.
-
-        A state notes none where an agent's run went past the hook that does, or where nothing
-        keeps the state: then a caller sent the chat, and what is said of the turn already may
-        come after it.
-
-        Raises:
-            ConfigError: If the state holds a turn of another user than the run is for.
-        """
-        end = len(messages)
-        if note is not None:
-            check_user(self.log, self.context.key, note["user"])
-            return BegunTurn(note, messages)
-        if not self.is_one_turn:
-            if not self.context.is_stateless or self.context.is_sent:
-                return BegunTurn(None, messages)
-            while end and _is_answer(messages[end - 1]):
-                end -= 1
-        begun = self.begin(messages[:end])
-        return replace(begun, messages=[*begun.messages, *messages[end:]])
-
     # -- A turn goes on -------------------------------------------------------------------------
 
-    def catch_up(
-        self, messages: Sequence[BaseMessage], note: TurnNote | None = None, *, stores: bool = True
-    ) -> SyncedTurn:
-        """Store what the state holds of the latest turn and the log does not.
+    def catch_up(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> SyncedTurn:
+        """Store what the state holds of its turn and the log does not.
 
         Args:
             messages: Those of the state, each with an id.
-            note: The turn that the state noted last.
-            stores: Whether anything is written, or the turn only looked up.
+            note: The turn; None if nothing of it is to be stored.
         """
-        spoken = select_spoken(messages, self.context)
-        if not spoken:
-            return SyncedTurn()
-        start, first, entries = self._read_turn(spoken, note)
-        differ = StateDiffer(self.drafting, self.context, entries)
-        known = [n for n, one in enumerate(spoken) if n >= first and one.id in differ.versions]
-        until = max(known, default=first)
-        forgotten = self._find_forgotten(spoken, differ, note, first=first, until=until)
-        turn_id = note["id"] if self.is_one_turn and note is not None else None
-        differ.compare(spoken, forgotten, first=first, turn_id=turn_id)
-        back = [] if self.context.since is None else self._take_back(differ, spoken)
-        turn = self._make_turn(differ, spoken[start:], turn_id, back)
-        if note is not None and note["first"] not in differ.versions and self._is_erased(note):
-            turn.is_heard = False
-        elif stores:
-            self._write(turn, differ.news, back)
-        return turn
-
-    def _read_turn(
-        self, spoken: Sequence[BaseMessage], note: TurnNote | None
-    ) -> tuple[int, int, list[Entry]]:
-        """Return where the turn begins in a state, from where on it is compared, and its entries.
-
-        A graph may go on with other words after a reply that no node stored.
-        """
-        ids, start = [str(one.id) for one in spoken], find_exchange(spoken)
-        if note is not None and note["first"] in ids:
+        spoken, context = select_spoken(messages, self.context), self.context
+        if note is None:
+            return SyncedTurn(messages=spoken[find_exchange(spoken) :], is_heard=False)
+        ids, first = [str(one.id) for one in spoken], 0
+        if context.since is None and note["first"] in ids:
             first = ids.index(note["first"])
-            start = first if self.is_one_turn else max(start, first)
-            if self.context.since is None and "position" in note:
-                return start, first, self._read(after=note["position"] - 1)
-        if self.context.since is not None:
-            return start, 0, self._read()
-        if note is not None and self.is_one_turn and note["first"] not in ids:
-            entries = self._read_from(ids)
-            others = {entry.message_id for entry in entries if entry.turn_id != note["id"]}
-            start = max((n for n, name in enumerate(ids, 1) if name in others), default=0)
-            return start, start, entries
-        entries = self._read_from(ids[max(start - 1, 0) :])
-        if not start or any(entry.message_id == ids[start - 1] for entry in entries):
-            return start, start, entries
-        entries = self._read_from(ids)
-        names = {entry.message_id for entry in entries}
-        first = max((n for n, name in enumerate(ids[:start]) if name in names), default=start)
-        return start, first, entries
+        entries = self._read(0 if context.since is not None else note["position"] - 1)
+        diff = StateDiff(self.drafting, context, entries)
+        known = [n for n, name in enumerate(ids) if n >= first and name in diff.versions]
+        until = max(known, default=first)
+        forgotten = self._find_forgotten(spoken, diff, note, first=first, until=until)
+        diff.compare(spoken, forgotten, first=first, turn_id=note["id"])
+        back = [] if context.since is None else self._take_back(diff, ids)
+        turn = self._make_turn(diff, spoken[first:], note, back)
+        is_lost = note["first"] not in diff.versions
+        if is_lost and self._read_generation() != note["generation"]:
+            turn.is_heard = False  # the question was forgotten: so is what answers it
+        else:
+            self._write(turn, diff.news, back)
+        return turn
 
     def _make_turn(
         self,
-        differ: StateDiffer,
-        own: Sequence[BaseMessage],
-        turn_id: str | None,
+        diff: StateDiff,
+        compared: Sequence[BaseMessage],
+        note: TurnNote,
         back: Sequence[Draft],
     ) -> SyncedTurn:
-        turn_id = next((turn for turn in reversed(differ.turns) if turn), turn_id)
+        turn_id = next((turn for turn in reversed(diff.turns) if turn), note["id"])
+        start = diff.turns.index(turn_id) if turn_id in diff.turns else 0
+        own = compared[start:]
         gone = {name for draft in back if draft.control for name in draft.control.retracts}
-        shown = [entry for entry in differ.live if entry.id not in gone]
-        abandoned = _find_abandoned(shown, own, self.context)
+        shown = [entry for entry in diff.live if entry.id not in gone]
         names = {entry.message_id for entry in shown}
-        names |= {str(draft.message.id) for draft in differ.news if draft.message is not None}
+        names |= {str(draft.message.id) for draft in diff.news if draft.message is not None}
         return SyncedTurn(
             id=turn_id,
-            messages=[one for one in own if one.id in names or one.id not in differ.versions],
+            messages=[one for one in own if one.id in names or one.id not in diff.versions],
             known={entry.message_id: entry for entry in shown if entry.turn_id == turn_id},
-            abandoned=[*abandoned, *find_summaries_over(shown, abandoned)],
-            after=differ.after,
-            is_heard=differ.is_heard,
-            edits=differ.edits,
+            abandoned=diff.find_abandoned(shown, own),
+            after=diff.after,
+            is_heard=diff.is_heard,
         )
 
     def _write(self, turn: SyncedTurn, news: Sequence[Draft], back: Sequence[Draft] = ()) -> None:
@@ -351,12 +411,10 @@ class StateSync:
         own = [entry for entry in stored[len(controls) :] if entry.turn_id == turn.id]
         turn.known.update({entry.message_id: entry for entry in own})
 
-    # -- What is gone from the log, or from the state --------------------------------------------
-
     def _find_forgotten(
         self,
         spoken: Sequence[BaseMessage],
-        differ: StateDiffer,
+        diff: StateDiff,
         note: TurnNote | None,
         *,
         first: int = 0,
@@ -364,113 +422,24 @@ class StateSync:
     ) -> set[str]:
         """Return the ids of messages that the log had and has no more, since they were forgotten.
 
-        What other messages followed, in the log, was there; so was all before a later message if
-        the user had anything forgotten since the note.
-
-        Args:
-            spoken: The messages of the state.
-            differ: What is known of them.
-            note: What the state noted; what was another user's is new to this one.
-            first: Number of the first that is compared.
-            until: Number of the first that may be new.
+        All before a later message was in the log, if the user had anything forgotten since the
+        note; what was another user's is new to this one.
         """
-        marks = filter(None, map(read_mark, differ.entries))
-        gone = {mark.after for mark in marks}.difference(differ.versions)
-        followed = [n for n, one in enumerate(spoken, 1) if n > first and one.id in gone]
-        settled = max(followed, default=first)
-        lacking = [n for n in range(first, until) if spoken[n].id not in differ.versions]
-        if lacking and note is not None and note["user"] == self.context.key.user_id:
-            is_same = note.get("generation") in (None, self._read_generation())
-            settled = settled if is_same else max(settled, until)
-        return {str(one.id) for one in spoken[first:settled] if one.id not in differ.versions}
+        is_lacking = any(spoken[n].id not in diff.versions for n in range(first, until))
+        if is_lacking and note is not None and note["user"] == self.context.key.user_id:
+            is_same = self._read_generation() == note["generation"]
+            return diff.find_forgotten(spoken, first=first, settled=first if is_same else until)
+        return diff.find_forgotten(spoken, first=first, settled=first)
 
     def _take_back(
-        self, differ: StateDiffer, held: Sequence[BaseMessage], note: TurnNote | None = None
+        self, diff: StateDiff, ids: Sequence[str], note: TurnNote | None = None
     ) -> list[Draft]:
         """Return what takes out of the views what the state no longer holds, and brings back."""
         if self.context.is_stateless:
             return []
-        ids = {str(one.id) for one in held}
-        last = _find_last(differ.entries, ids)
-        left = self._find_left(differ, ids, last)
-        if self.follows_removals and note is not None and not self.context.is_sent:
-            left |= {*note.get("held", ()), *_list_own(differ.live, note, self.context)} - ids
-        # A state that does not hold all of the thread says nothing of what came before.
-        first = 0 if self.follows_removals or last is None else last.position
-        return self._rewind(differ, left, first)
-
-    def _find_left(
-        self, differ: StateDiffer, ids: Collection[str], last: Entry | None
-    ) -> set[str | None]:
-        """Return the messages of a branch that a state has left for an earlier checkpoint.
-
-        The config of a snapshot says so itself. `update_state` with it does not: then a turn tells
-        that follows what the state holds last, is not in it, has an answer, and began at an earlier
-        step. One that began in the same step, or that waits for its answer, runs beside this one,
-        and so does one behind an open question.
-
-        Args:
-            differ: What is known of the thread.
-            ids: Those of the messages that the state holds.
-            last: The latest of their entries.
-        """
-        context, at = self.context, 0 if last is None else last.position
-        is_back = context.since is not None
-        if last is None and (not is_back or context.level or context.is_sent):
-            return set()
-        roots: set[str | None] = {None if last is None else last.message_id}
-        dead = {one.id for name in ids for one in differ.versions.get(name, ())}
-        dead -= {entry.id for entry in differ.live}
-        if is_back or not dead.isdisjoint(_list_rewound(differ.entries, at)):
-            is_back = True  # it returns to a branch that it left before
-            roots = roots if last is None else {*ids}
-        elif last is None or last.role == "user" or context.is_sent:
-            return set()
-        answered = {one.turn_id for one in differ.entries if one.role == "assistant"}
-        followed: set[str | None] = set()
-        left: set[str | None] = set()
-        for entry in differ.entries:
-            mark = read_mark(entry)
-            if mark is None or entry.control is not None or entry.message_id in ids:
-                continue
-            if is_back:
-                is_left = mark.path[0][0] != context.path[0][0]
-            else:
-                is_turn = entry.role == "user" and mark.level == context.level
-                is_left = is_turn and read_step(mark.path) < read_step(context.path)
-                is_left = is_left and entry.turn_id in answered
-            if mark.after in followed or (mark.after in roots and is_left):
-                followed.add(entry.message_id)
-                left |= {entry.message_id} if entry.position > at else set()
-        return left
-
-    def _rewind(self, differ: StateDiffer, left: Collection[str | None], first: int) -> list[Draft]:
-        """Return the control entry that takes entries out, and brings back what the state holds.
-
-        Nothing is erased, and a graph that returns to a branch it left finds it again: a later
-        control entry takes back the earlier one. Summaries that cover retracted entries go as well.
-        """
-        wanted = {entry.id for entry in differ.same}
-        alive = {entry.id for entry in differ.live}
-        lifted = [
-            entry.id
-            for entry in differ.entries
-            if entry.control is not None
-            and read_mark(entry) is not None
-            and not wanted.isdisjoint(set(entry.control.retracts) - alive)
-        ]
-        after = find_live_entries([one for one in differ.entries if one.id not in lifted])
-        gone: set[str] = set()
-        for entry in after:
-            mark = read_mark(entry)
-            # Words that broke off were in no state: they go with what they follow.
-            is_cut = INTERRUPTED in entry.metadata.attributes
-            is_left = entry.message_id in left or (mark and is_cut and mark.after in left)
-            is_back = entry.id not in alive and entry.id not in wanted and entry.position > first
-            if entry.role != "summary" and (is_left or is_back):
-                gone.add(entry.id)
-        taken = [entry.id for entry in after if entry.id in gone]
-        return self.context.retract([*lifted, *taken, *find_summaries_over(after, taken)], "rewind")
+        is_told = self.follows_removals and note is not None and not self.context.is_sent
+        removed = note["held"] if is_told and note is not None else ()
+        return diff.take_back(ids, removed, is_whole=self.follows_removals)
 
     # -- What a model and its tools say, before the state holds it ------------------------------
 
@@ -498,7 +467,7 @@ class StateSync:
             if turn.own_tokens:
                 aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
                 metadata, turn.own_tokens = replace(metadata, aux=aux), {}
-            draft = draft_message(self.drafting, message, turn.id, metadata)
+            draft = self._draft(message, turn.id, metadata)
             if draft is not None:
                 news.append(draft)
                 turn.after = message.id
@@ -537,7 +506,7 @@ class StateSync:
                 return result
             result = name_result(result, self.context.key, note["id"], str(caller.id))
             metadata = self.context.make_metadata(caller.id)
-            draft = draft_message(self.drafting, result, note["id"], metadata)
+            draft = self._draft(result, note["id"], metadata)
             if draft is not None:
                 self._append([draft], note["first"])
             return result
@@ -570,18 +539,19 @@ class StateSync:
             self.trace.report_stored(drafts)
         return entries
 
+    def _draft(self, message: BaseMessage, turn_id: str, metadata: Metadata) -> Draft | None:
+        draft = make_draft(message, turn_id=turn_id, metadata=metadata)
+        return self.drafting.filter_draft(draft)
+
     def _read(self, after: int = 0) -> list[Entry]:
         return self.log.entries(self.context.key, after=after)
 
     def _read_from(self, ids: Collection[str]) -> list[Entry]:
-        """Return the entries of a thread from the first of some messages on."""
+        """Return the entries of a thread from the first of some messages on; all for a snapshot."""
+        if self.context.since is not None:
+            return self._read()
         found = self.log.find(self.context.key, ids)
-        return self._read(after=found[0].position - 1) if found else []
-
-    def _is_erased(self, note: TurnNote) -> bool:
-        """Return whether what the user said in a turn was forgotten: so is what answers it."""
-        is_same = self._read_generation() == note["generation"]
-        return not is_same and not self.log.find(self.context.key, [note["first"]])
+        return self._read(found[0].position - 1) if found else []
 
     def _read_generation(self) -> int:
         return self.log.changes(self.context.key.owner, 0, limit=1).generation
@@ -635,12 +605,6 @@ def _drop_made_up_id(message: BaseMessage) -> BaseMessage:
     except ValueError:
         return message
     return message.model_copy(update={"id": None}) if is_made_up else message
-
-
-def _is_answer(message: BaseMessage | None) -> bool:
-    """Return whether a message answers the user; a call of a tool does not."""
-    is_said = message is not None and get_role(message) == "assistant"
-    return is_said and not getattr(message, "tool_calls", None)
 
 
 def _is_asked_or_called(entry: Entry) -> bool:
@@ -704,7 +668,6 @@ def drop_earlier(
     return [*aside.instructions, *aside.messages, *messages[start:]]
 
 
-# -- What is gone ---------------------------------------------------------------------------------
 def _list_later(entries: Sequence[Entry], name: str) -> list[str]:
     """Return the ids of what was said after a message, and of summaries that tell of it."""
     live = find_live_entries(entries)
@@ -712,60 +675,3 @@ def _list_later(entries: Sequence[Entry], name: str) -> list[str]:
     number = next((n for n, entry in enumerate(said) if entry.message_id == name), len(said))
     gone = [entry.id for entry in said[number + 1 :]]
     return [*gone, *find_summaries_over(live, [entry.id for entry in said[number:]])]
-
-
-def _list_own(live: Iterable[Entry], note: TurnNote, context: NodeContext) -> set[str]:
-    """Return the ids of what was stored for a state since the turn began that it notes."""
-    own = [one for one in live if one.turn_id == note["id"] and one.position > note.get("until", 0)]
-    return {
-        entry.message_id
-        for entry in own
-        if INTERRUPTED not in entry.metadata.attributes
-        if (mark := read_mark(entry)) is not None and mark.level == context.level
-    }
-
-
-def _list_rewound(entries: Iterable[Entry], after: int) -> set[str]:
-    """Return the ids of what a state took out by control entries since a position."""
-    return {
-        name
-        for entry in entries
-        if entry.control is not None and entry.position > after and read_mark(entry) is not None
-        for name in entry.control.retracts
-    }
-
-
-def _find_last(entries: Iterable[Entry], held: Collection[str]) -> Entry | None:
-    """Return the entry of the latest message that a state holds, as it was stored first."""
-    places: dict[str, Entry] = {}
-    for entry in entries:
-        if entry.message_id in held and entry.control is None:
-            places.setdefault(entry.message_id, entry)
-    return max(places.values(), key=lambda entry: entry.position, default=None)
-
-
-def _find_abandoned(
-    live: Sequence[Entry], own: Sequence[BaseMessage], context: NodeContext
-) -> list[str]:
-    """Return the entries of replies that follow what the state holds last, and are not in it.
-
-    An attempt made them that came to nothing; what followed them goes as well. What another branch
-    of the same step says is none of them, nor what another graph says within the turn.
-
-    Args:
-        live: The live entries from the beginning of the turn on.
-        own: The messages of the turn in the state.
-        context: The node that runs.
-    """
-    held = {str(message.id) for message in own}
-    last = [entry.message_id for entry in live if entry.message_id in held][-1:]
-    found: dict[str, str] = {}
-    for entry in live:
-        mark = read_mark(entry)
-        if mark is None or entry.message_id in held:
-            continue
-        is_here = mark.level == context.level and not context.is_beside(mark.path)
-        is_reply = entry.role != "user" and mark.after in last and is_here
-        if is_reply or mark.after in found:
-            found[entry.message_id] = entry.id
-    return [*found.values()]

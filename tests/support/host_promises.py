@@ -54,15 +54,7 @@ _STATE_ORDER = "turns of a thread are not queued; each run reads what the others
 _ON_CANCEL = 'only with `on_cancel="keep"`; otherwise the turn is taken back'
 _TAKEN_BACK = "the turn is taken back; the log still shows the words, marked `interrupted`"
 _WHOLE_REPLY = "LangGraph finishes the running node, so the whole reply is stored"
-_NODES_END = {
-    **_for(
-        _GRAPHS,
-        "LangGraph finishes the running node and starts no other; the checkpoint has the reply, "
-        "and `invoke(None, ...)` stores it",
-    ),
-    **_for(_AGENTS, _WHOLE_REPLY),
-}
-_NO_TIMES = _for(_GRAPHS, "messages of a state have no times; only those of a cut reply are known")
+_NODES_END = _for(_STATES, _WHOLE_REPLY)
 
 SECTIONS: dict[str, dict[str, Promise]] = {
     "Options, of an integration and of a call": {
@@ -238,16 +230,9 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         ),
         "own models": Promise("The memory's own models are tagged, and counted by an event"),
         "models of the hook": Promise("Those of a write hook, too"),
-        "own tokens": Promise(
-            "Their tokens are in `memory.stats`",
-            meaningless=_for(_GRAPHS, "each node reports its own by `convmem.own_models`"),
-        ),
-        "times": Promise(
-            "The reply has the times of the model's call and end", meaningless=_NO_TIMES
-        ),
-        "first word": Promise(
-            "A streamed reply has the time of its first word", meaningless=_NO_TIMES
-        ),
+        "own tokens": Promise("Their tokens are in `memory.stats`"),
+        "times": Promise("The reply has the times of the model's call and end"),
+        "first word": Promise("A streamed reply has the time of its first word"),
         "thread of runs": Promise("Runs have `thread_id` as metadata"),
         "version of runs": Promise(
             "Runs have the package's version",

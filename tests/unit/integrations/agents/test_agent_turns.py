@@ -10,33 +10,22 @@ from typing import Annotated
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import (
-    HumanInTheLoopMiddleware,
-    ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-)
+from langchain.agents.middleware import HumanInTheLoopMiddleware, ModelFallbackMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
-from langgraph.types import Command
-from scripted_agents import RUNS, agent_with, calls, entries, says, shape, spoken, view
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from langgraph.types import Command, interrupt
+from scripted_agents import RUNS, agent_with, calls, entries, look, says, shape, spoken, view
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 from langchain_convmem.records import Owner
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
-
-
-def test_the_state_never_holds_recalled_text(memory):
-    memory.add_messages([HumanMessage("My bicycle is red.")], user_id="ana", thread_id="old")
-    agent = agent_with(memory, ScriptedChatModel(replies=["Red."]), options={"recall": True})
-    returned = agent.invoke(says("Which colour is my bicycle?"), at())
-    assert shape(returned["messages"]) == ["human: Which colour is my bicycle?", "ai: Red."]
-    assert set(returned) == {"messages"}
 
 
 def test_no_caller_can_say_which_turn_is_under_way(memory):
@@ -52,6 +41,7 @@ def test_no_caller_can_say_which_turn_is_under_way(memory):
         "generation": memory.log.changes(Owner(user_id="ana")).generation,
         "run": kept["run"],
         "position": entries(memory)[0].position,
+        "held": [],
     }
     assert json.loads(json.dumps(kept)) == kept, "plain values for any checkpointer"
 
@@ -120,22 +110,6 @@ def test_what_is_said_in_the_middle_of_a_loop_belongs_to_the_turn(memory):
     assert len({entry.turn_id for entry in entries(memory)}) == 1
 
 
-INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
-"""Other middleware before ours in the list wraps it; behind it, it is wrapped."""
-
-
-@INNER_AND_OUTER
-@pytest.mark.parametrize("way", RUNS)
-def test_a_model_that_is_called_again_after_an_error_answers_once(memory, way, place):
-    retry = ModelRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)
-    model = ScriptedChatModel(replies=[ProviderError(), ProviderError(), calls("yard"), "Here."])
-    agent = agent_with(memory, model, **{place: [retry]})
-    RUNS[way](agent, says("Where?"), at())
-    expected = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: Here."]
-    assert spoken(memory) == expected
-    assert shape(model.seen[0]) == shape(model.seen[2]) == ["human: Where?"]
-
-
 class ChatBedrockConverse(ScriptedChatModel):
     __module__ = "langchain_aws"
 
@@ -157,26 +131,11 @@ def test_each_model_gets_what_its_own_provider_takes(memory):
     assert "audio" not in kinds[0]
 
 
-def breaking(*replies, after=2):
-    return ScriptedChatModel(replies=list(replies) or ["One two three four"], breaks_after=after)
-
-
-def talk(memory):
-    return [
-        (entry.role, *entry.contents, *entry.metadata.attributes)
-        for entry in entries(memory)
-        if entry.control is None
-    ]
-
-
-def run_broken(agent, way="stream", says_=None, config=None):
-    with pytest.raises(ProviderError):
-        RUNS[way](agent, says_ or says("Count.", "q1"), config or at())
-
-
 def test_a_run_that_is_resumed_answers_in_the_place_of_the_broken_reply(memory):
     saver = InMemorySaver()
-    run_broken(agent_with(memory, breaking(), checkpointer=saver))
+    breaking = ScriptedChatModel(replies=["One two three four"], breaks_after=2)
+    with pytest.raises(ProviderError):
+        RUNS["stream"](agent_with(memory, breaking, checkpointer=saver), says("Count."), at())
     agent_with(memory, ScriptedChatModel(replies=["Three."]), checkpointer=saver).invoke(None, at())
     assert view(memory) == ["human: Count.", "ai: Three."]
 
@@ -281,3 +240,88 @@ def test_an_approved_tool_leaves_nothing_in_a_thread_that_was_erased_meanwhile()
         agent.invoke({"messages": [("user", "Good morning.")]}, at("mail"))
         texts = [message.text for message in memory.history("mail", user_id="ana").messages]
         assert texts == ["Good morning.", "Hello."]
+
+
+# -- beside a checkpointer -------------------------------------------------------------------------
+
+KEPT = pytest.mark.parametrize("keep_state", ["all", "turn"])
+LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]
+
+
+@tool
+def ask(place: str) -> str:
+    """Ask a person."""
+    return f"{place}: {interrupt(place)}"
+
+
+def _loops(*answers, first=0):
+    replies = [
+        reply
+        for number, text in enumerate(answers, first)
+        for reply in (calls("yard", first=number), text)
+    ]
+    return ScriptedChatModel(replies=replies)
+
+
+def test_nothing_leaves_the_state_before_it_is_in_the_log(memory):
+    saver = InMemorySaver()
+    agent = agent_with(memory, ScriptedChatModel(replies=["One."]), checkpointer=saver)
+    agent.invoke(says("First?"), at())
+    broken = ConversationMemory(FailingLog(memory.log, 1))
+    agent = agent_with(
+        broken,
+        ScriptedChatModel(replies=["Two."]),
+        options={"keep_state": "turn"},
+        checkpointer=saver,
+    )
+    with pytest.raises(LogUnavailableError):
+        agent.invoke(says("Second?"), at())
+    assert shape(agent.get_state(at()).values["messages"])[:2] == ["human: First?", "ai: One."]
+
+
+@KEPT
+def test_an_agent_that_had_no_memory_so_far_brings_what_its_state_holds(memory, saver, keep_state):
+    before = create_agent(_loops("In the yard."), [look], checkpointer=saver)
+    before.invoke(says("Where?"), at())
+    model = ScriptedChatModel(replies=["Yes."])
+    agent = agent_with(memory, model, options={"keep_state": keep_state}, checkpointer=saver)
+    agent.invoke(says("Sure?"), at())
+    assert view(memory) == [*LOOP, "human: Sure?", "ai: Yes."]
+    assert len({entry.turn_id for entry in entries(memory)}) == 2
+
+
+@KEPT
+def test_a_run_that_was_interrupted_goes_on_in_the_same_turn(memory, saver, keep_state):
+    model = ScriptedChatModel(
+        replies=["Hello.", calls("yard", "hall", tool_name="ask"), "Both are there."]
+    )
+    options = {"keep_state": keep_state}
+    agent = agent_with(memory, model, tools=[ask], options=options, checkpointer=saver)
+    agent.invoke(says("Hi."), at())
+    agent.invoke(says("Where?"), at())
+    assert view(memory)[2:4] == ["human: Where?", "ai -> c0 c1"]
+    waiting = agent.get_state(at()).interrupts
+    agent.invoke(Command(resume={one.id: f"yes, {one.value}" for one in waiting}), at())
+    assert view(memory)[3:] == [
+        "ai -> c0 c1",
+        "tool c0: yard: yes, yard",
+        "tool c1: hall: yes, hall",
+        "ai: Both are there.",
+    ]
+    assert sorted(spoken(memory)) == sorted(view(memory)), "tools end in any order"
+    assert len({entry.turn_id for entry in entries(memory)}) == 2
+
+
+def test_a_reply_that_was_stored_and_not_checkpointed_is_replaced_by_the_next(memory):
+    """The process died between the log's write and the checkpointer's."""
+    saver = InMemorySaver()
+    model = ScriptedChatModel(replies=[calls("yard"), "Lost.", "In the yard."])
+    agent = agent_with(memory, model, checkpointer=saver)
+    agent.invoke(says("Where?"), at())
+    snapshots = list(agent.get_state_history(at()))
+    before_reply = next(one for one in snapshots if one.values["messages"][-1].type == "tool")
+    saver.delete_thread("t")
+    agent.update_state(at(), before_reply.values | {}, as_node="tools")
+    agent.invoke(None, at())
+    assert view(memory) == LOOP
+    assert "ai: Lost." in spoken(memory)

@@ -175,23 +175,13 @@ def test_questions_sent_to_the_graph_at_once_are_turns_of_their_own(memory, save
     assert turns_of(memory) == [["one", "re: one"], ["three", "re: three"], ["two", "re: two"]]
 
 
-def breaking(*replies, after=2):
-    return ScriptedChatModel(replies=list(replies) or ["One two three four"], breaks_after=after)
-
-
-def a_graph(memory, model, saver=None):
-    return create_memory_graph(memory, model, checkpointer=saver)
-
-
-def run_broken(graph):
-    with pytest.raises(ProviderError):
-        list(graph.stream(says("Count.", "q1"), at(), stream_mode="messages"))
-
-
 def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, saver):
-    run_broken(a_graph(memory, breaking(), saver))
+    breaking = ScriptedChatModel(replies=["One two three four"], breaks_after=2)
+    graph = create_memory_graph(memory, breaking, checkpointer=saver)
+    with pytest.raises(ProviderError):
+        list(graph.stream(says("Count."), at(), stream_mode="messages"))
     model = ScriptedChatModel(replies=["Three.", "Four."])
-    graph = a_graph(memory, model, saver)
+    graph = create_memory_graph(memory, model, checkpointer=saver)
     for text in ("Go on.", "And now?"):
         graph.invoke(says(text), at())
     said = ["Count.", "One two ", "Go on.", "Three.", "And now?"]

@@ -209,10 +209,6 @@ def numbered():
     return ScriptedChatModel(replies=[f"Reply {number}." for number in range(1, 10)])
 
 
-def _shown(memory):
-    return [str(one.text) for one in memory.history("t", user_id="ana").messages]
-
-
 def _snapshot(app, size, *, is_open=False):
     """Return the config of a snapshot: as LangGraph has it, without a user."""
     states = app.get_state_history(at())
@@ -223,19 +219,14 @@ def _snapshot(app, size, *, is_open=False):
     )
 
 
-def _chat(app, *texts):
-    for text in texts:
-        app.invoke(says(text), at())
-
-
 def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
-    _chat(app, "Porto?", "In May?", "By train?")
+    chat(app, "Porto?", "In May?", "By train?")
     old = _snapshot(app, 2)
     edited = HumanMessage("Lisbon?", id=old.values["messages"][0].id)
     app.update_state(old.config, {"messages": [edited]})
-    _chat(app, "In June?")
+    chat(app, "In June?")
     assert [one.text for one in numbered.seen[-1]] == ["Lisbon?", "Reply 1.", "In June?"]
-    assert _shown(memory) == ["Lisbon?", "Reply 1.", "In June?", "Reply 4."]
+    assert shown(memory) == ["Lisbon?", "Reply 1.", "In June?", "Reply 4."]
     said = [
         entry.contents[0] for entry in memory.history("t", user_id="ana").entries if entry.contents
     ]
@@ -245,7 +236,7 @@ def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
 def test_a_turn_beside_an_earlier_state_takes_nothing_back(memory, numbered):
     """Two runs begin with one state; the second finds the first one's turn in the log."""
     graph = create_memory_graph(memory, numbered, recall=False, checkpointer=InMemorySaver())
-    _chat(graph, "Porto?")
+    chat(graph, "Porto?")
     inner = []
 
     def reply(messages):
@@ -255,38 +246,38 @@ def test_a_turn_beside_an_earlier_state_takes_nothing_back(memory, numbered):
         return "Yes."
 
     numbered.replies = [reply]
-    _chat(graph, "By train?", "Or bus?")
-    assert {"In May?", "By train?", "Or bus?"} <= set(_shown(memory))
+    chat(graph, "By train?", "Or bus?")
+    assert {"In May?", "By train?", "Or bus?"} <= set(shown(memory))
 
 
 def test_a_plain_state_of_one_user_is_refused_to_another(memory, numbered):
     nodes = [("model", model_node(memory, numbered, recall=False))]
     graph = graph_of(memory, *nodes, saver=InMemorySaver())
-    _chat(graph, "The code is 4711.")
+    chat(graph, "The code is 4711.")
     for _ in range(2):
         with pytest.raises(ConfigError, match="name that user, or another thread"):
             graph.invoke(says("Which code?"), at(user_id="ben"))
     assert memory.threads(user_id="ben") == []
-    _chat(graph, "Thanks.")
+    chat(graph, "Thanks.")
     assert [one.text for one in numbered.seen[-1]] == ["The code is 4711.", "Reply 1.", "Thanks."]
-    assert _shown(memory) == ["The code is 4711.", "Reply 1.", "Thanks.", "Reply 2."]
+    assert shown(memory) == ["The code is 4711.", "Reply 1.", "Thanks.", "Reply 2."]
     assert len(graph.get_state(at()).values["messages"]) == 4
 
 
 def test_replies_alone_are_no_input(app, memory, numbered):
     for before in ([], ["Porto?"]):
-        _chat(app, *before)
+        chat(app, *before)
         with pytest.raises(InvalidMessageError, match="nothing to answer"):
             app.invoke({"messages": [AIMessage("How can I help?")]}, at(f"{len(before)}"))
     assert len(numbered.seen) == 1
-    assert _shown(memory) == ["Porto?", "Reply 1."]
+    assert shown(memory) == ["Porto?", "Reply 1."]
 
 
 def test_a_model_that_answers_nothing_is_an_error(memory):
     graph = create_memory_graph(memory, lambda _: None, recall=False)
     with pytest.raises(InvalidMessageError, match="the model returned None"):
         graph.invoke(says("Porto?"), at())
-    assert _shown(memory) == ["Porto?"]
+    assert shown(memory) == ["Porto?"]
 
 
 @pytest.mark.parametrize("keep_state", ["all", "turn"])
@@ -296,9 +287,9 @@ def test_a_reply_under_the_id_of_an_earlier_one_gets_its_own(memory, numbered, k
         graph = create_memory_graph(
             memory, numbered, recall=False, keep_state=keep_state, checkpointer=saver
         )
-        _chat(graph, "First?", "Second?")
-    assert _shown(memory)[:4] == ["First?", "One.", "Second?", "Two."]
-    assert len(_shown(memory)) == 8
+        chat(graph, "First?", "Second?")
+    assert shown(memory)[:4] == ["First?", "One.", "Second?", "Two."]
+    assert len(shown(memory)) == 8
 
 
 def own_nodes(memory, saver, schema=MessagesState):
@@ -363,13 +354,13 @@ def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
 
 
 def test_a_branch_that_was_left_comes_back_with_its_state(app, memory):
-    _chat(app, "Porto?", "In May?")
+    chat(app, "Porto?", "In May?")
     first, second = _snapshot(app, 2), _snapshot(app, 4)
     app.update_state(first.config, {"messages": []})
-    _chat(app, "In June?")
+    chat(app, "In June?")
     app.update_state(second.config, {"messages": []})
-    _chat(app, "By train?")
-    assert _shown(memory) == ["Porto?", "Reply 1.", "In May?", "Reply 2.", "By train?", "Reply 4."]
+    chat(app, "By train?")
+    assert shown(memory) == ["Porto?", "Reply 1.", "In May?", "Reply 2.", "By train?", "Reply 4."]
 
 
 @pytest.mark.parametrize("name", ["q1", "q2"])
@@ -381,5 +372,5 @@ def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(
     state = app.invoke({"messages": [HumanMessage("Where is Rex?", id=name)]}, at())
     kept = [] if name == "q1" else ["Where is q1?", "Reply 1."]
     assert [one.text for one in numbered.seen[-1]] == [*kept, "Where is Rex?"]
-    assert _shown(memory) == [*kept, "Where is Rex?", "Reply 3."]
+    assert shown(memory) == [*kept, "Where is Rex?", "Reply 3."]
     assert [one.text for one in state["messages"]] == [*kept, "Where is Rex?", "Reply 3."]
