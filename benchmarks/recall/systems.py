@@ -19,8 +19,7 @@ from langchain_convmem.recall import (
     UniversalSentenceEmbeddings,
 )
 from langchain_convmem.recall.embedding import compute_fingerprint
-from langchain_convmem.recall.segments import split_line
-from langchain_convmem.recall.vectors import SegmentVectors, round_vector
+from langchain_convmem.recall.segments import SegmentVectors, round_vector, split_line
 from langchain_convmem.records import Owner
 from langchain_convmem.words.analysis import analyze, extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
@@ -130,7 +129,7 @@ def count_characters(text: str) -> int:
 def make_recall(dialogue: Dialogue, embeddings: Embeddings) -> Warm:
     """Return a recall with a warm index of the dialogue."""
     owner = Owner(user_id=dialogue.name)
-    recall = LineRecall(make_log(dialogue), embeddings).bind_counter(count_characters)
+    recall = LineRecall(make_log(dialogue), embeddings).bind(count_text=count_characters)
     recall.refresh(owner)
     last = max(datetime.fromisoformat(line.time) for line in dialogue.lines.values())
     return Warm(recall, owner, int(last.timestamp() * 1000) + DAY_MS)

@@ -162,6 +162,8 @@ class VectorStoreRecall(DialogRecall):
                 one of the answer's `problems`.
         """
         self._check(query)
+        if not query.text.strip():
+            return Recall((), ())
         problems: dict[str, None] = {}
         for owner in query.scope.owners:
             try:
@@ -177,15 +179,6 @@ class VectorStoreRecall(DialogRecall):
             if query.threshold is None or score > float(query.threshold) + _ROUNDING
         }
         return _build(query, ground, matches, tuple(problems))
-
-    def answer_from_buffer(self, query: RecallQuery) -> Recall:
-        """Return nothing, since there is no buffer.
-
-        Raises:
-            ConfigError: If the settings keep one.
-        """
-        self._check(query)
-        return Recall((), ())
 
     def _check(self, query: RecallQuery) -> None:
         """Refuse what needs an index of all lines, or another filter.

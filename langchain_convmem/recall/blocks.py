@@ -6,12 +6,12 @@ neighbours of one another; blocks come best first; a budget is never exceeded, h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from langchain_convmem.words.dates import Span
 from langchain_convmem.words.speech import find_statements, is_courtesy
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -45,16 +44,15 @@ _UNITS = (("years", 365), ("months", 30), ("weeks", 7), ("days", 1))
 _DAY_MS = 24 * 3_600_000
 # After this many segments in a row that no longer fit, the rest of the ranking hardly will.
 _MISSES = 50
-
-
-def show_whole(_number: int) -> Passage | None:
-    """Show all of every segment."""
-    return None
+# A reply up to so many characters is understood by what it answers alone.
+_SHORT_REPLY = 120
+# A segment up to so many characters is shown whole.
+_SHORT = 120
 
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """The lines that blocks may be built from.
+    """The lines that blocks may be built from, and how they look.
 
     Attributes:
         table: The lines.
@@ -64,7 +62,7 @@ class TableView:
         older: Segments of which a later statement about the same thing comes first; the headers of
             their blocks say so.
         leading: The segment that comes first: a block that holds it is not older.
-        passage: Returns what of a segment's text is worth its room, None for all of it.
+        loose: Segments of which only what they state is worth its room; None: of none.
     """
 
     table: SegmentTable
@@ -73,29 +71,67 @@ class TableView:
     now_ms: int | None = None
     older: frozenset[int] = frozenset()
     leading: int | None = None
-    passage: Callable[[int], Passage | None] = field(default=show_whole)
-
-    def is_short_reply(self, number: int) -> bool:
-        """Return whether a segment is a short line of the assistant, which answers another line."""
-        line = self.table.find_line(number)
-        return line.role == "assistant" and len(line.text) <= _SHORT_REPLY
-
-    def render(self, group: LineGroup) -> str:
-        """Return the text of a group; its header says so where all of it is out of date."""
-        chosen = set(chain.from_iterable(group.lines.values())) if self.older else set()
-        is_older = self.leading not in chosen and not self.older.isdisjoint(chosen)
-        return render(group, self.table, self.now_ms, is_older=is_older)
+    loose: NDArray[np.bool_] | None = None
 
     def look_beyond(self, line: int, step: int) -> int | None:
         """Return the line after (`step` 1) or before (-1) one, whether it may be shown or not."""
         return self.table.find_next_line(line, step, cross_sessions=self.cross_sessions)
 
-    def find_next_line(self, line: int, step: int) -> int | None:
-        """Return the line after (`step` 1) or before (-1), if it may share a block."""
-        found = self.look_beyond(line, step)
-        if found is None or not self.allowed[self.table.list_segments(found).start]:
+    def list_window(self, line: int, window: tuple[int, int]) -> list[int]:
+        """Return the line with what its window reaches, in the order of the dialogue."""
+        found = [line]
+        for step, reach in zip((-1, 1), window, strict=True):
+            at = line
+            for _ in range(reach):
+                beyond = self.look_beyond(at, step)
+                if beyond is None or not self.allowed[self.table.list_segments(beyond).start]:
+                    break
+                at = beyond
+                found.append(at)
+        return sorted(found)
+
+    # -- text -------------------------------------------------------------------------------------
+
+    def find_passage(self, number: int) -> Passage | None:
+        """Return what of a segment's text is worth its room, None for all of it."""
+        if self.loose is None or not self.loose[number]:
             return None
-        return found
+        text = self.table.get_text(number)
+        # What is shown whole need not be read.
+        return _find_statement(text) if len(text) > _SHORT else None
+
+    def render(self, group: LineGroup) -> str:
+        """Return a date header (UTC), then `Speaker: text` for each line, verbatim.
+
+        Only these begin at the margin: further lines of a text are indented. Of a long line only
+        the chosen segments stand there, or passages of them, with `[...]` for what is left out.
+        With `now_ms` the header also gives the age of the first line; it says so where all of the
+        group is out of date.
+        """
+        chosen = set(chain.from_iterable(group.lines.values())) if self.older else set()
+        is_older = self.leading not in chosen and not self.older.isdisjoint(chosen)
+        days = self.table.get_line(next(iter(group.lines))).time_ms // _DAY_MS
+        age = None if self.now_ms is None else self.now_ms // _DAY_MS - days
+        header = _render_day(days, age)
+        texts = [f"{header[:-1]}{_OLDER}]" if is_older else header]
+        for number in group.lines:
+            line = self.table.get_line(number)
+            texts.append(f"{line.speaker}: {indent_text(self._render_line(number, group))}")
+        return "\n".join(texts)
+
+    def _render_line(self, number: int, group: LineGroup) -> str:
+        chosen, whole = group.lines[number], self.table.get_line(number).text
+        is_cut = not group.passages.keys().isdisjoint(chosen)
+        if not is_cut and len(chosen) == len(self.table.list_segments(number)):
+            return whole
+        stretches: list[tuple[int, int]] = []
+        for segment in sorted(chosen):
+            first, last = self.table.get_span(segment)
+            for start, end in group.passages.get(segment, ((0, last - first),)):
+                touches = bool(stretches) and stretches[-1][1] == first + start
+                begin = stretches.pop()[0] if touches else first + start
+                stretches.append((begin, first + end))
+        return _cut(whole, tuple(stretches))
 
 
 @dataclass(slots=True, eq=False)
@@ -117,42 +153,6 @@ class LineGroup:
     tokens: int = 0
 
 
-# -- text --------------------------------------------------------------------------------------
-
-
-def render(
-    group: LineGroup, table: SegmentTable, now_ms: int | None = None, *, is_older: bool = False
-) -> str:
-    """Return a date header (UTC), then `Speaker: text` for each line, verbatim.
-
-    Only these begin at the margin: further lines of a text are indented.
-    Of a long line only the chosen segments stand there, or passages of them, with `[...]` for what
-    is left out. With `now_ms` the header also gives the age of the first line.
-    """
-    first = table.get_line(next(iter(group.lines)))
-    texts = [_render_header(first.time_ms, now_ms, is_older=is_older)]
-    for number, chosen in group.lines.items():
-        texts.append(_render_line(number, chosen, table, group.passages))
-    return "\n".join(texts)
-
-
-def _render_line(
-    number: int, chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
-) -> str:
-    line = table.get_line(number)
-    shown = line.text
-    is_cut = bool(passages) and not passages.keys().isdisjoint(chosen)
-    if is_cut or len(chosen) < len(table.list_segments(number)):
-        shown = _render_pieces(number, chosen, table, passages)
-    return f"{line.speaker}: {indent_text(shown)}"
-
-
-def _render_header(time_ms: int, now_ms: int | None, *, is_older: bool = False) -> str:
-    days = time_ms // _DAY_MS
-    header = _render_day(days, None if now_ms is None else now_ms // _DAY_MS - days)
-    return f"{header[:-1]}{_OLDER}]" if is_older else header
-
-
 @lru_cache(maxsize=4096)
 def _render_day(days: int, age: int | None) -> str:
     try:
@@ -160,21 +160,11 @@ def _render_day(days: int, age: int | None) -> str:
     except OverflowError:
         # A time from a foreign file may lie outside the calendar.
         return "[undated]"
-    distance = "" if age is None or age < 0 else f", {_describe_age(age)}"
-    return f"[{day:%Y-%m-%d}{distance}]"
-
-
-def _describe_age(days: int) -> str:
-    if days <= 1:
-        return "yesterday" if days else "today"
-    unit, size = next(pair for pair in _UNITS if days >= 2 * pair[1])
-    return f"{days // size} {unit} ago"
-
-
-def _render_pieces(
-    line_number: int, chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
-) -> str:
-    return _cut(table.get_line(line_number).text, tuple(_find_spans(chosen, table, passages)))
+    if age is None or age < 0:
+        return f"[{day:%Y-%m-%d}]"
+    unit, size = next((pair for pair in _UNITS if age >= 2 * pair[1]), ("", 1))
+    ago = f"{age // size} {unit} ago" if unit else ("today", "yesterday")[age]
+    return f"[{day:%Y-%m-%d}, {ago}]"
 
 
 @lru_cache(maxsize=256)
@@ -190,59 +180,6 @@ def _cut(text: str, stretches: Passage) -> str:
     if text[at:].strip():
         parts.append(_GAP)
     return " ".join(parts)
-
-
-def _find_spans(
-    chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
-) -> list[tuple[int, int]]:
-    """Return what is shown of a line, those that touch as one."""
-    stretches: list[tuple[int, int]] = []
-    for number in sorted(chosen):
-        first, last = table.get_span(number)
-        for start, end in passages.get(number, ((0, last - first),)):
-            if stretches and stretches[-1][1] == first + start:
-                stretches[-1] = (stretches[-1][0], first + end)
-            else:
-                stretches.append((first + start, first + end))
-    return stretches
-
-
-# -- lines around a hit ------------------------------------------------------------------------
-
-
-def _split_window(window: Window) -> tuple[int, int]:
-    return (window, window) if isinstance(window, int) else window
-
-
-def _list_window(ground: TableView, line: int, window: Window) -> list[int]:
-    """Return the line with what its window reaches, in the order of the dialogue."""
-    reach_before, reach_after = _split_window(window)
-    before, after = _walk(ground, line, -1, reach_before), _walk(ground, line, 1, reach_after)
-    return [*reversed(before), line, *after]
-
-
-def _walk(ground: TableView, line: int, step: int, reach: int) -> list[int]:
-    lines: list[int] = []
-    at = line
-    while len(lines) < reach:
-        following = ground.find_next_line(at, step)
-        if following is None:
-            break
-        at = following
-        lines.append(at)
-    return lines
-
-
-def _choose_segments(table: SegmentTable, line: int, hit: int, window: Window) -> set[int]:
-    """Return which segments of a line in the window of a hit are worth their room."""
-    segments = table.list_segments(line)
-    if len(segments) == 1:
-        return set(segments)
-    hit_line = table.find_line_number(hit)
-    if line == hit_line:
-        before, after = (min(reach, 1) for reach in _split_window(window))
-        return set(range(max(hit - before, segments.start), min(hit + after + 1, segments.stop)))
-    return {segments[-1] if line < hit_line else segments[0]}
 
 
 # -- blocks ------------------------------------------------------------------------------------
@@ -272,77 +209,62 @@ def pack(
         max_blocks: No more groups than this; None for no limit.
         count_text: Counts the tokens of a text.
     """
-    windows = _shrink(window)
+    before, after = (window, window) if isinstance(window, int) else window
+    reaches = range(max(before, after), -1, -1)
+    windows = [(min(reach, before), min(reach, after)) for reach in reaches]
     if max_tokens is not None:
-        packer = _BlockPacker(ground, windows, max_tokens, max_blocks, count_text)
-        return packer.take(ranked)
+        return _Packer(ground, windows, max_blocks, count_text, max_tokens).take(ranked)
     numbers = select_first_of_lines(ranked, ground.table)
     for smaller in windows:
-        groups = _BlockPacker(ground, [smaller], None, max_blocks, count_text).take(numbers)
+        groups = _Packer(ground, [smaller], max_blocks, count_text).take(numbers)
         if len(groups) >= min(max_blocks or 1, len(numbers)):
             break
     return groups
 
 
-def _shrink(window: Window) -> list[tuple[int, int]]:
-    """Return a window and the smaller ones, down to none."""
-    before, after = _split_window(window)
-    reaches = range(max(before, after), -1, -1)
-    return [(min(reach, before), min(reach, after)) for reach in reaches]
+@dataclass(slots=True)
+class _Packer:
+    """Groups in the making, with the room that is left; of the windows the first that fits."""
 
-
-class _BlockPacker:
-    """Groups in the making, with the room that is left."""
-
-    def __init__(
-        self,
-        ground: TableView,
-        windows: Sequence[tuple[int, int]],
-        room: int | None,
-        max_blocks: int | None,
-        count_text: TextCounter,
-    ) -> None:
-        """Begin without groups; of these windows the first that fits is taken."""
-        self._ground = ground
-        self._windows = windows
-        self._room = room
-        self._max_blocks = max_blocks
-        self._count_text = count_text
-        self._groups: list[LineGroup] = []
-        self._group_of: dict[int, LineGroup] = {}
+    ground: TableView
+    windows: Sequence[tuple[int, int]]
+    max_blocks: int | None
+    count_text: TextCounter
+    room: int | None = None
+    groups: list[LineGroup] = field(default_factory=list)
+    group_of: dict[int, LineGroup] = field(default_factory=dict)
 
     def take(self, ranked: Iterable[int]) -> list[LineGroup]:
         """Return the groups of the segments that fit."""
         hits: list[tuple[int, int]] = []
         misses = 0
         for number in ranked:
-            if self._room is None and len(self._groups) == self._max_blocks:
+            if misses == _MISSES or (self.room is None and len(self.groups) == self.max_blocks):
                 break
-            line = self._ground.table.find_line_number(number)
+            line = self.ground.table.find_line_number(number)
             if self._add(number, line):
                 hits.append((line, number))
                 misses = 0
-                continue
-            misses += 1
-            if misses == _MISSES:
-                break
+            else:
+                misses += 1
         for line, number in hits:
-            self._group_of[line].hits.append(number)
-        return self._groups
+            self.group_of[line].hits.append(number)
+        return self.groups
 
-    def _add(self, number: int, line: int) -> bool:
+    def _add(self, number: int, at: int) -> bool:
         """Add a segment with the first window that fits; return whether one did."""
-        ground = self._ground
-        windows = self._windows
-        if self._room is not None and ground.is_short_reply(number):
+        line, windows = self.ground.table.get_line(at), self.windows
+        if self.room is not None and line.role == "assistant" and len(line.text) <= _SHORT_REPLY:
             windows = [(max(before, 1), after) for before, after in windows] + [*windows]
         for window in windows:
-            lines = _list_window(ground, line, window)
-            chosen = {at: _choose_segments(ground.table, at, number, window) for at in lines}
+            lines = self.ground.list_window(at, window)
             near = self._find_near(lines)
-            if not near and len(self._groups) == self._max_blocks:
+            if not near and len(self.groups) == self.max_blocks:
                 continue
-            passage = ground.passage(number)
+            chosen = {
+                one: _choose_segments(self.ground.table, one, number, window) for one in lines
+            }
+            passage = self.ground.find_passage(number)
             merged = _merge(chosen, near, {} if passage is None else {number: passage})
             if self._fits(merged, near):
                 self._replace(near, merged)
@@ -351,33 +273,41 @@ class _BlockPacker:
 
     def _find_near(self, lines: Sequence[int]) -> list[LineGroup]:
         """Return the groups that hold one of the lines, or in a budget the next one, best first."""
-        reached = lines
-        if self._room is not None:
-            around = self._ground.look_beyond(lines[0], -1), self._ground.look_beyond(lines[-1], 1)
-            reached = [*lines, *(line for line in around if line is not None)]
-        touched = {id(self._group_of[line]) for line in reached if line in self._group_of}
-        return [group for group in self._groups if id(group) in touched] if touched else []
+        reached: list[int | None] = [*lines]
+        if self.room is not None:
+            look = self.ground.look_beyond
+            reached += [look(lines[0], -1), look(lines[-1], 1)]
+        touched = {id(self.group_of[line]) for line in reached if line in self.group_of}
+        return [group for group in self.groups if id(group) in touched] if touched else []
 
     def _fits(self, merged: LineGroup, replaced: Sequence[LineGroup]) -> bool:
         """Return whether there is room for a group in place of others, and take it."""
-        if self._room is None:
+        if self.room is None:
             return True
-        merged.text = self._ground.render(merged)
-        merged.tokens = self._count_text(merged.text)
-        room = self._room + sum(group.tokens for group in replaced) - merged.tokens
+        merged.text = self.ground.render(merged)
+        merged.tokens = self.count_text(merged.text)
+        room = self.room + sum(group.tokens for group in replaced) - merged.tokens
         if room < 0:
             return False
-        self._room = room
+        self.room = room
         return True
 
     def _replace(self, near: Sequence[LineGroup], merged: LineGroup) -> None:
         """Put a group in the place of the best one that went into it."""
-        at = self._groups.index(near[0]) if near else len(self._groups)
-        self._groups[at : at + 1] = [merged]
+        at = self.groups.index(near[0]) if near else len(self.groups)
+        self.groups[at : at + 1] = [merged]
         for group in near[1:]:
-            self._groups.remove(group)
-        for line in merged.lines:
-            self._group_of[line] = merged
+            self.groups.remove(group)
+        self.group_of |= dict.fromkeys(merged.lines, merged)
+
+
+def _choose_segments(table: SegmentTable, line: int, hit: int, window: tuple[int, int]) -> set[int]:
+    """Return which segments of a line in the window of a hit are worth their room."""
+    segments, hit_line = table.list_segments(line), table.find_line_number(hit)
+    if line != hit_line:
+        return {segments[-1] if line < hit_line else segments[0]}
+    before, after = (min(reach, 1) for reach in window)
+    return {number for number in range(hit - before, hit + after + 1) if number in segments}
 
 
 def _merge(
@@ -396,17 +326,6 @@ def _merge(
 
 # A part this many standard deviations above the mean is worth naming as a reason.
 _TELLING = 1.0
-# A segment up to so many characters is shown whole.
-_SHORT = 120
-# A reply up to so many characters is understood by what it answers alone.
-_SHORT_REPLY = 120
-
-
-class Answer(NamedTuple):
-    """A recall, and for each of its blocks the segments of its matches."""
-
-    recall: Recall
-    hits: list[list[int]]
 
 
 def build_recall(
@@ -416,8 +335,8 @@ def build_recall(
     lexical: LexicalIndex,
     *,
     problems: Sequence[str] = (),
-) -> Answer:
-    """Return the recall that `query` asks for, with what it was made of.
+) -> Recall:
+    """Return the recall that `query` asks for.
 
     Args:
         query: How much, and above what similarity.
@@ -434,7 +353,7 @@ def build_recall(
         query.header_now_ms,
         ranking.older,
         next(iter(hits), None),
-        _make_passages(loose, table),
+        loose,
     )
     groups = build_groups(query, hits, ground)
     best = select_first_of_lines(hits, table, query.ranking)
@@ -456,18 +375,16 @@ def build_recall(
     shown_hits = np.array(list(chain(*own_hits)), dtype=np.int64)
     if not is_courtesy(query.text) and is_answered(query, shown_hits, ranking, table, lexical):
         verdict = "answered"
-    blocks = [
-        make_block(group, [written[number] for number in numbers], ground)
-        for group, numbers in zip(groups, own_hits, strict=True)
-    ]
-    recall = Recall(
+    return Recall(
         matches=tuple(written[number] for number in best),
-        blocks=tuple(blocks),
+        blocks=tuple(
+            make_block(group, [written[number] for number in numbers], ground)
+            for group, numbers in zip(groups, own_hits, strict=True)
+        ),
         best_rejected=next(rejected, None),
         problems=tuple(problems),
         verdict=verdict,
     )
-    return Answer(recall, own_hits)
 
 
 def _select_hits(
@@ -476,26 +393,11 @@ def _select_hits(
     """Return the ranked segments that the threshold lets pass, and which are loosely related."""
     if query.threshold == "auto":
         kept, loose = select_worth(query, ranking, table, lexical)
+        loose &= table.select_role("user")
         return ranking.order[kept[ranking.order]].tolist(), loose
     if query.threshold is None:
         return list(ranking), None
     return ranking.select_above(query.threshold).tolist(), None
-
-
-def _make_passages(
-    loose: NDArray[np.bool_] | None, table: SegmentTable
-) -> Callable[[int], Passage | None]:
-    """Return what of a segment is worth its room: of a loosely related one, what it states."""
-    if loose is None:
-        return show_whole
-    is_passage = loose & table.select_role("user")
-
-    def find_passage(number: int) -> Passage | None:
-        text = table.get_text(number) if is_passage[number] else ""
-        # What is shown whole need not be read.
-        return _find_statement(text) if len(text) > _SHORT else None
-
-    return find_passage
 
 
 @lru_cache(maxsize=4096)
@@ -596,5 +498,6 @@ def _write_matches(
         }
         why = tuple(reason for reason, is_true in reasons.items() if is_true)
         relevance, similarity = ranking.relevance.item(number), ranking.similarity.item(number)
-        found[number] = LineMatch(line, relevance, similarity, why)
+        segment = table.get_place(number)[2]
+        found[number] = LineMatch(line, relevance, similarity, why, segment)
     return found

@@ -41,16 +41,16 @@ BufferedBlock: TypeAlias = tuple[BufferedHit, ...]
 """The hits of a block, best first; at least one."""
 
 
-def make_references(
-    blocks: Sequence[RecalledBlock], hits: Sequence[Sequence[int]], table: SegmentTable
-) -> list[BufferedBlock]:
-    """Return what the document keeps of blocks, by the segments of the matches of each."""
+def make_references(blocks: Sequence[RecalledBlock]) -> list[BufferedBlock]:
+    """Return what the document keeps of blocks."""
     return [
         tuple(
-            BufferedHit(*table.get_name(number), match.relevance, match.similarity)
-            for number, match in zip(numbers, block.matches, strict=True)
+            BufferedHit(
+                one.line.entry_id, one.line.part, one.segment, one.relevance, one.similarity
+            )
+            for one in block.matches
         )
-        for numbers, block in zip(hits, blocks, strict=True)
+        for block in blocks
     ]
 
 

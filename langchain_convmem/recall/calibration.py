@@ -264,7 +264,7 @@ def _select_asked(
 ) -> Mapping[str, str]:
     """Return the terms that say what is asked about; all of them if nothing else is left."""
     words = extract_query_terms(query.search_text, lexical)
-    context = _collect_context_terms(tuple(table.speakers))
+    context = _collect_context_terms(table.speakers)
     telling = {
         term: word
         for term, word in words.items()

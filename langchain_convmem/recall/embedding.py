@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,13 +18,17 @@ from langchain_core.embeddings import Embeddings
 from langchain_convmem.background import ask
 from langchain_convmem.causes import UnreadableError, describe_value, report_problem
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.recall.encoders import LocalEmbeddings, replace_surrogates
-from langchain_convmem.recall.vectors import round_vector
+from langchain_convmem.recall.encoders import (
+    HashEmbeddings,
+    LocalEmbeddings,
+    replace_surrogates,
+)
+from langchain_convmem.recall.segments import round_vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from langchain_convmem.recall.vectors import Vector
+    from langchain_convmem.recall.segments import Vector
 
 _log = logging.getLogger("langchain_convmem")
 
@@ -44,8 +48,13 @@ def choose_embedder(embeddings: Embeddings | None) -> Embeddings:
     Raises:
         ConfigError: If it is something else, or the environment names an unknown one.
     """
+    name = os.environ.get(EMBEDDER_VARIABLE, "")
+    if embeddings is None and name not in ("", "hash"):
+        raise ConfigError(f"{EMBEDDER_VARIABLE} must be hash or not set, got {name!r}")
     if embeddings is None:
-        return _make_default()
+        from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
+
+        return HashEmbeddings() if name else UniversalSentenceEmbeddings()
     if not isinstance(embeddings, Embeddings):
         msg = (
             f"embeddings must be a LangChain Embeddings or None, got {describe_value(embeddings)}; "
@@ -53,19 +62,6 @@ def choose_embedder(embeddings: Embeddings | None) -> Embeddings:
         )
         raise ConfigError(msg)
     return embeddings
-
-
-def _make_default() -> Embeddings:
-    name = os.environ.get(EMBEDDER_VARIABLE, "")
-    if name == "hash":
-        from langchain_convmem.recall.hashed import HashEmbeddings
-
-        return HashEmbeddings()
-    if name:
-        raise ConfigError(f"{EMBEDDER_VARIABLE} must be hash or not set, got {name!r}")
-    from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
-
-    return UniversalSentenceEmbeddings()
 
 
 def is_local(embeddings: Embeddings) -> bool:
@@ -146,12 +142,9 @@ class SafeEmbedder:
     before it is over. Questions may be embedded by several threads, lines by one at a time.
     """
 
-    def __init__(
-        self, embeddings: Embeddings, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Create the border around `embeddings`; `clock` gives seconds and never steps back."""
+    def __init__(self, embeddings: Embeddings) -> None:
+        """Create the border around `embeddings`."""
         self._embeddings = embeddings
-        self._clock = clock
         is_titan = "titan" in str(getattr(embeddings, "model_id", ""))
         known = is_titan or type(embeddings).__name__ in _ALIKE
         self.is_alike = bool(getattr(embeddings, "embeds_alike", known))
@@ -165,7 +158,7 @@ class SafeEmbedder:
     @property
     def is_paused(self) -> bool:
         """Whether lines should wait because the embedder failed a short time ago."""
-        return self._clock() < self._resume_at
+        return time.monotonic() < self._resume_at
 
     def resume(self) -> None:
         """End a pause because the embedder is needed now."""
@@ -212,7 +205,7 @@ class SafeEmbedder:
             made = dict(zip(wanted, vectors, strict=True))
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
             self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
-            self._resume_at = self._clock() + self._pause_s
+            self._resume_at = time.monotonic() + self._pause_s
             self.problem = report_problem(
                 _log, "lines could not be embedded and are found by words", error
             )

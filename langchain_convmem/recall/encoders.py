@@ -11,7 +11,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
@@ -21,6 +21,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.forks import make_lock
+from langchain_convmem.words.analysis import analyze
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,16 +76,6 @@ class LocalEmbeddings(Embeddings):
         vector: list[float] = self.encoder.embed_texts([text])[0].tolist()
         return vector
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-    def __eq__(self, other: object) -> bool:
-        """All instances of a class embed alike."""
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, without blocking the event loop."""
         return await hop(partial(self.embed_documents, texts))
@@ -120,14 +111,16 @@ class LocalEncoder:
         network = self.network
         texts = [replace_surrogates(text) for text in texts]
         ids = {text: network.tokenize(text) for text in dict.fromkeys(texts)}
-        made: dict[str, Array] = {}
-        with _get_blas_controller().limit(limits=1):
-            for some in _map_passes(partial(_run_pass, network), list(_plan_passes(ids))):
-                made.update(some)
-        vectors = np.empty((len(texts), network.dim), dtype=np.float32)
-        for number, text in enumerate(texts):
-            vectors[number] = made[text]
-        return vectors
+        made = {text: np.zeros(network.dim, dtype=np.float32) for text in ids}
+        passes = list(_plan_passes({text: one for text, one in ids.items() if len(one) > _MARKS}))
+        workers = ThreadPoolExecutor(_count_processors(), thread_name_prefix="convmem-encoder")
+        with _get_blas_controller().limit(limits=1), workers:
+            run = workers.map if len(passes) > 1 else map
+            for some, vectors in zip(
+                passes, run(network.embed, [[*one.values()] for one in passes]), strict=True
+            ):
+                made.update(zip(some, vectors, strict=True))
+        return np.array([made[text] for text in texts]).reshape(len(texts), network.dim)
 
 
 def replace_surrogates(text: str) -> str:
@@ -204,32 +197,11 @@ def _get_blas_controller() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _map_passes(
-    call: Callable[[dict[str, list[int]]], dict[str, Array]], passes: list[dict[str, list[int]]]
-) -> Iterator[dict[str, Array]]:
-    """Make the passes, of several as many at a time as there are processors."""
-    if len(passes) <= 1:
-        yield from map(call, passes)
-        return
-    with ThreadPoolExecutor(_count_processors(), thread_name_prefix="convmem-encoder") as workers:
-        yield from workers.map(call, passes)
-
-
 def _count_processors() -> int:
     """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _run_pass(network: Network, ids: dict[str, list[int]]) -> dict[str, Array]:
-    """Return the vectors of texts, given by their token ids, in one pass."""
-    spoken = [text for text, tokens in ids.items() if len(tokens) > _MARKS]
-    made = {text: np.zeros(network.dim, dtype=np.float32) for text in ids}
-    if spoken:
-        vectors = network.embed([ids[text] for text in spoken])
-        made.update(zip(spoken, vectors, strict=True))
-    return made
 
 
 def _plan_passes(ids: dict[str, list[int]]) -> Iterator[dict[str, list[int]]]:
@@ -244,3 +216,45 @@ def _plan_passes(ids: dict[str, list[int]]) -> Iterator[dict[str, list[int]]]:
         tokens += len(ids[text])
     if some:
         yield some
+
+
+# -- an embedder for tests: no model, no files, equal vectors in every process -------------------
+_DIM = 256
+
+
+class _HashNetwork:
+    dim = _DIM
+
+    def tokenize(self, text: str) -> list[int]:
+        words = [int.from_bytes(_hash(word.encode(), 6)) for word in analyze(text) or text.split()]
+        return [1, *words, 2]
+
+    def embed(self, texts: Sequence[Sequence[int]]) -> Array:
+        sums = np.array([sum(map(_make_vector, ids[1:-1])) for ids in texts], dtype=np.float32)
+        unit: Array = sums / np.linalg.norm(sums, axis=1, keepdims=True).clip(1e-9)
+        return unit
+
+
+def _hash(data: bytes, size: int) -> bytes:
+    return hashlib.blake2b(data, digest_size=size).digest()
+
+
+@lru_cache(maxsize=4096)
+def _make_vector(word: int) -> Array:
+    """Return the vector of a word, of plus and minus ones; do not write."""
+    bits = np.frombuffer(_hash(word.to_bytes(6), _DIM // 8), dtype=np.uint8)
+    return np.unpackbits(bits).astype(np.float32) * 2 - 1
+
+
+class HashEmbeddings(LocalEmbeddings):
+    """Embeds by the words of a text alone: texts are as near as they share words. For tests.
+
+    A vector has 256 components and unit length, and is the sum of one vector per word, made of the
+    word's hash; a blank text has the zero vector. Words are folded and reduced to their
+    stems. Thread-safe.
+
+    `CONVMEM_EMBEDDER=hash` in the environment makes it the default, in child processes too.
+    """
+
+    fingerprint = "hash-1"
+    encoder = LocalEncoder(_HashNetwork)

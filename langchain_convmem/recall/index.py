@@ -22,9 +22,8 @@ from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import SafeEmbedder, is_local
 from langchain_convmem.recall.options import Progress, Scope
-from langchain_convmem.recall.segments import SegmentTable, select_holding
+from langchain_convmem.recall.segments import SegmentTable, SegmentVectors, select_holding
 from langchain_convmem.recall.stored import Derived, IndexParts, IndexStore
-from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import DialogLine, Owner
 from langchain_convmem.views.live import Retraction, follow_retractions, list_retractions
 from langchain_convmem.words.analysis import extract_line_terms
@@ -33,7 +32,7 @@ from langchain_convmem.words.bm25 import LexicalIndex
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-    from langchain_convmem.recall.vectors import Vector
+    from langchain_convmem.recall.segments import Vector
 
 _log = logging.getLogger("langchain_convmem")
 
@@ -82,17 +81,17 @@ class OwnerIndex:
     @property
     def problems(self) -> tuple[str, ...]:
         """Why this index is incomplete or expensive to rebuild, one sentence each."""
-        pending = self.border.problem if self.vectors.missing else None
-        found = (self.change, self._damage_problem, pending, *self._stored.problems)
-        return tuple(problem for problem in found if problem is not None)
-
-    @property
-    def _damage_problem(self) -> str | None:
         damaged = sum(reader.damaged for reader in self._readers)
-        if not damaged:
-            return None
         noun = "entry is" if damaged == 1 else "entries are"
-        return f"{damaged} {noun} damaged and cannot be recalled; see `convmem db verify`"
+        found = (
+            self.change,
+            f"{damaged} {noun} damaged and cannot be recalled; see `convmem db verify`"
+            if damaged
+            else None,
+            self.border.problem if self.vectors.missing else None,
+            *self._stored.problems,
+        )
+        return tuple(problem for problem in found if problem is not None)
 
     @property
     def change(self) -> str | None:
@@ -224,7 +223,7 @@ class OwnerIndex:
         missing = self.vectors.missing
         if not missing or not self.may_embed():
             return 0
-        return int(scope.mask(self.table)[list(missing)].sum())
+        return int(self.table.select_allowed(scope)[list(missing)].sum())
 
     def may_embed(self, *, anew: bool = False) -> bool:
         """Return whether lines that wait may be embedded now.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, cast
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
@@ -28,12 +28,6 @@ from langchain_convmem.words.speech import (
     is_courtesy,
     is_follow_up,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from langchain_convmem.recall.segments import SegmentTable
 
 Threshold: TypeAlias = "float | Literal['auto'] | None"
 """Cosine similarity that a hit must surpass, or "auto"; None lets every line be a hit."""
@@ -239,8 +233,13 @@ class RecallQuery:
 
     @property
     def search_text(self) -> str:
-        """What is searched for."""
-        return search_text(self.text, self.before)
+        """What is searched for.
+
+        A question stands for itself. Of a long message it is what it asks or requests outside
+        pasted passages, unless that says too little. A short follow-up has what was said before in
+        front.
+        """
+        return "\n".join(reversed(read_parts(self.text, self.before)))
 
     @property
     def header_now_ms(self) -> int | None:
@@ -270,22 +269,11 @@ def make_query(
     ranking = options.get("ranking", 20)
     _check(_is_count(ranking, least=0), "ranking", "a whole number of at least 0", ranking)
     wait_s, now_ms = options.get("wait_s", 30.0), options.get("now_ms")
-    _check(
-        isinstance(wait_s, int | float) and wait_s >= 0,
-        "wait_s",
-        "a number of seconds from 0",
-        wait_s,
-    )
+    is_span = isinstance(wait_s, int | float) and wait_s >= 0
+    _check(is_span, "wait_s", "a number of seconds from 0", wait_s)
     is_time = now_ms is None or (_is_count(now_ms, least=-_LAST_MS) and now_ms <= _LAST_MS)
     _check(is_time, "now_ms", "milliseconds since the epoch", now_ms)
-    scope = make_scope(
-        owner,
-        within=options.get("within"),
-        exclude=options.get("exclude"),
-        filter=options.get("filter"),
-        since=options.get("since"),
-        until=options.get("until"),
-    )
+    scope = make_scope(owner, **options)
     scope.check_thread("buffer", buffer)
     return RecallQuery(
         text,
@@ -364,16 +352,6 @@ class Scope:
     since_ms: int | None = None
     until_ms: int | None = None
 
-    def mask(self, table: SegmentTable) -> NDArray[np.bool_]:
-        """Return which of the segments are in scope."""
-        return table.select_allowed(
-            self.within,
-            self.exclude,
-            where=self.where,
-            since_ms=self.since_ms,
-            until_ms=self.until_ms,
-        )
-
     def check_thread(self, name: str, key: ThreadKey | None) -> None:
         """Refuse a thread that belongs to none of the owners.
 
@@ -385,26 +363,20 @@ class Scope:
         _check(is_own, name, f"a thread of the owner {whose}", key)
 
 
-def make_scope(
-    owner: Owners,
-    *,
-    within: ThreadKey | None = None,
-    exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-    filter: LineFilter | None = None,  # noqa: A002 - the name that LangChain's stores use
-    since: Moment | None = None,
-    until: Moment | None = None,
-) -> Scope:
-    """Validate a caller's filters and return the scope.
+def make_scope(owner: Owners, **options: Unpack[RecallOptions]) -> Scope:
+    """Validate what a call's options say of which lines may come back, and return the scope.
 
     Raises:
         ConfigError: If an argument is invalid; the message names it.
     """
+    since, until = options.get("since"), options.get("until")
     since_ms, until_ms = _to_milliseconds("since", since), _to_milliseconds("until", until)
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
         msg = f"since must not be after until, got since={since!r} and until={until!r}"
         raise ConfigError(msg)
-    where = _check_filter(filter)
-    scope = Scope(sort_owners(owner), within, exclude or {}, where, since_ms, until_ms)
+    within, exclude = options.get("within"), options.get("exclude") or {}
+    where = _read_filter(options.get("filter"))
+    scope = Scope(sort_owners(owner), within, exclude, where, since_ms, until_ms)
     scope.check_thread("within", within)
     return scope
 
@@ -434,22 +406,22 @@ def make_owners(user_ids: Collection[str]) -> tuple[Owner, ...]:
     return sort_owners([Owner(user_id=read_id("user_ids", one)) for one in user_ids])
 
 
-def _check_filter(wanted: LineFilter | None) -> dict[str, tuple[Scalar, ...]]:
+def _read_filter(wanted: LineFilter | None) -> dict[str, tuple[Scalar, ...]]:
     if wanted is None:
         return {}
     is_valid = isinstance(wanted, Mapping) and all(isinstance(name, str) for name in wanted)
     _check(is_valid, "filter", "names with values, such as {'speaker': 'Ana'}", wanted)
-    return {name: _check_values(name, value) for name, value in wanted.items()}
-
-
-def _check_values(name: str, value: Any) -> tuple[Scalar, ...]:
-    values = tuple(value) if isinstance(value, _SEVERAL) else (value,)
-    wanted = "a str, int, float, bool or None, or a list of them"
-    for one in values:
-        _check(one is None or isinstance(one, str | int | float), f"filter[{name!r}]", wanted, one)
-    if name in _NAMES:
-        return tuple(clean_name(one) if isinstance(one, str) else one for one in values)
-    return values
+    found: dict[str, tuple[Scalar, ...]] = {}
+    for name, value in wanted.items():
+        values: Any = value if isinstance(value, _SEVERAL) else (value,)
+        for one in values:
+            is_plain = one is None or isinstance(one, str | int | float)
+            _check(is_plain, f"filter[{name!r}]", "plain values, or a list of them", one)
+        is_name = name in _NAMES
+        found[name] = tuple(
+            clean_name(one) if is_name and isinstance(one, str) else one for one in values
+        )
+    return found
 
 
 def _to_milliseconds(name: str, moment: Moment | None) -> int | None:
@@ -457,29 +429,12 @@ def _to_milliseconds(name: str, moment: Moment | None) -> int | None:
         return None
     if isinstance(moment, datetime) and moment.tzinfo is not None:
         return -((_EPOCH - moment) // timedelta(milliseconds=1))
-    wanted = (
-        "a datetime with its zone (such as tzinfo=timezone.utc) or milliseconds since the epoch as "
-        "a whole number"
-    )
-    is_whole = isinstance(moment, int) and not isinstance(moment, bool)
-    _check(is_whole, name, wanted, moment)
+    wanted = "a datetime with its zone (such as tzinfo=timezone.utc) or whole milliseconds"
+    _check(_is_count(moment, least=-_LAST_MS), name, wanted, moment)
     return cast("int", moment)
 
 
 # -- what of a message is searched for ---------------------------------------------------------
-def search_text(query: str, before: str | None = None) -> str:
-    """Return the text that is searched for.
-
-    A question stands for itself. Of a long message it is what it asks or requests outside pasted
-    passages, unless that says too little. A short follow-up has what was said before in front.
-
-    Args:
-        query: What the user says.
-        before: What they said just before.
-    """
-    return "\n".join(reversed(read_parts(query, before)))
-
-
 @lru_cache(maxsize=16)
 def read_parts(query: str, before: str | None = None) -> tuple[str, ...]:
     """Return the searched part of a message, then the text it borrows from, if any."""
@@ -519,16 +474,12 @@ def _extract_question(message: str) -> str:
 
 
 # -- which speakers a question names -----------------------------------------------------------
-def find_named_speakers(text: str, speakers: Sequence[str]) -> list[int]:
+@lru_cache(maxsize=16)
+def find_named_speakers(text: str, speakers: tuple[str, ...]) -> tuple[int, ...]:
     """Return which speakers (by index) the text names, whole or by the first part of the name.
 
     The labels of speakers without a name, `User` and `Assistant`, are words like any other.
     """
-    return list(_find_named(text, tuple(speakers)))
-
-
-@lru_cache(maxsize=16)
-def _find_named(text: str, speakers: tuple[str, ...]) -> tuple[int, ...]:
     # Kept for a moment: one recall asks when it embeds the question and when it ranks.
     return tuple(
         n
@@ -537,7 +488,7 @@ def _find_named(text: str, speakers: tuple[str, ...]) -> tuple[int, ...]:
     )
 
 
-def remove_names(text: str, speakers: Sequence[str]) -> str:
+def remove_names(text: str, speakers: tuple[str, ...]) -> str:
     """Return the text without the names of speakers; unchanged if nothing else would be left."""
     bare = text
     for number in find_named_speakers(text, speakers):

@@ -21,8 +21,7 @@ from langchain_convmem.recall.options import (
     read_parts,
     read_person,
 )
-from langchain_convmem.recall.segments import SegmentTable, fold
-from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.recall.segments import SegmentTable, SegmentVectors, fold
 from langchain_convmem.words.analysis import extract_query_terms, find_kinds, select_telling_words
 from langchain_convmem.words.bm25 import LexicalIndex
 
@@ -132,7 +131,6 @@ class Ranking:
         older: Numbers of segments of which a later statement about the same thing ranks first.
         later: Numbers of statements that may replace the leading one.
         order: Numbers of those that rank, best first.
-        loose: Which segments are only loosely related to the question; None: none.
     """
 
     ranked: Mask
@@ -147,7 +145,6 @@ class Ranking:
     older: frozenset[int] = frozenset()
     later: frozenset[int] = frozenset()
     order: NDArray[np.int64] = field(init=False)
-    loose: Mask | None = None
 
     def __post_init__(self) -> None:
         """Put the segments in order, by rounded scores, so that equal lines tie."""
@@ -272,7 +269,8 @@ def _score(view: _View) -> Ranking:
         evidence[lexical.select_marked("asks") & table.select_role("user")] -= _ASKED
     if query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
-            evidence[table.select_allowed(since_ms=since_ms, until_ms=until_ms)] += _SAID_THEN
+            times = table.time_column
+            evidence[(times >= since_ms) & (times < until_ms)] += _SAID_THEN
     bonus = _compute_person_bonus(view)
     # It grows with the evidence for a line: a bonus for lines that have nothing to do with the
     # question would push aside what answers it from the other side.
@@ -351,11 +349,11 @@ def _compute_speaker_bonus(query: RecallQuery, table: SegmentTable) -> Scores:
     speakers = table.speakers
     # Where the question names nobody, whom what was said before names.
     parts = read_parts(query.text, query.before)
-    named = next(filter(None, (find_named_speakers(part, speakers) for part in parts)), [])
+    named = next(filter(None, (find_named_speakers(part, speakers) for part in parts)), ())
     bonus = np.zeros(len(speakers), dtype=np.float32)
     # A question that names every speaker prefers none.
     if len(named) < len(speakers):
-        bonus[named] = _SPEAKER
+        bonus[list(named)] = _SPEAKER
     preferred: Scores = bonus.take(table.speaker_column)
     return preferred
 

@@ -5,9 +5,10 @@ A `LineRecall` keeps an index per owner and answers in blocks.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -75,24 +76,23 @@ class DialogRecall(ABC):
     settings: RecallSettings
     """What counts where a call says nothing."""
 
-    query_hooks: tuple[QueryHook, ...] = ()
-    """What each question passes first, in this order."""
+    query_hook: QueryHook | None = None
+    """What each question passes first."""
     count_text: TextCounter = staticmethod(count_text_tokens)
     """Counts the tokens of a text where a call says nothing."""
 
-    def bind_query_hook(self, hook: QueryHook) -> Self:
-        """Return this recall, over the same indexes, with a hook that each question passes first.
+    def bind(
+        self, *, query_hook: QueryHook | None = None, count_text: TextCounter = count_text_tokens
+    ) -> Self:
+        """Return this recall, over the same indexes, for questions and texts of an application.
 
-        Where the hook leaves nothing of a question, nothing is found.
+        Args:
+            query_hook: What each question passes first; where it leaves nothing of one, nothing is
+                found.
+            count_text: What counts the tokens of texts.
         """
         recall = copy(self)
-        recall.query_hooks = (hook, *self.query_hooks)
-        return recall
-
-    def bind_counter(self, count_text: TextCounter) -> Self:
-        """Return this recall, over the same indexes, with what counts the tokens of its texts."""
-        recall = copy(self)
-        recall.count_text = count_text
+        recall.query_hook, recall.count_text = query_hook, count_text
         return recall
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -131,31 +131,17 @@ class DialogRecall(ABC):
         """
         options.setdefault("count_text", self.count_text)
         checked = make_query(owner, query, self.settings, **options)
-        if self.query_hooks:
-            checked = self._pass_hooks(checked)
+        if (hook := self.query_hook) is not None and checked.text.strip():
+            before = checked.before and hook(checked.before)
+            checked = replace(checked, text=hook(checked.text), before=before)
         # Only now, so that no hook gets half of what it would have left out.
-        checked = checked.cut()
-        if not checked.text.strip():
-            return self.answer_from_buffer(checked)
-        return self.answer(checked)
+        return self.answer(checked.cut())
 
     arecall = to_async(recall)
 
-    def _pass_hooks(self, query: RecallQuery) -> RecallQuery:
-        """Return a query with what the hooks leave of its question; empty where that is blank."""
-        text, before = query.text, query.before
-        for hook in self.query_hooks:
-            text = hook(text) if text.strip() else ""
-            before = hook(before) if before and before.strip() else None
-        return replace(query, text=text, before=before)
-
     @abstractmethod
     def answer(self, query: RecallQuery) -> Recall:
-        """Answer a query."""
-
-    @abstractmethod
-    def answer_from_buffer(self, query: RecallQuery) -> Recall:
-        """Answer a query with its buffer alone, as without a question."""
+        """Answer a query; a blank one with its buffer alone."""
 
     # -- indexes -----------------------------------------------------------------------------
 
@@ -279,10 +265,12 @@ class LineRecall(DialogRecall):
     # -- recalling -----------------------------------------------------------------------------
 
     def answer(self, query: RecallQuery) -> Recall:
-        """Answer a query."""
+        """Answer a query; a blank one with its buffer alone."""
+        index = self._open(query.scope.owners)
+        if not query.text.strip():
+            return self._add_buffer(index, replace(query, remember=False), Recall((), ()))
         text, failure = rewrite(self.rewriter, query.text)
         query = replace(query, text=text)
-        index = self._open(query.scope.owners)
         with index.lock:
             index.catch_up()
             is_awaited = index.count_waiting(query.scope)
@@ -303,28 +291,20 @@ class LineRecall(DialogRecall):
                 index.vectors,
                 index.lexical,
                 vector=vector,
-                allowed=query.scope.mask(index.table),
+                allowed=index.table.select_allowed(query.scope),
             )
             count = index.count_waiting(query.scope)
             which = "1 segment waits" if count == 1 else f"{count} segments wait"
             if count:
                 problems.append(f"{which} to be embedded, found by words alone until then")
             known = [one for one in (*index.problems, *problems) if one is not None]
-            recall, hits = build_recall(
+            recall = build_recall(
                 query, ranking, index.table, index.lexical, problems=list(dict.fromkeys(known))
             )
-            found = make_references(recall.blocks, hits, index.table)
         finish_later(index)
-        return self._add_buffer(index, query, recall, found)
+        return self._add_buffer(index, query, recall)
 
-    def answer_from_buffer(self, query: RecallQuery) -> Recall:
-        """Answer a query with its buffer alone, as without a question."""
-        index = self._open(query.scope.owners)
-        return self._add_buffer(index, replace(query, remember=False), Recall((), ()), [])
-
-    def _add_buffer(
-        self, index: OwnerIndex, query: RecallQuery, recall: Recall, found: list[BufferedBlock]
-    ) -> Recall:
+    def _add_buffer(self, index: OwnerIndex, query: RecallQuery, recall: Recall) -> Recall:
         """Return a recall with what its thread's buffer shows after it."""
         if query.buffer is None:
             return recall
@@ -336,10 +316,14 @@ class LineRecall(DialogRecall):
                 return select_living(blocks, index.table)[: query.settings.buffer_size]
 
         kept, problem = update_buffer(
-            self.log, query.buffer, found, select_kept, remember=query.remember
+            self.log,
+            query.buffer,
+            make_references(recall.blocks),
+            select_kept,
+            remember=query.remember,
         )
         with index.lock:
-            allowed, settings = query.scope.mask(index.table), query.settings
+            allowed, settings = index.table.select_allowed(query.scope), query.settings
             ground = TableView(index.table, allowed, settings.cross_sessions, query.header_now_ms)
             why = {match.line.line_id: match for block in recall.blocks for match in block.matches}
             shown = show_blocks(kept, query, ground, why)
@@ -492,10 +476,8 @@ def rewrite(rewriter: Rewriter | None, question: str) -> tuple[str, str | None]:
 
 
 def _check_text(answer: Any) -> str:
-    if not isinstance(answer, str):
-        raise UnreadableError(f"expected a text, got {type(answer).__name__}")
-    if not answer.strip():
-        raise UnreadableError("got nothing but blanks")
+    if not isinstance(answer, str) or not answer.strip():
+        raise UnreadableError(f"expected a text that is not blank, got {describe_value(answer)}")
     return answer.strip()
 
 
@@ -503,9 +485,4 @@ def _ask_rewriter(rewriter: Any, question: str) -> Any:
     if isinstance(rewriter, Runnable):
         return ask(partial(rewriter.invoke, question), partial(rewriter.ainvoke, question))
     answer = rewriter(question)
-    return ask(partial(_refuse, answer), lambda: answer) if iscoroutine(answer) else answer
-
-
-def _refuse(answer: Coroutine[Any, Any, Any]) -> Any:
-    answer.close()  # or Python complains later that nobody awaited it
-    raise UnreadableError("it answers by a coroutine: use arecall, ainvoke or the like")
+    return ask(partial(asyncio.run, answer), lambda: answer) if iscoroutine(answer) else answer

@@ -11,10 +11,11 @@ from langchain_core.callbacks import (
     CallbackManagerForRetrieverRun,
 )
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
+from langchain_core.messages import HumanMessage
+from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field
 
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall.options import Owners, RecallOptions, make_owners, make_scope
 from langchain_convmem.recall.recall import DialogRecall
@@ -134,19 +135,9 @@ class DialogLineRetriever(BaseRetriever):
         kept = {name: getattr(self, name) for name in _CALL}
         if named.keys() & {"k", "max_tokens"}:
             kept |= {"k": None, "max_tokens": None}
-        return cast("RecallOptions", {"within": self._find_own_thread(), **kept, **named})
-
-    def _find_own_thread(self) -> ThreadKey | None:
-        if self.user_id is None or self.thread_id is None:
-            return None
-        return ThreadKey(self.user_id, self.thread_id)
-
-    def _get_ls_params(self, **_kwargs: Any) -> LangSmithRetrieverParams:
-        return LangSmithRetrieverParams(
-            ls_retriever_name="dialogline",
-            ls_vector_store_provider="LineRecall",
-            ls_embedding_provider=type(self.recall.embeddings).__name__,
-        )
+        has_both = self.user_id is not None and self.thread_id is not None
+        within = ThreadKey(self.user_id, str(self.thread_id)) if has_both else None
+        return cast("RecallOptions", {"within": within, **kept, **named})
 
 
 def _read_question(query: Any) -> str:
@@ -157,12 +148,9 @@ def _read_question(query: Any) -> str:
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
             return str(message.text)
-    kinds = sorted({type(message).__name__ for message in messages})
-    human = any(isinstance(message, BaseMessage) for message in messages)
-    what = "messages without a HumanMessage among them" if human else "something else"
     msg = (
         "a query must be a text, a HumanMessage or a list of messages with one, got "
-        f"{what}: {type(query).__name__} of {', '.join(kinds) or 'nothing'}"
+        f"{describe_value(query)}"
     )
     raise ConfigError(msg)
 

@@ -1,4 +1,4 @@
-"""The lines of an index as a table of segments. Pure: lines are cut, numbered and linked.
+"""The lines of an index as a table of segments, and the vectors of these.
 
 Long lines are cut, since each segment is searched on its own.
 Invariant: the segments of a text follow each other without gap or overlap, so joining them gives
@@ -18,6 +18,10 @@ from langchain_convmem.words.bm25 import GrowableArray
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from langchain_convmem.recall.options import Scope
+
+    Vector = NDArray[np.float16]
 
 Place: TypeAlias = tuple[int, int, int]
 """What names a segment among those of its owner: its entry's position, line of it, part of that."""
@@ -216,10 +220,6 @@ class SegmentTable:
         """Return the line that a segment belongs to."""
         return self._lines[self.find_line_number(number)]
 
-    def list_entry_lines(self, entry_id: str) -> Sequence[int]:
-        """Return the numbers of an entry's lines, in order; none of one that is not there."""
-        return self._entries.get(entry_id, ())
-
     def find_lines(self, words: Collection[str]) -> list[DialogLine]:
         """Return the lines that hold all of these words, folded ones, in the order of adding."""
         live = self._live.view
@@ -234,14 +234,12 @@ class SegmentTable:
 
     def get_name(self, number: int) -> SegmentName:
         """Return the name of a segment."""
-        at = self.find_line_number(number)
-        line = self._lines[at]
-        return line.entry_id, line.part, number - self._first_segment[at]
+        return self.find_line(number).entry_id, *self.get_place(number)[1:]
 
     def number_of(self, name: SegmentName) -> int | None:
         """Return the number of a segment; None if it is not there, or no more."""
         entry_id, part, segment = name
-        for line_number in self.list_entry_lines(entry_id):
+        for line_number in self._entries.get(entry_id, ()):
             segments = self.list_segments(line_number)
             if self.get_line(line_number).part == part and segment < len(segments):
                 return segments[segment]
@@ -272,9 +270,9 @@ class SegmentTable:
     # -- reading all ------------------------------------------------------------------------------
 
     @property
-    def speakers(self) -> list[str]:
+    def speakers(self) -> tuple[str, ...]:
         """Every speaker so far, in order of appearance; the index is the column's value."""
-        return list(self._known["speaker"])
+        return tuple(self._known["speaker"])
 
     @property
     def roles(self) -> Collection[str]:
@@ -303,7 +301,8 @@ class SegmentTable:
 
     def select_role(self, role: Role) -> NDArray[np.bool_]:
         """Return which segments a role has said."""
-        return holds_one(self._columns["role"].view, [self._known["role"].get(role, -1)])
+        found: NDArray[np.bool_] = self._columns["role"].view == self._known["role"].get(role, -1)
+        return found
 
     def get_links(self, *, cross_sessions: bool = False) -> Links:
         """Return each segment's neighbours in its session, or in its thread; do not write."""
@@ -314,41 +313,25 @@ class SegmentTable:
             self._links = _link(order, sessions), _link(order, threads)
         return self._links[cross_sessions]
 
-    def select_allowed(
-        self,
-        within: ThreadKey | None = None,
-        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-        *,
-        where: Mapping[str, Collection[Scalar]] | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-    ) -> NDArray[np.bool_]:
-        """Return which segments may be recalled: those that are live and fulfil every condition.
-
-        Args:
-            within: In this thread.
-            exclude: Not of entries at these positions, by thread.
-            where: By name one of these values; see `LineFilter`.
-            since_ms: Said at this time or later, milliseconds since the epoch.
-            until_ms: Said before this time.
-        """
-        mask = self._live.view.copy()
-        if within is not None:
-            mask &= self._select_threads([within])
-        for key, positions in (exclude or {}).items():
+    def select_allowed(self, scope: Scope) -> NDArray[np.bool_]:
+        """Return which segments may be recalled: those that are live and in scope."""
+        mask, times = self._live.view.copy(), self.time_column
+        if scope.within is not None:
+            mask &= self._select_threads([scope.within])
+        for key, positions in scope.exclude.items():
             numbers = np.flatnonzero(self._select_threads([key]))
             mask[numbers[np.isin(self._columns["position"].view[numbers], list(positions))]] = False
-        for name, values in (where or {}).items():
+        for name, values in scope.where.items():
             mask &= self._select_having(name, values)
-        if since_ms is not None:
-            mask &= self._columns["time"].view >= since_ms
-        if until_ms is not None:
-            mask &= self._columns["time"].view < until_ms
+        if scope.since_ms is not None:
+            mask &= times >= scope.since_ms
+        if scope.until_ms is not None:
+            mask &= times < scope.until_ms
         return mask
 
     def _select_threads(self, keys: Iterable[ThreadKey]) -> NDArray[np.bool_]:
         numbers = [self._threads[key][0] for key in keys if key in self._threads]
-        return holds_one(self._columns["thread"].view, numbers)
+        return np.isin(self._columns["thread"].view, numbers)
 
     def _select_having(self, name: str, values: Collection[Scalar]) -> NDArray[np.bool_]:
         if name in ("thread_id", "user_id"):
@@ -359,10 +342,10 @@ class SegmentTable:
             # A line has its session as text, whatever its message had.
             names = {None if value is None else str(value) for value in values}
             sessions = [number for number, one in enumerate(self._sessions) if one in names]
-            return holds_one(self._columns["session"].view, sessions)
+            return np.isin(self._columns["session"].view, sessions)
         if name in self._known:
             numbers = [self._known[name].get(one, -1) for one in values if isinstance(one, str)]
-            return holds_one(self._columns[name].view, [one for one in numbers if one >= 0])
+            return np.isin(self._columns[name].view, numbers)
         mask = np.zeros(len(self), dtype=np.bool_)
         for value in values:
             mask[self._tags.get(_make_label(name, value), [])] = True
@@ -390,22 +373,138 @@ def fold(text: str) -> str:
 
 def select_holding(lines: Iterable[DialogLine], words: Collection[str]) -> list[DialogLine]:
     """Return the lines that hold all of these words, folded ones, as words or as parts of some."""
-    # The longest is the soonest that a text lacks.
-    wanted = sorted(words, key=len, reverse=True)
-    return [line for line in lines if _holds_all(line.text.casefold(), wanted)]
+
+    def holds_all(folded: str) -> bool:
+        return all(word in folded for word in words)
+
+    return [line for line in lines if holds_all(line.text.casefold())]
 
 
-def _holds_all(folded: str, words: Iterable[str]) -> bool:
-    return all(word in folded for word in words)
+# -- their vectors, searched by FAISS -----------------------------------------------------------
+# Vectors are rounded to half precision at unit length on the way in: what comes back from storage
+# equals what was computed, and a warm index answers exactly like a cold one.
+_LIST = 0
 
 
-def holds_one(column: NDArray[Any], numbers: Sequence[int]) -> NDArray[np.bool_]:
-    """Return where a column of small numbers holds one of these."""
-    found: NDArray[np.bool_]
-    if len(numbers) == 1:
-        found = column == numbers[0]
+def round_vector(vector: Any) -> Vector:
+    """Return a vector, or each row, at unit length in half precision; zero stays zero."""
+    rows = np.asarray(vector, dtype=np.float32)
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    unit: Vector = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0).astype(
+        np.float16
+    )
+    return unit
+
+
+class SegmentVectors:
+    """Vectors by segment number. A missing one is a zero vector until it is filled in."""
+
+    def __init__(self) -> None:
+        """Create an empty store."""
+        self.dim: int | None = None
+        """Components of a vector; None before the first one."""
+        self.missing: set[int] = set()
+        """Numbers whose embedding is pending."""
+        self._index: Any = None
+        self._present = GrowableArray(np.bool_)
+        self._removed: set[int] = set()
+
+    def __len__(self) -> int:
+        """Return how many numbers there are, missing and removed ones included."""
+        return len(self._present)
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Whether a number has a vector that is similar to anything; do not write."""
+        return self._present.view
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def extend(self, vectors: Sequence[Vector | None]) -> None:
+        """Append rounded vectors; None, or one of another length than the first, is missing."""
+        first, count = len(self), len(vectors)
+        self._present.extend(np.zeros(count, dtype=np.bool_))
+        self.missing.update(range(first, first + count))
+        if self._index is not None:
+            self._append_zeros(count)
+        self.fill({n: one for n, one in enumerate(vectors, first) if one is not None})
+
+    def fill(self, made: Mapping[int, Vector]) -> None:
+        """Put vectors where they were missing; a removed number is only no longer missing."""
+        self.missing.difference_update(self._removed & made.keys())
+        given = {n: one for n, one in made.items() if n not in self._removed}
+        if given and self._index is None:
+            self._begin(len(next(iter(given.values()))))
+        fitting = [n for n, one in given.items() if len(one) == self.dim]
+        if fitting:
+            rows = np.array([given[n] for n in fitting])
+            self._get_codes()[fitting] = rows
+            self._present.view[fitting] = rows.any(axis=1)
+            self.missing.difference_update(fitting)
+
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Take numbers out of what is compared. Idempotent."""
+        self._present.view[list(numbers)] = False
+        self._removed.update(numbers)
+        self.missing.difference_update(numbers)
+
+    def _begin(self, dim: int) -> None:
+        """Make the index, with zeros for the numbers so far."""
+        import faiss
+
+        self.dim = dim
+        center = np.zeros((1, dim), dtype=np.float32)
+        quantizer = faiss.IndexFlatIP(dim)
+        quantizer.add(center)
+        # One inverted list with every vector, in ascending number: FAISS scans it in the calling
+        # thread when there is one question. Its `IndexScalarQuantizer` starts threads even then,
+        # which wait for each other on a busy machine and do not survive a fork, and takes about
+        # thirty times as long for the similarities of all vectors.
+        kind = faiss.ScalarQuantizer.QT_fp16
+        by_residual = False
+        self._index = faiss.IndexIVFScalarQuantizer(
+            quantizer, dim, 1, kind, faiss.METRIC_INNER_PRODUCT, by_residual
+        )
+        self._index.train(center)
+        self._append_zeros(len(self))
+
+    def _append_zeros(self, count: int) -> None:
+        if not count:
+            return
+        import faiss
+
+        first = int(self._index.ntotal)
+        numbers = np.arange(first, first + count, dtype=np.int64)
+        codes = np.zeros((count, self._index.code_size), dtype=np.uint8)
+        # `add` would start threads to make the codes, and `add_sa_codes` adds one by one.
+        pointers = faiss.swig_ptr(numbers), faiss.swig_ptr(codes)
+        self._index.invlists.add_entries(_LIST, count, *pointers)
+        self._index.ntotal = first + count
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def copy(self) -> Vector:
+        """Return every vector by number, shape (numbers, dim)."""
+        return np.zeros((0, 0), np.float16) if self._index is None else self._get_codes().copy()
+
+    def get_row(self, number: int) -> Vector | None:
+        """Return the rounded vector at `number`; None where there is none."""
+        return self._get_codes()[number].copy() if self._present.view[number] else None
+
+    def similarities(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the cosine of every number with a vector of `dim`; 0 where there is none."""
+        if self._index is None:
+            return np.zeros(len(self), dtype=np.float32)
+        length = np.sqrt(np.vecdot(query, query))
+        unit = query / length if length else query
+        found: NDArray[np.float32] = self._index.range_search(unit[None], -np.inf)[1]
         return found
-    wanted = np.zeros(int(column.max(initial=0)) + 1, dtype=np.bool_)
-    wanted[list(numbers)] = True
-    found = wanted[column]
-    return found
+
+    def _get_codes(self) -> Vector:
+        """Return every vector by number as FAISS keeps it, until the next one is appended."""
+        import faiss
+
+        size = len(self) * self._index.code_size
+        codes = faiss.rev_swig_ptr(self._index.invlists.get_codes(_LIST), size)
+        found: Vector = codes.view(np.float16).reshape(len(self), -1)
+        return found

@@ -24,8 +24,12 @@ from langchain_convmem.causes import report_problem
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import compute_fingerprint
-from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS, SegmentTable
-from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.recall.segments import (
+    SEGMENT_CHARS,
+    UNCUT_CHARS,
+    SegmentTable,
+    SegmentVectors,
+)
 from langchain_convmem.records import DialogLine, Owner, StoredSegment, ThreadKey
 from langchain_convmem.words.analysis import ANALYSIS_VERSION
 from langchain_convmem.words.bm25 import LexicalIndex
@@ -33,7 +37,7 @@ from langchain_convmem.words.bm25 import LexicalIndex
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-    from langchain_convmem.recall.vectors import Vector
+    from langchain_convmem.recall.segments import Vector
 
 _log = logging.getLogger("langchain_convmem")
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -61,17 +60,10 @@ _BRANCH = 256
 
 # -- the files ------------------------------------------------------------------------------------
 def find_cache_folder() -> Path:
-    """Return where unpacked weights are kept: `$CONVMEM_CACHE`, or the user's cache folder."""
+    """Return where unpacked weights are kept: `$CONVMEM_CACHE`, or a folder in `~/.cache`."""
     named = os.environ.get(CACHE_VARIABLE)
-    if named:
-        return Path(named)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "langchain-convmem"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(named) if named else Path(base) / "langchain-convmem"
 
 
 def _load() -> UniversalNetwork:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from langchain_convmem._lazy import load_lazily
 
 if TYPE_CHECKING:
-    from langchain_convmem.recall.hashed import HashEmbeddings as HashEmbeddings
+    from langchain_convmem.recall.encoders import HashEmbeddings as HashEmbeddings
     from langchain_convmem.testing.bedrock import BedrockConverseServer as BedrockConverseServer
     from langchain_convmem.testing.chat_completions import (
         ChatCompletionsServer as ChatCompletionsServer,

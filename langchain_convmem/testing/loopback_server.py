@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 from langchain_core.embeddings import Embeddings
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.recall.hashed import HashEmbeddings
+from langchain_convmem.recall.encoders import HashEmbeddings
 from langchain_convmem.testing.scripted_replies import (
     RecordedRequest,
     Reply,

@@ -166,9 +166,8 @@ class Recaller:
                 raise ConfigError(f"recall has its own {name}; pass one or the other")
 
     def _bind(self, recall: DialogRecall) -> DialogRecall:
-        bound = recall.bind_counter(get_text_counter(self.counter))
-        hook = self.drafting.hook
-        return bound if hook is None else bound.bind_query_hook(self.drafting.filter_question)
+        hook = None if self.drafting.hook is None else self.drafting.filter_question
+        return recall.bind(query_hook=hook, count_text=get_text_counter(self.counter))
 
     @property
     def recall(self) -> DialogRecall:

@@ -53,12 +53,14 @@ class LineMatch:
         relevance: Fused and smoothed score; larger is closer, no fixed range.
         similarity: Cosine in [-1, 1] to the query; 0.0 when the line has no vector.
         why: Short reasons (`meaning`, `kind`, `words: ...`, `speaker`, `date`, `neighbours`).
+        segment: Which part of a long line matched, from 0.
     """
 
     line: DialogLine
     relevance: float
     similarity: float
     why: tuple[str, ...] = ()
+    segment: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ HOMES = {
     "boto3": "logs/dynamodb",
     "click": "cli",
     "botocore": "logs/dynamodb",
-    "faiss": "recall/vectors.py",
+    "faiss": "recall/segments.py",
     "jinja2": ("text", "web"),
     "langchain_core.chat_history": "history.py",
     "langchain_core.retrievers": ("recall/retriever.py", "turns/chains.py"),

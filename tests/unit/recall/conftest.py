@@ -10,7 +10,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.records import DialogLine, ThreadKey
+from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.codec import make_draft
 
 MINUTE_MS = 60_000
@@ -44,21 +44,6 @@ class WordEmbeddings(Embeddings):
         for word in text.lower().split():
             vector[zlib.crc32(word.encode()) % 16] += 1
         return vector.tolist()
-
-
-def make_line(text, number=0, *, thread="t", user="ana", speaker="Ana", session=None, time_ms=None):
-    return DialogLine(
-        line_id=f"{thread}-{number}",
-        key=ThreadKey(user, thread),
-        position=number + 1,
-        part=0,
-        speaker=speaker,
-        text=text,
-        time_ms=START_MS + number * MINUTE_MS if time_ms is None else time_ms,
-        session=session,
-        role="user",
-        entry_id=f"e-{thread}-{number}",
-    )
 
 
 def append_lines(log, texts, *, thread="t", user="ana", speakers=("Ana", "Bo"), session=None):
@@ -99,22 +84,18 @@ EVERYDAY = (
 """What a user and an assistant said in turn, each exchange on a day of its own."""
 
 
-def append_chat(log, exchanges, *, thread="t", user="ana", start_ms=START_MS, step_ms=DAY_MS):
+def append_chat(log, exchanges, *, thread="t", user="ana", start_ms=START_MS, session="own"):
     """Append exchanges of a user and an assistant, one a day; None leaves a side silent."""
     drafts = []
     for number, texts in enumerate(exchanges):
-        said = {"timestamp": start_ms + number * step_ms, "session": f"{thread}-{number}"}
+        name = f"{thread}-{number}" if session == "own" else session
+        said = {"timestamp": start_ms + number * DAY_MS, "session": name}
         drafts += [
             make_draft(kind(content=text, additional_kwargs=said))
             for kind, text in zip((HumanMessage, AIMessage), texts, strict=True)
             if text is not None
         ]
     return log.append(ThreadKey(user, thread), drafts)
-
-
-@pytest.fixture(scope="session")
-def line():
-    return make_line
 
 
 @pytest.fixture(scope="session")

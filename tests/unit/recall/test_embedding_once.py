@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -176,41 +174,6 @@ def test_a_reindex_whose_embedder_fails_goes_on_where_it_stopped(
     assert sorted(second.embedded) == sorted(MANY)
     assert recall.recall(ANA, "car").problems == ()
     assert sorted(second.embedded) == sorted(MANY)
-
-
-KILLED = """
-import os, sys
-from langchain_core.embeddings import Embeddings
-from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.index import BATCH
-from langchain_convmem.records import Owner
-
-class Dying(Embeddings):
-    fingerprint = "words-v2"
-    sent = 0
-
-    def embed_query(self, text):
-        raise NotImplementedError
-
-    def embed_documents(self, texts):
-        if self.sent == BATCH:
-            os._exit(7)
-        self.sent += len(texts)
-        return [[1.0, 0.0] + [0.0] * 14 for _ in texts]
-
-LineRecall(SQLiteLog(sys.argv[1]), Dying()).reindex(Owner(user_id="ana"))
-"""
-
-
-def test_a_killed_reindex_goes_on_where_it_stopped(path, sqlite_log, say, embedder, second):
-    changed(sqlite_log, say, embedder, second, MANY)
-    done = subprocess.run([sys.executable, "-c", KILLED, os.fspath(path)], check=False)
-    assert done.returncode == 7
-    assert LineRecall(sqlite_log, second).reindex(ANA) == ()
-    assert second.embedded == MANY[:44][::-1]
-    [fingerprint] = sqlite_log.segment_fingerprints(ANA)
-    assert len(sqlite_log.load_segments(ANA, fingerprint)) == len(MANY)
 
 
 def test_vectors_that_could_not_be_stored_do_not_cost_the_old_ones(

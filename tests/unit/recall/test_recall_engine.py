@@ -345,18 +345,6 @@ def test_a_copy_of_what_holds_a_recall_shares_it(log):
     assert copy.deepcopy({"recall": recall})["recall"] is recall
 
 
-def test_spec_settings_are_those_of_plain_dialog_line_memory():
-    spec = RecallSettings.spec()
-    assert (spec.cosine_only, spec.k, spec.max_tokens, spec.threshold, spec.window) == (
-        True,
-        3,
-        None,
-        0.8,
-        3,
-    )
-    assert (spec.refill, spec.buffer_size) == (False, 10)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

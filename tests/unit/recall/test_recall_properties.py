@@ -282,17 +282,3 @@ def test_an_asynchronous_recall_answers_as_a_synchronous_one(life, wish):
     options = wish.options() | {"remember": False}
     later = asyncio.run(recall.arecall(ANA, wish.query, **options))
     assert later == recall.recall(ANA, wish.query, **options)
-
-
-@settings(max_examples=30)
-@given(life=lives, wish=wishes())
-def test_a_rewriter_moves_no_line_into_scope_and_exceed_no_budget(life, wish):
-    recall = LineRecall(told(life), Buckets(), rewriter=str.swapcase)
-    found = recall.recall(ANA, wish.query, **wish.options())
-    lines = [line for block in found.blocks for line in block.lines]
-    assert len({line.entry_id for line in lines}) == len(lines)
-    assert all(wish.allows(line) for line in lines)
-    if "max_tokens" in wish.amount:
-        size = sum(count_text_tokens(block.text) for block in found.blocks)
-        assert size <= wish.amount["max_tokens"]
-    assert all("surpasses the threshold" in problem for problem in found.problems)

@@ -144,17 +144,6 @@ def test_an_index_from_a_snapshot_answers_like_one_made_anew(tmp_path_factory, l
         assert opened.find_lines(ANA, ["car"]) == anew.find_lines(ANA, ["car"])
 
 
-def test_an_index_is_saved_as_it_is(path):
-    with WatchedSnapshots(path) as log:
-        log.append(ThreadKey("ana", "t"), [make_draft(HumanMessage(text)) for text in TEXTS])
-        made = open_recall(log)
-        made.refresh(ANA)
-        opened = open_recall(log)
-        assert opened.recall(ANA, "my red boat", k=9) == made.recall(ANA, "my red boat", k=9)
-        assert log.found[-1] is not None
-        assert log.loads == [0]
-
-
 def test_only_what_came_later_is_read(path):
     with Watched(path) as log:
         save(log)
