@@ -357,7 +357,9 @@ def _gemma_to_json(found: re.Match[str]) -> str:
 
 # A text that is not closed goes to the end: nothing is searched twice.
 _TEXT_OR_WORD = re.compile(
-    rf"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|\b({"|".join(kwlist)})(?=\s*=[^=])""", re.DOTALL
+    rf"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?"""
+    rf"""|\b(?P<keyword>{"|".join(kwlist)})(?=\s*=[^=])|\b(?P<constant>true|false|null)\b""",
+    re.DOTALL,
 )
 
 _NO_KEYWORD = "_is_an_argument"
@@ -366,7 +368,7 @@ _NO_KEYWORD = "_is_an_argument"
 _SPECIAL = re.compile(
     r"""(\\(?:[\\'"abfnrtv]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}))|\\|\n|\r"""
 )
-_PYTHON_CONSTANTS = {"true": True, "false": False, "null": None}
+_PYTHON_CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 
 
 def read_python_calls(text: str) -> list[ParsedCall]:
@@ -382,7 +384,9 @@ def read_python_calls(text: str) -> list[ParsedCall]:
 
 def _to_python(found: re.Match[str]) -> str:
     """Return what Python takes: texts without line ends and foreign escapes, names but keywords."""
-    return _SPECIAL.sub(_escape, found[0]) if found[1] is None else found[1] + _NO_KEYWORD
+    if found["constant"]:
+        return _PYTHON_CONSTANTS[found["constant"]]
+    return found["keyword"] + _NO_KEYWORD if found["keyword"] else _SPECIAL.sub(_escape, found[0])
 
 
 def _escape(special: re.Match[str]) -> str:
@@ -396,16 +400,8 @@ def _read_python_call(node: ast.expr, text: str) -> ParsedCall:
     names = [(one.arg or "").removesuffix(_NO_KEYWORD) for one in node.keywords]
     if "" in names or len(set(names)) < len(names):
         return ParsedCall(name, None, text)
-    values = [ast.literal_eval(_Constants().visit(one.value)) for one in node.keywords]
+    values = [ast.literal_eval(one.value) for one in node.keywords]
     return _make_call(name, dict(zip(names, values, strict=True)), text)
-
-
-class _Constants(ast.NodeTransformer):
-    """Writes constants for the names that JSON has for them."""
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        known = node.id in _PYTHON_CONSTANTS
-        return ast.Constant(_PYTHON_CONSTANTS[node.id]) if known else node
 
 
 # -- Calls without a block: what a reply begins with is one, or turns out to be text --------------

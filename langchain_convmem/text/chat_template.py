@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from jinja2 import meta, nodes
+from pydantic import TypeAdapter, ValidationError
 
-from langchain_convmem.causes import suggest_name
+from langchain_convmem.causes import describe_error, suggest_name
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
 from langchain_convmem.text.control_tokens import SEAL, ControlTokens, show_seals, split_at_seals
 from langchain_convmem.text.messages import (
@@ -43,13 +44,7 @@ _PROMPT = "add_generation_prompt"
 _PART = "is_appending_to_prefill"
 _RESERVED = {"add_generation_prompt", "messages"}
 
-# What templates call our roles.
-_OTHER_NAMES = {
-    "assistant": ("model", "ai", "bot"),
-    "system": ("developer",),
-    "tool": ("function", "ipython", "observation"),
-    "user": ("human",),
-}
+_ROLES = ("assistant", "system", "tool", "user")
 
 # Marks the end of a message that the model is to go on with; of private characters.
 _CONTINUED = "\ue000convmem continues here\ue000"
@@ -100,8 +95,7 @@ class ChatTemplate:
             source: The template.
             name: What errors call it.
             roles: What the template calls `user`, `assistant`, `system` or `tool`, where that
-                differs, such as `{"assistant": "model"}`. A template that asks for a role by such
-                a name, and never by ours, is recognised; see `roles`.
+                differs, such as `{"assistant": "model"}`.
             limits: What it may use up.
             now: What `strftime_now` tells; the clock by default. A conversation asks it once: a
                 prompt that changes at midnight would be another one.
@@ -124,12 +118,11 @@ class ChatTemplate:
                 one.value for one in tree.find_all(nodes.Const) if isinstance(one.value, str)
             ]
             self._wants_parts = _loops_over_content(tree)
-            own_roles = _find_own_roles(tree)
             self._template = self.sandbox.compile_limited(tree)
             # Jinja computes constants where it looks for variables: not before these are limited.
             undeclared = meta.find_undeclared_variables(tree)
         # What it calls a role, where that differs from our name.
-        self.roles = {**own_roles, **_check_roles(roles or {})}
+        self.roles = _check_roles(roles or {})
         # Names that it may read before it sets them, such as `enable_thinking`.
         self.variables = frozenset(undeclared) - {*self.sandbox.globals}
         # Whether it renders messages in parts; if so, it may look at one message at a time alone.
@@ -424,24 +417,10 @@ class ChatTemplate:
 
 
 def _check_roles(roles: Mapping[str, str]) -> Mapping[str, str]:
-    for role in roles.keys() - _OTHER_NAMES.keys():
-        near = suggest_name(role, _OTHER_NAMES)
-        raise ConfigError(f"roles= names {role!r}; it takes {', '.join(_OTHER_NAMES)}{near}")
+    for role in set(roles).difference(_ROLES):
+        near = suggest_name(role, _ROLES)
+        raise ConfigError(f"roles= names {role!r}; it takes {', '.join(_ROLES)}{near}")
     return roles
-
-
-def _find_own_roles(tree: nodes.Template) -> dict[str, str]:
-    """Return our roles that a template never names, with its own names for them."""
-    named = {one.value for one in tree.find_all(nodes.Const)}
-    asked: set[Any] = set()
-    for test in tree.find_all(nodes.Compare):
-        sides = [test.expr, *(operand.expr for operand in test.ops)]
-        if any("role" in (getattr(side, "name", None), _get_key(side)) for side in sides):
-            asked |= {one.value for one in test.find_all(nodes.Const)}
-    found = {
-        role: [name for name in others if name in asked] for role, others in _OTHER_NAMES.items()
-    }
-    return {role: names[0] for role, names in found.items() if names and role not in named}
 
 
 def _loops_over_content(tree: nodes.Template) -> bool:
@@ -521,12 +500,9 @@ def read_builtin(name: str) -> tuple[str, Mapping[str, str]]:
 
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
-        told = json.loads(path.read_bytes())
-    except (RecursionError, ValueError) as error:
-        raise ConfigError(f"{path.name} is not JSON: {error}") from error
-    if not isinstance(told, dict):
-        raise ConfigError(f"{path.name} holds a {type(told).__name__}, not a map")
-    return told
+        return TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise ConfigError(f"{path.name} is no map in JSON: {describe_error(error)}") from error
 
 
 def _index_templates(templates: Any) -> dict[str, str]:

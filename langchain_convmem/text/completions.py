@@ -53,7 +53,6 @@ class CompletionsEngine(KeptEngine):
         base_url: str | None = None,
         api_key: str | None = None,
         client: OpenAI | None = None,
-        async_client: AsyncOpenAI | None = None,
         template: ChatTemplate | str | None = None,
         reply_format: str | None = None,
         stop: Sequence[str] = (),
@@ -69,7 +68,6 @@ class CompletionsEngine(KeptEngine):
             api_key: The service's key; by default from the environment. One that asks for none
                 takes any text.
             client: A client to use for synchronous calls instead of one made here; it stays open.
-            async_client: The same for asynchronous calls.
             template: How conversations are written for the model, or the name of a built-in.
             reply_format: Name of the format of its replies.
             stop: Texts that end its replies.
@@ -85,9 +83,9 @@ class CompletionsEngine(KeptEngine):
         self._openai = _import_openai()
         self.model = model
         self._settings = {"base_url": base_url, "api_key": api_key}
-        self._owns = (client is None, async_client is None)
+        self._owns_client = client is None
         self.client: OpenAI = client or self._openai.OpenAI(**self._settings)
-        self._async_client = async_client
+        self._async_client: AsyncOpenAI | None = None
 
     # -- the protocol -------------------------------------------------------------------------
 
@@ -103,13 +101,13 @@ class CompletionsEngine(KeptEngine):
     def close(self) -> None:
         """Close the client that was made here; `aclose` closes the asynchronous one, too."""
         super().close()
-        if self._owns[0]:
+        if self._owns_client:
             self.client.close()
 
     async def aclose(self) -> None:
         """Close the clients that were made here."""
         self.close()
-        if self._owns[1] and self._async_client is not None:
+        if self._async_client is not None:
             await self._async_client.close()
 
     # -- for its sessions ---------------------------------------------------------------------

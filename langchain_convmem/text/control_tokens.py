@@ -166,19 +166,17 @@ class ControlTokens:
         return sealed
 
     def _seal_content(self, content: Any, *, marks: bool) -> Any:
-        """Seal content; a token that lies across two blocks is one as well."""
-        if not isinstance(content, list):
-            return self.seal_value(content, marks=marks)
-        texts = [_read_block(block) for block in content]
-        whole = self.seal("".join(texts), marks=marks)
+        """Seal content; blocks that a token lies across become one."""
         sealed = self.seal_value(content, marks=marks)
-        for number, text in enumerate(texts):
-            own, whole = _take(whole, len(text))
-            if isinstance(content[number], str):
-                sealed[number] = own
-            elif text:
-                sealed[number]["text"] = own
-        return sealed
+        if not isinstance(content, list):
+            return sealed
+        whole = self.seal("".join(map(_read_block, content)), marks=marks)
+        if whole == "".join(map(_read_block, sealed)):
+            return sealed
+        texts = [block for block in sealed if _read_block(block)]
+        others = [block for block in sealed if not _read_block(block)]
+        first = {**texts[0], "text": whole} if isinstance(texts[0], dict) else whole
+        return [first, *others]
 
     def seal_value(self, value: Any, *, marks: bool = True) -> Any:
         """Return a plain value with all texts in it sealed, keys included."""
@@ -289,12 +287,3 @@ def _clean_name(named: Any) -> Any:
 def _read_block(block: Any) -> str:
     text = block.get("text") if isinstance(block, Mapping) else block
     return text if isinstance(text, str) else ""
-
-
-def _take(sealed: str, length: int) -> tuple[str, str]:
-    """Return so many characters of sealed text, seals not counted, and the rest."""
-    end = 0
-    while length or sealed[end : end + 1] == SEAL:
-        length -= sealed[end] != SEAL
-        end += 1
-    return sealed[:end], sealed[end:]

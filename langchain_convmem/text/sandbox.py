@@ -267,9 +267,7 @@ class _CountWriter(NodeTransformer):
                 return _apply("_keep", node)
             case nodes.Getitem():
                 node.arg = _count_operand(node.arg)
-            case nodes.Compare():
-                node.expr = _count_operand(node.expr)
-            case nodes.Operand():
+            case nodes.Compare() | nodes.Operand():
                 node.expr = _count_operand(node.expr)
         return node
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel, BaseLLM, LangSmithParams
+from langchain_core.language_models import BaseChatModel, BaseLLM
 from langchain_core.messages import AIMessage, BaseMessage, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks
 from langchain_core.outputs import (
@@ -87,7 +87,6 @@ class TemplateChatModel(BaseChatModel):
     stop: list[str] = Field(default_factory=list)
     """Texts that end a reply, besides those of the reply format and of a call."""
 
-    _name: str = PrivateAttr()
     _format: ReplyFormat = PrivateAttr()
 
     @field_validator("template", mode="before")
@@ -103,7 +102,6 @@ class TemplateChatModel(BaseChatModel):
         """
         super().model_post_init(context)
         found = find_reply_format(self.template)
-        self._name = _find_name(self.llm)
         self._format = found if self.reply_format is None else get_reply_format(self.reply_format)
         if not self._format.stop:
             self._format = replace(self._format, stop=found.stop)
@@ -115,20 +113,21 @@ class TemplateChatModel(BaseChatModel):
         return "convmem-template"
 
     @property
+    def model_name(self) -> str:
+        """What the model is called; traces name it so."""
+        names = ("model_name", "model", "model_id", "name")
+        told = (getattr(self.llm, name, None) for name in names)
+        return next((one for one in told if isinstance(one, str) and one), type(self.llm).__name__)
+
+    @property
     def _identifying_params(self) -> Mapping[str, Any]:
         source = self.template.source + repr(sorted(self.template.special_tokens.items()))
         return {
-            "llm": [self._name, self.llm._llm_type, dict(self.llm._identifying_params)],  # noqa: SLF001 - LangChain's hooks
+            "llm": [self.model_name, self.llm._llm_type, dict(self.llm._identifying_params)],  # noqa: SLF001 - LangChain's hooks
             "template": [self.template.name, hashlib.sha256(source.encode()).hexdigest()],
             "reply_format": self._format.name,
             "stop": self.stop,
         }
-
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        params = super()._get_ls_params(stop=[*(stop or ()), *self.stop], **kwargs)
-        params["ls_provider"] = "convmem-template"
-        params["ls_model_name"] = str(kwargs.get("model", self._name))
-        return params
 
     def get_num_tokens(self, text: str) -> int:
         """Return the approximate size of a text in tokens."""
@@ -226,7 +225,7 @@ class TemplateChatModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         call = self._prepare_call(messages, stop, kwargs)
-        reply = _TemplateReply(call, self._format, self._name)
+        reply = _TemplateReply(call, self._format, self.model_name)
         yield from reply.begin()
         pieces: Any = self.llm._stream(call.text, **call.options)  # noqa: SLF001
         with closing(pieces):
@@ -240,7 +239,7 @@ class TemplateChatModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         call = await hop(partial(self._prepare_call, messages, stop, kwargs))
-        reply = _TemplateReply(call, self._format, self._name)
+        reply = _TemplateReply(call, self._format, self.model_name)
         for chunk in reply.begin():
             yield chunk
         pieces: Any = self.llm._astream(call.text, **call.options)  # noqa: SLF001
@@ -261,13 +260,13 @@ class TemplateChatModel(BaseChatModel):
 
     def _build_result(self, call: _PreparedCall, written: LLMResult) -> ChatResult:
         told = (written.llm_output or {}).get("token_usage")
-        reply = _TemplateReply(call, self._format, self._name, told)
+        reply = _TemplateReply(call, self._format, self.model_name, told)
         pieces = (*reply.begin(), *reply.take(written.generations[0][0]), *reply.end())
         chunks: Any = [piece.message for piece in pieces]
         message = message_chunk_to_message(add_ai_message_chunks(*chunks))
         info = {"finish_reason": message.response_metadata["finish_reason"]}
         generation = ChatGeneration(message=message, generation_info=info)
-        return ChatResult(generations=[generation], llm_output={"model_name": self._name})
+        return ChatResult(generations=[generation], llm_output={"model_name": self.model_name})
 
 
 class _TemplateReply:
@@ -332,13 +331,6 @@ def _refuse_media(messages: Sequence[BaseMessage]) -> None:
         found = ", ".join(sorted({block["type"] for block in blocks} & _MEDIA))
         if found:
             raise ConfigError(f"message {number} has {found}; a model of text sees none of it")
-
-
-def _find_name(model: Any) -> str:
-    """Return what a model is called."""
-    told = (getattr(model, name, None) for name in ("model_name", "model", "model_id", "name"))
-    named = (value for value in told if isinstance(value, str) and value)
-    return next(named, type(model).__name__)
 
 
 # -- What a caller demands of the model's choice of tools, as far as text can make it so ----------

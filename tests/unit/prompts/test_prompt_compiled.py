@@ -175,18 +175,6 @@ def test_a_damaged_file_tells_what_is_wrong(
     assert str(caught.value).startswith(f"{path}: this is not a readable compiled prompt")
 
 
-def test_json_can_be_read_by_people_and_names_its_source(source: Path) -> None:
-    text = compiled_at(source, ".json").read_text("utf-8")
-    content = json.loads(text)
-    assert list(content)[:3] == ["format", "version", "source"]
-    assert content["source"]["name"] == "desk.prompt"
-    assert len(content["source"]["sha256"]) == 64
-    assert content["variables"]["Role"] == [
-        {"functionName": "dayName", "indexStart": 20, "indexEnd": 27}
-    ]
-    assert "Ánna 😀" in text
-
-
 class TestPlaces:
     @pytest.mark.parametrize("name", ["desk.prompt", "desk", "desk.bin"])
     def test_saving_never_takes_a_name_that_may_be_a_sources(self, source: Path, name: str) -> None:

@@ -13,10 +13,6 @@ def test_a_diagnostic_prints_like_a_compilers() -> None:
     assert str(found) == "desk.prompt:3:5: error: no such thing\n    say {{x}}\n        ^"
 
 
-def test_a_diagnostic_without_a_source_line_is_one_line() -> None:
-    assert str(Diagnostic("error", "nothing here", 1, 1)) == "<text>:1:1: error: nothing here"
-
-
 @pytest.mark.parametrize(
     ("source", "column", "padding"),
     [

@@ -3,7 +3,6 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
-import re
 from pathlib import Path
 
 import pytest
@@ -52,13 +51,6 @@ def desk(counter: Counter) -> PromptFile:
 
 
 class TestRendering:
-    def test_each_function_is_called_once_per_render(
-        self, desk: PromptFile, counter: Counter
-    ) -> None:
-        assert desk.render()["Ask"] == "number 1, again 1"
-        assert desk.render()["Ask"] == "number 2, again 2"
-        assert counter.calls == 2
-
     def test_values_are_not_parsed_again(self) -> None:
         value = "{{m}} {{c}} $1 \\1 %s"
         prompt = PromptFile.parse(
@@ -88,9 +80,6 @@ class TestFormat:
         desk = PromptFile.parse(DESK, strict=False)
         assert desk.format(["No", "Tone"]) == "**Tone:**\nbe kind"
         assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-    def test_repeated_titles_are_repeated(self, desk: PromptFile) -> None:
-        assert desk.format(["Tone", "Tone"], include_titles=False) == "be kind\n\nbe kind"
 
     def test_a_section_whose_value_is_empty_goes_with_its_heading(self) -> None:
         prompt = PromptFile.parse(
@@ -138,17 +127,6 @@ class TestLoading:
         assert len(prompt.occurrences) == 1
         assert prompt.summary_title
         assert not any(mark in text for text in prompt.render().values() for mark in ("{{", "/*"))
-
-    def test_the_example_file_is_without_fault(self) -> None:
-        prompt = PromptFile.load(EXAMPLE, strict=True)
-        assert prompt.diagnostics == ()
-        assert prompt.summary_title == "What Was Said Before"
-        assert list(prompt.occurrences) == ["Now"]
-        text = prompt.format(prompt.sections, summary="Ana parked on level 3.")
-        assert "You are Juniper" in text
-        assert re.search(r"Today is \d\d/\d\d/\d{4}, and it is \d\d:\d\d:\d\d\.", text)
-        assert text.endswith("**What Was Said Before:**\nAna parked on level 3.")
-        assert "{{" not in text
 
 
 class TestValue:

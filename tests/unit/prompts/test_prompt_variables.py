@@ -45,13 +45,6 @@ def test_a_function_can_be_registered_under_another_name() -> None:
     assert "mood" not in REGISTRY
 
 
-def test_a_later_function_takes_the_name_over() -> None:
-    variable_function(name="getMood")(lambda: "old")
-    prompt = PromptFile.parse("__* Var *__\n- v = getMood\n__ A __\n{{v}}")
-    variable_function(name="getMood")(lambda: "new")
-    assert prompt.render() == {"A": "new"}
-
-
 def test_functions_of_a_file_go_before_registered_ones() -> None:
     assert render("getDate", functions={"getDate": lambda: "never"}) == "<never>"
     assert render("getDate") != "<never>"

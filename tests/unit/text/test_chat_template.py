@@ -18,11 +18,6 @@ LOOP = "{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ ';' }}{% endfor %}"
 # -- the dialect ----------------------------------------------------------------------------------
 
 
-def test_blocks_leave_no_white_space_behind():
-    source = "{% if true %}\n  {% if true %}\nx\n  {% endif %}\n{% endif %}\n"
-    assert ChatTemplate(source).render([]) == "x\n"
-
-
 def test_the_words_of_the_template_are_kept_when_it_refuses():
     template = ChatTemplate("a\n{{ raise_exception('no tools here') }}", name="ours")
     with pytest.raises(ChatTemplateError, match=r"ours.*no tools here") as caught:
@@ -64,12 +59,6 @@ def _outcome(source, chat):
 
 
 # -- what is rendered -----------------------------------------------------------------------------
-
-
-def test_variables_of_the_call_go_before_those_of_the_template():
-    template = ChatTemplate("{{ bos_token }}{{ mode }}", bos_token="<s>", mode="calm")
-    assert template.render([], mode="loud") == "<s>loud"
-    assert template.variables == {"bos_token", "mode"}
 
 
 def test_functions_and_tools_are_described_and_maps_are_taken_as_they_are():
@@ -240,16 +229,3 @@ def test_a_template_of_ours_has_the_shape_of_its_family_and_writes_what_is_new(n
     assert not state.feed(CHAT[1:]).diverged
     with pytest.raises(ChatTemplateError, match="shows no hologram"):
         template.render([{"role": "user", "content": [{"type": "hologram"}]}])
-
-
-@pytest.mark.parametrize("name", sorted(set(BUILTINS) - {"gemma"}))
-def test_a_template_of_ours_shows_calls_and_their_results(name):
-    call = {"name": "weather", "arguments": {"city": "Tromsø"}}
-    chat = [
-        CHAT[0],
-        {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": call}]},
-        {"role": "tool", "content": "4 C", "tool_call_id": "1"},
-    ]
-    written = ChatTemplate.from_builtin(name).render(chat, tools=[{"name": "weather"}])
-    assert "Tromsø" in written or name == "chatml"
-    assert "4 C" in written

@@ -38,13 +38,6 @@ def started(source=PLAIN, **variables):
 # -- one turn after the other ---------------------------------------------------------------------
 
 
-def test_the_end_of_a_reply_is_sent_with_the_next_turn():
-    state = started()
-    increment = state.feed([reply("b"), user("c")])
-    assert increment.text == "</><user>c</><assistant>"
-    assert (increment.kept, increment.diverged) == (len("<user>a</><assistant>b"), False)
-
-
 # -- replies that the template shows otherwise ----------------------------------------------------
 
 
@@ -58,15 +51,6 @@ def test_a_reply_that_is_shown_otherwise_diverges_where_it_differs():
 
 
 # -- variables ------------------------------------------------------------------------------------
-
-
-def test_a_variable_of_one_turn_is_gone_in_the_next():
-    state = started(head="[calm]")
-    loud = state.feed([reply("b"), user("c")], extra_context={"head": "[loud]"})
-    assert (loud.kept, loud.diverged) == (1, True)
-    assert state.read_text().startswith("[loud]")
-    state.feed([user("d")])
-    assert state.read_text().startswith("[calm]<user>a")
 
 
 def test_the_time_stands_still_within_a_conversation():
@@ -107,16 +91,6 @@ def test_a_turn_that_fails_leaves_no_trace(source, bad, kind):
 
 
 # -- copies ---------------------------------------------------------------------------------------
-
-
-def test_copies_go_on_by_themselves():
-    state = started()
-    twin = state.copy()
-    twin.record_reply(" and more")
-    assert not twin.feed([reply("b and more"), user("other")]).diverged
-    assert not state.feed([reply("b"), user("c")]).diverged
-    assert twin.read_text() == "<user>a</><assistant>b and more</><user>other</><assistant>"
-    assert state.read_text() == "<user>a</><assistant>b</><user>c</><assistant>"
 
 
 ONLY_PARTS = (

@@ -111,14 +111,6 @@ def test_channels_with_marks_that_resemble_each_other_are_told_apart(channels, t
     agrees(cut(text, places), "hermes", channels=given)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=15)
-@given(data=st.data())
-def test_no_text_raises_anything(name, data):
-    text = data.draw(texts_like(name))
-    assert read_reply(text, name).response_metadata["raw_text"] == text
-
-
 def test_halves_of_characters_are_replaced_for_no_log_could_hold_them():
     message = read_reply('\ud800<tool_call>{"name": "f", "arguments": {"\\ud800": 1}}', "hermes")
     assert message.content == "\ufffd"

@@ -108,16 +108,6 @@ def test_channels_given_replace_those_of_the_format_and_none_is_none():
 # -- calls ----------------------------------------------------------------------------------------
 
 
-def test_ids_of_the_model_are_kept_unless_they_were_given_before():
-    one = '{"name": "f", "arguments": {}, "id": "abcdefghi"}'
-    message = read_reply(f"[TOOL_CALLS][{one}, {one}]", "mistral")
-    first, second = [call["id"] for call in message.tool_calls]
-    assert first == "abcdefghi"
-    assert second != first
-    assert len(second) == 9
-    assert second.isalnum()
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -263,6 +253,9 @@ def test_a_prompt_that_ends_in_the_header_of_harmony_is_read_on_from_there():
 def test_every_call_has_an_id_of_its_own(name, text, ids):
     message = read_reply(text, name, call_ids=lambda: "a")
     assert [call["id"] for call in message.tool_calls] == ids
+    [call] = read_reply("[TOOL_CALLS]f[ARGS]{}", "mistral").tool_calls
+    assert len(call["id"]) == 9
+    assert call["id"].isalnum()
     made = [call["id"] for _ in range(2) for call in read_reply(F * 2, "hermes").tool_calls]
     assert len(set(made)) == 4
 
