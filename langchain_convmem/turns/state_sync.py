@@ -183,6 +183,8 @@ class StateSync:
         entries = self._read_from([*ids, *(note["held"] if note else ())])
         refused = self._find_refused(ids, entries, note)
         held = [one for one in held if one.id not in refused]
+        if _is_said_again(held, {entry.message_id for entry in entries}):
+            refused = {*refused, str(held.pop().id)}
         if not held:
             return BegunTurn(None, messages)
         if all(map(is_answer, held)):
@@ -605,6 +607,16 @@ def _drop_made_up_id(message: BaseMessage) -> BaseMessage:
     except ValueError:
         return message
     return message.model_copy(update={"id": None}) if is_made_up else message
+
+
+def _is_said_again(held: Sequence[BaseMessage], known: Collection[str]) -> bool:
+    """Return whether the user repeats the open question, under an id that LangGraph made up."""
+    latest = held[-2:]
+    if [get_role(one) for one in latest] != ["user", "user"]:
+        return False
+    before, last = latest
+    is_new = before.id in known and last.id not in known
+    return is_new and before.content == last.content and _drop_made_up_id(last).id is None
 
 
 def _is_asked_or_called(entry: Entry) -> bool:
