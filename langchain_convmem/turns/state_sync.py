@@ -183,6 +183,8 @@ class StateSync:
         entries = self._read_from([*ids, *(note["held"] if note else ())])
         refused = self._find_refused(ids, entries, note)
         held = [one for one in held if one.id not in refused]
+        if _is_said_again(held, {entry.message_id for entry in entries}):
+            refused = {*refused, str(held.pop().id)}
         if not held:
             return BegunTurn(None, messages)
         if all(map(is_answer, held)):
@@ -314,6 +316,8 @@ class StateSync:
         users = [one for one in turn if one.role == "user" and one.position <= asked.position]
         start = max(find_exchange(said), _find_question(said) - len(users) + 1)
         later = [] if joined.replaces is None else _list_later(entries, asked.message_id)
+        if said[start].id in ids:  # the state has the log's ids, and words that a hook may hide
+            return [*framing, *said[start:]], entries, state, later
         known = users if get_role(said[-1]) == "user" else [*filter(_is_asked_or_called, turn)]
         own = [build_message(entry) for entry in known]
         if joined.replaces is not None:
@@ -605,6 +609,16 @@ def _drop_made_up_id(message: BaseMessage) -> BaseMessage:
     except ValueError:
         return message
     return message.model_copy(update={"id": None}) if is_made_up else message
+
+
+def _is_said_again(held: Sequence[BaseMessage], known: Collection[str]) -> bool:
+    """Return whether the user repeats the open question, under an id that LangGraph made up."""
+    latest = held[-2:]
+    if [get_role(one) for one in latest] != ["user", "user"]:
+        return False
+    before, last = latest
+    is_new = before.id in known and last.id not in known
+    return is_new and before.content == last.content and _drop_made_up_id(last).id is None
 
 
 def _is_asked_or_called(entry: Entry) -> bool:
