@@ -48,12 +48,13 @@ from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces, make_storable
 from langchain_convmem.views.context import (
     SUMMARY_SOURCE,
+    Context,
     ContextBudget,
     SummaryPlace,
     build_context,
-    count_said,
     format_summary_text,
 )
+from langchain_convmem.views.lines import OpenedSummary, Recall, RecalledBlock
 from langchain_convmem.views.live import find_live_entries, find_uncovered, get_level
 from langchain_convmem.views.messages import (
     DraftBuilder,
@@ -62,7 +63,6 @@ from langchain_convmem.views.messages import (
     get_text_counter,
 )
 from langchain_convmem.views.providers import Provider
-from langchain_convmem.views.shown import Context, OpenedSummary, Recall, RecalledBlock
 
 _LINES_SHARE = 0.3
 """How much of the room of recall lines keep that do not answer, beside folded summaries."""
@@ -200,9 +200,10 @@ class TurnView:
                 # What was said before and never answered is one exchange with the turn, which is
                 # never left out; but an old message must not block the thread for good. Where the
                 # turn alone does not fit, its longest texts are cut.
-                left_out = count_said(find_uncovered(find_live_entries(turn.before)))
+                before = find_uncovered(find_live_entries(turn.before))
+                is_cut = any(entry.role != "system" for entry in before)
                 options = {**self._rules, "max_tokens": budgets[-1], "shorten": True}
-                view = build_context(turn.fixed, earlier_left_out=left_out, **options)
+                view = build_context(turn.fixed, is_cut=is_cut, **options)
         place = self.options.recall_place
         asked = _find_asked(view, turn.own)
         return ModelContext(thread, turn, view, asked, self.slots, recall_place=place)
@@ -465,7 +466,7 @@ class ModelContext:
             "history": MessageList(given[:at]),
             "input": MessageList(given[at:]),
             "recalled": MessageList(recalled if self.recalled else ()),
-            "summary": format_summary_text(self.turn.entries, is_cut=self.view.left_out > 0),
+            "summary": format_summary_text(self.turn.entries, is_cut=self.view.is_cut),
             "messages": MessageList(self._whole),
         }
 
@@ -483,7 +484,7 @@ class ModelContext:
             "messages": len(self.view.messages),
             "tokens": self.view.tokens,
             "repairs": len(self.view.repairs),
-            "left_out": self.view.left_out,
+            "left_out": int(self.view.is_cut),
             "blocks": len(self.blocks),
             "lines": sum(len(block.lines) for block in self.blocks),
             "opened": sum(len(one.sentences) for one in self.opened),
