@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing_memory import SummarizingMemory as SummarizingMemory
     from langchain_convmem.text import ChatTemplate as ChatTemplate
     from langchain_convmem.turns.options import TurnOptions as TurnOptions
-    from langchain_convmem.views.shown import Context as Context
-    from langchain_convmem.views.shown import Recall as Recall
-    from langchain_convmem.views.shown import Turn as Turn
+    from langchain_convmem.views.context import Context as Context
+    from langchain_convmem.views.lines import Recall as Recall
+    from langchain_convmem.views.live import Turn as Turn
 
 __getattr__, __dir__, __all__ = load_lazily(__name__)

@@ -21,7 +21,7 @@ from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import TIMINGS, Control, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import get_role
-from langchain_convmem.views.context import LiveReach, SummaryPlace, build_context
+from langchain_convmem.views.context import Context, LiveReach, SummaryPlace, build_context
 from langchain_convmem.views.edits import (
     Heard,
     check_target,
@@ -37,6 +37,7 @@ from langchain_convmem.views.edits import (
 )
 from langchain_convmem.views.live import (
     ExportCursor,
+    Turn,
     build_model_turns,
     build_turns,
     export_maps,
@@ -57,7 +58,6 @@ from langchain_convmem.views.messages import (
     read_messages,
 )
 from langchain_convmem.views.providers import Provider
-from langchain_convmem.views.shown import Context, Turn
 from langchain_convmem.views.summaries import (
     Pin,
     SummaryNode,
@@ -836,7 +836,7 @@ class LiveThread:
         budget: the view of all entries tells which.
         """
         try:
-            view = build_context(self.entries, earlier_left_out=int(not self.is_whole), **options)
+            view = build_context(self.entries, is_cut=not self.is_whole, **options)
         except BudgetError:
             return None
         if self.is_whole:

@@ -45,6 +45,8 @@ from langchain_convmem.turns.memory import (
 )
 from langchain_convmem.turns.options import TurnChanges, TurnOptions, check_profile_tokens
 from langchain_convmem.turns.stats import ThreadStats, compute_stats
+from langchain_convmem.views.lines import Recall
+from langchain_convmem.views.live import Turn
 from langchain_convmem.views.messages import (
     DraftBuilder,
     MessagesInput,
@@ -54,7 +56,6 @@ from langchain_convmem.views.messages import (
     read_messages,
 )
 from langchain_convmem.views.providers import Provider, resolve_provider
-from langchain_convmem.views.shown import Recall, Turn
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

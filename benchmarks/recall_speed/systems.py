@@ -22,7 +22,7 @@ from langchain_convmem import SQLiteLog, UniversalSentenceEmbeddings
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.shown import Recall
+from langchain_convmem.views.lines import Recall
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from langchain_convmem.history import ConversationHistory
     from langchain_convmem.memory import ConversationMemory
-    from langchain_convmem.views.shown import Recall
+    from langchain_convmem.views.lines import Recall
 
 _SHOWN_THREADS = 10
 

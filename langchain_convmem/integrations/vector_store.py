@@ -40,9 +40,8 @@ from langchain_convmem.recall.recall import DialogRecall
 from langchain_convmem.recall.segments import SegmentTable, split_line
 from langchain_convmem.recall.universal import UniversalSentenceEmbeddings
 from langchain_convmem.records import Entry, Owner, Stretch, ThreadKey
-from langchain_convmem.views.lines import make_dialog_lines
+from langchain_convmem.views.lines import LineMatch, Recall, make_dialog_lines
 from langchain_convmem.views.live import find_retracted_ids
-from langchain_convmem.views.shown import LineMatch, Recall
 
 _log = logging.getLogger("langchain_convmem")
 
@@ -98,7 +97,6 @@ class VectorStoreRecall(DialogRecall):
         store: VectorStore,
         settings: RecallSettings | None = None,
         *,
-        name: str | None = None,
         candidates: int = 50,
         make_filter: Callable[[str, list[str]], Any] | None = None,
         to_cosine: Callable[[float], float] | None = None,
@@ -112,8 +110,6 @@ class VectorStoreRecall(DialogRecall):
                 by metadata. It is called synchronously. Its embedder embeds lines and questions.
             settings: Windows and limits; weights count in memory alone. A `threshold` of "auto"
                 needs an index there, and is none here.
-            name: Of the collection; None is the store's own `collection_name` if it has one.
-                Another collection needs another name.
             candidates: How many segments the store finds at first. The log is read around these.
             make_filter: From the name of a metadata field and the texts of which it must have one
                 to the `filter` of a search. None knows `InMemoryVectorStore`,
@@ -139,7 +135,7 @@ class VectorStoreRecall(DialogRecall):
         self.embeddings = store.embeddings or UniversalSentenceEmbeddings()
         self.settings = replace(settings, threshold=-1.0) if is_auto else settings
         self.store = store
-        collection = name or getattr(store, "collection_name", "default")
+        collection = getattr(store, "collection_name", "default")
         # What another embedder has written is written again, under its own name.
         self._note = f"vector store {collection} {compute_fingerprint(self.embeddings)}"
         self._candidates = candidates

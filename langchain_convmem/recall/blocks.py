@@ -19,9 +19,8 @@ from langchain_convmem.recall.calibration import is_answered, select_worth
 from langchain_convmem.recall.options import RecallQuery, find_spans
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable, fold
-from langchain_convmem.views.lines import indent_text
+from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock, Verdict, indent_text
 from langchain_convmem.views.messages import TextCounter
-from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock, Verdict
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.analysis import extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex

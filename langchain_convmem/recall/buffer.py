@@ -18,7 +18,7 @@ from langchain_convmem.message_log import CACHE_PREFIX, MessageLog
 from langchain_convmem.recall.blocks import TableView, make_block, pack
 from langchain_convmem.recall.options import RecallQuery
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.views.shown import LineMatch, RecalledBlock
+from langchain_convmem.views.lines import LineMatch, RecalledBlock
 
 if TYPE_CHECKING:
     from langchain_convmem.recall.segments import SegmentTable

@@ -51,8 +51,8 @@ from langchain_convmem.recall.options import (
 from langchain_convmem.recall.ranking import rank
 from langchain_convmem.records import DialogLine, Owner, ThreadKey
 from langchain_convmem.runnables import check_askable
+from langchain_convmem.views.lines import Recall
 from langchain_convmem.views.messages import TextCounter
-from langchain_convmem.views.shown import Recall
 from langchain_convmem.views.tokens import count_text_tokens
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall.options import Owners, RecallOptions, make_owners, make_scope
 from langchain_convmem.recall.recall import DialogRecall
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.views.lines import format_iso_time
-from langchain_convmem.views.shown import RecalledBlock
+from langchain_convmem.views.lines import RecalledBlock, format_iso_time
 
 _CALL = ("k", "max_tokens", "threshold", "filter", "since", "until")
 """What a call may name with its query, each as the field of this name."""

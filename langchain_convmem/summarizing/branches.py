@@ -23,9 +23,9 @@ import numpy as np
 from langchain_convmem.forks import make_lock
 from langchain_convmem.records import Entry, Owner, Stretch, ThreadKey
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
+from langchain_convmem.views.lines import OpenedSummary
 from langchain_convmem.views.live import find_frontier
 from langchain_convmem.views.messages import TextCounter
-from langchain_convmem.views.shown import OpenedSummary
 from langchain_convmem.views.summaries import get_children, get_days
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.analysis import analyze, extract_query_terms, select_telling_words

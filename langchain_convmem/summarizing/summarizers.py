@@ -36,8 +36,8 @@ from langchain_convmem.summarizing.checks import (
 from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import INDENT, format_day
+from langchain_convmem.views.live import Turn
 from langchain_convmem.views.messages import TextCounter, find_prefix
-from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.summaries import SummaryWindow, TextStyle, format_turn_lines
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_cut_off_reason

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
     from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike
     from langchain_convmem.turns.options import TurnOptions
+    from langchain_convmem.views.context import Context
     from langchain_convmem.views.messages import TextCounter, TokenCounter
     from langchain_convmem.views.providers import ModelFacts
-    from langchain_convmem.views.shown import Context
 
 OnSummary: TypeAlias = "Callable[[SummaryEvent], object]"
 """Is told of compactions; see `ConversationMemory.open`."""

@@ -13,12 +13,11 @@ from typing import Any, Self
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, get_buffer_string
 
 from langchain_convmem.views.codec import get_text_pieces
-from langchain_convmem.views.lines import indent_text
+from langchain_convmem.views.lines import OpenedSummary, Recall, RecalledBlock, indent_text
 from langchain_convmem.views.messages import (
     TextCounter,
     escape_tag,
 )
-from langchain_convmem.views.shown import OpenedSummary, Recall, RecalledBlock
 from langchain_convmem.views.tokens import count_text_tokens
 
 

@@ -36,7 +36,7 @@ from langchain_convmem.turns.replies import INTERRUPTED
 
 if TYPE_CHECKING:
     from langchain_convmem.records import Draft
-    from langchain_convmem.views.shown import Recall
+    from langchain_convmem.views.lines import Recall
 
 _logger = logging.getLogger("langchain_convmem")
 

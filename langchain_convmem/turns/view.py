@@ -35,14 +35,14 @@ from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import encode_body, get_role, get_text_pieces, make_storable
 from langchain_convmem.views.context import (
     SUMMARY_SOURCE,
+    Context,
     ContextBudget,
     build_context,
-    count_said,
     format_summary_text,
 )
+from langchain_convmem.views.lines import OpenedSummary, Recall, RecalledBlock
 from langchain_convmem.views.live import find_live_entries, find_uncovered, get_level
 from langchain_convmem.views.messages import DraftBuilder, TextCounter
-from langchain_convmem.views.shown import Context, OpenedSummary, Recall, RecalledBlock
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.chains import ChainShape
@@ -186,9 +186,10 @@ class TurnView:
             # What was said before and never answered is one exchange with the turn, which is never
             # left out; but an old message must not block the thread for good. Where the turn alone
             # does not fit, its longest texts are cut.
-            left_out = count_said(find_uncovered(find_live_entries(turn.before)))
+            before = find_uncovered(find_live_entries(turn.before))
+            is_cut = any(entry.role != "system" for entry in before)
             options = {**self._rules, "max_tokens": budgets[-1], "shorten": True}
-            view = build_context(turn.fixed, earlier_left_out=left_out, **options)
+            view = build_context(turn.fixed, is_cut=is_cut, **options)
         place = self.options.recall_place
         asked = _find_asked(view, turn.own)
         return ModelContext(thread, turn, view, asked, self.shape, recall_place=place)
@@ -443,7 +444,7 @@ class ModelContext:
         payload = {
             **(extra or {}),
             "recalled": MessageList(recalled if self.recalled else ()),
-            "summary": format_summary_text(self.turn.entries, is_cut=self.view.left_out > 0),
+            "summary": format_summary_text(self.turn.entries, is_cut=self.view.is_cut),
             "messages": MessageList(self._add_lines() if self.recalled else given),
             **dict.fromkeys(["history", history_key or "history"], history),
             **dict.fromkeys(names, told),
@@ -465,7 +466,7 @@ class ModelContext:
             "messages": len(self.view.messages),
             "tokens": self.view.tokens,
             "repairs": len(self.view.repairs),
-            "left_out": self.view.left_out,
+            "left_out": int(self.view.is_cut),
             "blocks": len(self.blocks),
             "lines": sum(len(block.lines) for block in self.blocks),
             "opened": sum(len(one.sentences) for one in self.opened),

@@ -146,15 +146,6 @@ def get_text_pieces(message: BaseMessage) -> tuple[str, ...]:
     return tuple(piece for piece in pieces if isinstance(piece, str) and piece.strip())
 
 
-def holds_more_than_text(message: BaseMessage) -> bool:
-    """Return whether a message has calls, answers one, or has blocks that are no text."""
-    blocks = [] if isinstance(message.content, str) else message.content
-    calls = (getattr(message, name, None) for name in ("tool_calls", "invalid_tool_calls"))
-    if any(calls) or isinstance(message, lc.ToolMessage):
-        return True
-    return any(not isinstance(one, str) and one.get("type") != "text" for one in blocks)
-
-
 def get_line_time_ms(message: BaseMessage) -> int | None:
     """Return the time a message itself names (`additional_kwargs["timestamp"]`), if any.
 

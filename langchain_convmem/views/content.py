@@ -21,7 +21,6 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langchain_convmem.records import Entry
 from langchain_convmem.views.codec import clean_text, make_plain
 from langchain_convmem.views.lines import INDENT, clean_name, indent_text
-from langchain_convmem.views.live import find_changes
 from langchain_convmem.views.media import (
     MediaBlock,
     format_media_note,
@@ -128,7 +127,6 @@ class BlockFitter:
         """
         self._lost = []
         rules = self._find_media_rules(message, place)
-        takes_addresses = not is_old or self._provider.old_addresses == "keep"
         whole = _read_content(message)
         fitted: list[dict[str, Any]] = []
         for block in [] if isinstance(whole, str) else whole:
@@ -138,7 +136,7 @@ class BlockFitter:
             elif as_written:
                 fitted += self._show_as_written(block)
             elif not (place == "assistant" and get_block_type(inner) in CALL_BLOCKS):
-                fitted += self._fit_block(inner, rules, fitted, takes_addresses=takes_addresses)
+                fitted += self._fit_block(inner, rules, fitted, is_old=is_old)
         if place in ("user", "tool") and self._provider.files_need_text and not as_written:
             fitted = _add_text(fitted)
         message.content = [*fitted] or (self._clean(whole) if isinstance(whole, str) else "")
@@ -179,7 +177,7 @@ class BlockFitter:
         rules: Mapping[Kind, MediaRule],
         before: Sequence[dict[str, Any]],
         *,
-        takes_addresses: bool,
+        is_old: bool,
     ) -> Iterator[dict[str, Any]]:
         """Yield what stands for one block, behind those before it in the message."""
         if is_reasoning(block):
@@ -190,8 +188,9 @@ class BlockFitter:
                 is_marked = mark and self._provider.cache_marks
                 yield _make_text_block(clean) | ({"cache_control": mark} if is_marked else {})
         elif isinstance(block, Mapping) and (media := read_media(block)) is not None:
-            is_known = takes_addresses or media.form != "url"
-            rule = rules.get(media.kind) if is_known else None
+            # An address that stopped working would make every later turn fail, whether the
+            # integration or the provider downloads it.
+            rule = None if is_old and media.form == "url" else rules.get(media.kind)
             yield self._fit_media(media, rule)
         elif block and not (isinstance(block, Mapping) and block.keys() <= _MARKS):
             name = _name_block(block)
@@ -510,29 +509,27 @@ _THOUGHT_KEYS = ("thinking", "reasoning", "text")
 
 
 # -- When it no longer may ------------------------------------------------------------------------
-def find_stale(
-    entries: Sequence[Entry], live: Sequence[Entry], shown: Sequence[Entry], *, hoists: bool
-) -> frozenset[str]:
+def find_stale(entries: Sequence[Entry], shown: Sequence[Entry], *, hoists: bool) -> frozenset[str]:
     """Return the ids of entries that were made when the view began differently.
 
     Reasoning in them, and items of a compaction, go back to nobody.
 
     Args:
         entries: The thread's entries, control entries included.
-        live: Those that count, summaries included.
         shown: Those that the view shows, in its order.
         hoists: Whether the view puts system messages first, wherever they were written.
     """
-    said = [entry.message.content for entry in shown if entry.message is not None]
-    blocks = (block for content in said if isinstance(content, list) for block in content)
-    if not any(is_reasoning(block) or is_compaction(unwrap_block(block)) for block in blocks):
-        return frozenset()
-    changes = find_changes(entries)
+    at = {entry.id: entry.position for entry in entries}
+    # What is taken out or summarised was read by all that was said from there on until then.
+    changes = [
+        (min(at.get(one, 0) for one in entry.control.retracts), entry.position)
+        for entry in entries
+        if entry.control is not None and entry.control.retracts
+    ]
     changes += [
-        (first, entry.position)
-        for entry in live
-        if entry.role == "summary" and entry.cover is not None
-        for first, _last in entry.cover.ranges[:1]
+        (entry.cover.ranges[0][0], entry.position)
+        for entry in entries
+        if entry.role == "summary" and entry.cover is not None and entry.cover.ranges
     ]
     latest = max((e.position for e in shown if hoists and e.role == "system"), default=0)
     stale = set()

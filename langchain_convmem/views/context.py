@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal, cast
 
@@ -38,7 +39,6 @@ from langchain_convmem.views.live import (
     find_live_entries,
     find_nodes,
     find_uncovered,
-    is_blank,
     make_placeholder_turn,
     merge_entries,
 )
@@ -55,7 +55,6 @@ from langchain_convmem.views.messages import (
     is_plain_text,
 )
 from langchain_convmem.views.providers import Place, Provider, ProviderProfile, resolve_provider
-from langchain_convmem.views.shown import Context
 from langchain_convmem.views.summaries import (
     find_pin_entries,
     format_pins,
@@ -74,6 +73,32 @@ NOTED_SOURCE = "convmem_summary_noted"
 NOTED_TEXT = "Noted."
 
 
+@dataclass(frozen=True)
+class Context:
+    """What a model gets.
+
+    Attributes:
+        messages: Valid for the provider they were built for; fresh copies.
+        repairs: What had to be repaired, one sentence each; empty for a sound history.
+        positions: Positions of the entries that `messages` show.
+        is_whole: Whether the budget leaves nothing out of the entries that were read.
+        is_cut: Whether there are earlier messages that `messages` neither show nor summarise.
+        token_counter: Counts `tokens`.
+    """
+
+    messages: list[BaseMessage]
+    repairs: tuple[str, ...]
+    positions: frozenset[int]
+    is_whole: bool = True
+    is_cut: bool = False
+    token_counter: TokenCounter = field(default=count_tokens, repr=False, compare=False)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Size of `messages` by the token counter, counted when it is first asked for."""
+        return self.token_counter(self.messages)
+
+
 def build_context(
     entries: Sequence[Entry],
     *,
@@ -81,7 +106,7 @@ def build_context(
     max_tokens: int | None = None,
     summary: SummaryPlace = "user",
     token_counter: TokenCounter = count_tokens,
-    earlier_left_out: int = 0,
+    is_cut: bool = False,
     shorten: bool = True,
 ) -> Context:
     """Return the model's view of a thread.
@@ -101,7 +126,7 @@ def build_context(
             user, whose words they hold, and a short answer to it, or with that of the system; or
             left out. Where not even the latest exchange would fit beside them, the latest of them.
         token_counter: Counts the tokens of messages.
-        earlier_left_out: How many messages before these entries no summary covers, at least.
+        is_cut: Whether there are messages before these entries that no summary covers.
         shorten: Whether long texts may be shown cut.
 
     Raises:
@@ -114,7 +139,7 @@ def build_context(
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
     live = find_live_entries(entries)
-    plain = _list_plain(live) if len(live) == len(entries) and not earlier_left_out else []
+    plain = _list_plain(live) if len(live) == len(entries) and not is_cut else []
     if plain and (max_tokens is None or token_counter(plain) <= max_tokens):
         positions = frozenset([entry.position for entry in live])
         copies = [build_message(entry) for entry in live]
@@ -122,13 +147,12 @@ def build_context(
     repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
     several = len({find_speaker(one) for one in uncovered if one.role == "user"} - {None}) > 1
-    stale = find_stale(entries, live, uncovered, hoists=rules.system == "head")
+    stale = find_stale(entries, uncovered, hoists=rules.system == "head")
     builder = _ContextBuilder(rules, repairs, uncovered, stale, several)
     head, body = builder.build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
-    said = [entry.position for entry in uncovered if count_said([entry])]
     pinned, shown = find_pin_entries(entries), _find_shown_summaries(live)
-    view = _FittedView(head, body, pinned, shown, summary, said, earlier_left_out, token_counter)
+    view = _FittedView(head, body, pinned, shown, summary, token_counter, is_cut)
     if max_tokens is not None:
         view.fit_latest(max_tokens, repairs, shorten=shorten)
     return view.build(max_tokens, repairs)
@@ -393,10 +417,9 @@ class _FittedView:
         pinned: The entries of the thread's pins.
         summaries: Those that are shown, oldest first.
         place: Whose message the summary is.
-        said: Positions of the messages in it, in order; blank ones are left out.
-        earlier: How many messages before the conversation are left out anyway, at least.
         count: Counts the tokens of messages; it need not be additive.
-        is_cut: Whether the message of the summary says that something is left out.
+        is_cut: Whether messages before the conversation are left out anyway.
+        says_so: Whether the message of the summary says that something is left out.
     """
 
     head: Sequence[ContextPiece]
@@ -404,10 +427,9 @@ class _FittedView:
     pinned: Sequence[Entry]
     summaries: Sequence[Entry]
     place: SummaryPlace
-    said: Sequence[int]
-    earlier: int
     count: TokenCounter
-    is_cut: bool = False
+    is_cut: bool
+    says_so: bool = False
 
     def fit_latest(self, max_tokens: int, repairs: list[str], *, shorten: bool) -> None:
         """Keep the latest summaries that the latest exchange fits beside.
@@ -452,23 +474,22 @@ class _FittedView:
         """
         starts = self._find_exchanges()
         fits = max_tokens is None or self._weigh(0) <= max_tokens
-        self.is_cut = bool(self.earlier) or not fits
-        if max_tokens is not None and self.is_cut:  # where a line that says so fits
-            self.is_cut = self._weigh(starts[-1]) <= max_tokens
+        self.says_so = self.is_cut or not fits
+        if max_tokens is not None and self.says_so:  # where a line that says so fits
+            self.says_so = self._weigh(starts[-1]) <= max_tokens
         start = 0 if max_tokens is None else self._find_start(starts, max_tokens, fits=fits)
         if any(piece.role != "system" for piece in self.body[:start]):
+            self.is_cut = True
             repairs.append(f"left out older messages to stay within {max_tokens} tokens")
             _forget_thoughts(self.body[start : starts[-1]], repairs)
-        head, kept = self._make_head(), self._keep_from(start)
-        is_whole = len(kept) == len(self.body)
-        left_out = self.earlier if is_whole else self._count_left_out(kept)
-        pieces = [*head, *kept]
+        kept = self._keep_from(start)
+        pieces = [*self._make_head(), *kept]
         return Context(
             [piece.message for piece in pieces],
             tuple(repairs),
             frozenset(position for piece in pieces for position in piece.positions),
-            is_whole or fits,
-            left_out,
+            fits or len(kept) == len(self.body),
+            self.is_cut,
             self.count,
         )
 
@@ -503,7 +524,7 @@ class _FittedView:
         """Return what stands before the conversation: system messages, and that of the summary."""
         text = ""
         if self.place != "omit":
-            text = _format_summary_text(self.pinned, self.summaries, is_cut=self.is_cut)
+            text = _format_summary_text(self.pinned, self.summaries, is_cut=self.says_so)
         if not text:
             return [*self.head]
         newest = max(self.summaries, key=lambda entry: entry.position, default=None)
@@ -515,21 +536,6 @@ class _FittedView:
         positions = {entry.position for entry in (*self.summaries, *self.pinned)}
         answers = [ContextPiece("assistant", one) for one in noted]
         return [*self.head, ContextPiece(role, message, positions), *answers]
-
-    def _count_left_out(self, kept: Sequence[ContextPiece]) -> int:
-        """Return how many messages are said before all that these pieces of the body show."""
-        spoken = (piece.positions for piece in kept if piece.role != "system")
-        shown = {position for positions in spoken for position in positions}
-        places = (number for number, position in enumerate(self.said) if position in shown)
-        return self.earlier + next(places, len(self.said))
-
-
-def count_said(entries: Iterable[Entry]) -> int:
-    """Return how many messages somebody said in these; neither blank ones nor instructions."""
-    return sum(entry.role not in _FRAMING and not is_blank(entry) for entry in entries)
-
-
-_FRAMING = frozenset({"system", "summary", "control"})
 
 
 @dataclass(slots=True)
@@ -697,7 +703,6 @@ def _get_text(block: str | dict[str, object]) -> str:
 #   that where the provider saw the thread within the same budget.
 # - What is a system message between messages further back stands before all that is shown.
 # - Names are written into the text where several people speak within reach.
-# - Messages further back are not counted: `Context.left_out` says that there are some.
 _RESERVE = 1.25
 """How much further than its budget a view's entries reach: what is shown may weigh less."""
 

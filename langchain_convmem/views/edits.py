@@ -5,6 +5,7 @@ Nothing is taken out of a log: every edit adds entries that the views obey.
 
 from __future__ import annotations
 
+import string
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -20,13 +21,15 @@ from langchain_convmem.views.codec import get_role, make_draft, redraft
 from langchain_convmem.views.content import drop_compactions, find_compactions
 from langchain_convmem.views.live import (
     EntryPlaces,
+    Turn,
+    find_entry,
     find_live_entries,
     find_retracted_ids,
     get_level,
     is_blank,
+    is_named,
 )
 from langchain_convmem.views.messages import build_message
-from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.summaries import (
     FORKED_FROM,
     add_origin,
@@ -98,7 +101,7 @@ def plan_rewind(entries: Sequence[Entry], message_id: str | None) -> list[Draft]
     said = [entry for entry in live if entry.role != "summary"]
     kept = 0
     if message_id is not None:
-        kept = 1 + next((n for n, one in enumerate(said) if _is_named(one, message_id)), -2)
+        kept = 1 + next((n for n, one in enumerate(said) if is_named(one, message_id)), -2)
         if kept < 1:
             raise LookupError(message_id)
     return _retract_with_summaries(live, {entry.id for entry in said[kept:]}, "rewind")
@@ -240,27 +243,10 @@ def find_reply(entries: Sequence[Entry], message_id: str | None) -> Entry:
     raise ConfigError("the thread shows no reply that could be cut")
 
 
-def find_entry(live: Sequence[Entry], message_id: str) -> Entry:
-    """Return the live entry of a message, by the message's id or the entry's.
-
-    Raises:
-        ConfigError: If there is none, or it is a summary.
-    """
-    for entry in reversed(live):
-        if entry.role != "summary" and _is_named(entry, message_id):
-            return entry
-    msg = f"there is no message {message_id!r} in the thread's view; ids are those of its messages"
-    raise ConfigError(msg)
-
-
 def _keep_metadata(entry: Entry) -> Metadata:
     """Return what is known of a message, for what takes its place."""
     aux = {key: one for key, one in entry.metadata.aux.items() if key not in _OF_THE_ENTRY}
     return replace(entry.metadata, aux=aux)
-
-
-def _is_named(entry: Entry, message_id: str) -> bool:
-    return message_id in (entry.id, entry.message_id)
 
 
 def _make_message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
@@ -379,7 +365,7 @@ def _keep_characters(content: str | list[str | dict[str, object]], count: int) -
 
 
 def _find_end_of_words(text: str, heard: str) -> int:
-    """Return where in a text the words end that were heard, with the marks right behind them.
+    """Return where in a text the words end that were heard, with the marks that end them.
 
     Raises:
         InvalidMessageError: If they are not in it.
@@ -396,7 +382,8 @@ def _find_end_of_words(text: str, heard: str) -> int:
             "characters were heard"
         )
     end = spoken[found + len(wanted) - 1][0] + 1
-    while end < len(text) and not (text[end].isalnum() or text[end].isspace()):
+    marks = heard[len(heard.rstrip(string.punctuation)) :]
+    while end < len(text) and (unicodedata.combining(text[end]) or text[end] in marks):
         end += 1
     return end
 

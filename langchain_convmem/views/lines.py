@@ -1,11 +1,12 @@
-"""Dialog lines: the strings of an entry that recall searches, and their times as text."""
+"""Dialog lines: the strings of an entry that recall searches, their times, and what it finds."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from langchain_convmem.records import DialogLine, Entry, Role, Trust
 from langchain_convmem.views.codec import EPOCH, get_line_time_ms
@@ -142,3 +143,102 @@ def format_day(time_ms: int) -> str:
     """Return the day of a time, such as "2023-05-08"; empty outside the calendar."""
     moment = get_moment(time_ms)
     return "" if moment is None else moment.date().isoformat()
+
+
+# -- What a recall finds --------------------------------------------------------------------------
+Verdict: TypeAlias = Literal["answered", "related", "nothing"]
+"""What a recall says of itself; see `Recall.verdict`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineMatch:
+    """A line in the ranking of one recall.
+
+    Attributes:
+        line: The line.
+        relevance: Fused and smoothed score; larger is closer, no fixed range.
+        similarity: Cosine in [-1, 1] to the query; 0.0 when the line has no vector.
+        why: Short reasons (`meaning`, `kind`, `words: ...`, `speaker`, `date`, `neighbours`).
+        segment: Which part of a long line matched, from 0.
+    """
+
+    line: DialogLine
+    relevance: float
+    similarity: float
+    why: tuple[str, ...] = ()
+    segment: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecalledBlock:
+    """Neighbouring lines of one session that were recalled together.
+
+    Attributes:
+        lines: In the order of the dialogue.
+        text: What a model should read: a date header, then `Speaker: text` lines, verbatim; further
+            lines of a text are indented, so that whatever begins a line is said by nobody.
+        matches: The hits inside, best first.
+        relevance: That of the best hit.
+        similarity: Cosine of the best hit.
+    """
+
+    lines: tuple[DialogLine, ...]
+    text: str
+    matches: tuple[LineMatch, ...]
+    relevance: float
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSummary:
+    """Sentences of a summary that another one folds, shown since a question asks for them.
+
+    Attributes:
+        summary_id: Entry of the summary.
+        position: Where it stands in its thread.
+        sentences: In its order, as it says them.
+        text: What a model should read: the sentences, after a header with the days that it tells of
+            unless the opened summary before it tells of the same.
+    """
+
+    summary_id: str
+    position: int
+    sentences: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The answer to one recall.
+
+    Attributes:
+        matches: Ranked lines, best first.
+        blocks: What was selected, best first; no line stands in two blocks.
+        buffer: The thread's relevance buffer afterwards, newest first.
+        best_rejected: Relevance, a number, of the best line that was not selected, if any.
+        problems: What went wrong without stopping the recall: a failing embedder, lines that wait
+            for it, or a fixed threshold that no line surpasses, with the best cosine.
+        verdict: "answered" where a line of the blocks holds most of what the question asks about;
+            "related" where blocks come near it, yet what is asked may never have been said, such as
+            a cat's age where only its name is known; "nothing" without blocks. It counts words: a
+            fact that is told in other words than the question's is "related".
+        opened: In a turn, what folded summaries of its thread say to the question, in the order of
+            what they cover.
+    """
+
+    matches: tuple[LineMatch, ...]
+    blocks: tuple[RecalledBlock, ...]
+    buffer: tuple[RecalledBlock, ...] = ()
+    best_rejected: float | None = None
+    problems: tuple[str, ...] = ()
+    verdict: Verdict = "nothing"
+    opened: tuple[OpenedSummary, ...] = ()
+
+    def __str__(self) -> str:
+        """What a model would read, under the verdict; problems come last."""
+        texts = [f"{self.verdict}: {len(self.blocks)} block{'s' * (len(self.blocks) != 1)}"]
+        texts += [*(block.text for block in self.blocks), *(one.text for one in self.opened)]
+        return "\n\n".join([*texts, *self.problems])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's
+        printer.text(str(self))

@@ -7,18 +7,20 @@ unasked.
 
 from __future__ import annotations
 
+import textwrap
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from langchain_core.messages import messages_to_dict
+from langchain_core.messages import AIMessage, BaseMessage, messages_to_dict
 
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import derive_ulid, get_ulid_ms
-from langchain_convmem.records import Cover, Entry, Metadata
-from langchain_convmem.views.codec import holds_more_than_text, make_plain
+from langchain_convmem.records import Cover, Entry, Metadata, Role
+from langchain_convmem.views.codec import describe_as_json, make_plain
+from langchain_convmem.views.media import describe_media, read_media
 from langchain_convmem.views.messages import get_block_type
-from langchain_convmem.views.shown import Turn, describe_turn
 from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
 
 Retraction: TypeAlias = tuple[str, tuple[str, ...]]
@@ -58,21 +60,6 @@ def follow_retractions(said: Sequence[Retraction]) -> set[str]:
         if entry_id not in dead:
             dead.update(retracts)
     return dead
-
-
-def find_changes(entries: Sequence[Entry]) -> list[tuple[int, int]]:
-    """Return where each entry stood that was taken out, and where the control entry that says so.
-
-    What is not among the entries was said before them: at position 0.
-    """
-    dead = find_retracted_ids(entries)
-    at = {entry.id: entry.position for entry in entries}
-    return [
-        (at.get(old, 0), entry.position)
-        for entry in entries
-        if entry.control is not None and entry.id not in dead
-        for old in entry.control.retracts
-    ]
 
 
 def describe_damage(entries: Iterable[Entry]) -> list[str]:
@@ -135,6 +122,24 @@ def _find_place(entry_id: str, place: Mapping[str, int]) -> int:
     if entry_id in place:
         return place[entry_id]
     return max((at for other, at in place.items() if other < entry_id), default=0)
+
+
+def find_entry(live: Sequence[Entry], message_id: str) -> Entry:
+    """Return the live entry of a message or a summary, by the message's id or the entry's.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    found = next((entry for entry in reversed(live) if is_named(entry, message_id)), None)
+    if found is None:
+        msg = f"there is no message {message_id!r} in the thread's view; ids are those it shows"
+        raise ConfigError(msg)
+    return found
+
+
+def is_named(entry: Entry, message_id: str | None) -> bool:
+    """Return whether an id is that of an entry, or of its message."""
+    return message_id in (entry.id, entry.message_id)
 
 
 # -- Summaries ------------------------------------------------------------------------------------
@@ -291,6 +296,35 @@ PLACEHOLDER_TEXT = "..."
 """What the user is taken to have said when the assistant spoke first."""
 
 
+_SHOWN = 60
+"""So many characters of a turn stand in its `repr`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A maximal run of one role, as the views show it.
+
+    Attributes:
+        id: Id of its first entry; a placeholder's id is derived and the same in every process.
+        role: The role of all its parts.
+        contents: Text pieces of all parts, in order, blank ones left out.
+        entries: The parts, in order; empty for a placeholder.
+        metadata: One `merged` mark per further part; timings of the first part win where both
+            set the same name; aux keys of later parts win.
+    """
+
+    id: str
+    role: Role
+    contents: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    metadata: Metadata
+
+    def __repr__(self) -> str:
+        text = textwrap.shorten(" ".join(describe_turn(self)), _SHOWN, placeholder="…")
+        parts = f", {len(self.entries)} parts" if len(self.entries) > 1 else ""
+        return f"{type(self).__name__}({self.role}: {text!r}{parts}, id={self.id!r})"
+
+
 def build_turns(entries: Sequence[Entry]) -> list[Turn]:
     """Return the thread's turns in display order, summaries and placeholders included.
 
@@ -406,6 +440,58 @@ def is_blank(entry: Entry) -> bool:
     return all(isinstance(block, str) or get_block_type(block) in unreadable for block in content)
 
 
+# -- Values for people: what an entry, a block or a turn holds as text -----------------------------
+def describe_entry(entry: Entry) -> list[str]:
+    """Return what an entry holds, for a person: its content, then `[calls weather(city="Porto")]`.
+
+    What is not text has a note in its place, so that nothing vanishes without a trace.
+    """
+    calls = [f"[calls {name}({arguments})]" for name, arguments in list_calls(entry.message)]
+    return [*describe_content(entry), *calls]
+
+
+def describe_content(entry: Entry) -> list[str]:
+    """Return the pieces of an entry's content in order, without the calls that it makes."""
+    if entry.message is None or isinstance(entry.message.content, str):
+        return list(entry.contents)
+    described = map(describe_block, entry.message.content)
+    return [piece for piece in described if piece.strip()]
+
+
+def describe_block(block: Any) -> str:
+    """Return a content block as text: its own, or a note such as `[image, png, 86 kB]`.
+
+    Empty for a block that repeats a call of its message.
+    """
+    if not isinstance(block, Mapping):
+        return str(block)
+    kind = get_block_type(block)
+    if kind in CALL_BLOCKS:
+        return ""
+    if kind == "text":
+        return str(block.get("text") or "")
+    media = read_media(block)
+    return describe_media(media) if media else f"[{kind or next(iter(block), 'empty')}]"
+
+
+def list_calls(message: BaseMessage | None) -> list[tuple[str, str]]:
+    """Return the name and the arguments, such as `city="Porto"`, of each call of a message.
+
+    Arguments that cannot be read come as the model wrote them.
+    """
+    calls = [
+        (call["name"], ", ".join(f"{k}={describe_as_json(v)}" for k, v in call["args"].items()))
+        for call in find_calls(message)
+    ]
+    broken = message.invalid_tool_calls if isinstance(message, AIMessage) else []
+    return [*calls, *((call["name"] or "?", call["args"] or "") for call in broken)]
+
+
+def describe_turn(turn: Turn) -> Sequence[str]:
+    """Return the pieces of a turn for a person; a placeholder has a text but no entries."""
+    return [piece for entry in turn.entries for piece in describe_entry(entry)] or turn.contents
+
+
 # -- Turns as plain maps, in the shape a NoSQL log stores, and what a sink has not got yet ---------
 # A sink takes the maps and keeps them by id. What it was given is not remembered map by map: since
 # a log only grows, the view that it was given can be computed again from the position up to which
@@ -431,12 +517,12 @@ def make_turn_map(turn: Turn) -> dict[str, Any]:
     }
     shown = {key: value for key, value in metadata.items() if value}
     message: dict[str, Any] = {"role": turn.role, "contents": list(turn.contents)}
-    parts = [
-        entry.message.model_copy(update={"id": entry.message_id})
-        for entry in turn.entries
-        if entry.message is not None
-    ]
-    if any(map(holds_more_than_text, parts)):
+    if turn.role == "tool" or turn.contents != tuple(describe_turn(turn)):
+        parts = [
+            entry.message.model_copy(update={"id": entry.message_id})
+            for entry in turn.entries
+            if entry.message is not None
+        ]
         message["messages"] = make_plain(messages_to_dict(parts))
     return {
         "id": turn.id,

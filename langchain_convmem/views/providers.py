@@ -73,9 +73,6 @@ class ProviderProfile:
         cache_marks: How many blocks of a request may carry `cache_control`; the last ones keep it.
         errors_are_text: Whether the result of a failed tool may hold nothing but text.
         files_need_text: Whether a message with a file needs text, and every file its own name.
-        old_addresses: What becomes of remote media of earlier turns. `note`: a note stands in their
-            place, since an address that stopped working would make every later turn fail, whether
-            the integration or the provider downloads it. `keep`: they are sent again.
     """
 
     name: str
@@ -93,7 +90,6 @@ class ProviderProfile:
     cache_marks: int = 0
     errors_are_text: bool = False
     files_need_text: bool = False
-    old_addresses: Literal["keep", "note"] = "note"
 
 
 Provider: TypeAlias = ProviderName | ProviderProfile

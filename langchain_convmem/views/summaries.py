@@ -32,7 +32,9 @@ from langchain_convmem.views.live import (
     LEVEL,
     RECORD,
     EntryPlaces,
+    Turn,
     find_covers,
+    find_entry,
     find_frontier,
     find_live_entries,
     find_live_summary,
@@ -41,12 +43,12 @@ from langchain_convmem.views.live import (
     find_uncovered,
     get_level,
     has_calls,
+    is_named,
     make_turn,
     read_record,
     split_runs,
 )
 from langchain_convmem.views.messages import escape_fences, get_block_type, make_content
-from langchain_convmem.views.shown import Turn
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_answered_calls, find_calls
 
@@ -575,7 +577,7 @@ def plan_edit_summary(
     """
     live = find_live_entries(entries)
     nodes = find_nodes(live)
-    named = (one for one in nodes if summary_id in (one.id, one.message_id))
+    named = (one for one in nodes if is_named(one, summary_id))
     old = find_live_summary(live) if summary_id is None else next(named, None)
     if old is None or old.cover is None:
         which = "" if summary_id is None else f" {summary_id!r}"
@@ -643,17 +645,6 @@ class SummaryNode:
     def text(self) -> str:
         """What the summary tells, its pieces as lines."""
         return "\n".join(self.turn.contents)
-
-    @property
-    def leaves(self) -> tuple[SummaryNode, ...]:
-        """The summaries at the ends of the branches, in order; of a leaf, itself."""
-        found: list[SummaryNode] = []
-        todo = [self]
-        while todo:  # without recursion: summaries may continue each other, thousands deep
-            node = todo.pop()
-            todo += reversed(node.children)
-            found += [] if node.children else [node]
-        return tuple(found)
 
 
 def build_summary_tree(entries: Sequence[Entry]) -> list[SummaryNode]:
@@ -739,7 +730,15 @@ def find_pin_entries(entries: Sequence[Entry]) -> list[Entry]:
     if not pinned:
         return []
     dead = find_retracted_ids(entries)
-    return [one for one in pinned if one.id not in dead and _is_said(one, entries, dead)]
+    # A summary that is taken back was a summary of the same words.
+    spoken = [one for one in entries if one.control is None and one.role != "summary"]
+    known = {one.message_id for one in spoken}
+    return [
+        one
+        for one in pinned
+        if one.id not in dead
+        and (read_pin(one).message_id not in known or _is_said(one, spoken, dead))
+    ]
 
 
 def is_pin(entry: Entry) -> bool:
@@ -755,28 +754,18 @@ def find_pins_over(entries: Sequence[Entry], gone: Collection[str]) -> list[str]
         gone: Ids of entries.
     """
     named = {entry.message_id for entry in entries if entry.id in gone and entry.control is None}
-    left = [entry for entry in entries if entry.id not in gone]
     over = [one for one in entries if is_pin(one) and read_pin(one).message_id in named]
-    return [one.id for one in over if not _find_saying(one, left)]
+    return [one.id for one in over if not _is_said(one, entries, gone)]
 
 
 def _is_said(pinned: Entry, entries: Iterable[Entry], dead: Collection[str]) -> bool:
-    """Return whether the message of a pin still says its words, as far as can be seen."""
-    versions = _find_versions(pinned, entries)
-    if not versions or versions[0].role == "summary":
-        return True  # a summary that is taken back was a summary of the same words
-    return any(one.id not in dead for one in _find_saying(pinned, versions))
-
-
-def _find_versions(pinned: Entry, entries: Iterable[Entry]) -> list[Entry]:
-    name = read_pin(pinned).message_id
-    return [one for one in entries if one.control is None and one.message_id == name]
-
-
-def _find_saying(pinned: Entry, entries: Iterable[Entry]) -> list[Entry]:
-    """Return the versions of a pin's message that say its words."""
-    words = "\n".join(pinned.contents)
-    return [one for one in _find_versions(pinned, entries) if words in "\n".join(one.contents)]
+    """Return whether a version of a pin's message that is not dead says its words."""
+    pin = read_pin(pinned)
+    return any(
+        one.id not in dead and one.control is None and one.message_id == pin.message_id
+        for one in entries
+        if pin.text in "\n".join(one.contents)
+    )
 
 
 def read_pin(entry: Entry) -> Pin:
@@ -809,7 +798,7 @@ def find_pinned_text(entries: Sequence[Entry], text: str | None, message_id: str
         raise ConfigError("pin() takes words, the id of a message, or both; got neither")
     said = text or ""
     if message_id is not None:
-        said = "\n".join(_find_message(find_live_entries(entries), message_id).contents)
+        said = "\n".join(find_entry(find_live_entries(entries), message_id).contents)
     words = check_pieces([said if text is None else text], what="what is pinned")[0].strip()
     if words not in said:
         msg = f"message {message_id!r} does not say what is to be pinned; pass words of it"
@@ -834,16 +823,9 @@ def find_pin_source(
     """
     live = find_live_entries(entries)
     if message_id is not None:
-        return _find_message(live, message_id)
+        return find_entry(live, message_id)
     saying = [entry for entry in live if text in "\n".join(entry.contents)]
     return max(saying, key=lambda one: (one.role != "summary", one.position), default=None)
-
-
-def _find_message(live: Sequence[Entry], message_id: str) -> Entry:
-    for entry in reversed(live):
-        if message_id in (entry.id, entry.message_id):
-            return entry
-    raise ConfigError(f"there is no message {message_id!r} in the thread's view")
 
 
 def draft_pin(text: str, source: Entry | None, known: Sequence[Pin]) -> Draft:

@@ -20,10 +20,14 @@ from langchain_convmem.records import DialogLine, Entry, Role
 from langchain_convmem.turns.recalled import RECALLED
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.edits import INTERRUPTED
-from langchain_convmem.views.lines import make_dialog_lines, name_speaker
-from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.lines import LineMatch, make_dialog_lines, name_speaker
+from langchain_convmem.views.live import (
+    describe_content,
+    describe_entry,
+    find_live_entries,
+    list_calls,
+)
 from langchain_convmem.views.media import MediaBlock, read_media
-from langchain_convmem.views.shown import LineMatch, describe_content, describe_entry, list_calls
 from langchain_convmem.views.summaries import FORKED_FROM
 from langchain_convmem.words.analysis import analyze, select_telling_words
 

@@ -23,14 +23,13 @@ from langchain_convmem.views.context import (
     LEFT_OUT_ID,
     LEFT_OUT_TEXT,
     SUMMARY_SOURCE,
+    Context,
     LiveReach,
     build_context,
-    count_said,
 )
 from langchain_convmem.views.live import find_live_entries, find_uncovered
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.providers import resolve_provider
-from langchain_convmem.views.shown import Context
 from tests.fuzz.generator import KEY
 from tests.fuzz.validators import VALIDATORS
 
@@ -128,12 +127,8 @@ def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]
         faults.append("cuts the latest exchange")
     if [one.type for one in before] != [one.type for one in after]:
         faults.append("leaves out a message of the latest exchange")
-    said = [entry.position for entry in thread.uncovered if count_said([entry])]
-    shown = [number for number, position in enumerate(said) if position in cut.positions]
-    # What no provider takes, such as a result without its call, is a repair and not left out.
-    left_out = 0 if cut.is_whole or not shown else shown[0]
-    if shown and cut.left_out != left_out:
-        faults.append(f"says that {cut.left_out} messages are left out, not {left_out}")
+    if cut.is_cut is not any("left out older messages" in one for one in cut.repairs):
+        faults.append(f"is_cut is {cut.is_cut}")
     return faults
 
 
@@ -180,7 +175,7 @@ def faults_of_reading_back(thread: Thread, profile: str, rng: random.Random) -> 
     has_items = any(find_compactions(entry.message) for entry in thread.uncovered)
     if reach.is_cut and (has_items or len(thread.people) > 1):
         return []  # these count as far as the budget reaches
-    if (shown.positions, shown.left_out > 0) != (whole.positions, whole.left_out > 0):
+    if (shown.positions, shown.is_cut) != (whole.positions, whole.is_cut):
         return [f"shows other messages within {budget} where it reads from {reach.floor} on"]
     in_place = resolve_provider(profile).system == "in_place"  # type: ignore[arg-type]  # one of the names
     leaves = "system" if reach.is_cut and in_place else None

@@ -103,7 +103,7 @@ def _describe_context(thread: GoldenThread, provider: Any, **options: Any) -> di
         "tokens": context.tokens,
         "shows": sorted(places[position] for position in context.positions),
         "is_whole": context.is_whole,
-        "left_out": context.left_out,
+        "is_cut": context.is_cut,
     }
 
 

@@ -20,7 +20,7 @@ from conformance.cases import (
 from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.views.shown import Recall, RecalledBlock
+from langchain_convmem.views.lines import Recall, RecalledBlock
 
 CONFIG = {"top_k", "threshold", "before", "after", "buffer_size", "exclude_recent"}
 SPEAKERS = {"user": "HUMAN", "assistant": "AI"}

@@ -17,7 +17,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.views.shown import LineMatch, Recall, RecalledBlock
+from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock
 
 KEY = ThreadKey("me", "garden")
 AT = 1_683_554_160_000  # 2023-05-08 13:56 UTC

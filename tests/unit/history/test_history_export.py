@@ -12,7 +12,7 @@ from summaries import bare_texts
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, LogUnavailableError
-from langchain_convmem.views.shown import Recall
+from langchain_convmem.views.lines import Recall
 
 
 def texts(maps):

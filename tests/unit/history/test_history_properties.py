@@ -355,7 +355,7 @@ class OpenThread:
         assert find_held_back(entries) & alive == self.held & alive
         told = self.history.context()
         assert told.messages == build_context(entries).messages
-        assert told.left_out == 0
+        assert not told.is_cut
         for pin in self.history.pins:
             assert pin.text in told.messages[0].text
 

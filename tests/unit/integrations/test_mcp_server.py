@@ -59,6 +59,8 @@ async def test_no_argument_leads_to_another_user(memory):
         read = await client.call_tool("read_thread", {"thread_id": "monday"})
         assert [line["text"] for line in read.structured_content["lines"]] == [CAT, "How lovely!"]
         await client.call_tool("remember", {"text": "hers", "thread_id": "bo"})
+        latest = (await client.call_tool("list_threads", {"limit": 1})).structured_content
+        assert [one["thread_id"] for one in latest["result"]] == ["bo"]
     assert [info.key.thread_id for info in memory.threads(user_id="bo")] == ["monday"]
 
 
@@ -115,16 +117,18 @@ async def test_a_note_is_not_trusted_as_words_of_the_user(memory, said_by):
     assert (line["trust"], line["role"]) == ("tool", said_by)
 
 
-async def test_forgetting_takes_two_calls(memory):
+@pytest.mark.parametrize(("only", "left"), [(None, 0), (CAT, 1)])
+async def test_forgetting_takes_two_calls(memory, only, left):
+    history = memory.history("monday", user_id="ana")
+    ids = [one.id for one in history.entries if one.contents == (only,)] or None
+    call = {"thread_id": "monday", "message_ids": ids}
     async with connect(memory) as client:
-        asked = (await client.call_tool("forget", {"thread_id": "monday"})).structured_content
-        assert (asked["is_done"], asked["threads"], asked["messages"]) == (False, 1, 2)
-        assert len(memory.history("monday", user_id="ana").entries) == 2
-        done = await client.call_tool(
-            "forget", {"thread_id": "monday", "confirmation": asked["confirmation"]}
-        )
-    assert done.structured_content["is_done"]
-    assert memory.threads(user_id="ana") == []
+        asked = (await client.call_tool("forget", call)).structured_content
+        assert (asked["is_done"], asked["threads"], asked["messages"]) == (False, 1, 2 - left)
+        assert len(history.entries) == 2
+        call["confirmation"] = asked["confirmation"]
+        assert (await client.call_tool("forget", call)).structured_content["is_done"]
+    assert len(history.entries) == left
     assert len(memory.threads(user_id="bo")) == 1
 
 
@@ -200,14 +204,9 @@ async def test_every_argument_has_a_limit_in_the_schema(memory):
     ("tool", "call", "named"),
     [
         ("recall", {"query": "cat " * 1_000_000}, "query"),
-        ("recall", {"query": ""}, "query"),
         ("recall", {"query": "cat", "max_tokens": 10**9}, "max_tokens"),
         ("recall", {"query": "cat", "since": "2026-01-01T00:00:00"}, "since"),
-        ("read_thread", {"thread_id": "t" * 5000}, "thread_id"),
-        ("read_thread", {"thread_id": "monday", "before": -1}, "before"),
-        ("list_threads", {"limit": 10**6}, "limit"),
         ("remember", {"text": "t" * 100_001}, "text"),
-        ("remember", {"text": "t", "message_id": "m" * 5000}, "message_id"),
         ("forget", {"thread_id": "monday", "message_ids": ["m"] * 501}, "message_ids"),
         ("forget", {"thread_id": "monday", "confirmation": "²" * 64}, "confirmation"),
     ],
@@ -224,22 +223,3 @@ async def test_what_is_beyond_a_limit_is_refused_by_name(memory, monkeypatch, to
     assert named in refused.content[0].text
     assert len(refused.content[0].text) < 500
     assert "input_value" not in refused.content[0].text
-
-
-async def test_threads_are_listed_latest_first(memory):
-    memory.add_messages(["later"], thread_id="tuesday", user_id="ana")
-    memory.set_title("tuesday", "The second day", user_id="ana")
-    async with connect(memory) as client:
-        found = (await client.call_tool("list_threads", {"limit": 1})).structured_content
-    [one] = found["result"]
-    assert (one["thread_id"], one["title"]) == ("tuesday", "The second day")
-
-
-async def test_single_messages_are_forgotten(memory):
-    first = memory.history("monday", user_id="ana").entries[0]
-    call = {"thread_id": "monday", "message_ids": [first.id]}
-    async with connect(memory) as client:
-        code = (await client.call_tool("forget", call)).structured_content["confirmation"]
-        await client.call_tool("forget", {**call, "confirmation": code})
-    [left] = memory.history("monday", user_id="ana").entries
-    assert left.contents == ("How lovely!",)

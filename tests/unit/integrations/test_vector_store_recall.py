@@ -65,22 +65,6 @@ def test_an_undone_line_is_not_shown_and_a_redone_one_is_again(log, recall, embe
     assert embeddings.embedded == ["one", "two"]
 
 
-def test_forgetting_through_a_memory_deletes_from_the_store_and_embeds_nothing_anew(
-    log, recall, store, embeddings
-):
-    memory = ConversationMemory(log, recall=recall)
-    say(log, *(f"home {number}" for number in range(150)))
-    one, _ = say(log, "work", "more work", key=WORK)
-    recall.refresh(ANA)
-    embeddings.embedded.clear()
-    memory.forget(user_id="ana", thread_id="home")
-    memory.forget(user_id="ana", thread_id="work", entry_ids=[one.id])
-    say(log, "later", key=WORK)
-    recall.refresh(ANA)
-    assert texts_in(store) == ["later", "more work"]
-    assert embeddings.embedded == ["later"]
-
-
 def test_a_store_that_failed_half_way_is_made_whole_by_the_next_attempt(log, recall, store):
     say(log, "one", "two")
     recall.refresh(ANA)
@@ -275,10 +259,3 @@ def test_forgetting_holds_though_the_store_is_away(over_store, in_memory, monkey
     assert len(in_memory.store) == 1
     over_store.reindex(user_id="ana")
     assert not in_memory.store
-
-
-def test_what_was_undone_makes_room_for_what_is_shown(log, store):
-    undone = say(log, *(f"undone {number}" for number in range(30)))
-    say(log, "kept")
-    retract(log, *undone)
-    assert found(VectorStoreRecall(log, store, candidates=1), "undone 7") == {"kept"}

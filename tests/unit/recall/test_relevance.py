@@ -15,7 +15,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.shown import Recall
+from langchain_convmem.views.lines import Recall
 from langchain_convmem.views.tokens import count_text_tokens
 
 ANA = Owner(user_id="ana")

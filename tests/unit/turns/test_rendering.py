@@ -16,7 +16,7 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import DialogLine, ThreadKey
 from langchain_convmem.turns.recalled import fence_blocks, fold_recalled
-from langchain_convmem.views.shown import RecalledBlock
+from langchain_convmem.views.lines import RecalledBlock
 
 
 def _block(text, time_ms=0, position=1):

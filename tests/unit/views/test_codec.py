@@ -23,7 +23,6 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.records import Control, Cover, Draft, Metadata
 from langchain_convmem.testing.log_contract import are_identical
 from langchain_convmem.views.codec import (
@@ -52,14 +51,6 @@ def nested(levels):
     for _ in range(levels - 1):
         value = [value]
     return value
-
-
-def test_only_fields_that_differ_from_their_default_are_kept():
-    assert encode_message(HumanMessage("Hi")) == {"type": "human", "content": "Hi"}
-    kept = encode_message(ToolMessage("", tool_call_id="c", status="error"))
-    assert kept == {"type": "tool", "content": "", "tool_call_id": "c", "status": "error"}
-    odd = encode_message(ToolMessage("", tool_call_id="c", artifact=0))
-    assert odd["artifact"] == 0
 
 
 def test_what_was_stored_comes_back_though_a_constructor_would_derive_more():
@@ -129,10 +120,6 @@ def test_what_cannot_be_kept_is_refused_by_name(value, named):
         dump_json(value)
 
 
-def test_depth_up_to_the_limit_is_kept():
-    assert load_json(dump_json(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
-
-
 @pytest.mark.parametrize(
     ("artifact", "kept"),
     [
@@ -175,12 +162,6 @@ def test_content_of_no_known_kind_is_refused(content):
         make_draft(message)
 
 
-@pytest.mark.parametrize("thing", ["Hi", None, {"role": "user"}, ("user", "Hi")])
-def test_what_is_no_message_makes_no_draft(thing):
-    with pytest.raises(InvalidMessageError, match=type(thing).__name__):
-        make_draft(thing)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -211,16 +192,6 @@ def test_metadata_that_is_none_raises_value_error(text):
         decode_metadata(text, created_ms=0)
 
 
-def test_a_newer_body_names_both_versions():
-    with pytest.raises(ValueError, match=r"2.*1"):
-        decode_body('{"v":2}')
-
-
-def test_nothing_is_imported_by_a_name_in_data():
-    with pytest.raises(ValueError, match="unknown message type text of 42 characters"):
-        decode_message({"type": "langchain_core.messages.human.HumanMessage", "content": ""})
-
-
 @pytest.mark.parametrize(
     "draft",
     [
@@ -237,11 +208,6 @@ def test_everything_of_a_draft_survives(draft):
     message, contents, control, cover = decode_body(encode_body(draft))
     assert message == draft.message
     assert (contents, control, cover) == (draft.contents, draft.control, draft.cover)
-
-
-def test_metadata_without_anything_is_no_text():
-    assert encode_metadata(Metadata()) is None
-    assert decode_metadata(None, created_ms=5) == Metadata(timing={"creation": 5})
 
 
 def test_a_creation_set_on_purpose_is_kept():
@@ -347,14 +313,13 @@ values = st.recursive(
 
 def printed(value):
     """Return a text that differs whenever a type or a value within differs."""
+    inner = repr(value)
     if isinstance(value, dict):
-        inner = sorted(f"{printed(key)}: {printed(item)}" for key, item in value.items())
-    elif isinstance(value, list | tuple):
-        inner = [printed(item) for item in value]
+        inner = sorted(map(printed, value.items()))
     elif isinstance(value, set | frozenset):
-        inner = sorted(printed(item) for item in value)
-    else:
-        inner = repr(value)
+        inner = sorted(map(printed, value))
+    elif isinstance(value, list | tuple):
+        inner = [*map(printed, value)]
     return f"{type(value).__name__} {inner}"
 
 
@@ -365,15 +330,6 @@ def test_any_plain_value_comes_back_exactly(value):
     assert printed(load_json(text)) == printed(value)
     assert text.encode().decode() == text
     assert dump_json(load_json(text)) == text
-
-
-@given(st.frozensets(hashable, max_size=5))
-@settings(max_examples=100, deadline=None)
-def test_equal_sets_make_equal_text(items):
-    forwards = list(items)
-    backwards = forwards[::-1]
-    assert dump_json(set(forwards)) == dump_json(set(backwards))
-    assert dump_json({frozenset(forwards)}) == dump_json({frozenset(backwards)})
 
 
 @given(messages)
@@ -391,12 +347,3 @@ def test_any_metadata_comes_back_exactly(attributes, timing, aux):
     assert (back.attributes, back.summary_ids) == (metadata.attributes, metadata.summary_ids)
     assert back.timing == {"creation": 3, **timing}
     assert printed(back.aux) == printed(aux)
-
-
-@given(messages, messages)
-@settings(max_examples=100, deadline=None)
-def test_payloads_are_the_same_just_when_the_messages_are_but_for_their_ids(first, second):
-    bodies = [encode_body(Draft(role="user", message=one)) for one in (first, second)]
-    unnamed = [one.model_copy(update={"id": None}) for one in (first, second)]
-    assert has_same_payload(*bodies) == are_identical(*unnamed)
-    assert has_same_payload(bodies[0], encode_body(Draft(role="user", message=unnamed[0])))

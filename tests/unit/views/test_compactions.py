@@ -114,15 +114,6 @@ def test_forgetting_what_it_stands_for_erases_it_and_keeps_the_reply(provider, p
         assert history.context().messages[3].id == "m"
 
 
-def test_forgetting_what_came_after_it_leaves_it_alone():
-    with ConversationMemory.open(":memory:") as memory:
-        said = ["a", said_by("anthropic", CLAUDES, YES, id="m"), "d", AIMessage("e")]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        history = memory.history("t", user_id="ana")
-        memory.forget(user_id="ana", thread_id="t", entry_ids=[history.entries[2].id])
-        assert items(history.context(provider="anthropic")) == [CLAUDES]
-
-
 # -- whose model it is --------------------------------------------------------------------------
 class ChatOpenAI:
     __module__ = "langchain_openai"

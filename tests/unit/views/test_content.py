@@ -147,21 +147,6 @@ def test_a_name_that_would_be_refused_moves_into_the_text(profile, name):
     assert said_by(shown(profile, HumanMessage("a", name=name))) == [(None, f"{name}: a")]
 
 
-@pytest.mark.parametrize("profile", ["strict", "anthropic"])
-def test_people_are_told_apart_as_long_as_the_thread_knows_them(profile):
-    found = build_context(spoken(*talk()), provider=profile, max_tokens=12)
-    assert [m.content for m in found.messages] == ["Ana: Where am I parked?"]
-
-
-@pytest.mark.parametrize("profile", ["strict", "gemini"])
-def test_the_name_stands_before_the_first_text_of_blocks(profile):
-    others = HumanMessage("x", name="Bo")
-    found = shown(profile, HumanMessage([PICTURE, "this"], name="Ana"), AIMessage("a"), others)
-    assert found.messages[0].content == [PICTURE, {"type": "text", "text": "Ana: this"}]
-    found = shown(profile, HumanMessage([PICTURE], name="Ana"), AIMessage("a"), others)
-    assert found.messages[0].content == [{"type": "text", "text": "Ana:"}, PICTURE]
-
-
 def test_a_named_text_begins_no_line_of_somebody_else():
     assert add_speaker("Hi.\nBo: I agree.", "Ana\nBo") == "Ana Bo: Hi.\n  Bo: I agree."
     blocks = [
@@ -240,15 +225,6 @@ def test_a_message_whose_reasoning_is_not_whole_goes_without_any(block):
         assert found.repairs[0].startswith("left out the reasoning of ")
 
 
-def test_reasoning_that_leads_to_nothing_is_left_out():
-    found = build_context(spoken("q", reply(ANSWER, CLAUDE)), provider="anthropic")
-    assert found.messages[1].content == [ANSWER]
-    assert found.repairs[0].endswith("nothing follows it")
-    found = build_context(spoken("q", reply(CLAUDE, id="m1"), "?"), provider="anthropic")
-    assert [m.type for m in found.messages] == ["human"]
-    assert "left out m1: it is blank" in found.repairs
-
-
 def thoughtful(entries, provider="anthropic", **options):
     """Return, reply by reply, whether its reasoning is shown."""
     found = build_context(entries, provider=provider, **options)
@@ -263,10 +239,6 @@ def said(log, *messages):
 
 def exchanges(*numbers):
     return [m for n in numbers for m in (HumanMessage(f"q{n}"), reply(CLAUDE, ANSWER))]
-
-
-def test_an_unchanged_thread_keeps_all_its_reasoning():
-    assert thoughtful(spoken(SystemMessage("s"), *exchanges(1, 2, 3))) == [True] * 3
 
 
 def test_a_summary_ends_the_reasoning_of_what_was_said_before_it():
@@ -317,12 +289,6 @@ def test_a_search_goes_back_to_its_provider_and_is_a_note_elsewhere():
         else:
             assert shown == [{"type": "text", "text": "[web_search: not shown]"}, ANSWER]
             assert found.repairs[0].startswith("replaced the web_search of ")
-
-
-@pytest.mark.parametrize("half", [SEARCH[:1], SEARCH[1:], [SEARCH[1], SEARCH[0]]])
-def test_half_a_search_is_a_note_even_there(half):
-    for profile in ALL:
-        assert set(kinds(profile, reply(*half, ANSWER, provider="anthropic"))) == {"text"}
 
 
 def test_what_a_turn_says_that_goes_on_reaches_the_model_as_it_was_written():
@@ -446,14 +412,6 @@ def test_each_provider_gets_the_media_it_takes_from_a_tool(block, expected):
     assert all(VALIDATORS[profile](messages) == [] for profile, messages in found.items())
 
 
-@pytest.mark.parametrize("profile", ["strict", "bedrock_converse", "anthropic", "openai"])
-def test_an_assistants_picture_is_a_note_but_for_the_provider_that_draws(profile):
-    entries = spoken("Draw.", AIMessage([{"type": "text", "text": "Here:"}, DRAWN]))
-    shown = build_context(entries, provider=profile).messages[1].content
-    assert shown[1] == {"type": "text", "text": "[image, image/png, 30 B: not shown]"}
-    assert build_context(entries, provider="gemini").messages[1].content[1] == DRAWN
-
-
 @pytest.mark.parametrize(
     ("block", "note"),
     [
@@ -479,28 +437,6 @@ def test_a_text_file_is_shown_as_its_text_where_files_of_its_type_are_not_taken(
     assert content("bedrock_converse", block)[0]["type"] == "file"
 
 
-def test_files_have_plain_names_of_their_own_where_the_provider_wants_them():
-    def file(name):
-        return {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": name}
-
-    blocks = [file("año  1.pdf"), file("report.v2.pdf"), file("report-v2.pdf"), file("???.pdf")]
-    shown = content("bedrock_converse", *blocks)
-    assert [block["name"] for block in shown] == ["a-o 1", "report-v2", "report-v2-2", "file"]
-    assert shown[0]["filename"] == "año 1.pdf"
-
-
-def test_of_too_many_pictures_the_newest_are_shown():
-    said = [part for n in range(25) for part in (HumanMessage([f"{n}", DRAWN]), AIMessage("a"))]
-    found = build_context(spoken(*said), provider="strict")
-    kinds = [m.content[1]["type"] for m in found.messages if m.type == "human"]
-    assert kinds == ["text"] * 5 + ["image"] * 20
-    assert found.repairs == ("replaced the oldest 5 of kind image: strict takes no more at a time",)
-    assert VALIDATORS["strict"](found.messages) == []
-    assert "image" in {
-        m.content[1]["type"] for m in build_context(spoken(*said), provider="openai").messages[:1]
-    }
-
-
 @pytest.mark.parametrize("profile", ["anthropic", "openai", "gemini"])
 def test_media_by_address_are_shown_until_the_user_asks_again(profile):
     asked = HumanMessage([{"type": "text", "text": "What is it?"}, {"type": "image", "url": URL}])
@@ -511,11 +447,6 @@ def test_media_by_address_are_shown_until_the_user_asks_again(profile):
     )
     assert later.messages[0].content[1]["text"] == f"[image, {URL}: not shown]"
     assert any("replaced the image" in repair for repair in later.repairs)
-    kept = replace(PROVIDERS[profile], old_addresses="keep")
-    again = build_context(
-        spoken(asked, AIMessage("A garden."), HumanMessage("Where?")), provider=kept
-    )
-    assert again.messages[0].content[1]["type"] == "image"
 
 
 def test_the_media_of_one_request_have_a_limit_of_bytes():

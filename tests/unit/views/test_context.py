@@ -16,13 +16,12 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import BudgetError, ConfigError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import NOTED_SOURCE, NOTED_TEXT, SUMMARY_SOURCE, build_context
 from langchain_convmem.views.live import PLACEHOLDER_TEXT, build_turns
-from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.summaries import format_summary
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
 from tests.fuzz.validators import VALIDATORS
@@ -97,6 +96,18 @@ SHAPES = {
             *[("ai", ""), ("tool", "of the second")],
         ],
     ),
+    "a call without an id": (
+        ["q", asks(None), FunctionMessage(name="weather", content="22")],
+        [("human", "q"), ("ai", ""), ("tool", "22")],
+    ),
+    "blank messages, and results that no call owns": (
+        [result("c1"), "a", AIMessage(" "), HumanMessage(["\n"]), AIMessage("b"), result("c1")],
+        [("human", "a"), ("ai", "b")],
+    ),
+    "calls that share an id": (
+        ["q", asks("0"), result("0", "a"), asks("0", "0"), result("0", "b"), result("0", "c")],
+        [("human", "q"), *[("ai", ""), ("tool", "a")], ("ai", ""), ("tool", "b"), ("tool", "c")],
+    ),
     "empty results": (
         ["q", asks("c1", "c2"), result("c1", " "), ToolMessage([], tool_call_id="c2")],
         [("human", "q"), ("ai", ""), ("tool", "[no output]"), ("tool", "[no output]")],
@@ -120,16 +131,6 @@ def test_a_sound_history_is_shown_as_it_is():
     assert len(found.positions) == 5
 
 
-def test_messages_without_an_id_get_their_entries():
-    entries = spoken("a", AIMessage("b", id=""), AIMessage("c", id="own"))
-    assert [message.id for message in build_context(entries).messages] == [
-        entries[0].id,
-        entries[1].id,
-    ]
-    entries = spoken(HumanMessage("a", id="own"))
-    assert build_context(entries).messages[0].id == "own"
-
-
 def test_the_same_role_in_a_row_is_merged_and_nothing_is_summed_up():
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     found = shown(
@@ -149,16 +150,6 @@ def test_an_assistant_who_speaks_first_answers_a_placeholder():
     assert "assistant spoke first" in found.repairs[0]
 
 
-def test_blank_messages_are_left_out_and_named():
-    entries = spoken("a", AIMessage(" ", id="blank"), HumanMessage(["\n"]), AIMessage("b"))
-    found = build_context(entries)
-    assert shape(found) == [("human", "a"), ("ai", "b")]
-    assert found.repairs == (
-        "left out blank: it is blank",
-        f"left out {entries[2].id}: it is blank",
-    )
-
-
 def test_an_entry_without_a_message_is_shown_in_its_role():
     with InMemoryLog() as log:
         log.append(
@@ -167,49 +158,6 @@ def test_an_entry_without_a_message_is_shown_in_its_role():
         found = build_context(log.entries(KEY))
     assert VALIDATORS["strict"](found.messages) == []
     assert shape(found) == [("human", "a"), ("ai", "b\nc")]
-
-
-def test_a_call_without_a_result_is_closed_as_interrupted():
-    found = shown("q", asks("c1", "c2"), result("c2"), "well?")
-    closed = found.messages[2]
-    assert (closed.content, closed.status) == (INTERRUPTED_RESULT, "error")
-    assert (closed.tool_call_id, closed.name) == ("c1", "weather")
-    assert "c1" in found.repairs[0]
-    assert len(found.positions) == 4
-
-
-def test_results_that_no_call_owns_are_left_out_and_named():
-    early = ToolMessage("early", tool_call_id="c1", id="early")
-    twice = ToolMessage("twice", tool_call_id="c1", id="twice")
-    found = shown(
-        early, "q", asks("c1"), result("c1"), twice, FunctionMessage(name="f", content="x")
-    )
-    assert [message.content for message in found.messages if message.type == "tool"] == ["22"]
-    assert [repair.split(":")[0] for repair in found.repairs[:2]] == [
-        "left out early",
-        "left out twice",
-    ]
-    assert len(found.repairs) == 3
-
-
-def test_calls_that_share_an_id_get_ids_of_their_own():
-    found = shown(
-        "q", asks("0"), result("0", "a"), asks("0", "0"), result("0", "b"), result("0", "c")
-    )
-    owners = [message.tool_call_id for message in found.messages if message.type == "tool"]
-    assert len(set(owners)) == 3
-    assert owners[0] == "0"
-    assert [message.content for message in found.messages if message.type == "tool"] == list("abc")
-
-
-def test_a_call_without_an_id_gets_one():
-    entries = spoken("q", asks(None), FunctionMessage(name="weather", content="22"))
-    found = build_context(entries)
-    assert VALIDATORS["strict"](found.messages) == []
-    assert found.messages[1].tool_calls[0]["id"] == f"call_{entries[1].id}_0"
-    assert type(found.messages[2]) is ToolMessage
-    assert (found.messages[2].content, found.messages[2].name) == ("22", "weather")
-    assert found.repairs == ()
 
 
 def test_what_repeats_whole_calls_stays_and_the_rest_goes():
@@ -267,34 +215,6 @@ def test_the_live_summary_is_one_marked_message_that_the_user_says_and_an_answer
     assert summary.position not in without.positions
 
 
-def test_whoever_wants_that_has_the_summary_speak_as_the_system():
-    with InMemoryLog() as log:
-        entries, summary = summarised(log)
-        log.append(KEY, [make_draft(SystemMessage("s"))])
-        found = build_context(log.entries(KEY), summary="system")
-    assert shape(found)[:3] == [
-        ("system", "s"),
-        ("system", format_summary(["S", "T"])),
-        ("human", PLACEHOLDER_TEXT),
-    ]
-    assert found.messages[1].additional_kwargs == {"source": SUMMARY_SOURCE}
-    assert found.messages[1].id == summary.id
-    assert {entries[2].position, summary.position} < found.positions
-
-
-def exchange(number):
-    return [f"question {number}", asks(f"c{number}"), result(f"c{number}"), AIMessage("a" * 40)]
-
-
-def test_the_latest_exchange_is_never_cut():
-    said = [*exchange(0), *exchange(1)]
-    needed = count_tokens(shown(*exchange(1)).messages)
-    assert shown(*said, max_tokens=needed).messages[0].content == "question 1"
-    with pytest.raises(BudgetError) as caught:
-        shown(*said, max_tokens=needed - 1)
-    assert (caught.value.needed, caught.value.available) == (needed, needed - 1)
-
-
 def test_a_plain_dialogue_is_copied_and_counted_when_somebody_asks():
     counted: list[int] = []
 
@@ -304,7 +224,7 @@ def test_a_plain_dialogue_is_copied_and_counted_when_somebody_asks():
 
     entries = spoken("Where is the ladder?", AIMessage("In the shed."), "Thanks.")
     found = build_context(entries, token_counter=count)
-    assert (counted, found.repairs, found.is_whole, found.left_out) == ([], (), True, 0)
+    assert (counted, found.repairs, found.is_whole, found.is_cut) == ([], (), True, False)
     assert found.positions == {entry.position for entry in entries}
     assert (found.tokens, found.tokens, counted) == (21, 21, [3])
     found.messages[1].content = "changed"
@@ -354,16 +274,6 @@ def test_a_role_of_openai_is_sent_where_it_is_one(role, sent):
         memory.add_messages([message, HumanMessage("Hello.")], thread_id="t", user_id="ana")
         shown = memory.history("t", user_id="ana").context(provider="openai").messages[0]
     assert ("__openai_role__" in shown.additional_kwargs) is sent
-
-
-def test_a_window_never_cuts_between_call_and_result():
-    said = [part for number in range(4) for part in exchange(number)]
-    entries = spoken(*said)
-    for budget in range(90, build_context(entries).tokens, 7):
-        found = build_context(entries, max_tokens=budget)
-        first = next(one for one in found.messages if one.text.startswith("question"))
-        assert found.messages.index(first) in (0, 2)  # behind a note on what is left out
-        assert VALIDATORS["strict"](found.messages) == []
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t"])

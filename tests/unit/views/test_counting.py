@@ -18,8 +18,6 @@ from langchain_convmem.views.messages import (
     TOKENS_PER_MEDIA,
     TOKENS_PER_MESSAGE,
     count_tokens,
-    find_prefix,
-    find_suffix,
     get_text_counter,
     read_counter,
 )
@@ -33,18 +31,16 @@ def count_words(messages):
     return sum(len(one.text.split()) for one in messages)
 
 
+class _CountingModel(GenericFakeChatModel):
+    def get_num_tokens_from_messages(self, messages, tools=None):
+        return 7 * len(messages)
+
+
 def test_a_counter_of_the_application_counts_messages_and_texts():
+    assert read_counter(_CountingModel(messages=iter(())))(SAID) == 14
     counter = read_counter(count_words)
     assert counter(SAID) == 40 * len(ENGLISH.split())
     assert get_text_counter(counter)("three plain words") == 3
-
-
-def test_a_model_counts_for_itself():
-    class Model(GenericFakeChatModel):
-        def get_num_tokens_from_messages(self, messages, tools=None):
-            return 7 * len(messages)
-
-    assert read_counter(Model(messages=iter(())))(SAID) == 14
 
 
 @pytest.mark.parametrize("value", ["gpt-4", 7, [], GenericFakeChatModel])
@@ -57,18 +53,6 @@ def test_what_can_count_nothing_is_refused(value):
 def test_a_counter_that_returns_no_number_of_tokens_is_named(answer):
     with pytest.raises(ConfigError, match="token_counter must return a whole number"):
         read_counter(lambda _: answer)(SAID)
-
-
-@given(st.text("ab 1ทé\n", max_size=300), st.integers(0, 60))
-def test_what_fits_of_a_text_fits(text, room):
-    first, last = (
-        find_prefix(text, room, count_text_tokens),
-        find_suffix(text, room, count_text_tokens),
-    )
-    assert count_text_tokens(text[:first]) <= room
-    assert count_text_tokens(text[len(text) - last :]) <= room
-    if count_text_tokens(text) <= room:
-        assert first == last == len(text)
 
 
 DATA = Path(__file__).parent / "data"

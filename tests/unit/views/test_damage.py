@@ -6,18 +6,16 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.cli.rendering import describe_log, format_log
 from langchain_convmem.logs.base import (
-    build_changes,
-    build_line_changes,
     decode_entry,
     encode_drafts,
     plan_append,
 )
 from langchain_convmem.logs.checksums import Signer
-from langchain_convmem.records import Cover, Entry, ThreadKey
+from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.transfer.formats.convmem import encode_entry
 from langchain_convmem.turns.stats import compute_stats
 from langchain_convmem.views.codec import make_draft
@@ -101,32 +99,3 @@ def test_every_other_view_goes_on_and_names_it(damaged):
     assert [bool(one["damage"]) for one in describe_log(entries)].count(True) == is_altered
     assert sum('"damage"' in encode_entry(one) for one in entries) == is_altered
     assert sum(len(turn.contents) for turn in build_turns(entries)) == 5 - is_altered
-
-
-def test_a_summary_stays_where_what_it_covers_is_damaged():
-    entries = make_chat(2)
-    summary = Entry(
-        id="summary",
-        key=KEY,
-        position=9,
-        turn_id="summary",
-        role="summary",
-        message=SystemMessage("they greeted and paid"),
-        contents=("they greeted and paid",),
-        cover=Cover(((1, 4),)),
-    )
-    view = build_context([*entries, summary])
-    assert "they greeted and paid" in str(view.messages[0].content)
-    assert [str(message.content) for message in view.messages[2:]] == ["thanks"]
-
-
-def test_pages_of_changes_go_past_it():
-    signer = Signer()
-    rows = sign_rows([HumanMessage(f"sum {n}000", id=f"m{n}") for n in range(1, 4)], signer)
-    rows[1] = replace(rows[1], body=rows[1].body.replace("2000", "9000"))
-    changes = build_changes([(KEY, row) for row in rows], 0, 1, signer)
-    assert [entry.damage != "" for entry in changes.entries] == [False, True, False]
-    lines = build_line_changes([(KEY, row) for row in rows], 0, 1, None, signer)
-    assert [line.text for line in lines.lines] == ["sum 1000", "sum 3000"]
-    assert [entry.id for entry in lines.controls] == [rows[1].id]
-    assert lines.cursor == rows[2].position

@@ -17,13 +17,12 @@ from langchain_core.messages import (
     convert_to_messages,
     messages_to_dict,
 )
-from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.testing.log_contract import SAMPLES
 from langchain_convmem.views.codec import encode_body, make_draft
-from langchain_convmem.views.messages import DraftBuilder, is_remembered, read_messages
+from langchain_convmem.views.messages import DraftBuilder, read_messages
 
 SECRET = "sk-4242"
 
@@ -86,13 +85,6 @@ def test_what_a_hook_does_to_its_copy_leaves_the_callers_message_alone():
     assert said.tool_calls[0]["args"] == {"key": SECRET}
 
 
-@pytest.mark.parametrize("given", [None, "q1"])
-@pytest.mark.parametrize("returned", [None, "other"])
-def test_a_message_keeps_its_id_whatever_the_hook_does(given, returned):
-    drafting = DraftBuilder(lambda _: HumanMessage("[text]", id=returned))
-    assert drafting.build(HumanMessage(SECRET, id=given)).message.id == given
-
-
 @pytest.mark.parametrize(
     ("said", "returned"),
     [
@@ -118,20 +110,6 @@ def test_a_hook_must_return_a_message_or_nothing(returned):
 def test_a_hook_that_turns_out_to_be_asynchronous_is_refused():
     with pytest.raises(InvalidMessageError, match="coroutine"):
         DraftBuilder(lambda message: _coroutine(message.model_copy())).build(HumanMessage("hi"))
-
-
-@pytest.mark.parametrize("hook", [None, shout])
-def test_a_message_can_be_marked_as_not_to_be_remembered(hook):
-    marked = HumanMessage("hi", additional_kwargs={"remember": False})
-    assert not is_remembered(marked)
-    assert DraftBuilder(hook).build(marked) is None
-
-
-@pytest.mark.parametrize("value", [True, None, 0, "False"])
-def test_only_false_itself_is_that_mark(value):
-    message = HumanMessage("hi", additional_kwargs={"remember": value})
-    assert is_remembered(message)
-    assert DraftBuilder().build(message).message is message
 
 
 def test_a_hook_is_not_asked_about_what_is_not_to_be_remembered():
@@ -160,53 +138,20 @@ def test_a_summary_without_a_message_is_asked_about_as_well():
     assert DraftBuilder().filter_draft(draft) == draft
 
 
-CALL = {"name": "look", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
-
-OPENAI_CALL = {
-    "id": "c1",
-    "type": "function",
-    "function": {"name": "look", "arguments": '{"n": 1}'},
-}
-
-CHAT = [
-    SystemMessage("Be brief."),
-    HumanMessage("Where?"),
-    AIMessage("", tool_calls=[CALL]),
-    ToolMessage("level 3", tool_call_id="c1"),
-    AIMessage("There."),
-]
-
-FORMS = {
-    "messages": CHAT,
-    "role dicts": [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Where?"},
-        {"role": "assistant", "content": None, "tool_calls": [OPENAI_CALL]},
-        {"role": "tool", "tool_call_id": "c1", "content": "level 3"},
-        {"role": "assistant", "content": "There."},
-    ],
-    "roles of templates": [
-        *CHAT[:1],
-        {"role": "User", "content": "Where?"},
-        {"role": "model", "tool_calls": [OPENAI_CALL]},
-        CHAT[3],
-        ("model", "There."),
-    ],
-    "as LangChain writes them": messages_to_dict(CHAT),
-    "flat dicts": [{"type": one.type, **one.model_dump(exclude={"type"})} for one in CHAT],
-    "under messages": {"messages": CHAT},
-    "a prompt's value": ChatPromptTemplate(CHAT).invoke({}),
-    "a tuple": tuple(CHAT),
-    "an iterator": iter(CHAT),
-}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_the_same_messages(form):
-    assert [
-        (type(one), one.content, getattr(one, "tool_calls", []))
-        for one in read_messages(FORMS[form])
-    ] == [(type(one), one.content, getattr(one, "tool_calls", [])) for one in CHAT]
+def test_maps_of_openai_and_of_langchain_and_roles_of_templates_are_messages():
+    call = {"id": "c1", "function": {"name": "look", "arguments": '{"n": 1}'}, "type": "function"}
+    read = read_messages(
+        [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "model", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "level 3"},
+            ("model", "There."),
+        ]
+    )
+    shape = [("ai", ""), ("ai", ""), ("tool", "level 3"), ("ai", "There.")]
+    assert [(one.type, one.content) for one in read] == shape
+    assert [one.tool_calls[0]["args"] for one in read[:2]] == [{"n": 1}] * 2
+    assert read_messages({"messages": iter(messages_to_dict(read))}) == read
 
 
 @given(

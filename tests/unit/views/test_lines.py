@@ -17,9 +17,12 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.views.edits import count_heard, cut_to_heard
 from langchain_convmem.views.lines import (
+    Recall,
+    RecalledBlock,
     clean_name,
     find_trust,
     format_day,
@@ -51,7 +54,7 @@ def heard(text, until):
         ("Your train leaves ", "Your train leaves "),
         ("Your train leaves from plat", "Your train leaves from plat"),
         ("your TRAIN   leaves\nfrom", "Your train leaves from"),
-        ("Your train leaves from platform 9 at noon", REPLY[:43]),
+        ("Your train leaves from platform 9 at noon", REPLY[:42]),
         ("your train leaves from platform 9, at noon.", REPLY[:43]),
         ("yourtrain", "Your train"),
         ("Do you need", "Your train leaves from platform 9, at noon. Do you need"),
@@ -68,9 +71,9 @@ def test_characters_or_words_tell_how_much_was_heard(until, expected):
         ("Le café est fermé.", "le cafe est", "Le café est"),
         ("Le cafe\u0301 est ferme\u0301.", "Le caf\u00e9", "Le cafe\u0301"),
         ("Die Straße ist gesperrt.", "die strasse", "Die Straße"),
-        ("在九号站台，中午发车。", "九号站台", "在九号站台，"),  # noqa: RUF001 - as it is written
+        ("在九号站台，中午发车。", "九号站台", "在九号站台"),  # noqa: RUF001 - as it is written
         ("😀😀 Fine.", "😀", "😀"),
-        ("One, two, three, two.", "two", "One, two,"),
+        ("One, two, three, two.", "two", "One, two"),
         ("Really?! Yes.", "really?!", "Really?!"),
     ],
 )
@@ -228,3 +231,18 @@ def test_a_name_is_one_line_and_holds_no_second_one(given, cleaned):
 )
 def test_a_mark_can_only_lower_what_a_message_is_trusted_as(role, marks, attributes, trust):
     assert find_trust(role, marks, attributes) == trust
+
+
+def test_a_recall_prints_what_a_model_would_read_and_its_problems_last():
+    block = RecalledBlock((), "[2023-11-14]\nAna: Before.", (), 4.0, 0.8)
+    found = Recall((), (block,), problems=("the embedder failed",), verdict="answered")
+    assert str(found) == "answered: 1 block\n\n[2023-11-14]\nAna: Before.\n\nthe embedder failed"
+
+
+def test_a_turn_prints_how_it_begins_and_not_all_of_it():
+    with ConversationMemory.open(":memory:") as memory:
+        turn = memory.history("t", user_id="ana").add("user", "word " * 1000)
+        shown = repr(turn)
+    assert shown.startswith("AddedTurn(user: 'word word")
+    assert shown.endswith(f"…', id={turn.id!r})")
+    assert len(shown) < 120

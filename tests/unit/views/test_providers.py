@@ -115,21 +115,6 @@ def test_system_text_stays_where_it_was_written_where_the_provider_allows_it():
     ]
 
 
-def test_system_text_inside_a_tool_loop_follows_the_results():
-    found = shown("openai", "a", asks("c1"), SystemMessage("now"), result("c1"), AIMessage("b"))
-    assert [m.type for m in found.messages] == ["human", "ai", "tool", "system", "ai"]
-
-
-@pytest.mark.parametrize("profile", ALL)
-def test_a_system_message_holds_text_only(profile):
-    picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
-    found = shown(profile, SystemMessage(["See:", picture]), "a")
-    assert [block["text"] for block in found.messages[0].content] == [
-        "See:",
-        "[image, image/png, 2 B: not shown]",
-    ]
-
-
 @pytest.mark.parametrize(
     ("own", "takers"),
     [
@@ -149,16 +134,6 @@ def test_an_id_is_rewritten_in_call_and_result_only_where_it_must_be(own, takers
         assert answer.content == "22"
         assert (call["id"] == own) is (profile in takers)
         assert (found.repairs == ()) is (profile in takers)
-
-
-def test_a_rewritten_id_is_the_same_every_time():
-    entries = spoken("q", asks("a b"), result("a b"))
-    first, again = build_context(entries), build_context(entries)
-    assert first == again
-    assert first.messages[1].tool_calls[0]["id"] == f"call_{entries[1].id}_0"
-    assert first.repairs == (
-        f"gave the tool call 'a b' of {entries[1].id} the id call_{entries[1].id}_0",
-    )
 
 
 @pytest.mark.parametrize(
@@ -183,11 +158,6 @@ def test_the_name_of_a_tool_is_written_in_letters_that_the_provider_takes(name, 
     assert any("tool name" in repair for repair in found.repairs) is (name != written)
 
 
-def test_a_result_bears_the_name_of_the_call_it_answers():
-    found = shown("gemini", "q", asks("c1"), result("c1", name="another"))
-    assert found.messages[2].name == "weather"
-
-
 @pytest.mark.parametrize("profile", ALL)
 def test_a_call_that_nothing_answers_is_closed_by_a_marked_error_with_a_lasting_id(profile):
     entries = spoken("q", asks("c1"))
@@ -209,14 +179,6 @@ def test_arguments_are_sent_as_json_can_carry_them():
         "bytes": "[bytes]",
         "deep": [[1]],
     }
-
-
-def test_what_repeats_a_call_goes_where_the_call_is_not_what_it_was():
-    told = {"type": "tool_use", "id": "c1", "name": "my tool", "input": {"x": 1}, "index": 0}
-    call = {"name": "my tool", "args": {"x": 1}, "id": "c1", "type": "tool_call"}
-    found = shown("bedrock_converse", "q", AIMessage([told], tool_calls=[call]), result("c1"))
-    assert found.messages[1].content == ""
-    assert found.messages[1].tool_calls == [{**call, "name": "my_tool"}]
 
 
 def test_what_repeats_a_call_goes_back_to_who_wrote_it_alone():
