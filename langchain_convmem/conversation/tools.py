@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
@@ -18,7 +19,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
 from langchain_convmem.background import run_in_thread, start_in_thread
-from langchain_convmem.causes import describe_value
+from langchain_convmem.causes import describe_error, describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.tool_calls import find_calls
 
@@ -29,6 +30,9 @@ describe one."""
 ToolHandler: TypeAlias = Callable[[ToolCall], Any]
 """Whether a call may run: True, False, a reason against it, or the call to run instead; or what
 awaits one of these."""
+
+
+_logger = logging.getLogger("langchain_convmem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +229,7 @@ async def _run(tool: BaseTool, call: ToolCall, run: ToolRun) -> ToolMessage:
             for kind in type(error).__mro__
         ):
             raise  # LangGraph stops its graph here, to go on later
+        _logger.debug("tool %r failed: %s", call["name"], describe_error(error))
         told = "" if isinstance(error, ToolException) else type(error).__name__
         return _refuse(call, ": ".join(filter(None, [told, str(error)])) or "the tool failed")
 
