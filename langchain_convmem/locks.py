@@ -15,6 +15,15 @@ from itertools import takewhile
 from langchain_convmem.errors import ThreadBusyError
 from langchain_convmem.forks import make_lock
 
+_LATE = (
+    "was still busy after {:g} s; is a stream of it left open? Close it, or raise queue_timeout_s, "
+    "busy_timeout_s for a conversation"
+)
+_STUCK = (
+    "has a turn that started another one, which would wait for itself; use another thread_id "
+    "inside the chain"
+)
+
 
 class FifoLock:
     """Lets one caller through at a time, first in, first out.
@@ -91,7 +100,7 @@ class FifoLock:
             try:
                 _wait_for(waiter, timeout_s, stopped)
             except TimeoutError:
-                raise self._make_late_error(timeout_s or 0) from None
+                raise self._make_error(_LATE.format(timeout_s or 0)) from None
         note_held(frozenset({waiter}))
 
     async def await_turn(self, waiter: Waiter, timeout_s: float | None = None) -> None:
@@ -102,7 +111,7 @@ class FifoLock:
                 async with asyncio.timeout(timeout_s):
                     await asyncio.wrap_future(waiter)
         except TimeoutError:
-            raise self._make_late_error(timeout_s or 0) from None
+            raise self._make_error(_LATE.format(timeout_s or 0)) from None
         note_held(frozenset({waiter}))
 
     def _check_own_loop(self, waiter: Waiter) -> None:
@@ -115,20 +124,10 @@ class FifoLock:
             ahead = takewhile(lambda other: other is not waiter, list(self._line))
             is_stuck = any(other.loop is running for other in ahead)
         if is_stuck:
-            raise self._make_reentry_error()
+            raise self._make_error(_STUCK)
 
-    def _make_late_error(self, timeout_s: float) -> ThreadBusyError:
-        msg = (
-            f"thread {self._thread_id!r} was still busy after {timeout_s:g} s; is a stream of it "
-            "left open? Close it, or raise queue_timeout_s, busy_timeout_s for a conversation"
-        )
-        return ThreadBusyError(msg, thread_id=self._thread_id)
-
-    def _make_reentry_error(self) -> ThreadBusyError:
-        msg = (
-            f"a turn of thread {self._thread_id!r} started another turn of the same thread, "
-            "which would wait for itself; use another thread_id inside the chain"
-        )
+    def _make_error(self, problem: str) -> ThreadBusyError:
+        msg = f"thread {self._thread_id!r} {problem}"
         return ThreadBusyError(msg, thread_id=self._thread_id)
 
     def enter(self) -> Waiter:
@@ -143,7 +142,7 @@ class FifoLock:
                 self._line.clear()
                 self._pid = os.getpid()
             if self._line and self.is_mine:
-                raise self._make_reentry_error()
+                raise self._make_error(_STUCK)
             self._line.append(waiter)
         self._admit()
         return waiter

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.runnables import Runnable
 
 from langchain_convmem.background import run_in_thread, to_async
-from langchain_convmem.causes import describe_value, suggest_name
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.history import ConversationHistory, fork_thread, read_context
 from langchain_convmem.logs import InMemoryLog
@@ -43,7 +43,7 @@ from langchain_convmem.turns.memory import (
     SummarizeWhen,
     TurnMemory,
 )
-from langchain_convmem.turns.options import TurnChanges, TurnOptions, check_profile_tokens
+from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_profile_tokens
 from langchain_convmem.turns.stats import ThreadStats, compute_stats
 from langchain_convmem.views.lines import Recall
 from langchain_convmem.views.live import Turn
@@ -62,12 +62,12 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables.base import RunnableLike
 
-    from langchain_convmem.conversation import Conversation, ConversationConfig, Engine
+    from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
     from langchain_convmem.logs.as_of import PointInTime
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import ProfilerLike
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
-    from langchain_convmem.recall.options import Owners, RecallOptions
+    from langchain_convmem.recall.options import LineFilter, Moment, Owners
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.summarizers import SummarizerLike
@@ -75,24 +75,14 @@ if TYPE_CHECKING:
     from langchain_convmem.transfer import ImportedThread, ImportReport
     from langchain_convmem.wrap import RememberingRunnable
 
-_NOT_READING = ("summarizer", "summary_settings", "summarize_when", "on_summary", "profiler")
-"""Options that say nothing of how a memory is read: one of an earlier time is without."""
+_READING = (
+    *("embeddings", "settings", "before_write", "rewriter"),
+    *("token_counter", "profile_tokens"),
+)
+"""Options that say how a memory is read, at any time."""
 
-
-class MemoryOptions(TypedDict, total=False):
-    """Options of a memory, however its log was opened; see `ConversationMemory.open`."""
-
-    embeddings: Embeddings | None
-    settings: RecallSettings | None
-    before_write: WriteHook | None
-    rewriter: Rewriter | None
-    summarizer: SummarizerLike | Literal["auto"] | None
-    summary_settings: SummarySettings | None
-    summarize_when: SummarizeWhen
-    on_summary: OnSummary | None
-    token_counter: TokenCounterLike | None
-    profile_tokens: int
-    profiler: ProfilerLike | None
+_NOT_OPTIONS = ("cls", "self", "path", "log", "recall", "signing_key")
+"""What a memory is given besides options that it takes however its log was opened."""
 
 
 class ConversationMemory:
@@ -108,56 +98,68 @@ class ConversationMemory:
         self,
         log: MessageLog,
         *,
+        embeddings: Embeddings | None = None,
+        settings: RecallSettings | None = None,
+        before_write: WriteHook | None = None,
+        rewriter: Rewriter | None = None,
         recall: DialogRecall | None = None,
-        **options: Unpack[MemoryOptions],
+        summarizer: SummarizerLike | Literal["auto"] | None = None,
+        summary_settings: SummarySettings | None = None,
+        summarize_when: SummarizeWhen = "background",
+        token_counter: TokenCounterLike | None = None,
+        on_summary: OnSummary | None = None,
+        profile_tokens: int = 150,
+        profiler: ProfilerLike | None = None,
     ) -> None:
         """Make a memory of a log that is open already.
 
-        The log stays the caller's to close.
-
-        Args:
-            log: Where entries are kept.
-            recall: Finds lines instead of a `LineRecall` made of `embeddings`, `settings` and
-                `rewriter`, over the same log: such as `integrations.VectorStoreRecall`. It stays
-                the caller's, too.
-            **options: Those of `open`.
+        The log stays the caller's to close. `recall` finds lines instead of a `LineRecall` made of
+        `embeddings`, `settings` and `rewriter`, over the same log: such as
+        `integrations.VectorStoreRecall`; it stays the caller's, too. The other options are those of
+        `open`.
 
         Raises:
             ConfigError: If an option makes no sense; the message names it.
         """
-        _check_names("a memory", options, MemoryOptions)
+        given = locals()  # before any other name is bound
+        self._options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
+        check_profile_tokens(profile_tokens, is_optional=False)
         if not isinstance(log, MessageLog):
             way = "ConversationMemory.open(path) opens one"
             raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}; {way}")
-        profile_tokens = options.get("profile_tokens", 150)
-        check_profile_tokens(profile_tokens, is_optional=False)
-        self.log, self._options, self._owns_log = log, options, False
-        get: Callable[[str], Any] = options.get
-        drafting = DraftBuilder(get("before_write"))
-        counter = read_counter(get("token_counter"))
-        finding = (get("embeddings"), get("settings"), get("rewriter"))
-        recaller = Recaller(log, drafting, counter, *finding, given=recall)
-        when = options.get("summarize_when", "background")
-        writing = (get("summarizer"), get("summary_settings"), when, get("on_summary"))
-        summaries, profiles = Summaries(recaller, *writing), Profiles(log, get("profiler"))
-        parts = (log, drafting, recaller, summaries, profiles, counter, profile_tokens)
-        self._turn_memory = TurnMemory(*parts)
+        self.log = log
+        drafting = DraftBuilder(before_write)
+        counter = read_counter(token_counter)
+        recaller = Recaller(log, drafting, counter, embeddings, settings, rewriter, given=recall)
+        summaries = Summaries(recaller, summarizer, summary_settings, summarize_when, on_summary)
+        self._turn_memory = TurnMemory(
+            log, drafting, recaller, summaries, Profiles(log, profiler), counter, profile_tokens
+        )
+        self._owns_log = False
 
     @classmethod
     def open(
         cls,
         path: str | os.PathLike[str],
         *,
+        embeddings: Embeddings | None = None,
+        settings: RecallSettings | None = None,
+        before_write: WriteHook | None = None,
+        rewriter: Rewriter | None = None,
+        summarizer: SummarizerLike | Literal["auto"] | None = None,
+        summary_settings: SummarySettings | None = None,
+        summarize_when: SummarizeWhen = "background",
+        on_summary: OnSummary | None = None,
         signing_key: bytes | str | None = None,
-        **options: Unpack[MemoryOptions],
+        token_counter: TokenCounterLike | None = None,
+        profile_tokens: int = 150,
+        profiler: ProfilerLike | None = None,
     ) -> Self:
         """Open or create a memory in a SQLite file, on a server, or in memory with `":memory:"`.
 
         Args:
             path: Path of the file; or `dynamodb://TABLE?region=NAME&endpoint=URL` (extra `aws`),
                 or `postgresql://USER@HOST/DATABASE?schema=NAME` (extra `postgres`).
-            signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
-                nobody who lacks it can alter them unseen; see `SQLiteLog`.
             embeddings: Any LangChain embeddings; None is `UniversalSentenceEmbeddings`, which comes
                 with the package, knows sixteen languages and needs neither key nor network. Users
                 whose vectors another embedder made are found by their words until `reindex`.
@@ -178,6 +180,8 @@ class ConversationMemory:
                 `"foreground"`: within the turn, for scripts.
             on_summary: Gets a `SummaryEvent` whenever a thread was compacted, or no summary came
                 about. A plain function, called where the work is done, so it must be quick.
+            signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
+                nobody who lacks it can alter them unseen; see `SQLiteLog`.
             token_counter: Counts tokens wherever tokens are counted: a function of messages, or a
                 model that counts for itself, perhaps over the network. None is an estimate by
                 script and kind of text.
@@ -192,6 +196,8 @@ class ConversationMemory:
                 an option makes no sense; or if the log was signed with another key.
             MissingExtraError: If the log's driver is not installed.
         """
+        given = locals()  # before any other name is bound
+        options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
         memory = cls(InMemoryLog(), **options)  # options are refused before anything is opened
         address = os.fspath(path)
         if address != ":memory:":
@@ -256,13 +262,21 @@ class ConversationMemory:
         inner: RunnableLike[Any, Any],
         *,
         options: TurnOptions | None = None,
+        recall: bool | None = None,
+        recall_tokens: int | None = None,
+        recall_k: int | None = None,
+        history_tokens: int | None = None,
+        context_tokens: int | None = None,
+        reserved_tokens: int | None = None,
+        profile_tokens: int | None = None,
+        remember: bool | None = None,
+        recall_place: RecallPlace | None = None,
         queue_timeout_s: float = 300.0,
         provider: Provider | None = None,
         input_messages_key: str | None = None,
         history_messages_key: str | None = None,
         output_messages_key: str | None = None,
         record_recall: bool = False,
-        **changes: Unpack[TurnChanges],
     ) -> RememberingRunnable:
         """Return `inner` with a memory: a Runnable that takes what the user says, in any form.
 
@@ -276,7 +290,18 @@ class ConversationMemory:
                 `recalled` (message lists), `summary` (text) and `messages` (the whole). What it
                 returns is returned as it is; the log keeps the messages in it, or the one it was
                 read from.
-            options: What the model gets in a turn, and whether the turn is stored.
+            options: What the model gets in a turn, and whether the turn is stored. Each of the next
+                nine goes before it; `TurnOptions` says more of them, and what they are by default.
+            recall: Whether to recall lines of earlier conversations.
+            recall_tokens: Budget of the recalled text.
+            recall_k: Number of blocks to recall instead.
+            history_tokens: Budget for earlier messages of the thread.
+            context_tokens: One budget for all that the model gets.
+            reserved_tokens: Of these, so many are left for what stands outside the messages.
+            profile_tokens: Budget of what is known of the user; None is what the memory says.
+            remember: Whether to store turns.
+            recall_place: Whether recalled lines stand before what the user says (`"user"`), where a
+                prompt cache keeps all before them, or in the system message (`"system"`).
             queue_timeout_s: Seconds to wait for earlier turns of the thread.
             provider: Provider rules for messages, as in `history.context`; None follows the chat
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
@@ -288,8 +313,6 @@ class ConversationMemory:
             record_recall: Whether the metadata of each reply says which lines were recalled for it:
                 `aux["recalled"]`, ids and scores without a word of them, for applications that
                 show it; see `turns.turn.note_recalled`.
-            **changes: Single options, such as `recall=False`, which go before `options`; see
-                `TurnOptions`.
 
         Raises:
             ConfigError: If `inner` is not a chain, there is no such provider, or a budget leaves no
@@ -299,10 +322,9 @@ class ConversationMemory:
         from langchain_convmem.turns.chains import read_chain
         from langchain_convmem.wrap import RememberingRunnable
 
-        _check_names("wrap()", changes, TurnChanges)
         if provider is not None:
             resolve_provider(provider)
-        chosen = TurnOptions.pick(options, changes)
+        chosen = TurnOptions.pick(options, given)
         self._turn_memory.check_options(chosen)
         names = {name: given[name] for name in RememberingRunnable.model_fields if name in given}
         chain = read_chain(inner, input_messages_key, history_messages_key)
@@ -315,9 +337,24 @@ class ConversationMemory:
         thread_id: str,
         user_id: str | None = None,
         options: TurnOptions | None = None,
+        recall: bool | None = None,
+        recall_tokens: int | None = None,
+        recall_k: int | None = None,
+        history_tokens: int | None = None,
+        context_tokens: int | None = None,
+        reserved_tokens: int | None = None,
+        profile_tokens: int | None = None,
+        remember: bool | None = None,
+        recall_place: RecallPlace | None = None,
         provider: Provider | None = None,
         config: ConversationConfig | None = None,
-        **settings: Any,
+        system_prompt: str | None = None,
+        preface: Preface | Mapping[str, Any] | None = None,
+        stop: Sequence[str] | None = None,
+        auto_tools: bool | None = None,
+        max_tool_rounds: int | None = None,
+        tool_handler: Callable[..., Any] | None = None,
+        on_cancel: Literal["discard", "keep"] | None = None,
     ) -> Conversation:
         """Return a conversation that continues a thread of this memory.
 
@@ -330,31 +367,50 @@ class ConversationMemory:
             model: A chat model, a text engine, or an engine that several conversations share.
             thread_id: The thread.
             user_id: Its user, whose lines are recalled.
-            options: What the model gets in a turn, and whether the turn is stored.
+            options: What the model gets in a turn, and whether the turn is stored; this and the
+                next eight as in `wrap`.
+            recall: Whether to recall lines of earlier conversations.
+            recall_tokens: Budget of the recalled text.
+            recall_k: Number of blocks to recall instead.
+            history_tokens: Budget of what was said in the thread before.
+            context_tokens: One budget for all that the model gets.
+            reserved_tokens: Of these, so many are left free.
+            profile_tokens: Budget of what is known of the user; None is what the memory says.
+            remember: Whether to store turns.
+            recall_place: Whether recalled lines stand before what the user says (`"user"`), where a
+                prompt cache keeps all before them, or in the system message (`"system"`).
             provider: Provider rules for the messages. None follows the chat model, and uses those
                 of all (`"strict"`) for text engines.
-            config: Settings of the conversation; None takes the defaults.
-            **settings: Single options of a turn, such as `recall=False`, which go before `options`;
-                and single settings of the conversation, such as `system_prompt` or `preface`, which
-                go before `config`. See `TurnOptions` and `ConversationConfig`.
+            config: Settings of the conversation; None uses the engine's defaults. Each argument
+                that follows goes before it unless it is None; `ConversationConfig` says what they
+                mean, and has more.
+            system_prompt: What the model is told first; the first message of the preface.
+            preface: What stands before the first message.
+            stop: Texts that end a reply of a text engine.
+            auto_tools: Call tools until the model replies without calls.
+            max_tool_rounds: The most rounds of tool calls in one turn.
+            tool_handler: Asked before each call.
+            on_cancel: What to do with a cancelled turn.
 
         Raises:
             ConfigError: If a setting does not fit the model, or a budget leaves no room.
         """
-        from langchain_convmem.conversation import Conversation, Engine
+        given = locals()  # before any other name is bound
+        from langchain_convmem.conversation import Conversation, ConversationConfig, Engine
         from langchain_convmem.thread_memory import MemoryThread
         from langchain_convmem.turns.chains import ChainShape
 
         engine = model if isinstance(model, Engine) else Engine(model)
-        chosen = TurnOptions.pick(options, settings)
+        chosen = TurnOptions.pick(options, given)
         shape = ChainShape(None, resolve_provider(provider or "strict"))  # of one that reads text
         if isinstance(engine.model, Runnable):
             shape = ChainShape.from_chain(engine.model, provider=provider)
         self._turn_memory.check_options(chosen)
         self._turn_memory.use_model(shape.model)
         thread = MemoryThread(self._turn_memory, ThreadKey(user_id, thread_id), chosen, shape)
-        own = {name: settings[name] for name in settings.keys() - TurnChanges.__annotations__}
-        return Conversation(engine, config, history=thread, **own)
+        named = given.keys() & {*ConversationConfig.model_fields, "system_prompt"}
+        settings = {name: given[name] for name in named if given[name] is not None}
+        return Conversation(engine, config, history=thread, **settings)
 
     # -- Threads ----------------------------------------------------------------------------------
 
@@ -604,7 +660,12 @@ class ConversationMemory:
         user_id: str | None = None,
         thread_id: str | None = None,
         user_ids: Collection[str] | None = None,
-        **options: Unpack[RecallOptions],
+        k: int | None = None,
+        max_tokens: int | None = None,
+        threshold: float | Literal["auto"] | None = None,
+        filter: LineFilter | None = None,  # noqa: A002 - the name that LangChain's stores use
+        since: Moment | None = None,
+        until: Moment | None = None,
     ) -> DialogLineRetriever:
         """Return a LangChain retriever over dialog lines.
 
@@ -615,25 +676,29 @@ class ConversationMemory:
             thread_id: Search this thread only; without `user_id`, the thread of no user.
             user_ids: Search all threads of all these users instead: whoever asks reads what every
                 one of them said.
-            **options: `k`, exactly so many documents, one block of neighbouring lines each; or
-                `max_tokens`, as many as fit; `threshold`, `filter`, `since` and `until` as in
-                `recall`.
+            k: Return exactly so many documents, one block of neighbouring lines each.
+            max_tokens: Or as many blocks as fit this budget.
+            threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
+                nothing if the question is unrelated to anything in the log.
+            filter: By name the value that a line must have, or a list of values of which it must
+                have one; see `RecallOptions`.
+            since: Only lines from this time on: a datetime with its zone, or milliseconds.
+            until: Only lines before this time.
 
         Raises:
             ConfigError: If no owner is given, or users in two ways, or the scope is not
                 valid.
         """
+        given = locals()  # before any other name is bound
         from langchain_convmem.recall import DialogLineRetriever
         from langchain_convmem.recall.options import make_owners
 
-        several = None if user_ids is None else make_owners(user_ids)
-        retriever = DialogLineRetriever(
-            recall=self._turn_memory.line_recall,
-            user_id=user_id,
-            thread_id=thread_id,
-            user_ids=None if several is None else frozenset(str(one.user_id) for one in several),
-            **cast("Any", options),
-        )
+        named = {name: given[name] for name in DialogLineRetriever.model_fields if name in given}
+        if user_ids is None:
+            find_owner(user_id, thread_id)
+        else:
+            named["user_ids"] = frozenset(str(one.user_id) for one in make_owners(user_ids))
+        retriever = DialogLineRetriever(recall=self._turn_memory.line_recall, **named)
         retriever.check_scope()
         return retriever
 
@@ -644,7 +709,14 @@ class ConversationMemory:
         user_id: str | None = None,
         thread_id: str | None = None,
         user_ids: Collection[str] | None = None,
-        **options: Unpack[RecallOptions],
+        k: int | None = None,
+        max_tokens: int | None = None,
+        threshold: float | Literal["auto"] | None = None,
+        filter: LineFilter | None = None,  # noqa: A002 - the name that LangChain's stores use
+        since: Moment | None = None,
+        until: Moment | None = None,
+        remember: bool = True,
+        before: str | None = None,
     ) -> Recall:
         """Return the dialog lines that fit a query best, with the lines around them.
 
@@ -658,14 +730,29 @@ class ConversationMemory:
             user_ids: Search all threads of all these users together: whoever asks reads what every
                 one of them said. `user_id`, then one of them, and `thread_id` name the current
                 thread alone.
-            **options: How much, from where and how like: `k`, `max_tokens` (default 1,000),
-                `threshold`, `filter`, `since`, `until`, `remember` and `before`, what the user said
-                just before; see `RecallOptions`.
+            k: Return exactly so many blocks, or
+            max_tokens: as many as fit this budget (default 1,000).
+            threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
+                nothing if the question is unrelated to anything in the log.
+            filter: By name the value that a line must have, or a list of values of which it must
+                have one: `speaker`, `role`, `session`, `thread_id`, `user_id`, or a key of the
+                message's `additional_kwargs`.
+            since: Only lines from this time on: a datetime with its zone, or milliseconds since the
+                epoch.
+            until: Only lines before this time.
+            remember: Whether what is found enters the relevance buffer of the current thread, where
+                the settings have one. Either way the answer's `buffer` contains it.
+            before: What the user said just before, from which a short follow-up such as "and hers?"
+                borrows its topic.
 
         Raises:
             ConfigError: If an argument is invalid; the message names it.
         """
+        given = locals()  # before any other name is bound
+        from langchain_convmem.recall.options import RecallOptions
+
         owners = _find_searched(user_id, thread_id, user_ids)
+        options = {name: given[name] for name in RecallOptions.__annotations__ if name in given}
         if user_id is not None and thread_id is not None:
             current = ThreadKey(user_id, thread_id)
             options["buffer"] = current
@@ -854,7 +941,7 @@ class ConversationMemory:
             )
             raise ConfigError(msg)
         log = self.log.log if isinstance(self.log, LogAsOf) else self.log
-        reading: Any = {one: self._options[one] for one in self._options.keys() - _NOT_READING}  # type: ignore[literal-required]
+        reading = {name: self._options[name] for name in _READING}
         past = ConversationMemory(LogAsOf(log, bound), **reading)
         past._turn_memory.profiles = Profiles(past.log, now_ms=bound.time_ms)
         return past
@@ -940,12 +1027,6 @@ class ConversationMemory:
         return forget_before(self._turn_memory, keys, before)
 
     aforget = to_async(forget)
-
-
-def _check_names(what: str, given: Mapping[str, Any], known: type) -> None:
-    for name in given.keys() - known.__annotations__.keys():
-        near = suggest_name(name, known.__annotations__)
-        raise ConfigError(f"{what} has no option {name!r}{near}")
 
 
 # -- Whose lines are meant ------------------------------------------------------------------------

@@ -11,21 +11,14 @@ from langchain_convmem.cli.output import Styled, align, escape_line, format_coun
 from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadInfo, ThreadKey
 from langchain_convmem.titles import list_titles as list_thread_titles
 from langchain_convmem.views.codec import get_line_time_ms
-from langchain_convmem.views.lines import (
-    LineMatch,
-    Recall,
-    RecalledBlock,
-    clean_name,
-    format_iso_time,
-    get_moment,
-    name_speaker,
-)
+from langchain_convmem.views.lines import clean_name, format_iso_time, get_moment, name_speaker
 from langchain_convmem.views.live import describe_entry, find_retracted_ids
 from langchain_convmem.views.summaries import is_pin
 
 if TYPE_CHECKING:
     from langchain_convmem.message_log import MessageLog
     from langchain_convmem.turns.stats import ThreadStats
+    from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock
 
 _SHOWN_MATCHES = 3
 _EXCERPT_CHARS = 40

@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.errors import ConfigError
@@ -42,20 +42,6 @@ _LEAST = {
 
 RecallPlace: TypeAlias = Literal["user", "system"]
 """Where recalled lines stand: in what the user says, or in the system message."""
-
-
-class TurnChanges(TypedDict, total=False):
-    """Single options of a turn, by name; see `TurnOptions`."""
-
-    recall: bool | None
-    recall_tokens: int | None
-    recall_k: int | None
-    history_tokens: int | None
-    context_tokens: int | None
-    reserved_tokens: int | None
-    profile_tokens: int | None
-    remember: bool | None
-    recall_place: RecallPlace | None
 
 
 @dataclass(frozen=True, slots=True)
