@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from langchain_core.messages.tool import default_tool_parser
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 
+from langchain_convmem.causes import describe_name
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.runnables import INTERNAL_TAGS
 from langchain_convmem.views.codec import describe_as_json
@@ -35,6 +37,10 @@ _RUN_PREFIX = "lc_run-"
 """Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""
 
 _NOTHING: Any = object()
+_ANSWERS = ("output", "answer", "result", "response")
+"""Under which names LangChain's chains return what they answer."""
+_HANDED_ON = {"input", "history", "messages", "recalled", "summary", "__interrupt__"}
+_logger = logging.getLogger("langchain_convmem")
 
 
 # -- Streams --------------------------------------------------------------------------------------
@@ -72,7 +78,10 @@ def read_reply(
         heard: The last message that a chat model of the chain said.
         output_messages_key: The key under which a dict holds the answer.
     """
-    answer = _find_answer(output, output_messages_key) if isinstance(output, dict) else output
+    answer = output
+    if isinstance(output, dict):
+        names = _ANSWERS if heard is None or "messages" in output else _ANSWERS[:1]
+        answer = _find_answer(output, given, output_messages_key, names)
     if isinstance(answer, BaseMessage):
         return [message_chunk_to_message(answer)]
     if isinstance(answer, str):
@@ -85,6 +94,12 @@ def read_reply(
     if not messages and isinstance(answer, dict):
         messages = [one for one in answer.values() if isinstance(one, AIMessage)]
     if messages or (found is not None and heard is None):
+        if not messages and isinstance(answer, dict) and answer.keys() - _HANDED_ON:
+            _logger.warning(
+                "the chain returned a dict without a new message, so no reply is stored; name the "
+                "key of its reply with output_messages_key= (it has %s)",
+                ", ".join(sorted(map(describe_name, answer.keys() - _HANDED_ON))),
+            )
         return [message_chunk_to_message(message) for message in messages]
     # A chain that returns nothing, and whose models said nothing, answers nothing.
     return [] if answer is None and heard is None else [_make_message(answer, heard)]
@@ -132,12 +147,22 @@ def _has_calls(message: BaseMessage) -> bool:
     return bool(broken or find_calls(message))
 
 
-def _find_answer(output: Mapping[str, Any], output_messages_key: str | None) -> Any:
-    """Return what a chain answered among what it returned."""
+def _find_answer(
+    output: Mapping[str, Any],
+    given: Sequence[BaseMessage],
+    output_messages_key: str | None,
+    names: Iterable[str],
+) -> Any:
+    """Return what a chain answered: under its key, else under one of `names`, else all of it."""
     if output_messages_key is not None and output_messages_key in output:
         return output[output_messages_key]
-    is_wrapped = "messages" not in output and _find_messages(output.get("output")) is not None
-    return output["output"] if is_wrapped else output
+    if _select_new(_find_messages(output.get("messages")) or (), given):
+        return output
+    # A chain that hands on what it got, as `RunnablePassthrough.assign` does, returns the words
+    # of the user, too.
+    said = given[-1].text
+    found = (output[name] for name in names if name in output and output[name] != said)
+    return next((one for one in found if _find_messages(one) is not None), output)
 
 
 def _find_messages(output: Any) -> list[BaseMessage] | None:
@@ -241,6 +266,7 @@ class ReplyCollector:
     def __init__(self) -> None:
         self._parts: list[list[BaseMessage]] = []
         self._value: Any = _NOTHING
+        self._state: Any = _NOTHING  # the latest dict of a chain that hands on what it got
         self._is_text = True
 
     @property
@@ -252,6 +278,8 @@ class ReplyCollector:
         """Take one chunk: text, a message (chunk), a list, or a dict of LangGraph updates."""
         self._is_text &= isinstance(chunk, str)
         pieces = _list_pieces(chunk)
+        if isinstance(chunk, dict) and "messages" in chunk:
+            self._state = chunk
         if not pieces and (chunk or not isinstance(chunk, str | list | dict)):
             is_first = self._value is _NOTHING
             self._value = chunk if is_first else add_up(self._value, chunk)
@@ -279,6 +307,7 @@ class ReplyCollector:
     ) -> list[BaseMessage]:
         """Return what to store of a stream that came to its end; see `read_reply`."""
         messages, output = self._merge_new(given), self._value
+        output = self._state if output is _NOTHING else output
         if self._is_text and len(messages) == 1:
             output = str(messages[0].text)
         elif messages or (output is _NOTHING and heard is None):

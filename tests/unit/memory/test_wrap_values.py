@@ -150,6 +150,26 @@ def test_the_answer_among_other_results_is_found_by_its_key(memory, way):
     assert texts == ["Where?", "Level 3."]
 
 
+@pytest.mark.parametrize(
+    ("added", "stored"),
+    [
+        ({"answer": "Level 3.", "context": "a"}, ["Where?", "Level 3."]),
+        ({"context": "a", "result": "Level 3."}, ["Where?", "Level 3."]),
+        ({"answer": "Where?", "response": "Level 3."}, ["Where?", "Level 3."]),
+        ({"answer": {"level": 3}}, ["Where?"]),
+        ({"told": "Level 3."}, ["Where?"]),
+    ],
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_beside_what_the_chain_got_is_stored_or_missed(
+    memory, caplog, way, added, stored
+):
+    chain = memory.wrap(RunnableLambda(lambda given: {**given, **added}), recall=False)
+    WAYS[way](chain, "Where?", at())
+    assert [str(one.text) for one in memory.history("t", user_id="ana").messages] == stored
+    assert ("name the key of its reply" in caplog.text) is (len(stored) == 1)
+
+
 class Place(BaseModel):
     """Where something is."""
 
