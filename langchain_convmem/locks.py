@@ -19,10 +19,7 @@ _LATE = (
     "was still busy after {:g} s; is a stream of it left open? Close it, or raise queue_timeout_s, "
     "busy_timeout_s for a conversation"
 )
-_STUCK = (
-    "has a turn that started another one, which would wait for itself; use another thread_id "
-    "inside the chain"
-)
+_STUCK = "has a turn that started another, which would wait for itself; use another thread_id in it"
 
 
 class FifoLock:
@@ -43,11 +40,6 @@ class FifoLock:
         self._line: deque[Waiter] = deque()
         self._pid = os.getpid()
         self._thread_id = thread_id
-
-    @property
-    def length(self) -> int:
-        """How many are in the line, those inside included."""
-        return len(self._line)
 
     @property
     def is_mine(self) -> bool:

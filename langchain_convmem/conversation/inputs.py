@@ -147,9 +147,8 @@ def _read_map(value: Mapping[str, Any], what: str) -> BaseMessage:
     rest = {key: item for key, item in value.items() if item is not None}
     role = rest.pop("role", None)
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
-        raise InvalidMessageError(
-            f"{what} has the role {describe_value(role)}; it needs one such as 'user'"
-        )
+        msg = f"{what} has the role {describe_value(role)}; it needs one such as 'user'"
+        raise InvalidMessageError(msg)
     known = ROLES.get(role.lower())
     fields: dict[str, Any] = {key: rest.pop(key) for key in _FIELDS if key in rest}
     fields["additional_kwargs"] = dict(rest.pop("additional_kwargs", {}))
@@ -193,9 +192,8 @@ def _read_content(content: Any, what: str) -> Any:
         return str(content)
     parts = [content] if isinstance(content, Mapping) else content
     if not isinstance(parts, list | tuple):
-        raise InvalidMessageError(
-            f"{what} has the content {describe_value(content)}; pass text or a list of parts"
-        )
+        msg = f"{what} has the content {describe_value(content)}; pass text or a list of parts"
+        raise InvalidMessageError(msg)
     return [_read_part(part, f"part {number} of {what}") for number, part in enumerate(parts)]
 
 

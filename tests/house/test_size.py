@@ -62,18 +62,15 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: views": 3_749,
-    "room: turns": 5_159,
-    "room: recall": 3_404,
-    "room: words": 1_500,
-    "room: profile": 1_414,
-    "room: conversation": 2_100,
-    "room: text": 2_927,
-    "room: integrations": 1_699,
-    "package": 37_146,
-    "files of the package": 180,
-    "lines of tests": 61_138,
-    "lines of benchmarks": 11_129,
+    "room: views": 3_633,
+    "room: turns": 4_798,
+    "room: recall": 3_124,
+    "room: words": 1_455,
+    "room: text": 2_672,
+    "room: integrations": 1_649,
+    "package": 35_634,
+    "lines of tests": 54_996,
+    "lines of benchmarks": 10_805,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 
