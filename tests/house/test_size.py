@@ -69,6 +69,7 @@ NOT_YET: dict[str, int] = {
     "room: text": 2_672,
     "room: integrations": 1_649,
     "package": 35_634,
+    "files of the package": 160,
     "lines of tests": 54_996,
     "lines of benchmarks": 10_805,
 }
