@@ -215,7 +215,7 @@ def _read_memory(memory: ConversationMemory, *, by_name: bool) -> Structure:
         seen.extend(given["messages"])
         return AIMessage("In the shed.")
 
-    where = {"thread_id": _OTHER, "user_id": _USER, "memory": {"recall_k": 1}}
+    where = {"thread_id": _OTHER, "user_id": _USER, "memory": {"recall_k": 1, "profile_tokens": 0}}
     [document] = memory.retriever(user_id=_USER, k=1).invoke("Where is the spade?")
     chain = memory.wrap(RunnableLambda(answer))
     chain.invoke("Where is the spade?", config={"configurable": where})
