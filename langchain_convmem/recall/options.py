@@ -20,7 +20,7 @@ from langchain_convmem.views.lines import DEFAULT_SPEAKERS, clean_name
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.analysis import is_stop_word, select_telling_words
-from langchain_convmem.words.dates import Span, find_time_spans
+from langchain_convmem.words.dates import Span, find_named_days
 from langchain_convmem.words.speech import (
     Persons,
     find_persons,
@@ -461,7 +461,7 @@ def read_person(query: str, before: str | None = None) -> Persons:
 
 def find_spans(query: str, before: str | None, now_ms: int) -> list[Span]:
     """Return the stretches of time that a message names; where it names none, those before."""
-    named = (find_time_spans(part, now_ms) for part in read_parts(query, before))
+    named = (find_named_days(part, now_ms, aim="past") for part in read_parts(query, before))
     return next(filter(None, named), [])
 
 

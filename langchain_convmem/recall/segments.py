@@ -167,10 +167,10 @@ class SegmentTable:
         for name, known in self._known.items():
             values[name] = known.setdefault(getattr(line, name), len(known))
         for name, value in values.items():
-            self._columns[name].gather([value] * count)
-        self._columns["start"].gather([piece.start for piece in pieces])
-        self._columns["end"].gather([piece.end for piece in pieces])
-        self._live.gather([True] * count)
+            self._columns[name].extend([value] * count)
+        self._columns["start"].extend([piece.start for piece in pieces])
+        self._columns["end"].extend([piece.end for piece in pieces])
+        self._live.extend([True] * count)
         for name, tag in line.tags.items():
             self._tags.setdefault(_make_label(name, tag), []).extend(range(first, first + count))
 

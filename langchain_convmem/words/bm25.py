@@ -41,8 +41,6 @@ class GrowableArray:
         self._rows[self._length : needed] = added
         self._length = needed
 
-    gather = extend
-
     def get_item(self, number: int) -> Any:
         """Return one number as a Python value."""
         return self._rows.item(number)
@@ -151,8 +149,7 @@ class LexicalIndex:
 
         Copies: an array that is looked at cannot grow.
         """
-        postings = self._postings
-        return {term: np.array(postings[term][0]) for term in terms if term in postings}
+        return {term: np.array(self._postings[term][0]) for term in terms if term in self._postings}
 
     def find_terms_with(self, character: str) -> list[str]:
         """Return the terms that hold a character, in the order in which they came."""
@@ -189,11 +186,8 @@ class LexicalIndex:
         gone = self._removed.view if ignored is None else self._removed.view | ignored
         present = len(self) - int(np.count_nonzero(gone))
         average = max(self._total_length / max(self._present, 1), 1.0)
-        for term in dict.fromkeys(terms):
-            found = self._postings.get(term)
-            if found is None:
-                continue
-            numbers, counts = np.array(found[0]), np.array(found[1])
+        for documents, repeats in filter(None, map(self._postings.get, dict.fromkeys(terms))):
+            numbers, counts = np.array(documents), np.array(repeats)
             having = len(numbers) - int(np.count_nonzero(gone[numbers]))
             damping = k1 * (1 - b + b * self._lengths.view[numbers] / average)
             rarity = math.log1p((present - having + 0.5) / (having + 0.5))

@@ -11,14 +11,14 @@ headers of blocks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
 from functools import lru_cache, partial
 from typing import Literal, TypeAlias
 
 Span: TypeAlias = tuple[int, int]
 """From when to before when, in milliseconds since the epoch."""
-_Days: TypeAlias = "tuple[date, date] | None"
+_Days: TypeAlias = tuple[date, date]
 _Reader: TypeAlias = "Callable[[re.Match[str], date, Aim], Iterator[_Days]]"
 Aim: TypeAlias = Literal["future", "near", "past"]
 """Which of the days of a name is meant: the next one, today included, the nearest or the last."""
@@ -37,11 +37,14 @@ november nov novembre noviembre novembro marraskuu kasım noiembrie ноябрь
 december dec dezember décembre diciembre dicembre dezembro joulukuu aralık decembrie декабрь декабря
 """
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
-MONTH_OF = {
-    name: number
-    for number, line in enumerate(_MONTHS.split("\n")[1:-1], 1)
-    for name in line.split()
-}
+
+
+def _number_names(rows: str, first: int) -> dict[str, int]:
+    lines = enumerate(rows.strip().splitlines(), first)
+    return {name: number for number, line in lines for name in line.split()}
+
+
+MONTH_OF = _number_names(_MONTHS, 1)
 """Names of months in a dozen languages, lowercase, and their numbers from 1."""
 NAMES_OF_TIMES = frozenset([*MONTH_OF, *_WEEKDAYS.split()])
 """Names of months and weekdays: when something was is known of a line but seldom said in it."""
@@ -64,11 +67,7 @@ friday fri freitag vendredi viernes venerdì venerdi
 saturday samstag sonnabend samedi sábado sabado sabato
 sunday sonntag dimanche domingo domenica
 """
-WEEKDAY_OF = {
-    name: number
-    for number, line in enumerate(_NAMES_OF_DAYS.split("\n")[1:-1])
-    for name in line.split()
-}
+WEEKDAY_OF = _number_names(_NAMES_OF_DAYS, 0)
 """Weekdays in five languages, lowercase, from Monday as 0; those that recur name no day."""
 _RELATIVE_DAYS = """
 2: the day after tomorrow, day after tomorrow, übermorgen, après-demain, pasado mañana, dopodomani
@@ -105,7 +104,7 @@ def _read_table(table: str) -> dict[str, int]:
 
 
 _DAYS_AWAY, _UNITS, _NUMBER_WORDS = map(_read_table, (_RELATIVE_DAYS, _UNIT_NAMES, _NUMBER_NAMES))
-_WEEK_WORDS = "week woche semaine semana settimana weekend wochenende"
+_WEEKENDS = ("weekend", "wochenende")
 _NEXT = r"next|coming|nächste[nrs]?|kommende[nrs]?|próxim[oa]|prossim[oa]|que viene|prochain"
 _LAST = r"last|past|letzte[nrs]?|vorige[nrs]?|vergangene[nrs]?|pasad[oa]|scors[oa]|passat[oa]"
 _MANY_UNITS = "|".join(sorted(_UNITS, key=len, reverse=True))
@@ -113,32 +112,21 @@ _MANY_NUMBERS = "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True))
 _MANY_WEEKDAYS = "|".join(sorted(WEEKDAY_OF, key=len, reverse=True))
 _MANY_DAYS = "|".join(sorted(map(re.escape, _DAYS_AWAY), key=len, reverse=True))
 _A_MONTH_AWAY = 31
+_MONTHS_AHEAD: Mapping[Aim, int] = {"past": 0, "near": 6, "future": 11}
 
 
 # -- the days that a text names -------------------------------------------------------------------
 
 
-def find_time_spans(text: str, now_ms: int) -> list[Span]:
-    """Return the stretches of time that a question names, in the order it names them.
-
-    A month or day without a year is the latest one that has begun. Of two numbers that may both be
-    the month, either is meant.
-
-    Args:
-        text: The question.
-        now_ms: When it is asked, milliseconds since the epoch.
-    """
-    return find_named_days(text, now_ms, aim="past")
-
-
 def find_named_days(text: str, said_ms: int, *, aim: Aim = "future") -> list[Span]:
-    """Return the days that a statement names, as stretches, in the order it names them.
+    """Return the days that a text names, as stretches, in the order it names them.
 
     Times of a day, and days that recur ("on Mondays"), name none.
 
     Args:
-        text: What was said.
-        said_ms: When, milliseconds since the epoch.
+        text: A statement; with the aim "past" a question, which may also name a year, a month in
+            numbers, and a date whose two first numbers may both be the month: either is meant.
+        said_ms: When it was said, milliseconds since the epoch.
         aim: Which day a name without a year stands for.
     """
     return list(_find_named_days(text.lower(), said_ms // _DAY_MS, aim))
@@ -164,7 +152,7 @@ def _find_named_days(lowered: str, day: int, aim: Aim) -> tuple[Span, ...]:
 
 def _read_days(read: _Reader, match: re.Match[str], today: date, aim: Aim) -> Iterator[Span]:
     try:
-        for first, last in filter(None, read(match, today, aim)):
+        for first, last in read(match, today, aim):
             since, until = (first - _EPOCH).days, (last - _EPOCH).days + 1
             yield since * _DAY_MS, until * _DAY_MS
     except (ValueError, OverflowError):
@@ -175,19 +163,11 @@ def _read_days(read: _Reader, match: re.Match[str], today: date, aim: Aim) -> It
 # -- dates -------------------------------------------------------------------------------------
 
 
-def _read_full_date(match: re.Match[str], _today: date, _aim: Aim) -> Iterator[_Days]:
-    yield _make_day(date(int(match["year"]), int(match["month"]), int(match["day"])))
-
-
 def _read_ambiguous_date(match: re.Match[str], _today: date, _aim: Aim) -> Iterator[_Days]:
     year, first, second = (int(match[name]) for name in ("year", "first", "second"))
     for month, day in {(first, second), (second, first)}:
         if month <= 12:  # noqa: PLR2004
             yield _make_day(date(year, month, day))
-
-
-def _read_numeric_month(match: re.Match[str], _today: date, _aim: Aim) -> Iterator[_Days]:
-    yield _make_month(int(match["year"]), int(match["month"]))
 
 
 def _read_year(match: re.Match[str], _today: date, _aim: Aim) -> Iterator[_Days]:
@@ -214,24 +194,20 @@ def _choose_day(day: date, today: date, aim: Aim) -> date:
     return day if day >= today else day.replace(year=day.year + 1)
 
 
-def _read_named_date(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
-    month, day = MONTH_OF[match["month"]], int(match["day"])
-    if match["year"]:
-        yield _make_day(date(int(match["year"]), month, day))
-    else:
-        yield _make_day(_choose_day(date(today.year, month, day), today, aim))
+def _read_date(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
+    day = date(int(match["year"] or today.year), _read_month_number(match), int(match["day"]))
+    yield _make_day(day if match["year"] else _choose_day(day, today, aim))
 
 
-def _read_named_month(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
-    month = MONTH_OF[match["month"]]
-    if match["year"]:
-        yield _make_month(int(match["year"]), month)
-        return
-    year = today.year + (month < today.month)
-    is_past = aim == "past" and month != today.month
-    if is_past or (aim == "near" and (month - today.month) % 12 > 6):  # noqa: PLR2004 - half a year
-        year -= 1
-    yield _make_month(year, month)
+def _read_month(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
+    month = _read_month_number(match)
+    ahead = (month - today.month) % 12
+    year = today.year + (month < today.month) - (ahead > _MONTHS_AHEAD[aim])
+    yield _make_month(int(match["year"] or year), month)
+
+
+def _read_month_number(match: re.Match[str]) -> int:
+    return MONTH_OF.get(match["month"]) or int(match["month"])
 
 
 def _read_day_of_month(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
@@ -274,17 +250,14 @@ def _read_units_away(match: re.Match[str], today: date, aim: Aim) -> Iterator[_D
 def _read_weekday(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
     away = (WEEKDAY_OF[match["weekday"]] - today.weekday()) % 7
     is_next = match["next"] or match["after_next"]
-    if match["last"] or match["after_last"]:
-        yield _make_day(today + timedelta(days=away - 7))
-    elif is_next and aim != "near":
+    is_last = match["last"] or match["after_last"]
+    if is_next and not is_last and aim != "near":
         # What is next is not today, and seldom what is called "this Friday".
-        yield _make_day(today + timedelta(days=away or 7))
-    elif aim == "past":
-        # "The Friday meeting" names no Friday that was.
-        yield _make_day(today + timedelta(days=away - 7)) if match["set"] else None
-    elif aim == "near" and away > 3:  # noqa: PLR2004 - nearer behind than ahead
-        yield _make_day(today + timedelta(days=away - 7))
-    else:
+        away = away or 7
+    elif is_last or aim == "past" or (aim == "near" and away > 3):  # noqa: PLR2004 - nearer behind
+        away -= 7
+    # "The Friday meeting" names no Friday that was.
+    if aim != "past" or match["set"] or is_next or is_last:
         yield _make_day(today + timedelta(days=away))
 
 
@@ -293,7 +266,7 @@ def _read_stretch(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days
     if match["this"]:
         step = 0
     unit = match["unit"]
-    if unit in ("weekend", "wochenende"):
+    if unit in _WEEKENDS:
         saturday = today + timedelta(days=5 - today.weekday() + 7 * min(step, 0))
         # What was on a weekend, is told on a Monday too.
         reach = timedelta(days=aim == "past")
@@ -319,23 +292,23 @@ _AMOUNT = rf"(?P<count>\d\d?|{_MANY_NUMBERS})\s+(?P<unit>{_MANY_UNITS})"
 # What a question alone is read for.
 _ASKED = (
     _rule(_read_ambiguous_date, r"(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4})"),
-    _rule(_read_numeric_month, r"(?P<year>\d{4})-(?P<month>\d\d?)(?!-)"),
+    _rule(_read_month, r"(?P<year>\d{4})-(?P<month>\d\d?)(?!-)"),
     _rule(_read_year, r"(?:in|during|since|of|im jahr|en|em|nel|i)\s+(?P<year>(?:19|20)\d\d)(?!-)"),
 )
 _NAMED = (
-    _rule(_read_full_date, r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"),
-    _rule(_read_full_date, r"(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>\d{4})"),
+    _rule(_read_date, r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"),
+    _rule(_read_date, r"(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>\d{4})"),
     _rule(
-        _read_named_date,
+        _read_date,
         rf"(?P<day>\d\d?)(?:st|nd|rd|th|\.|er|º|°)?{_OF}(?P<month>{_MONTH})\b{_YEAR}?",
     ),
     _rule(
-        _read_named_date,
+        _read_date,
         rf"(?P<month>{_MONTH})\.?\s+(?:the\s+)?(?P<day>\d\d?)(?:st|nd|rd|th)?(?!:){_YEAR}?",
     ),
-    _rule(_read_named_month, rf"(?P<month>{_MONTH})\.?{_YEAR}"),
+    _rule(_read_month, rf"(?P<month>{_MONTH})\.?{_YEAR}"),
     _rule(
-        _read_named_month,
+        _read_month,
         r"(?!(?:a|i|this)\s(?:mar(?:ch)?|may)\b)"  # "this may be"
         rf"(?:in|im|en|em|i|during|a|à|ad|until|by|before|from|since|this|next|last|of|bis|ab|seit"
         rf"|desde|hasta|da|entro|fin|mid|late|early|anfang|mitte|ende|début|principios de"
@@ -380,13 +353,7 @@ _NAMED = (
 )
 # Most questions name no time, and looking for one costs more than a recall: it is looked for only
 # where there is a digit or one of these words.
-_SIGNS = frozenset(
-    [
-        *MONTH_OF,
-        *WEEKDAY_OF,
-        *_WEEK_WORDS.split(),
-        *_UNITS,
-        *(_WORD.findall(name)[-1] for name in _DAYS_AWAY),
-    ]
+_SIGNS = frozenset(_WORD.findall(name)[-1] for name in _DAYS_AWAY).union(
+    MONTH_OF, WEEKDAY_OF, _WEEKENDS, _UNITS
 )
 _DIGIT = re.compile(r"\d")

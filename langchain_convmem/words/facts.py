@@ -82,8 +82,7 @@ def list_points(texts: Sequence[FactSource]) -> Iterator[Fact]:
     names = _find_names(texts)
     for said in texts:
         for sentence in split_sentences(said.text):
-            for kind, key, text in _read_sentence(sentence):
-                yield Fact(kind, key, text, sentence, said)
+            yield from _read_sentence(sentence, said)
             for word in _WORD.findall(sentence):
                 if word[0].isupper() and _strip_ending(word) in names:
                     yield Fact("name", f"name {_strip_ending(word)}", word, sentence, said)
@@ -111,9 +110,8 @@ class ToldFacts:
     def add(self, text: str) -> None:
         """Add a text to what is told."""
         self._folded.append(_fold(text))
-        for sentence in split_sentences(text):
-            for kind, key, _ in _read_sentence(sentence):
-                self._keys.update(_list_other_keys(kind, key))
+        for fact in _list_facts(FactSource(text)):
+            self._keys.update(_list_other_keys(fact))
 
     def has_fact(self, fact: Fact) -> bool:
         """Return whether a fact is told."""
@@ -130,8 +128,7 @@ def _list_facts(said: FactSource) -> Iterator[Fact]:
         key = f"speaker {_fold(said.speaker)}"
         yield Fact("speaker", key, said.speaker, sentences[0], said)
     for sentence in sentences:
-        for kind, key, text in _read_sentence(sentence):
-            yield Fact(kind, key, text, sentence, said)
+        yield from _read_sentence(sentence, said)
 
 
 # -- Reading a sentence ---------------------------------------------------------------------------
@@ -247,58 +244,47 @@ _READERS: tuple[tuple[Kind, re.Pattern[str], _Reader], ...] = (
 )
 
 
-def _read_sentence(sentence: str) -> list[tuple[Kind, str, str]]:
-    """Return the kind, the key and the words of each fact in a sentence."""
-    found: list[tuple[Kind, str, str]] = [
-        ("date", f"date weekday {WEEKDAY_OF[word.casefold()]}", word)
+def _read_sentence(sentence: str, said: FactSource) -> list[Fact]:
+    """Return the facts in a sentence, by their kinds."""
+    found = [
+        Fact("date", f"date weekday {WEEKDAY_OF[word.casefold()]}", word, sentence, said)
         for word in _WORD.findall(sentence)
         if len(word) >= _SHORTEST_DAY and word.casefold() in WEEKDAY_OF
     ]
+    unread = sentence
     for kind, pattern, read in _READERS:
-
-        def take(match: re.Match[str], kind: Kind = kind, read: _Reader = read) -> str:
-            key = read(match)
-            if not key:
-                return match[0]
-            found.append((kind, f"{kind} {key}", match[0].strip()))
-            return " " * len(match[0])  # what is read as one thing is no other
-
-        sentence = pattern.sub(take, sentence)
+        for match in pattern.finditer(unread):
+            if key := read(match):
+                found.append(Fact(kind, f"{kind} {key}", match[0].strip(), sentence, said))
+                # What is read as one thing is no other.
+                unread = unread[: match.start()] + " " * len(match[0]) + unread[match.end() :]
     return found
 
 
-def _list_other_keys(kind: Kind, key: str) -> Iterator[str]:
-    """Yield the keys of what a text tells that holds this one: a day also without its year."""
-    yield key
-    parts = key.removeprefix(f"{kind} ").split("-", 1)
-    if kind == "date" and "-" in parts[-1]:
-        yield f"date {parts[1]}"
-    elif kind == "amount":
-        yield f"number {key.split()[1]}"
-    elif kind == "number":
-        yield f"{key.split()[1]} without unit"
+def _list_other_keys(fact: Fact) -> Iterator[str]:
+    """Yield the keys of what a text tells that holds this fact: a day also without its year."""
+    yield fact.key
+    said = fact.key.split()[1]
+    if fact.kind == "date" and said.count("-") > 1:
+        yield f"date {said.partition('-')[2]}"
+    elif fact.kind == "amount":
+        yield f"number {said}"
+    elif fact.kind == "number":
+        yield f"{said} without unit"
 
 
 # -- Sentences ------------------------------------------------------------------------------------
 _SHORTEST_DAY = 5
 """Letters of a weekday; shorter ones are other words in some language."""
-_MOST_CHARS = 240
+# A whole sentence, a long one up to a blank in the second half, or as much as a part may have.
+_PART = re.compile(r".{1,240}\Z|.{120,239}(?= )|.{240}", re.DOTALL)
 
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text; long ones cut at blanks."""
     places = split_pieces(lower_in_place(text))
-    return [part for start, end, _ in places for part in _split_long(text[start:end]) if part]
-
-
-def _split_long(sentence: str) -> Iterator[str]:
-    start = 0
-    while len(sentence) - start > _MOST_CHARS:
-        blank = sentence.rfind(" ", start + _MOST_CHARS // 2, start + _MOST_CHARS)
-        end = start + _MOST_CHARS if blank < 0 else blank
-        yield sentence[start:end].strip()
-        start = end
-    yield sentence[start:].strip()
+    parts = (part for start, end, _ in places for part in _PART.findall(text[start:end]))
+    return [bare for part in parts if (bare := part.strip())]
 
 
 def is_asking(sentence: str) -> bool:
@@ -341,10 +327,15 @@ def _fold(text: str) -> str:
 
 
 # -- Promises and preferences, by how people say such things --------------------------------------
+def _compile(words: str) -> re.Pattern[str]:
+    lines = filter(None, words.splitlines())
+    return re.compile(rf"(?<!\w)(?:{'|'.join(lines)})(?!\w)", re.IGNORECASE)
+
+
 _OFTEN = r"(?:really |absolutely |also |always |still |just |much |never |only |mostly |usually |simply |totally |quite |so |very |not |more |no longer )*"
 _SELF = r"(?:i(?:'m| am)|we(?:'re| are)|is|(?<!if )you(?:'re| are))"
 _TASTE = r"(?:like|love|hate|dislike|enjoy|adore|detest|loathe|prefer|fancy|favou?r)"
-_PREFERENCES = rf"""
+_PREFERENCE = _compile(rf"""
 prefer\w*|favou?rites?|allerg(?:y|ic|ies)|intoleran(?:t|ce)|vegetarians?|vegans?|teetotal\w*|gluten-free
 (?:i|we|they|(?<!if )you) {_OFTEN}{_TASTE}|(?:likes|loves|hates|dislikes|enjoys|adores|detests|loathes)
 (?:can(?:no|')?t|cannot|couldn't|could not) (?:stand|bear|eat|drink|tolerate|abide)
@@ -360,10 +351,10 @@ allergisch|liebling\w*|lieber|am liebsten|nicht (?:ausstehen|leiden)|steh(?:e|t)
 préf[éè]r\w*|favori\w*|(?:j'|il |elle |n')(?:aime|adore)|(?:je |il |elle )?déteste|supporte (?:pas|plus)|raffole|plutôt \w+ que|allergique|végétarien\w*|végane?|horreur (?:de|des|du)
 prefier\w*|preferid\w*|(?:me|le|nos) (?:gusta\w*|encanta\w*|chifla\w*|apasiona\w*)|odi[oa]|detest[oa]|no (?:lo |la )?soport[oa]|alérgic[oa]|vegetarian[oa]|(?:soy|es) más de
 preferi\w*|(?:mi|gli|le) (?:piac\w+)|ador[oa]|non (?:lo |la )?sopport[oa]|allergic[oa]|(?:vado|va) matt[oa] per
-"""
+""")
 
 _STILL = r"(?:still |also |really |only |first |just )*"
-_PROMISES = rf"""
+_PROMISE = _compile(rf"""
 i'll|i will|we'll|we will|promis(?:e|ed|es|ing)|pledged?|(?:gave|given?) .{{1,30}} (?:my|his|her|their) word|said (?:i|we|he|she|they)(?:'d| would)
 remind (?:me|us|him|her|them|you|the user|user)|reminders?|nudge (?:me|us)|(?:don't|do not|must not|mustn't|can't|cannot|never) (?:let (?:me|us) )?forget|remember to
 todos?|to-dos?|follow up|get back to you|deadline|due (?:on|by|in)|owes? .{{1,40}}|make sure (?:i|we|to)|see to it
@@ -373,28 +364,19 @@ ich (?:\w+ )?(?:werde|muss|soll|darf nicht|schulde)|erinner\w* (?:mich|uns|ihn|s
 je (?:vais|dois)|rappel\w*[- ](?:moi|nous)|n'oublie\w*|pas oublier|promis|promets|échéance|il (?:me |nous )?faut
 voy a|recuérd\w*|no (?:te |me |se )?olvid\w*|prometí|prometo|prometid\w*|tengo que|tenemos que|debo|plazo
 ricorda(?:mi|ci|ti|re)|non (?:ti |mi )?dimentic\w*|ho promesso|prometto|promesso|devo|dobbiamo|scadenza
-"""
+""")
 
-_PERSONS = r"""
+_PERSON = _compile(r"""
 i|i'(?:m|ve|d|ll)|me|my|mine|we|us|our|ours|you|your|yours|the user(?:'s)?
 ich|mich|mir|mein\w*|wir|uns|unser\w*|du|dich|dir|dein\w*|ihr\w*|je|j'\w+|moi|m[aoe]n?|mes|nous|nos|notre|tu|toi|t[ao]n?|tes|vous|vos|votre
 yo|mí|mis?|nosotr[oa]s|nuestr[oa]s?|tus?|usted|io|mi[ao]|miei|mie|noi|nostr[aoie]|tu[ao]|tuoi
-"""
+""")
 
-
-def _compile(words: str) -> re.Pattern[str]:
-    lines = filter(None, words.splitlines())
-    return re.compile(rf"(?<!\w)(?:{'|'.join(lines)})(?!\w)", re.IGNORECASE)
-
-
-_PREFERENCE = _compile(_PREFERENCES)
-_PROMISE = _compile(_PROMISES)
 
 _ASIDE = re.compile(
     r"(?<=\w{3}), (?:which|so|but|and|because|although|though|while) .*", re.IGNORECASE
 )
 """What a sentence adds to what it tells."""
-_PERSON = _compile(_PERSONS)
 
 
 def is_preference(sentence: str) -> bool:

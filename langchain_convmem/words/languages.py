@@ -19,10 +19,7 @@ from itertools import chain
 import snowballstemmer
 
 ENGLISH = "english"
-_OTHER_SCRIPTS = {
-    "CYRILLIC": "russian",
-    "ARABIC": "arabic",
-}
+_OTHER_SCRIPTS = {"CYRILLIC": "russian", "ARABIC": "arabic"}
 STOP_WORDS = {
     "english": """
 a an the and or but nor if then than so as because while of at by for from with without about into

@@ -23,14 +23,17 @@ Mark: TypeAlias = Literal["states", "asks", "ignorant", "courtesy"]
 
 
 class Persons(NamedTuple):
-    """Who a question is about when a user asks an assistant."""
+    """Who a question is about when a user asks an assistant.
+
+    Attributes:
+        asker: The user is meant: "Which pets do I have?", but not "Tell me about pets".
+        listener: What the assistant said earlier is meant: "What did you recommend?".
+        subject_open: Nobody is named, in a language that usually leaves out the subject.
+    """
 
     asker: bool = False
-    """The user is meant: "Which pets do I have?", but not "Tell me about pets"."""
     listener: bool = False
-    """What the assistant said earlier is meant: "What did you recommend?"."""
     subject_open: bool = False
-    """Nobody is named, in a language that usually leaves out the subject."""
 
 
 # -- questions ---------------------------------------------------------------------------------
@@ -183,9 +186,8 @@ def _is_statement(sentence: str, forms: Forms) -> bool:
 
 def _is_ignorant(lowered: str, forms: Forms) -> bool:
     """Return whether a reply begins with what is not known, and adds nothing of substance."""
-    if not _has_no_answer(lowered[:_LONGEST_IGNORANCE], forms):
-        return False
-    if len(lowered) > _LONGEST_WITH_OFFERS:
+    beginning = lowered[:_LONGEST_IGNORANCE]
+    if len(lowered) > _LONGEST_WITH_OFFERS or not _has_no_answer(beginning, forms):
         return False
     first, *rest = split_pieces(lowered)
     return not _YET.search(lowered, first.start, first.end) and all(
@@ -207,9 +209,8 @@ def _has_no_answer(sentence: str, forms: Forms) -> bool:
 
 
 def _is_filler(sentence: str, forms: Forms) -> bool:
-    if _has_no_answer(sentence, forms) or forms.offer.search(sentence):
-        return True
-    return _judge_sentence(sentence, forms) in ("asks", "mixed", "")
+    adds_nothing = _has_no_answer(sentence, forms) or forms.offer.search(sentence)
+    return bool(adds_nothing) or _judge_sentence(sentence, forms) in ("asks", "mixed", "")
 
 
 # -- clauses -----------------------------------------------------------------------------------
@@ -260,7 +261,7 @@ def _judge_sentence(sentence: str, forms: Forms) -> Literal["own", "says", "mixe
             found |= _judge_asking(kind, clause, before, found, forms, is_question=is_question)
         elif kind == "condition" and not asked:
             found.add(_judge_condition(clause))
-        elif kind == "own" and (not asked or forms.own_clause.match(clause)):
+        elif kind == "own" and (not asked or forms.heads["own"].match(clause)):
             found.add("own")
         elif kind == "says" and (not asked or forms.says_early.match(clause)):
             found.add("says")
@@ -344,7 +345,6 @@ class Forms:
         heads: What a clause begins with, by its kind: "standing" is an instruction for the future,
             which counts as a statement, "request" an imperative or a question that asks to do
             something, "condition" a subordinate clause, "own" one about the person who speaks.
-        own_clause: What a clause about the person who speaks begins with.
         opening: A word before the clause proper begins.
         first_person: Anywhere: the person who speaks is meant.
         finite: Anywhere: a verb that makes a clause of a few words.
@@ -370,8 +370,7 @@ class Forms:
             return re.compile(join(name))
 
         self.language = language
-        self.own_clause = compile_lines("own_clause")
-        self.heads = {**{kind: compile_lines(kind) for kind in _HEADS[:-1]}, "own": self.own_clause}
+        self.heads = {kind: compile_lines(kind) for kind in _HEADS}
         # Possessive, since no opening begins with a sign: without one, nothing is tried again.
         self.opening = re.compile(rf"(?:\W*+{join('opening')}(?![\w']))*+\W*+")
         self.first_person, self.finite = compile_lines("first_person"), compile_lines("finite")
@@ -408,10 +407,8 @@ _FEW_WORDS = 8
 
 def detect_spoken_language(lowered: str, words: list[str]) -> str:
     """Return the language of a text by its script, or by its function words if that is Latin."""
-    if not lowered.isascii():
-        language = _detect_script_language(lowered)
-        if language is not None:
-            return language
+    if not lowered.isascii() and (script := _detect_script_language(lowered)) is not None:
+        return script
     language = detect_language(words)
     if len(words) <= _FEW_WORDS:
         # So few words tell little: "la" and "a" are words of several languages.
@@ -498,14 +495,13 @@ def split_pieces(lowered: str) -> Iterator[SentenceSpan]:
 
 def _split_sentences(lowered: str, start: int, end: int) -> Iterator[SentenceSpan]:
     for boundary in _BOUNDARY.finditer(lowered, start, end):
-        stop = boundary.end()
-        marks_end = boundary[0]
-        if not (lowered[stop : stop + 1].isspace() or _ENDS_UNSPACED.intersection(marks_end)):
-            continue
-        if marks_end == "." and _ABBREVIATED.search(lowered, max(start, stop - 12), stop):
-            continue
-        yield from _trim(lowered, start, stop)
-        start = stop
+        marks, stop = boundary[0], boundary.end()
+        ends = lowered[stop : stop + 1].isspace() or not _ENDS_UNSPACED.isdisjoint(marks)
+        if ends and not (
+            marks == "." and _ABBREVIATED.search(lowered, max(start, stop - 12), stop)
+        ):
+            yield from _trim(lowered, start, stop)
+            start = stop
     yield from _trim(lowered, start, end)
 
 

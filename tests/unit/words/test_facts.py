@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.words.analysis import find_kinds
-from langchain_convmem.words.dates import find_time_spans
+from langchain_convmem.words.dates import find_named_days
 from langchain_convmem.words.facts import (
     FactSource,
     find_facts,
@@ -166,7 +166,7 @@ def days(text):
     """Return the first and last day of each stretch."""
     return [
         " ".join(f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d}" for ms in (since, until - 1))
-        for since, until in find_time_spans(text, NOW_MS)
+        for since, until in find_named_days(text, NOW_MS, aim="past")
     ]
 
 
@@ -234,7 +234,7 @@ def test_anything_else_names_none(text):
 
 @given(st.text() | st.from_regex(r"[0-9]{1,4}[-/. ]([0-9]{1,2}|May|weeks ago)[-/. ][0-9]{0,4}"))
 def test_every_stretch_has_a_beginning_before_its_end(text):
-    assert all(since < until for since, until in find_time_spans(text, NOW_MS))
+    assert all(since < until for since, until in find_named_days(text, NOW_MS, aim="past"))
 
 
 @pytest.mark.parametrize(
