@@ -117,7 +117,10 @@ class Ranking:
     """Segments in order of relevance, best first; ties in ascending number.
 
     Attributes:
-        ranked: Which segments rank.
+        query: What was asked.
+        table: Where the segments stand.
+        lexical: Their terms.
+        ranked: Which of them rank.
         relevance: Final scores, by segment number, as all scores.
         similarity: Cosines; 0.0 without a vector.
         meaning: The cosine's standardised part of the score.
@@ -133,6 +136,9 @@ class Ranking:
         order: Numbers of those that rank, best first.
     """
 
+    query: RecallQuery
+    table: SegmentTable
+    lexical: LexicalIndex
     ranked: Mask
     relevance: Scores
     similarity: Scores
@@ -195,7 +201,7 @@ def rank(
         meaning, nothing = standardize(similarity, allowed & vectors.present), similarity * 0
         evidence = np.where(allowed, meaning, np.float32(-np.inf))
         parts = (meaning, similarity, meaning, nothing, nothing, nothing, nothing, evidence)
-        return Ranking(allowed, *parts)
+        return Ranking(query, table, lexical, allowed, *parts)
     terms = extract_query_terms(query.search_text, lexical)
     muted = _find_muted(query.text, terms, table, lexical)
     view = _View(query, table, vectors, lexical, terms, allowed, muted, similarity)
@@ -281,7 +287,7 @@ def _score(view: _View) -> Ranking:
     relevance[view.muted] -= _MUTED
     evidence[view.muted | ~view.allowed] = -np.inf
     parts = (relevance, view.similarity, meaning, words, kinds, around, said_by + person, evidence)
-    return Ranking(view.allowed, *parts)
+    return Ranking(query, table, lexical, view.allowed, *parts)
 
 
 def _standardize_words(view: _View, scores: NDArray[np.float64]) -> Scores:

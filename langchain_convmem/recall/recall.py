@@ -298,9 +298,7 @@ class LineRecall(DialogRecall):
             if count:
                 problems.append(f"{which} to be embedded, found by words alone until then")
             known = [one for one in (*index.problems, *problems) if one is not None]
-            recall = build_recall(
-                query, ranking, index.table, index.lexical, problems=list(dict.fromkeys(known))
-            )
+            recall = build_recall(ranking, list(dict.fromkeys(known)))
         finish_later(index)
         return self._add_buffer(index, query, recall)
 
@@ -323,10 +321,9 @@ class LineRecall(DialogRecall):
             remember=query.remember,
         )
         with index.lock:
-            allowed, settings = index.table.select_allowed(query.scope), query.settings
-            ground = TableView(index.table, allowed, settings.cross_sessions, query.header_now_ms)
+            ground = TableView(index.table, index.table.select_allowed(query.scope), query)
             why = {match.line.line_id: match for block in recall.blocks for match in block.matches}
-            shown = show_blocks(kept, query, ground, why)
+            shown = show_blocks(kept, ground, why)
         problems = recall.problems if problem is None else (*recall.problems, problem)
         return replace(recall, buffer=shown, problems=problems)
 
