@@ -103,18 +103,18 @@ class TableView:
         """
         chosen = set(chain.from_iterable(group.lines.values())) if self.older else set()
         is_older = self.leading not in chosen and not self.older.isdisjoint(chosen)
-        days = self.table.get_line(next(iter(group.lines))).time_ms // _DAY_MS
+        days = self.table.lines[next(iter(group.lines))].time_ms // _DAY_MS
         now_ms = self.query.now_ms if self.query.settings.age_in_header else None
         age = None if now_ms is None else now_ms // _DAY_MS - days
         header = _render_day(days, age)
         texts = [f"{header[:-1]}{_OLDER}]" if is_older else header]
         for number in group.lines:
-            line = self.table.get_line(number)
+            line = self.table.lines[number]
             texts.append(f"{line.speaker}: {indent_text(self._render_line(number, group))}")
         return "\n".join(texts)
 
     def _render_line(self, number: int, group: LineGroup) -> str:
-        chosen, whole = group.lines[number], self.table.get_line(number).text
+        chosen, whole = group.lines[number], self.table.lines[number].text
         is_cut = not group.passages.keys().isdisjoint(chosen)
         if not is_cut and len(chosen) == len(self.table.list_segments(number)):
             return whole
@@ -239,7 +239,7 @@ class _Packer:
 
     def _add(self, number: int, at: int) -> bool:
         """Add a segment with the first window that fits; return whether one did."""
-        line, windows = self.ground.table.get_line(at), self.windows
+        line, windows = self.ground.table.lines[at], self.windows
         if self.room is not None and line.role == "assistant" and len(line.text) <= _SHORT_REPLY:
             windows = [(max(before, 1), after) for before, after in windows] + [*windows]
         for window in windows:
@@ -416,7 +416,7 @@ def select_first_of_lines(
 def make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableView) -> RecalledBlock:
     """Return a group with its text and those of the hits that stand in it, best first."""
     return RecalledBlock(
-        lines=tuple([ground.table.get_line(number) for number in group.lines]),
+        lines=tuple([ground.table.lines[number] for number in group.lines]),
         text=group.text or ground.render(group),
         matches=tuple(matches),
         relevance=matches[0].relevance,

@@ -39,19 +39,6 @@ BufferedBlock: TypeAlias = tuple[BufferedHit, ...]
 """The hits of a block, best first; at least one."""
 
 
-def make_references(blocks: Sequence[RecalledBlock]) -> list[BufferedBlock]:
-    """Return what the document keeps of blocks."""
-    return [
-        tuple(
-            BufferedHit(
-                one.line.entry_id, one.line.part, one.segment, one.relevance, one.similarity
-            )
-            for one in block.matches
-        )
-        for block in blocks
-    ]
-
-
 def push_blocks(
     found: Sequence[BufferedBlock], old: Sequence[BufferedBlock]
 ) -> list[BufferedBlock]:
@@ -124,7 +111,7 @@ def decode_blocks(value: Any) -> list[BufferedBlock]:
 def update_buffer(
     log: MessageLog,
     key: ThreadKey,
-    found: Sequence[BufferedBlock],
+    blocks: Sequence[RecalledBlock],
     select_kept: Callable[[Sequence[BufferedBlock]], list[BufferedBlock]],
     *,
     remember: bool,
@@ -136,10 +123,19 @@ def update_buffer(
     Args:
         log: Keeps the document.
         key: The thread.
-        found: The new blocks, best first.
+        blocks: The new ones, best first.
         select_kept: Returns as many of some blocks as are kept, of those that are still there.
         remember: Whether to write. What is returned is the same.
     """
+    found = [
+        tuple(
+            BufferedHit(
+                one.line.entry_id, one.line.part, one.segment, one.relevance, one.similarity
+            )
+            for one in block.matches
+        )
+        for block in blocks
+    ]
     try:
         while True:
             document = log.get_state(key, BUFFER_DOCUMENT)
