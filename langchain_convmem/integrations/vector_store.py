@@ -248,7 +248,7 @@ class VectorStoreRecall(DialogRecall):
                 borders += table.add_many([replace(lines[-1], text="-")]) if lines else ()
         allowed = np.ones(len(table), dtype=np.bool_)
         allowed[borders] = False
-        return TableView(table, allowed, settings.cross_sessions, query.header_now_ms), numbers
+        return TableView(table, allowed, query), numbers
 
     # -- following the log -------------------------------------------------------------------
 
@@ -464,7 +464,7 @@ def _build(
 ) -> Recall:
     """Return matches in the order of the store, as blocks with the lines around them."""
     blocks = []
-    for group in build_groups(query, matches, ground):
+    for group in build_groups(matches, ground):
         hits = select_first_of_lines(group.hits, ground.table)
         blocks.append(make_block(group, [matches[number] for number in hits], ground))
     best = select_first_of_lines(matches, ground.table, query.ranking)

@@ -20,10 +20,7 @@ from langchain_convmem.recall.options import RecallQuery, find_spans
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable, fold
 from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock, Verdict, indent_text
-from langchain_convmem.views.messages import TextCounter
-from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.analysis import extract_query_terms
-from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.dates import Span
 from langchain_convmem.words.speech import find_statements, is_courtesy
 
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-Window: TypeAlias = "int | tuple[int, int]"
-"""Lines on each side of a hit, or how many before it and how many after."""
 Passage: TypeAlias = "tuple[tuple[int, int], ...]"
 """Stretches of a segment's text, in order: where each starts and ends."""
 _GAP = "[...]"
@@ -56,8 +51,7 @@ class TableView:
     Attributes:
         table: The lines.
         allowed: Which segments may come back; a window ends before any other.
-        cross_sessions: Whether a block may hold lines of two sessions of a thread.
-        now_ms: The time from which headers count a block's age; None omits ages.
+        query: What is asked, and how much is shown.
         older: Segments of which a later statement about the same thing comes first; the headers of
             their blocks say so.
         leading: The segment that comes first: a block that holds it is not older.
@@ -66,15 +60,15 @@ class TableView:
 
     table: SegmentTable
     allowed: NDArray[np.bool_]
-    cross_sessions: bool = False
-    now_ms: int | None = None
+    query: RecallQuery
     older: frozenset[int] = frozenset()
     leading: int | None = None
     loose: NDArray[np.bool_] | None = None
 
     def look_beyond(self, line: int, step: int) -> int | None:
         """Return the line after (`step` 1) or before (-1) one, whether it may be shown or not."""
-        return self.table.find_next_line(line, step, cross_sessions=self.cross_sessions)
+        crosses = self.query.settings.cross_sessions
+        return self.table.find_next_line(line, step, cross_sessions=crosses)
 
     def list_window(self, line: int, window: tuple[int, int]) -> list[int]:
         """Return the line with what its window reaches, in the order of the dialogue."""
@@ -104,22 +98,23 @@ class TableView:
 
         Only these begin at the margin: further lines of a text are indented. Of a long line only
         the chosen segments stand there, or passages of them, with `[...]` for what is left out.
-        With `now_ms` the header also gives the age of the first line; it says so where all of the
-        group is out of date.
+        By the settings the header also gives the age of the first line; it says so where all of
+        the group is out of date.
         """
         chosen = set(chain.from_iterable(group.lines.values())) if self.older else set()
         is_older = self.leading not in chosen and not self.older.isdisjoint(chosen)
-        days = self.table.get_line(next(iter(group.lines))).time_ms // _DAY_MS
-        age = None if self.now_ms is None else self.now_ms // _DAY_MS - days
+        days = self.table.lines[next(iter(group.lines))].time_ms // _DAY_MS
+        now_ms = self.query.now_ms if self.query.settings.age_in_header else None
+        age = None if now_ms is None else now_ms // _DAY_MS - days
         header = _render_day(days, age)
         texts = [f"{header[:-1]}{_OLDER}]" if is_older else header]
         for number in group.lines:
-            line = self.table.get_line(number)
+            line = self.table.lines[number]
             texts.append(f"{line.speaker}: {indent_text(self._render_line(number, group))}")
         return "\n".join(texts)
 
     def _render_line(self, number: int, group: LineGroup) -> str:
-        chosen, whole = group.lines[number], self.table.get_line(number).text
+        chosen, whole = group.lines[number], self.table.lines[number].text
         is_cut = not group.passages.keys().isdisjoint(chosen)
         if not is_cut and len(chosen) == len(self.table.list_segments(number)):
             return whole
@@ -185,13 +180,7 @@ def _cut(text: str, stretches: Passage) -> str:
 
 
 def pack(
-    ranked: Iterable[int],
-    ground: TableView,
-    *,
-    window: Window = 0,
-    max_tokens: int | None = None,
-    max_blocks: int | None = None,
-    count_text: TextCounter = count_text_tokens,
+    ranked: Iterable[int], ground: TableView, max_blocks: int | None = None
 ) -> list[LineGroup]:
     """Return the groups of the best segments, best first.
 
@@ -203,19 +192,18 @@ def pack(
     Args:
         ranked: Segment numbers, best first.
         ground: Where they stand.
-        window: Lines to add around a segment, fewer where they do not fit a budget.
-        max_tokens: Of the text of all groups together; None for no budget.
         max_blocks: No more groups than this; None for no limit.
-        count_text: Counts the tokens of a text.
     """
+    query, settings = ground.query, ground.query.settings
+    window = settings.window if query.max_tokens is None else settings.budget_window
     before, after = (window, window) if isinstance(window, int) else window
     reaches = range(max(before, after), -1, -1)
     windows = [(min(reach, before), min(reach, after)) for reach in reaches]
-    if max_tokens is not None:
-        return _Packer(ground, windows, max_blocks, count_text, max_tokens).take(ranked)
+    if query.max_tokens is not None:
+        return _Packer(ground, windows, max_blocks, query.max_tokens).take(ranked)
     numbers = select_first_of_lines(ranked, ground.table)
     for smaller in windows:
-        groups = _Packer(ground, [smaller], max_blocks, count_text).take(numbers)
+        groups = _Packer(ground, [smaller], max_blocks).take(numbers)
         if len(groups) >= min(max_blocks or 1, len(numbers)):
             break
     return groups
@@ -228,7 +216,6 @@ class _Packer:
     ground: TableView
     windows: Sequence[tuple[int, int]]
     max_blocks: int | None
-    count_text: TextCounter
     room: int | None = None
     groups: list[LineGroup] = field(default_factory=list)
     group_of: dict[int, LineGroup] = field(default_factory=dict)
@@ -252,7 +239,7 @@ class _Packer:
 
     def _add(self, number: int, at: int) -> bool:
         """Add a segment with the first window that fits; return whether one did."""
-        line, windows = self.ground.table.get_line(at), self.windows
+        line, windows = self.ground.table.lines[at], self.windows
         if self.room is not None and line.role == "assistant" and len(line.text) <= _SHORT_REPLY:
             windows = [(max(before, 1), after) for before, after in windows] + [*windows]
         for window in windows:
@@ -284,7 +271,7 @@ class _Packer:
         if self.room is None:
             return True
         merged.text = self.ground.render(merged)
-        merged.tokens = self.count_text(merged.text)
+        merged.tokens = self.ground.query.count_text(merged.text)
         room = self.room + sum(group.tokens for group in replaced) - merged.tokens
         if room < 0:
             return False
@@ -327,37 +314,16 @@ def _merge(
 _TELLING = 1.0
 
 
-def build_recall(
-    query: RecallQuery,
-    ranking: Ranking,
-    table: SegmentTable,
-    lexical: LexicalIndex,
-    *,
-    problems: Sequence[str] = (),
-) -> Recall:
-    """Return the recall that `query` asks for.
-
-    Args:
-        query: How much, and above what similarity.
-        ranking: Segments, best first.
-        table: Where they stand.
-        lexical: Their terms.
-        problems: To report.
-    """
-    hits, loose = _select_hits(query, ranking, table, lexical)
-    ground = TableView(
-        table,
-        ranking.ranked,
-        query.settings.cross_sessions,
-        query.header_now_ms,
-        ranking.older,
-        next(iter(hits), None),
-        loose,
-    )
-    groups = build_groups(query, hits, ground)
+def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
+    """Return the recall that the query of a ranking asks for, with problems to report."""
+    query, table = ranking.query, ranking.table
+    hits, loose = _select_hits(ranking)
+    leading = next(iter(hits), None)
+    ground = TableView(table, ranking.ranked, query, ranking.older, leading, loose)
+    groups = build_groups(hits, ground)
     best = select_first_of_lines(hits, table, query.ranking)
     own_hits = [select_first_of_lines(group.hits, table) for group in groups]
-    written = _write_matches(query, ranking, table, lexical, {*best, *chain(*own_hits)})
+    written = _write_matches(ranking, {*best, *chain(*own_hits)})
     shown = {line for group in groups for line in group.lines}
     rejected = (
         float(ranking.relevance[number])
@@ -372,7 +338,7 @@ def build_recall(
         problems = [*problems, said]
     verdict: Verdict = "nothing" if not groups else "related"
     shown_hits = np.array(list(chain(*own_hits)), dtype=np.int64)
-    if not is_courtesy(query.text) and is_answered(query, shown_hits, ranking, table, lexical):
+    if not is_courtesy(query.text) and is_answered(ranking, shown_hits):
         verdict = "answered"
     return Recall(
         matches=tuple(written[number] for number in best),
@@ -386,17 +352,16 @@ def build_recall(
     )
 
 
-def _select_hits(
-    query: RecallQuery, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
-) -> tuple[list[int], NDArray[np.bool_] | None]:
+def _select_hits(ranking: Ranking) -> tuple[list[int], NDArray[np.bool_] | None]:
     """Return the ranked segments that the threshold lets pass, and which are loosely related."""
-    if query.threshold == "auto":
-        kept, loose = select_worth(query, ranking, table, lexical)
-        loose &= table.select_role("user")
+    threshold = ranking.query.threshold
+    if threshold == "auto":
+        kept, loose = select_worth(ranking)
+        loose &= ranking.table.select_role("user")
         return ranking.order[kept[ranking.order]].tolist(), loose
-    if query.threshold is None:
+    if threshold is None:
         return list(ranking), None
-    return ranking.select_above(query.threshold).tolist(), None
+    return ranking.select_above(threshold).tolist(), None
 
 
 @lru_cache(maxsize=4096)
@@ -405,22 +370,14 @@ def _find_statement(text: str) -> Passage | None:
     return tuple(find_statements(text)) or None
 
 
-def build_groups(query: RecallQuery, ranked: Iterable[int], ground: TableView) -> list[LineGroup]:
+def build_groups(ranked: Iterable[int], ground: TableView) -> list[LineGroup]:
     """Return as many groups as the query asks for, of segments that come best first."""
-    settings = query.settings
+    query, settings = ground.query, ground.query.settings
     if not settings.cosine_only:
         ranked = _skip_repeats(ranked, ground.table, again=query.max_tokens is None)
-    is_budget, most = query.max_tokens is not None, query.k
-    if not (is_budget or settings.refill):
-        ranked, most = select_first_of_lines(ranked, ground.table, most), None
-    return pack(
-        ranked,
-        ground,
-        window=settings.budget_window if is_budget else settings.window,
-        max_tokens=query.max_tokens,
-        max_blocks=most,
-        count_text=query.count_text,
-    )
+    if query.max_tokens is None and not settings.refill:
+        return pack(select_first_of_lines(ranked, ground.table, query.k), ground)
+    return pack(ranked, ground, query.k)
 
 
 def _skip_repeats(numbers: Iterable[int], table: SegmentTable, *, again: bool) -> Iterator[int]:
@@ -459,7 +416,7 @@ def select_first_of_lines(
 def make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableView) -> RecalledBlock:
     """Return a group with its text and those of the hits that stand in it, best first."""
     return RecalledBlock(
-        lines=tuple([ground.table.get_line(number) for number in group.lines]),
+        lines=tuple([ground.table.lines[number] for number in group.lines]),
         text=group.text or ground.render(group),
         matches=tuple(matches),
         relevance=matches[0].relevance,
@@ -467,14 +424,9 @@ def make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableView
     )
 
 
-def _write_matches(
-    query: RecallQuery,
-    ranking: Ranking,
-    table: SegmentTable,
-    lexical: LexicalIndex,
-    numbers: Collection[int],
-) -> dict[int, LineMatch]:
+def _write_matches(ranking: Ranking, numbers: Collection[int]) -> dict[int, LineMatch]:
     """Return the match of each segment; all at once take hardly longer than one."""
+    query, table, lexical = ranking.query, ranking.table, ranking.lexical
     term_of: dict[str, str] = {}
     spans: list[Span] = []
     if not query.settings.cosine_only:

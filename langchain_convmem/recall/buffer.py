@@ -8,7 +8,6 @@ it, so that a forgotten or retracted line is never shown again, even from an old
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,7 +15,6 @@ from pydantic import TypeAdapter, ValidationError
 from langchain_convmem.errors import LogError
 from langchain_convmem.message_log import CACHE_PREFIX, MessageLog
 from langchain_convmem.recall.blocks import TableView, make_block, pack
-from langchain_convmem.recall.options import RecallQuery
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.lines import LineMatch, RecalledBlock
 
@@ -39,19 +37,6 @@ class BufferedHit(NamedTuple):
 
 BufferedBlock: TypeAlias = tuple[BufferedHit, ...]
 """The hits of a block, best first; at least one."""
-
-
-def make_references(blocks: Sequence[RecalledBlock]) -> list[BufferedBlock]:
-    """Return what the document keeps of blocks."""
-    return [
-        tuple(
-            BufferedHit(
-                one.line.entry_id, one.line.part, one.segment, one.relevance, one.similarity
-            )
-            for one in block.matches
-        )
-        for block in blocks
-    ]
 
 
 def push_blocks(
@@ -77,10 +62,7 @@ def select_living(blocks: Sequence[BufferedBlock], table: SegmentTable) -> list[
 
 
 def show_blocks(
-    blocks: Sequence[BufferedBlock],
-    query: RecallQuery,
-    ground: TableView,
-    why: Mapping[str, LineMatch],
+    blocks: Sequence[BufferedBlock], ground: TableView, why: Mapping[str, LineMatch]
 ) -> tuple[RecalledBlock, ...]:
     """Return the blocks as a model reads them, newest first.
 
@@ -89,7 +71,6 @@ def show_blocks(
 
     Args:
         blocks: Newest first.
-        query: How much is shown, and how many lines around a hit.
         ground: Where the lines stand, and which of them may be shown.
         why: The matches of the present question, by line.
     """
@@ -100,16 +81,8 @@ def show_blocks(
         for hit in reversed(block)
         if (number := table.number_of(hit[:3])) is not None and ground.allowed[number]
     }
-    settings = query.settings
-    groups = pack(
-        list(reversed(hits)),
-        ground,
-        window=settings.window if query.max_tokens is None else settings.budget_window,
-        max_tokens=query.max_tokens,
-        count_text=query.count_text,
-    )
     shown: list[RecalledBlock] = []
-    for group in groups:
+    for group in pack(list(reversed(hits)), ground):
         said = {number: table.find_line(number) for number in group.hits}
         found = [
             why.get(line.line_id) or LineMatch(line, *hits[number][3:])
@@ -123,15 +96,13 @@ def show_blocks(
 # -- reading and writing -----------------------------------------------------------------------
 
 
-@cache
-def _get_form() -> TypeAdapter[list[BufferedBlock]]:
-    return TypeAdapter(list[BufferedBlock])
+_FORM = TypeAdapter(list[BufferedBlock])
 
 
 def decode_blocks(value: Any) -> list[BufferedBlock]:
     """Return the blocks of a document; none of one that has another form."""
     try:
-        blocks = _get_form().validate_python(value)
+        blocks = _FORM.validate_python(value)
     except ValidationError:
         return []
     return [block for block in blocks if block]
@@ -140,7 +111,7 @@ def decode_blocks(value: Any) -> list[BufferedBlock]:
 def update_buffer(
     log: MessageLog,
     key: ThreadKey,
-    found: Sequence[BufferedBlock],
+    blocks: Sequence[RecalledBlock],
     select_kept: Callable[[Sequence[BufferedBlock]], list[BufferedBlock]],
     *,
     remember: bool,
@@ -152,10 +123,19 @@ def update_buffer(
     Args:
         log: Keeps the document.
         key: The thread.
-        found: The new blocks, best first.
+        blocks: The new ones, best first.
         select_kept: Returns as many of some blocks as are kept, of those that are still there.
         remember: Whether to write. What is returned is the same.
     """
+    found = [
+        tuple(
+            BufferedHit(
+                one.line.entry_id, one.line.part, one.segment, one.relevance, one.similarity
+            )
+            for one in block.matches
+        )
+        for block in blocks
+    ]
     try:
         while True:
             document = log.get_state(key, BUFFER_DOCUMENT)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langchain_convmem.recall.options import RecallQuery, read_person
+from langchain_convmem.recall.options import read_person
 from langchain_convmem.recall.ranking import (
     FEW,
     Ranking,
@@ -22,7 +22,6 @@ from langchain_convmem.recall.ranking import (
     compute_coverage,
     scale_evidence,
 )
-from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.words.analysis import analyze, extract_query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.dates import NAMES_OF_TIMES
@@ -30,8 +29,6 @@ from langchain_convmem.words.languages import FUNCTION_CHARACTERS
 from langchain_convmem.words.speech import is_courtesy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     Mask = NDArray[np.bool_]
@@ -66,9 +63,7 @@ _ANSWERING = 0.66
 _NUMBER = re.compile(r"\d+(?:st|nd|rd|th)?")
 
 
-def select_worth(
-    query: RecallQuery, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
-) -> tuple[Mask, Mask]:
+def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     """Return which segments of a ranking are worth returning, and which are loosely related.
 
     Where something answers clearly, only what comes near it is worth more. Where nothing does, a
@@ -77,52 +72,36 @@ def select_worth(
     clearer something answers. Any other question gets what stands out. Greetings and thanks get
     nothing.
 
-    Args:
-        query: The question.
-        ranking: What it finds.
-        table: Where the segments stand.
-        lexical: Their terms.
-
     Returns:
         Two masks over all segments.
     """
-    nothing = np.zeros(len(table), dtype=np.bool_)
+    query, nothing = ranking.query, np.zeros(len(ranking.table), dtype=np.bool_)
     if is_courtesy(query.text) or not len(ranking):
         return nothing, nothing
-    rows = _Rows(ranking, table, lexical)
+    rows = _Rows(ranking)
     meant = read_person(query.text, query.before)
     if meant.asker or meant.subject_open or meant.listener:
         near, loose = rows.select_for_asker(wants_replies=meant.listener)
     elif rows.is_two_sided:
-        near, loose = rows.select_standing_out(query)
+        near, loose = rows.select_standing_out()
     else:
-        near, loose = rows.select_near(query)
+        near, loose = rows.select_near()
     kept = near | loose
     if kept.any():
         # Older ones that the best one replaces must be seen.
         kept[[*ranking.older, *ranking.later, ranking.order[0]]] = True
         kept &= rows.said
     first = ranking.order[kept[ranking.order]]
-    if not rows.is_few and (
-        rows.clarity >= _CERTAIN or is_answered(query, first, ranking, table, lexical)
-    ):
+    if not rows.is_few and (rows.clarity >= _CERTAIN or is_answered(ranking, first)):
         kept &= rows.select_precise(kept)
     return kept, loose
 
 
 @dataclass(slots=True)
 class _Rows:
-    """What is known of all segments, to judge which are worth their room.
-
-    Attributes:
-        ranking: Their scores.
-        table: Where they stand.
-        lexical: Their terms.
-    """
+    """What a ranking tells of all segments, to judge which are worth their room."""
 
     ranking: Ranking
-    table: SegmentTable
-    lexical: LexicalIndex
 
     @property
     def said(self) -> Mask:
@@ -138,19 +117,12 @@ class _Rows:
     @property
     def is_two_sided(self) -> bool:
         """Whether a user and an assistant speak, and more than a few segments are there."""
-        return len(self.table.roles) > 1 and not self.is_few
-
-    @property
-    def stated(self) -> Mask:
-        """Which the user states; all where one side alone speaks."""
-        if not self.is_two_sided:
-            return self.said
-        return self.said & self.table.select_role("user") & self.lexical.select_marked("states")
+        return len(self.ranking.table.roles) > 1 and not self.is_few
 
     @property
     def substance(self) -> Mask:
         """Which are more than a courtesy."""
-        return ~self.lexical.select_marked("courtesy")
+        return ~self.ranking.lexical.select_marked("courtesy")
 
     @property
     def scale(self) -> float:
@@ -168,58 +140,52 @@ class _Rows:
         found: Mask = self.ranking.evidence >= least
         return found
 
-    def keep_best(self, rows: Mask, most: int) -> Mask:
-        """Return the best ranked of some rows, so many at most."""
-        order = self.ranking.order
-        chosen = np.zeros_like(rows)
-        chosen[order[rows[order]][:most]] = True
-        return chosen
-
     def select_for_asker(self, *, wants_replies: bool) -> tuple[Mask, Mask]:
         """Return what a question about one of both sides gets, and what of it only just."""
         evidence, relevance = self.ranking.evidence, self.ranking.relevance
+        order, by_user = self.ranking.order, self.ranking.table.select_role("user")
         near = evidence >= _NEAR_CLEAR * self.scale
         if self.is_two_sided and not wants_replies:
             # A reply costs several statements, and is seldom what somebody asks of themselves.
-            near &= self.table.select_role("user") | self.reach(_NEAR_REPLY)
+            near &= by_user | self.reach(_NEAR_REPLY)
         loose = self.said & ~near & self.substance
         if self.is_two_sided:
-            loose &= self.stated | (evidence >= _LOOSE * self.scale)
+            stated = by_user & self.ranking.lexical.select_marked("states")
+            loose &= stated | (evidence >= _LOOSE * self.scale)
         elif not self.is_few:
             # Nobody answers in a memory of notes: all of it states something, most of it elsewhere.
             loose &= relevance >= _HALF * relevance.max(initial=0.0, where=self.said)
         fading, gone = _FADING
         if not self.is_few and self.clarity > fading:
             left = max((gone - self.clarity) / (gone - fading), 0.0)
-            loose = self.keep_best(loose, round(_MOST_LOOSE * left))
-        near[self.ranking.order[:1]] = True
+            loose[order[loose[order]][round(_MOST_LOOSE * left) :]] = False
+        near[order[:1]] = True
         return near, loose
 
-    def select_near(self, query: RecallQuery) -> tuple[Mask, Mask]:
+    def select_near(self) -> tuple[Mask, Mask]:
         """Return what any question gets where nobody answers; it is shown whole."""
         nothing = np.zeros_like(self.said)
         if self.is_few:
-            return (self.said if self._is_related(query) else nothing), nothing
+            return (self.said if self._is_related() else nothing), nothing
         if self.ranking.evidence.max() < _RELATED * self.scale**2:
             return nothing, nothing
         return self.reach(_NEAR), nothing
 
-    def _is_related(self, query: RecallQuery) -> bool:
+    def _is_related(self) -> bool:
         """Return whether anything is related to a question, by its words and by its meaning.
 
         What one holds of the words, and how much of the way from the mean cosine to 1 the nearest
         has come; the best of a few is seldom good by chance.
         """
         order, similarity = self.ranking.order, self.ranking.similarity
-        asked = _select_asked(query, self.table, self.lexical)
-        held = float(compute_coverage(asked, self.lexical)[order].max())
+        held = float(_compute_asked_share(self.ranking)[order].max())
         mean = float(similarity[order].sum()) / (len(order) + _UNSEEN)
         closeness = (float(similarity[order].max()) - mean) / (1 - mean)
         return held + closeness >= _RELATED_SHARE * math.log(math.e * len(order))
 
-    def select_standing_out(self, query: RecallQuery) -> tuple[Mask, Mask]:
+    def select_standing_out(self) -> tuple[Mask, Mask]:
         """Return what a question about nobody gets of a dialogue with an assistant."""
-        if self._is_related(query):
+        if self._is_related():
             near = self.reach(_STANDING_OUT)
         else:
             near = self.ranking.evidence >= _STANDING_OUT * max(self.scale, 1.0)
@@ -228,23 +194,16 @@ class _Rows:
     def select_precise(self, kept: Mask) -> Mask:
         """Return what is worth half as much as the best that states something, or next to it."""
         relevance = self.ranking.relevance
-        saying = ~(self.lexical.select_marked("asks") | self.lexical.select_marked("ignorant"))
-        best = relevance.max(initial=0.0, where=kept & saying)
+        best = relevance.max(initial=0.0, where=kept & ~_find_silent(self.ranking.lexical))
         strong: Mask = kept & (relevance >= _HALF * best)
-        before, after = self.table.get_links()
+        before, after = self.ranking.table.get_links()
         # What stands next to it shares its block.
         beside: Mask = strong[before] & (before >= 0)
         beside |= strong[after] & (after >= 0)
         return strong | beside
 
 
-def is_answered(
-    query: RecallQuery,
-    numbers: NDArray[np.int64],
-    ranking: Ranking,
-    table: SegmentTable,
-    lexical: LexicalIndex,
-) -> bool:
+def is_answered(ranking: Ranking, numbers: NDArray[np.int64]) -> bool:
     """Return whether one of some segments holds what is asked; askings and ignorance do not.
 
     Neighbours are left out: they hold a question's words where a line merely stands next to them.
@@ -253,18 +212,23 @@ def is_answered(
         return False
     evidence = ranking.evidence[numbers]
     best = float(evidence.max())
-    silent = lexical.select_marked("asks") | lexical.select_marked("ignorant")
-    near = numbers[(evidence >= best - (1 - _NEAR_BEST) * abs(best)) & ~silent[numbers]]
-    asked = _select_asked(query, table, lexical)
-    return bool((compute_coverage(asked, lexical)[near] >= _ANSWERING).any())
+    silent = _find_silent(ranking.lexical)[numbers]
+    near = numbers[(evidence >= best - (1 - _NEAR_BEST) * abs(best)) & ~silent]
+    return bool((_compute_asked_share(ranking)[near] >= _ANSWERING).any())
 
 
-def _select_asked(
-    query: RecallQuery, table: SegmentTable, lexical: LexicalIndex
-) -> Mapping[str, str]:
-    """Return the terms that say what is asked about; all of them if nothing else is left."""
-    words = extract_query_terms(query.search_text, lexical)
-    context = _collect_context_terms(table.speakers)
+def _find_silent(lexical: LexicalIndex) -> Mask:
+    """Return which segments only ask, or answer that nothing is known."""
+    return lexical.select_marked("asks") | lexical.select_marked("ignorant")
+
+
+def _compute_asked_share(ranking: Ranking) -> NDArray[np.float64]:
+    """Return what share each segment holds of the words that say what is asked about.
+
+    Of all words of the question if nothing else is left.
+    """
+    words = extract_query_terms(ranking.query.search_text, ranking.lexical)
+    context = _collect_context_terms(ranking.table.speakers)
     telling = {
         term: word
         for term, word in words.items()
@@ -272,7 +236,7 @@ def _select_asked(
         and not _NUMBER.fullmatch(term)
         and FUNCTION_CHARACTERS.isdisjoint(term)
     }
-    return telling or words
+    return compute_coverage(telling or words, ranking.lexical)
 
 
 @lru_cache(maxsize=16)

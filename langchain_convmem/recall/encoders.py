@@ -154,7 +154,13 @@ class WheelFiles(NamedTuple):
             MissingExtraError: If it is missing.
             ConfigError: If it is another one.
         """
-        file = self._find_any(name)
+        spec = importlib.util.find_spec(self.package)
+        places = (spec and spec.submodule_search_locations) or ()
+        files = (Path(place) / self.folder / name for place in places)
+        file = next(filter(Path.is_file, files), None)
+        if file is None:
+            msg = f"the embedder reads {name}, which is not installed; install it with: "
+            raise MissingExtraError(msg + self.way_out)
         with file.open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()
         if found != self.hashes[name]:
@@ -164,15 +170,6 @@ class WheelFiles(NamedTuple):
             )
             raise ConfigError(msg)
         return file
-
-    def _find_any(self, name: str) -> Path:
-        spec = importlib.util.find_spec(self.package)
-        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-            file = Path(place) / self.folder / name
-            if file.is_file():
-                return file
-        msg = f"the embedder reads {name}, which is not installed; install it with: {self.way_out}"
-        raise MissingExtraError(msg)
 
 
 def normalize(x: Array, gain: Array, shift: Array, epsilon: float) -> None:

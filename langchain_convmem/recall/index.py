@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,6 @@ class OwnerIndex:
         """Create an index of the owners, each named once; nothing is read yet."""
         self.lock = GatedLock()
         self._embedding = make_lock()  # held, before `lock`, by who embeds lines
-        self.embeddings = embeddings
         self.is_local = is_local(embeddings)
         self.border = SafeEmbedder(embeddings)
         self._readers = tuple(LogReader(log, owner) for owner in owners)
@@ -320,7 +319,7 @@ def embed_missing(
             index.catch_up()
         total = left = len(index.vectors.missing)
     if wait_s is not None and not index.is_local:
-        wait([embed_later(index)], wait_s)
+        wait([_EMBEDDING.submit(index)], wait_s)
         return
     end = None if wait_s is None else time.monotonic() + wait_s
     with show_progress() if progress is None else nullcontext(progress) as note:
@@ -330,21 +329,12 @@ def embed_missing(
             note(total - left, total)
 
 
-def embed_later(index: OwnerIndex) -> Future[None]:
-    """Have all that waits in an index embedded; return what is done when that is so.
-
-    It is done as well when lines cannot be embedded now; then the index has a problem. After it,
-    the index is saved if it is due.
-    """
-    return _EMBEDDING.submit(index)
-
-
 def finish_later(index: OwnerIndex) -> None:
     """Have what is left to embed or to save done in the background, if there is something."""
     with index.lock:
         is_unfinished = bool(index.vectors.missing) or index.is_snapshot_due
     if is_unfinished:
-        embed_later(index)
+        _EMBEDDING.submit(index)
 
 
 def stop_embedding(indexes: Iterable[OwnerIndex]) -> None:
@@ -357,7 +347,11 @@ def stop_embedding(indexes: Iterable[OwnerIndex]) -> None:
 
 
 def _embed_some(index: OwnerIndex) -> bool:
-    """Embed a batch; say whether more waits. A fork waits for the end of the batch."""
+    """Embed a batch; say whether more waits. A fork waits for the end of the batch.
+
+    No more waits as well when lines cannot be embedded now; then the index has a problem. Once
+    none does, the index is saved if it is due.
+    """
     try:
         with FORKS.hold():
             with index.lock:
@@ -428,7 +422,8 @@ class LogReader:
         """Create a reader that has read nothing yet."""
         self.owner = owner
         self._line_changes = log.line_changes
-        self._generation: int | None = None
+        self.generation = 0
+        """The generation of what was read."""
         self.rewind()
 
     def rewind(self) -> None:
@@ -440,11 +435,6 @@ class LogReader:
         self._taken = self.retracted
         self.damaged = 0
         """How many entries were read that cannot be understood."""
-
-    @property
-    def generation(self) -> int:
-        """The generation of what was read."""
-        return self._generation or 0
 
     def take_retracted(self) -> frozenset[str]:
         """Return the ids of the entries that were retracted since last asked."""
@@ -460,7 +450,7 @@ class LogReader:
         self._cursor, self.damaged, controls = saved
         self._controls = [(entry_id, tuple(retracts)) for entry_id, retracts in controls]
         self.retracted = frozenset(follow_retractions(self._controls))
-        self._generation = generation
+        self.generation = generation
 
     def read(self, take: Callable[[Sequence[DialogLine]], object]) -> bool:
         """Give the lines that the log has new to `take`, in commit order.
@@ -475,8 +465,8 @@ class LogReader:
         """
         while True:
             changes = self._line_changes(self.owner, self._cursor, limit=_PAGE)
-            if changes.generation != self._generation:
-                self._generation = changes.generation
+            if changes.generation != self.generation:
+                self.generation = changes.generation
                 if self._cursor > 0:
                     return True
             if changes.cursor == self._cursor:

@@ -226,8 +226,6 @@ class RecallQuery:
 
     def cut(self) -> RecallQuery:
         """Return the query with what is read of its texts."""
-        if max(len(self.text), len(self.before or "")) <= LONGEST_QUESTION:
-            return self
         before = self.before and cut_question(self.before)
         return replace(self, text=cut_question(self.text), before=before)
 
@@ -240,11 +238,6 @@ class RecallQuery:
         front.
         """
         return "\n".join(reversed(read_parts(self.text, self.before)))
-
-    @property
-    def header_now_ms(self) -> int | None:
-        """From when headers count how long ago a block was said; None: they do not."""
-        return self.now_ms if self.settings.age_in_header else None
 
 
 def make_query(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -117,7 +117,10 @@ class Ranking:
     """Segments in order of relevance, best first; ties in ascending number.
 
     Attributes:
-        ranked: Which segments rank.
+        query: What was asked.
+        table: Where the segments stand.
+        lexical: Their terms.
+        ranked: Which of them rank.
         relevance: Final scores, by segment number, as all scores.
         similarity: Cosines; 0.0 without a vector.
         meaning: The cosine's standardised part of the score.
@@ -133,6 +136,9 @@ class Ranking:
         order: Numbers of those that rank, best first.
     """
 
+    query: RecallQuery
+    table: SegmentTable
+    lexical: LexicalIndex
     ranked: Mask
     relevance: Scores
     similarity: Scores
@@ -148,10 +154,6 @@ class Ranking:
 
     def __post_init__(self) -> None:
         """Put the segments in order, by rounded scores, so that equal lines tie."""
-        self.sort()
-
-    def sort(self) -> None:
-        """Put the segments in order anew."""
         numbers = self.ranked.nonzero()[0]
         keys = np.rint(self.relevance[numbers] * -_STEPS)
         self.order = numbers[keys.argsort(kind="stable")]
@@ -174,11 +176,9 @@ def rank(
     table: SegmentTable,
     vectors: SegmentVectors,
     lexical: LexicalIndex,
-    *,
     vector: Scores | None,
-    allowed: Mask,
 ) -> Ranking:
-    """Return the allowed segments by relevance, best first; ties in ascending number.
+    """Return the segments in scope by relevance, best first; ties in ascending number.
 
     Args:
         query: What is asked.
@@ -186,8 +186,8 @@ def rank(
         vectors: Their vectors.
         lexical: Their terms.
         vector: The question's embedding, shape (dim,); None if it could not be embedded.
-        allowed: Which segments may be recalled.
     """
+    allowed = table.select_allowed(query.scope)
     similarity = np.zeros(len(table), dtype=np.float32)
     if vector is not None and vector.any():
         similarity = vectors.similarities(vector)
@@ -195,7 +195,7 @@ def rank(
         meaning, nothing = standardize(similarity, allowed & vectors.present), similarity * 0
         evidence = np.where(allowed, meaning, np.float32(-np.inf))
         parts = (meaning, similarity, meaning, nothing, nothing, nothing, nothing, evidence)
-        return Ranking(allowed, *parts)
+        return Ranking(query, table, lexical, allowed, *parts)
     terms = extract_query_terms(query.search_text, lexical)
     muted = _find_muted(query.text, terms, table, lexical)
     view = _View(query, table, vectors, lexical, terms, allowed, muted, similarity)
@@ -204,10 +204,8 @@ def rank(
         # Nothing else was said about it: an earlier asking is better than nothing.
         view = view._replace(muted=np.zeros_like(muted))
         ranking = _score(view)
-    ranking.older = _lead_with_latest(view, ranking)
-    ranking.later = _raise_successors(view, ranking)
-    ranking.sort()
-    return ranking
+    older, later = _lead_with_latest(view, ranking), _raise_successors(view, ranking)
+    return replace(ranking, older=older, later=later)
 
 
 class _View(NamedTuple):
@@ -269,7 +267,7 @@ def _score(view: _View) -> Ranking:
         evidence[lexical.select_marked("asks") & table.select_role("user")] -= _ASKED
     if query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
-            times = table.time_column
+            times = table.get_column("time")
             evidence[(times >= since_ms) & (times < until_ms)] += _SAID_THEN
     bonus = _compute_person_bonus(view)
     # It grows with the evidence for a line: a bonus for lines that have nothing to do with the
@@ -281,7 +279,7 @@ def _score(view: _View) -> Ranking:
     relevance[view.muted] -= _MUTED
     evidence[view.muted | ~view.allowed] = -np.inf
     parts = (relevance, view.similarity, meaning, words, kinds, around, said_by + person, evidence)
-    return Ranking(view.allowed, *parts)
+    return Ranking(query, table, lexical, view.allowed, *parts)
 
 
 def _standardize_words(view: _View, scores: NDArray[np.float64]) -> Scores:
@@ -321,7 +319,7 @@ def _sum_around(own: Scores, table: SegmentTable, lexical: LexicalIndex) -> Scor
     the question before it, a long reply speaks for itself.
     """
     share = lexical.keep("share", None, lambda: _compute_shares(table, lexical))
-    line = table.line_column
+    line = table.get_column("line")
     total = np.zeros_like(own)
     for side in table.get_links():
         takers = giving = np.arange(len(own))
@@ -335,7 +333,7 @@ def _sum_around(own: Scores, table: SegmentTable, lexical: LexicalIndex) -> Scor
 
 def _compute_shares(table: SegmentTable, lexical: LexicalIndex) -> Scores:
     """Return what share of its neighbours' scores each segment takes, by the words of its line."""
-    lines = table.line_column
+    lines = table.get_column("line")
     words = np.bincount(lines, lexical.lengths)[lines] if len(lines) else lexical.lengths
     share = 1.0 / (1.0 + np.power(words / _SPEAKS_FOR_ITSELF, _STEEPNESS))
     return share.astype(np.float32)
@@ -354,7 +352,7 @@ def _compute_speaker_bonus(query: RecallQuery, table: SegmentTable) -> Scores:
     # A question that names every speaker prefers none.
     if len(named) < len(speakers):
         bonus[list(named)] = _SPEAKER
-    preferred: Scores = bonus.take(table.speaker_column)
+    preferred: Scores = bonus.take(table.get_column("speaker"))
     return preferred
 
 
@@ -478,7 +476,7 @@ def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
     lead, *others = ranking.order[:_LEADERS].tolist() or (-1,)
     if not others or asks[lead]:
         return frozenset()
-    speakers, lines = table.speaker_column, table.line_column
+    speakers, lines = table.get_column("speaker"), table.get_column("line")
     others = [
         number
         for number in others
@@ -499,7 +497,7 @@ def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
         and more + min(evidence[number] / most if not is_few else 1, _MOST_EVIDENCE) >= _SAME
     ]
     # What was written later counts as said later within the same millisecond.
-    latest = max([lead, *same], key=lambda number: (table.time_column[number], number))
+    latest = max([lead, *same], key=lambda number: (table.get_column("time")[number], number))
     if latest != lead:
         ranking.relevance[latest] = ranking.relevance[lead] + _AHEAD
     return frozenset({lead, *same} - {latest})
@@ -564,7 +562,7 @@ def _raise_successors(view: _View, ranking: Ranking) -> frozenset[int]:
     nearness = _compare_with(view, lead)
     score = standardize(nearness, stated) + _ASKED_SHARE * standardize(similarity, stated)
     scale = max(math.log(count) / math.log(_USUAL_COUNT), 1.0) ** 2
-    times, lines = view.table.time_column, view.table.line_column
+    times, lines = view.table.get_column("time"), view.table.get_column("line")
     later = stated & (times > times[lead]) & (lines != lines[lead])
     later &= (nearness > similarity) & (score >= _MAY_REPLACE * scale)
     found: list[int] = later.nonzero()[0].tolist()

@@ -25,7 +25,6 @@ from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.blocks import TableView, build_recall
 from langchain_convmem.recall.buffer import (
     BufferedBlock,
-    make_references,
     select_living,
     show_blocks,
     update_buffer,
@@ -285,22 +284,13 @@ class LineRecall(DialogRecall):
             )
             problems.append(failure)
         with index.lock:
-            ranking = rank(
-                query,
-                index.table,
-                index.vectors,
-                index.lexical,
-                vector=vector,
-                allowed=index.table.select_allowed(query.scope),
-            )
+            ranking = rank(query, index.table, index.vectors, index.lexical, vector)
             count = index.count_waiting(query.scope)
             which = "1 segment waits" if count == 1 else f"{count} segments wait"
             if count:
                 problems.append(f"{which} to be embedded, found by words alone until then")
             known = [one for one in (*index.problems, *problems) if one is not None]
-            recall = build_recall(
-                query, ranking, index.table, index.lexical, problems=list(dict.fromkeys(known))
-            )
+            recall = build_recall(ranking, list(dict.fromkeys(known)))
         finish_later(index)
         return self._add_buffer(index, query, recall)
 
@@ -316,17 +306,12 @@ class LineRecall(DialogRecall):
                 return select_living(blocks, index.table)[: query.settings.buffer_size]
 
         kept, problem = update_buffer(
-            self.log,
-            query.buffer,
-            make_references(recall.blocks),
-            select_kept,
-            remember=query.remember,
+            self.log, query.buffer, recall.blocks, select_kept, remember=query.remember
         )
         with index.lock:
-            allowed, settings = index.table.select_allowed(query.scope), query.settings
-            ground = TableView(index.table, allowed, settings.cross_sessions, query.header_now_ms)
+            ground = TableView(index.table, index.table.select_allowed(query.scope), query)
             why = {match.line.line_id: match for block in recall.blocks for match in block.matches}
-            shown = show_blocks(kept, query, ground, why)
+            shown = show_blocks(kept, ground, why)
         problems = recall.problems if problem is None else (*recall.problems, problem)
         return replace(recall, buffer=shown, problems=problems)
 
@@ -403,7 +388,7 @@ class LineRecall(DialogRecall):
         with index.lock:
             index.catch_up()
             segments, pending = len(index.table), len(index.vectors.missing)
-            return EmbedderUse(index.embeddings, segments, pending, index.problems)
+            return EmbedderUse(self.embeddings, segments, pending, index.problems)
 
     def close(self) -> None:
         """Embed nothing more: few lines are finished, of more the batch under way.

@@ -85,9 +85,8 @@ class DialogLineRetriever(BaseRetriever):
         **options: Any,
     ) -> list[Document]:
         del run_manager
-        found = self.recall.recall(
-            self._resolve_owners(), _read_question(query), **self._merge_options(options)
-        )
+        owners, asked = self._resolve_owners(), _read_question(query)
+        found = self.recall.recall(owners, asked, **self._merge_options(options))
         return [to_document(block) for block in found.blocks]
 
     async def _aget_relevant_documents(
@@ -98,9 +97,8 @@ class DialogLineRetriever(BaseRetriever):
         **options: Any,
     ) -> list[Document]:
         del run_manager
-        found = await self.recall.arecall(
-            self._resolve_owners(), _read_question(query), **self._merge_options(options)
-        )
+        owners, asked = self._resolve_owners(), _read_question(query)
+        found = await self.recall.arecall(owners, asked, **self._merge_options(options))
         return [to_document(block) for block in found.blocks]
 
     def check_scope(self) -> None:

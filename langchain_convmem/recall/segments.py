@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -116,7 +116,8 @@ class SegmentTable:
 
     def __init__(self) -> None:
         """Create an empty table."""
-        self._lines: list[DialogLine] = []
+        self.lines: list[DialogLine] = []
+        """Every line by number, removed ones included; do not write."""
         # Where each line's segments begin, and where the last one's end.
         self._first_segment = [0]
         self._entries: dict[str, list[int]] = {}
@@ -149,11 +150,11 @@ class SegmentTable:
         return range(first, len(self))
 
     def _add(self, line: DialogLine) -> None:
-        number, first = len(self._lines), len(self)
+        number, first = len(self.lines), len(self)
         pieces = split_line(line.text)
         count = len(pieces)
         thread, session = self._assign_session(line)
-        self._lines.append(line)
+        self.lines.append(line)
         self._entries.setdefault(line.entry_id, []).append(number)
         self._first_segment.append(first + count)
         values = {
@@ -192,7 +193,7 @@ class SegmentTable:
         gone: list[int] = []
         for entry_id in entry_ids:
             lines = self._entries.get(entry_id, ())
-            if lines and self._lines[lines[0]].key.owner == owner:
+            if lines and self.lines[lines[0]].key.owner == owner:
                 gone += [number for line in lines for number in self.list_segments(line)]
                 del self._entries[entry_id]
         if gone:
@@ -202,34 +203,24 @@ class SegmentTable:
 
     # -- reading one ------------------------------------------------------------------------------
 
-    @property
-    def lines(self) -> Sequence[DialogLine]:
-        """Every line by number, removed ones included; do not write."""
-        return self._lines
-
     def find_line_number(self, number: int) -> int:
         """Return the number of the line that a segment belongs to."""
-        line: int = self._columns["line"].get_item(number)
-        return line
-
-    def get_line(self, line_number: int) -> DialogLine:
-        """Return a line by its number."""
-        return self._lines[line_number]
+        return int(self._columns["line"].get_item(number))
 
     def find_line(self, number: int) -> DialogLine:
         """Return the line that a segment belongs to."""
-        return self._lines[self.find_line_number(number)]
+        return self.lines[self.find_line_number(number)]
 
     def find_lines(self, words: Collection[str]) -> list[DialogLine]:
         """Return the lines that hold all of these words, folded ones, in the order of adding."""
         live = self._live.view
-        lines = zip(self._lines, self._first_segment, strict=False)
+        lines = zip(self.lines, self._first_segment, strict=False)
         return select_holding((line for line, first in lines if live[first]), words)
 
     def get_place(self, number: int) -> Place:
         """Return where a segment is stored."""
         at = self.find_line_number(number)
-        line = self._lines[at]
+        line = self.lines[at]
         return line.position, line.part, number - self._first_segment[at]
 
     def get_name(self, number: int) -> SegmentName:
@@ -241,7 +232,7 @@ class SegmentTable:
         entry_id, part, segment = name
         for line_number in self._entries.get(entry_id, ()):
             segments = self.list_segments(line_number)
-            if self.get_line(line_number).part == part and segment < len(segments):
+            if self.lines[line_number].part == part and segment < len(segments):
                 return segments[segment]
         return None
 
@@ -279,25 +270,13 @@ class SegmentTable:
         """Every role so far."""
         return self._known["role"].keys()
 
-    @property
-    def live(self) -> NDArray[np.bool_]:
-        """Whether each segment is still there; do not write."""
-        return self._live.view
+    def get_column(self, name: Literal["line", "time", "speaker"]) -> NDArray[np.int64]:
+        """Return something of each segment; do not write.
 
-    @property
-    def line_column(self) -> NDArray[np.int64]:
-        """The number of each segment's line; do not write."""
-        return self._columns["line"].view
-
-    @property
-    def time_column(self) -> NDArray[np.int64]:
-        """When each segment was said, milliseconds since the epoch; do not write."""
-        return self._columns["time"].view
-
-    @property
-    def speaker_column(self) -> NDArray[np.int64]:
-        """The speaker of each segment, as an index into `speakers`; do not write."""
-        return self._columns["speaker"].view
+        That is the number of its line; when it was said, in milliseconds since the epoch; or its
+        speaker, as an index into `speakers`.
+        """
+        return self._columns[name].view
 
     def select_role(self, role: Role) -> NDArray[np.bool_]:
         """Return which segments a role has said."""
@@ -315,7 +294,7 @@ class SegmentTable:
 
     def select_allowed(self, scope: Scope) -> NDArray[np.bool_]:
         """Return which segments may be recalled: those that are live and in scope."""
-        mask, times = self._live.view.copy(), self.time_column
+        mask, times = self._live.view.copy(), self.get_column("time")
         if scope.within is not None:
             mask &= self._select_threads([scope.within])
         for key, positions in scope.exclude.items():
@@ -373,11 +352,8 @@ def fold(text: str) -> str:
 
 def select_holding(lines: Iterable[DialogLine], words: Collection[str]) -> list[DialogLine]:
     """Return the lines that hold all of these words, folded ones, as words or as parts of some."""
-
-    def holds_all(folded: str) -> bool:
-        return all(word in folded for word in words)
-
-    return [line for line in lines if holds_all(line.text.casefold())]
+    texts = ((line, line.text.casefold()) for line in lines)
+    return [line for line, text in texts if all(word in text for word in words)]
 
 
 # -- their vectors, searched by FAISS -----------------------------------------------------------
