@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from scripted_chat import ScriptedChatModel
@@ -9,7 +10,7 @@ from scripted_chat import ScriptedChatModel
 from langchain_convmem import ChatTemplate, Conversation
 from langchain_convmem.testing import ScriptedEngine
 
-__all__ = ["CHATML", "QWEN", "chat", "text_engine", "texts"]
+__all__ = ["CHATML", "QWEN", "Gate", "chat", "text_engine", "texts"]
 
 CHATML, QWEN = ChatTemplate.from_builtin("chatml"), ChatTemplate.from_builtin("qwen")
 
@@ -27,3 +28,14 @@ def chat(*replies: Any, **settings: Any) -> Conversation:
 def texts(talk: Conversation) -> list[str]:
     """Return what was said in a conversation."""
     return [str(message.text) for message in talk.history]
+
+
+class Gate:
+    """Holds a model back before it reads anything, until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, _: Any) -> None:
+        self.reached.set()
+        assert self.opened.wait(30)

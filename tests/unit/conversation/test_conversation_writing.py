@@ -6,7 +6,8 @@ import asyncio
 import threading
 
 import pytest
-from scripted_chat import ScriptedChatModel
+from scripted_chat import WAYS, ScriptedChatModel
+from talks import chat
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.conversation import Conversation
@@ -106,17 +107,11 @@ def test_who_cancels_a_task_is_heard_even_if_the_turn_was_cancelled_too():
 @pytest.mark.parametrize("error", [StopIteration("x"), StopAsyncIteration("x")])
 @pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
 def test_errors_that_end_generators_end_the_turn_and_nothing_else(error, way):
-    talk = Conversation(ScriptedChatModel(replies=[error, "Fine."]))
+    talk = chat(error, "Fine.")
 
-    async def read():
-        return [chunk async for chunk in talk.astream("a")]
+    def send():
+        WAYS[way](talk, "a", None)
 
-    send = {
-        "invoke": lambda: talk.invoke("a"),
-        "stream": lambda: list(talk.stream("a")),
-        "ainvoke": lambda: asyncio.run(talk.ainvoke("a")),
-        "astream": lambda: asyncio.run(read()),
-    }[way]
     with pytest.raises(
         (RuntimeError, StopIteration, StopAsyncIteration, GeneratorExit, ValueError)
     ):
@@ -125,6 +120,3 @@ def test_errors_that_end_generators_end_the_turn_and_nothing_else(error, way):
     assert talk.wait(0)
     send()
     assert talk.last_message.text == "Fine."
-
-
-# -- the control of a turn -------------------------------------------------------------------------

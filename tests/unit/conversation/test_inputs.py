@@ -48,6 +48,7 @@ def seen_by_a_template(value):
         ([], []),
         (AIMessageChunk("Yes?", chunk_position="last"), [AIMessage("Yes?")]),
         (ChatPromptTemplate.from_messages(["Hi {x}"]).invoke({"x": "Bo"}), [HumanMessage("Hi Bo")]),
+        (ToolMessage("9", tool_call_id="c1"), [ToolMessage("9", tool_call_id="c1")]),
     ],
 )
 def test_every_form_of_a_message_is_taken(value, expected):
