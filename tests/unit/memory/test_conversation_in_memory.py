@@ -6,12 +6,12 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel
 from summaries import ScriptedSummarizer
+from talks import text_engine
 
-from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
+from langchain_convmem import ConversationMemory, Engine, InMemoryLog, SummarySettings
 from langchain_convmem.conversation import ConversationConfig
 from langchain_convmem.errors import ConversationError, LogError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing import ScriptedEngine
 
 KEY = ThreadKey("ana", "t")
 TOLD = "I parked the car on level 3 of the garage."
@@ -23,16 +23,6 @@ def talk(memory, model, **settings):
 
 def answering(*replies):
     return ScriptedChatModel(replies=list(replies))
-
-
-def text_engine(*replies):
-    return ScriptedEngine(
-        list(replies), template=ChatTemplate.from_builtin("chatml"), end_text="<|im_end|>"
-    )
-
-
-def told_before(memory, text=TOLD):
-    memory.add_messages([HumanMessage(text), AIMessage("Noted.")], thread_id="old", user_id="ana")
 
 
 def live(memory):
@@ -103,8 +93,9 @@ def test_while_a_turn_runs_the_conversation_is_as_it_was_before(memory):
 
 
 def test_a_session_that_has_read_recalled_lines_is_not_sent_them_again(memory):
-    told_before(memory)
-    engine = text_engine("Level 3.", "You are welcome.")
+    said = [HumanMessage(TOLD), AIMessage("Noted.")]
+    memory.add_messages(said, thread_id="old", user_id="ana")
+    engine = text_engine(["Level 3.", "You are welcome."])
     said = talk(memory, engine)
     said.send_message("On which level did I park the car?")
     said.send_message("Thanks")
@@ -119,7 +110,7 @@ def test_a_session_reads_the_summary_once_and_goes_on_from_there():
     )
     options = {"summary_settings": settings, "summarize_when": "foreground"}
     with ConversationMemory(InMemoryLog(), summarizer=ScriptedSummarizer(), **options) as memory:
-        engine = text_engine(*["Fine."] * 7)
+        engine = text_engine()
         said = talk(memory, engine, recall=False)
         for number in range(7):
             said.send_message(f"message {number}")
