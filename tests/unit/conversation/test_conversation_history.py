@@ -127,6 +127,46 @@ def test_a_history_that_is_no_list_is_refused_with_a_way_out(given):
         Conversation(text_engine(), history=given)
 
 
+# -- replies cut to what was heard ---------------------------------------------------------------
+
+USAGE = {"input_tokens": 3, "output_tokens": 6, "total_tokens": 9}
+TOLD = {"model_name": "m", "finish_reason": "stop"}
+
+
+def asked_when(opened):
+    """Return a conversation in which a model has said when a train goes, and the model."""
+    given = {"usage_metadata": USAGE, "response_metadata": TOLD}
+    spoken = AIMessage("From platform 9, at noon.", id="r1", **given)
+    model = ScriptedChatModel(replies=[spoken, "At once.", "Bye."])
+    talk = opened(model)
+    talk.send_message("When?")
+    return talk, model
+
+
+@BOTH
+@pytest.mark.parametrize("until", [15, "from platform 9"])
+def test_a_reply_is_cut_to_what_was_heard_and_the_model_reads_no_more(opened, until):
+    talk, model = asked_when(opened)
+    cut = talk.cut_reply(until)
+    assert (cut.id, cut.text, cut.usage_metadata) == ("r1", "From platform 9", USAGE)
+    assert cut.response_metadata["model_name"] == "m"
+    assert cut.response_metadata["interrupted"] is True
+    assert talk.last_message == cut
+    talk.send_message("Thanks")
+    assert [one.text for one in model.seen[-1]] == ["When?", "From platform 9", "Thanks"]
+
+
+@BOTH
+def test_a_reply_of_which_nothing_was_heard_is_taken_out(opened):
+    talk, _ = asked_when(opened)
+    assert talk.cut_reply(0) is None
+    assert texts(talk) == ["When?"]
+    talk.send_message("Hello?")
+    talk.send_message("Bye")
+    assert [message.text for message in talk.undo()] == ["Bye", "Bye."]
+    assert texts(talk) == ["When?", "Hello?", "At once."]
+
+
 # -- what is counted ----------------------------------------------------------------------------
 
 

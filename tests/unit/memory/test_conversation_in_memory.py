@@ -14,7 +14,6 @@ from langchain_convmem.errors import ConversationError, LogError
 from langchain_convmem.records import ThreadKey
 
 KEY = ThreadKey("ana", "t")
-TOLD = "I parked the car on level 3 of the garage."
 
 
 def talk(memory, model, **settings):
@@ -90,18 +89,6 @@ def test_while_a_turn_runs_the_conversation_is_as_it_was_before(memory):
     assert [one.text for one in during["twin"].history] == ["a", "one"]
     said.rewind(during["point"])
     assert [one.text for one in said.history] == ["a", "one"]
-
-
-def test_a_session_that_has_read_recalled_lines_is_not_sent_them_again(memory):
-    said = [HumanMessage(TOLD), AIMessage("Noted.")]
-    memory.add_messages(said, thread_id="old", user_id="ana")
-    engine = text_engine(["Level 3.", "You are welcome."])
-    said = talk(memory, engine)
-    said.send_message("On which level did I park the car?")
-    said.send_message("Thanks")
-    assert "level 3 of the garage" in engine.prefills[0]
-    assert engine.prefills[1].startswith("<|im_end|>\n<|im_start|>user\nThanks")
-    assert [stats.diverged_at for stats in said.render_stats] == [None]
 
 
 def test_a_session_reads_the_summary_once_and_goes_on_from_there():

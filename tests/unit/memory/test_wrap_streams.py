@@ -1,4 +1,4 @@
-"""Streams of a wrapped chain: cut, closed, typed, and in the shapes that graphs give them."""
+"""Streams of a wrapped chain: closed, typed, of graphs, at once, and off the event loop."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 import threading
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import Runnable, RunnableGenerator
 from scripted_chat import FailingLog, ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
 from langchain_convmem.errors import LogError
 
 CALL = {"name": "erase", "args": {"path": "/srv/all"}, "id": "c1", "type": "tool_call"}
@@ -146,3 +147,90 @@ def test_a_reply_whose_source_was_closed_behind_its_back_is_no_whole_reply(memor
     reader.source.close()
     assert list(stream) == []
     assert _talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+
+
+# -- turns at once ------------------------------------------------------------------------------
+
+
+async def test_streams_and_calls_in_tasks_and_threads_share_one_line(memory):
+    model = ScriptedChatModel(replies=[lambda given: f"re: {given[-1].text}"])
+    chain = memory.wrap(model, recall=False)
+
+    async def stream(text):
+        return [chunk async for chunk in chain.astream(text, at())]
+
+    await asyncio.gather(
+        *(stream(f"s{number}") for number in range(4)),
+        *(chain.ainvoke(f"a{number}", at()) for number in range(4)),
+        *(asyncio.to_thread(chain.invoke, f"t{number}", at()) for number in range(4)),
+    )
+    talk = [text for _, text in _talk(memory)]
+    assert len(talk) == 24
+    assert talk[1::2] == [f"re: {text}" for text in talk[::2]]
+
+
+def _on_a_loop():
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _off_loop_only(cls, name):
+    method = getattr(cls, name)
+
+    def guarded(self, *args, **kwargs):
+        assert not _on_a_loop(), f"{name} blocks the event loop"
+        CALLED.add(name)
+        return method(self, *args, **kwargs)
+
+    return guarded
+
+
+CALLED: set[str] = set()
+_DISK = [
+    "annotate",
+    "append",
+    "append_planned",
+    "changes",
+    "close",
+    "delete_state",
+    "entries",
+    "forget",
+    "get_state",
+    "load_segments",
+    "read_back",
+    "save_segments",
+    "set_state",
+    "threads",
+]
+OffLoopLog = type("OffLoopLog", (SQLiteLog,), {n: _off_loop_only(SQLiteLog, n) for n in _DISK})
+
+
+class OffLoopEmbeddings(DeterministicFakeEmbedding):
+    """An embedder that refuses to compute on the thread of an event loop."""
+
+    embed_documents = _off_loop_only(DeterministicFakeEmbedding, "embed_documents")
+    embed_query = _off_loop_only(DeterministicFakeEmbedding, "embed_query")
+
+
+async def test_nothing_of_the_memory_blocks_the_event_loop(tmp_path):
+    CALLED.clear()
+    log = await asyncio.to_thread(OffLoopLog, tmp_path / "m.db")
+    memory = ConversationMemory(log, embeddings=OffLoopEmbeddings(size=8))
+    chain = memory.wrap(ScriptedChatModel(replies=["One two"]))
+    await chain.ainvoke("a", at())
+    _ = [chunk async for chunk in chain.astream("b", at("other"))]
+    await chain.abatch(["c", "d"], [at("t3"), at("t4")])
+    stream = chain.astream("e", at())
+    await anext(stream)
+    await stream.aclose()
+    await memory.aadd_messages([HumanMessage("f")], thread_id="t", user_id="ana")
+    await memory.arecall("a", user_id="ana")
+    await memory.retriever(user_id="ana").ainvoke("a")
+    await memory.athreads("ana")
+    await memory.history("t", user_id="ana").aget_messages()
+    await memory.aforget(user_id="ana")
+    await log.aclose()
+    assert {"append_planned", "read_back", "changes", "threads", "forget", "embed_query"} <= CALLED
