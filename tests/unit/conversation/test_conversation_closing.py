@@ -6,36 +6,21 @@ import asyncio
 import threading
 
 import pytest
-from scripted_chat import ScriptedChatModel
+from scripted_chat import WAYS, ScriptedChatModel
+from talks import Gate, chat, text_engine
 
-from langchain_convmem import ChatTemplate, Engine
+from langchain_convmem import ConversationMemory, Engine, InMemoryLog
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import ConfigError, ConversationError, TurnCancelledError
-from langchain_convmem.testing import ScriptedEngine
 
-CHATML = ChatTemplate.from_builtin("chatml")
-
-
-class Stop:
-    """Holds a model back before its first words."""
-
-    def __init__(self):
-        self.reached, self.go = threading.Event(), threading.Event()
-
-    def __call__(self, _):
-        self.reached.set()
-        assert self.go.wait(30)
-
-
-def text_engine(**options):
-    return ScriptedEngine("Fine, thanks.", template=CHATML, end_text="<|im_end|>", **options)
+FINE = "Fine, thanks."
 
 
 # -- cancelling ---------------------------------------------------------------------------------
 
 
 def test_a_turn_that_is_cancelled_may_keep_what_was_said():
-    model = text_engine()
+    model = text_engine(FINE)
     talk = Conversation(model, on_cancel="keep")
     stream = talk.stream("How are you?")
     assert next(stream).text == "Fine,"
@@ -53,7 +38,7 @@ def test_a_turn_that_is_cancelled_may_keep_what_was_said():
 
 
 def test_a_closed_conversation_refuses_everything_that_goes_on():
-    model = text_engine()
+    model = text_engine(FINE)
     talk = Conversation(model)
     talk.send_message("a")
     mark = talk.checkpoint()
@@ -79,8 +64,8 @@ def test_a_closed_conversation_refuses_everything_that_goes_on():
 
 
 def test_closing_cancels_the_turn_that_runs_and_those_that_wait():
-    stop = Stop()
-    model = text_engine(before_prefill=stop)
+    stop = Gate()
+    model = text_engine(FINE, before_prefill=stop)
     talk = Conversation(model)
     handles = [talk.send_message_async("a") for _ in range(3)]
     assert stop.reached.wait(30)
@@ -90,7 +75,7 @@ def test_closing_cancels_the_turn_that_runs_and_those_that_wait():
         with pytest.raises(TurnCancelledError):
             handle.result(30)
     assert closing.is_alive()
-    stop.go.set()
+    stop.opened.set()
     closing.join(30)
     assert handles[0].done()
     assert model.open_sessions == []
@@ -98,8 +83,8 @@ def test_closing_cancels_the_turn_that_runs_and_those_that_wait():
 
 
 def test_a_session_whose_turn_does_not_come_back_is_closed_when_it_does():
-    stop = Stop()
-    model = text_engine(before_prefill=stop)
+    stop = Gate()
+    model = text_engine(FINE, before_prefill=stop)
     engine = Engine(model)
     talk = engine.create_conversation()
     handle = talk.send_message_async("a")
@@ -108,7 +93,7 @@ def test_a_session_whose_turn_does_not_come_back_is_closed_when_it_does():
     engine.close(timeout_s=0)
     assert len(model.open_sessions) == 1
     assert not model.closed
-    stop.go.set()
+    stop.opened.set()
     with pytest.raises(TurnCancelledError):
         handle.result(30)
     assert engine.wait(30)
@@ -120,7 +105,7 @@ def test_a_session_whose_turn_does_not_come_back_is_closed_when_it_does():
 @pytest.mark.parametrize("what", ["conversation", "engine"])
 @pytest.mark.parametrize("way", ["callback", "loop", "async loop"])
 def test_who_reads_a_reply_may_close_at_once(what, way):
-    model = text_engine()
+    model = text_engine(FINE)
     engine = Engine(model)
     talk = engine.create_conversation()
     closed = talk if what == "conversation" else engine
@@ -152,7 +137,7 @@ def test_who_reads_a_reply_may_close_at_once(what, way):
 
 
 def test_a_closed_engine_ends_all_its_conversations():
-    model = text_engine()
+    model = text_engine(FINE)
     with Engine(model) as engine:
         talk = engine.create_conversation()
         talk.send_message("a")
@@ -170,25 +155,133 @@ def test_an_engine_is_made_of_a_model_alone():
     with pytest.raises(ConfigError, match="is not a model"):
         Engine("gpt")
     with pytest.raises(ConfigError, match="'temprature'"):
-        Engine(text_engine()).create_conversation(temprature=1)
+        Engine(text_engine(FINE)).create_conversation(temprature=1)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("template", "qwen"),
-        ("reply_format", "hermes"),
-        ("channels", ()),
-        ("stop", ("<end>",)),
-        ("prefill_preface", True),
-    ],
-)
-def test_settings_of_text_engines_are_refused_by_chat_models(name, value):
-    with pytest.raises(ConfigError, match=f"{name} is for text engines"):
-        Conversation(ScriptedChatModel(replies=["Yes."]), **{name: value})
+OF_TEXT_ENGINES = {
+    "template": "qwen",
+    "reply_format": "hermes",
+    "channels": (),
+    "stop": ("<end>",),
+    "prefill_preface": True,
+}
 
 
-def test_what_extra_context_means_is_no_question_to_a_text_engine():
-    engine = ScriptedEngine("Yes.", template=ChatTemplate.from_builtin("qwen"))
+def test_settings_of_the_other_kind_of_model_are_refused():
+    for name, value in OF_TEXT_ENGINES.items():
+        with pytest.raises(ConfigError, match=f"{name} is for text engines"):
+            Conversation(ScriptedChatModel(replies=["Yes."]), **{name: value})
     with pytest.raises(ConfigError, match="context_kwargs is for chat models"):
-        Conversation(engine, context_kwargs=dict)
+        Conversation(text_engine(FINE), context_kwargs=dict)
+
+
+# -- while a turn is stored ---------------------------------------------------------------------
+
+
+class SlowLog(InMemoryLog):
+    """Says when it is to store a reply, and does so when it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.reached, self.go = threading.Event(), threading.Event()
+
+    def append_planned(self, *args, **kwargs):
+        self.reached.set()
+        assert self.go.wait(30)
+        return super().append_planned(*args, **kwargs)
+
+
+def slow_talk():
+    log = SlowLog()
+    model = ScriptedChatModel(replies=["Fine."])
+    return ConversationMemory(log).conversation(model, thread_id="t"), log
+
+
+def test_a_turn_that_is_being_stored_cannot_be_cancelled():
+    talk, log = slow_talk()
+    handle = talk.send_message_async("a")
+    assert log.reached.wait(30)
+    assert not handle.cancel()
+    assert not talk.cancel()
+    log.go.set()
+    assert handle.result(30).text == "Fine."
+    assert len(talk.history) == 2
+
+
+def test_a_turn_whose_time_is_up_while_it_is_stored_stands():
+    talk, log = slow_talk()
+    late = threading.Event()
+
+    class Late(threading.Timer):
+        def run(self):
+            assert log.reached.wait(30)
+            late.set()
+            self.function(*self.args)
+            log.go.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "Timer", Late)
+        assert talk.send_message("a", timeout=30).text == "Fine."
+    assert late.is_set()
+    assert len(talk.history) == 2
+
+
+def test_a_task_that_is_cancelled_while_its_turn_is_stored_is_cancelled_then():
+    async def ask():
+        talk, log = slow_talk()
+        task = asyncio.create_task(talk.asend_message("a"))
+        await asyncio.to_thread(log.reached.wait)
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        log.go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return talk
+
+    talk = asyncio.run(ask())
+    assert len(talk.history) == 2
+    assert talk.wait(0)
+
+
+def test_who_cancels_a_task_is_heard_even_if_the_turn_was_cancelled_too():
+    model = ScriptedChatModel(replies=["Fine, thanks."])
+
+    async def ask():
+        model.turnstile = asyncio.Event()
+        talk = Conversation(model)
+        stream = talk.astream("a")
+        await anext(stream)
+
+        async def read():
+            return [chunk async for chunk in stream]
+
+        task = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        talk.cancel()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        assert talk.wait(0)
+        return talk.history
+
+    assert asyncio.run(ask()) == []
+
+
+@pytest.mark.parametrize("error", [StopIteration("x"), StopAsyncIteration("x")])
+@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
+def test_errors_that_end_generators_end_the_turn_and_nothing_else(error, way):
+    talk = chat(error, "Fine.")
+
+    def send():
+        WAYS[way](talk, "a", None)
+
+    with pytest.raises(
+        (RuntimeError, StopIteration, StopAsyncIteration, GeneratorExit, ValueError)
+    ):
+        send()
+    assert talk.history == []
+    assert talk.wait(0)
+    send()
+    assert talk.last_message.text == "Fine."

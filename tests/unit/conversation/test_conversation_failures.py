@@ -35,14 +35,7 @@ def check_as_if_never_tried(tried, twin, before):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        "text rewinds stops",
-        "text rewinds memory",
-        "text",
-        "chat",
-        "chat memory",
-    ],
+    "kind", ["text rewinds stops", "text rewinds memory", "text", "chat", "chat memory"]
 )
 def test_an_error_at_any_point_of_a_turn_leaves_no_trace(kind):
     twin = untroubled(kind)
@@ -119,29 +112,24 @@ def test_a_task_that_is_cancelled_at_any_point_leaves_no_trace(kind):
 # -- readers ------------------------------------------------------------------------------------
 
 
-def leave(tried, count):
-    """Read so many chunks of a reply, and go; return whether it came to its end before."""
-    stream = tried.conversation.stream(ASKED)
-    read = [chunk for chunk, _ in zip(stream, range(count), strict=False)]
-    stream.close()
-    return len(read) < count
+def reading(close):
+    """Return who reads so many chunks of a reply and goes, and tells whether it ended before."""
+
+    def go(tried, count):
+        stream = tried.conversation.stream(ASKED)
+        read = [chunk for chunk, _ in zip(stream, range(count), strict=False)]
+        close(stream)
+        del stream
+        gc.collect()
+        return len(read) < count
+
+    return go
 
 
-def forget(tried, count):
-    stream = tried.conversation.stream(ASKED)
-    read = [chunk for chunk, _ in zip(stream, range(count), strict=False)]
-    del stream
-    gc.collect()
-    return len(read) < count
-
-
-def close_elsewhere(tried, count):
-    stream = tried.conversation.stream(ASKED)
-    read = [chunk for chunk, _ in zip(stream, range(count), strict=False)]
+def close_elsewhere(stream):
     closing = threading.Thread(target=stream.close)
     closing.start()
     closing.join()
-    return len(read) < count
 
 
 def aleave(tried, count):
@@ -177,9 +165,9 @@ def raise_in_callback(tried, count):
 @pytest.mark.parametrize(
     ("kind", "go"),
     [
-        ("text memory", leave),
-        ("text rewinds", forget),
-        ("chat", close_elsewhere),
+        ("text memory", reading(lambda stream: stream.close())),
+        ("text rewinds", reading(lambda _: None)),
+        ("chat", reading(close_elsewhere)),
         ("chat memory", aleave),
         ("text stops", aleave),
         ("text rewinds stops", raise_in_callback),

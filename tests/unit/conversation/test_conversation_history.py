@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, messages_to_dict
 from scripted_chat import ScriptedChatModel
+from talks import CHATML, chat, text_engine, texts
 
 from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.errors import (
-    ConfigError,
-    ConversationError,
-)
-from langchain_convmem.testing import ScriptedEngine
-
-CHATML = ChatTemplate.from_builtin("chatml")
+from langchain_convmem.errors import ConfigError, ConversationError
 
 
 def count(text):
     return f"Reply {text.count('<|im_start|>assistant')}"
-
-
-def text_engine(reply=count, **options):
-    return ScriptedEngine(reply, template=CHATML, end_text="<|im_end|>", **options)
 
 
 def in_list(model, **settings):
@@ -35,10 +28,6 @@ def in_memory(model, **settings):
 
 
 BOTH = pytest.mark.parametrize("opened", [in_list, in_memory], ids=lambda it: it.__name__)
-
-
-def texts(talk):
-    return [one.text for one in talk.history]
 
 
 # -- nobody changes it from outside -------------------------------------------------------------
@@ -72,7 +61,7 @@ def test_what_is_handed_out_and_what_was_given_are_copies(opened):
 @BOTH
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_going_back_forgets_what_was_said_since(opened, rewindable):
-    model = text_engine(rewindable=rewindable)
+    model = text_engine(count, rewindable=rewindable)
     talk = opened(model)
     start = talk.checkpoint()
     talk.send_message("a")
@@ -101,7 +90,7 @@ def test_going_back_forgets_what_was_said_since(opened, rewindable):
 @BOTH
 @pytest.mark.parametrize("clonable", [True, False])
 def test_a_clone_goes_on_by_itself(opened, clonable):
-    model = text_engine(clonable=clonable)
+    model = text_engine(count, clonable=clonable)
     talk = opened(model)
     talk.send_message("a")
     twin = talk.clone()
@@ -118,7 +107,7 @@ def test_a_clone_goes_on_by_itself(opened, clonable):
 
 @BOTH
 def test_a_clone_during_a_turn_holds_what_was_said_before(opened):
-    model = text_engine()
+    model = text_engine(count)
     talk = opened(model)
     talk.send_message("a")
     stream = talk.stream("b")
@@ -138,12 +127,52 @@ def test_a_history_that_is_no_list_is_refused_with_a_way_out(given):
         Conversation(text_engine(), history=given)
 
 
+# -- replies cut to what was heard ---------------------------------------------------------------
+
+USAGE = {"input_tokens": 3, "output_tokens": 6, "total_tokens": 9}
+TOLD = {"model_name": "m", "finish_reason": "stop"}
+
+
+def asked_when(opened):
+    """Return a conversation in which a model has said when a train goes, and the model."""
+    given = {"usage_metadata": USAGE, "response_metadata": TOLD}
+    spoken = AIMessage("From platform 9, at noon.", id="r1", **given)
+    model = ScriptedChatModel(replies=[spoken, "At once.", "Bye."])
+    talk = opened(model)
+    talk.send_message("When?")
+    return talk, model
+
+
+@BOTH
+@pytest.mark.parametrize("until", [15, "from platform 9"])
+def test_a_reply_is_cut_to_what_was_heard_and_the_model_reads_no_more(opened, until):
+    talk, model = asked_when(opened)
+    cut = talk.cut_reply(until)
+    assert (cut.id, cut.text, cut.usage_metadata) == ("r1", "From platform 9", USAGE)
+    assert cut.response_metadata["model_name"] == "m"
+    assert cut.response_metadata["interrupted"] is True
+    assert talk.last_message == cut
+    talk.send_message("Thanks")
+    assert [one.text for one in model.seen[-1]] == ["When?", "From platform 9", "Thanks"]
+
+
+@BOTH
+def test_a_reply_of_which_nothing_was_heard_is_taken_out(opened):
+    talk, _ = asked_when(opened)
+    assert talk.cut_reply(0) is None
+    assert texts(talk) == ["When?"]
+    talk.send_message("Hello?")
+    talk.send_message("Bye")
+    assert [message.text for message in talk.undo()] == ["Bye", "Bye."]
+    assert texts(talk) == ["When?", "Hello?", "At once."]
+
+
 # -- what is counted ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("counting", [True, False])
 def test_tokens_are_those_of_the_session(counting):
-    model = text_engine(counting=counting)
+    model = text_engine(count, counting=counting)
     talk = Conversation(model)
     assert talk.token_count == 0
     talk.send_message("a")
@@ -159,3 +188,34 @@ def test_a_system_prompt_is_the_first_message_of_the_preface():
     preface = {"messages": [("user", "Hello."), ("assistant", "Hi.")]}
     Conversation(model, preface=preface, system_prompt="Be brief.").send_message("a")
     assert [message.text for message in model.seen[0]] == ["Be brief.", "Hello.", "Hi.", "a"]
+
+
+# -- plain values and prompts -------------------------------------------------------------------
+
+
+def test_a_conversation_comes_back_from_plain_values():
+    said = chat("one", "two")
+    said.send_message("a")
+    said.send_message("b")
+    saved = json.loads(json.dumps(messages_to_dict(said.history)))
+    engine = text_engine("three")
+    again = Conversation(engine, history=saved)
+    assert texts(again) == texts(said)
+    assert again.send_message("c").text == "three"
+    assert engine.prefills[0].count("<|im_start|>") == 6
+    assert [message.text for message in again.undo(2)] == ["b", "two", "c", "three"]
+
+
+def test_chat_models_write_no_prompts():
+    with pytest.raises(ConfigError, match="is sent messages"):
+        chat("one").render_message("a")
+
+
+def test_thinking_is_switched_by_setting_and_by_send():
+    seen = "{{ 'thinking' if enable_thinking is defined and enable_thinking else 'plain' }}"
+    source = f"{{% for m in messages %}}{{{{ m['content'] }}}}{{% endfor %}}{seen}>"
+    said = Conversation(text_engine("x", ChatTemplate(source)), thinking=True)
+    assert said.render_message("a").endswith("thinking>")
+    assert said.render_message("a", thinking=False).endswith("plain>")
+    assert said.render_message("a", extra_context={"enable_thinking": False}).endswith("plain>")
+    assert said.render_message("a").endswith("thinking>")

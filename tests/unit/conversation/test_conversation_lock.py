@@ -11,16 +11,12 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from scripted_chat import ScriptedChatModel
+from talks import Gate, chat, text_engine, texts
 
-from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog
+from langchain_convmem import ConversationMemory, Engine, InMemoryLog
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.errors import (
-    ThreadBusyError,
-    TurnCancelledError,
-)
-from langchain_convmem.testing import ScriptedEngine
+from langchain_convmem.errors import ThreadBusyError, TurnCancelledError
 
-CHATML = ChatTemplate.from_builtin("chatml")
 EIGHT = range(8)
 
 
@@ -35,22 +31,10 @@ def echo_chat(messages):
     return f"{messages[-1].text}! {said}"
 
 
-def text_engine(reply=echo, **options):
-    return ScriptedEngine(reply, template=CHATML, end_text="<|im_end|>", **options)
-
-
-class Gate:
-    """Holds a model back before it reads anything, until it is opened."""
-
-    def __init__(self):
-        self.reached, self.opened = threading.Event(), threading.Event()
-
-    def __call__(self, _):
-        self.reached.set()
-        assert self.opened.wait(30)
-
-
-MODELS = {"text": text_engine, "chat": lambda: ScriptedChatModel(replies=[echo_chat])}
+MODELS = {
+    "text": lambda: text_engine(echo),
+    "chat": lambda: ScriptedChatModel(replies=[echo_chat]),
+}
 
 
 # -- many at once -------------------------------------------------------------------------------
@@ -66,21 +50,17 @@ def test_eight_threads_and_eight_tasks_share_a_conversation(model):
     with ThreadPoolExecutor(9) as pool:
         tasks = pool.submit(asyncio.run, ask_all())
         threads = [pool.submit(talk.send_message, f"thread {n}") for n in EIGHT]
-        replies = {
-            **{f"thread {n}": one.result(60).text for n, one in enumerate(threads)},
-            **{f"task {n}": one.text for n, one in enumerate(tasks.result(60))},
-        }
-    assert {question: reply.split("!")[0] for question, reply in replies.items()} == {
-        question: question for question in replies
-    }
-    history = [one.text for one in talk.history]
+        replies = {f"thread {n}": one.result(60).text for n, one in enumerate(threads)}
+        replies |= {f"task {n}": one.text for n, one in enumerate(tasks.result(60))}
+    assert all(reply.split("!")[0] == question for question, reply in replies.items())
+    history = texts(talk)
     assert [f"{question}! {n}" for n, question in enumerate(history[::2])] == history[1::2]
     assert sorted(replies.values()) == sorted(history[1::2])
 
 
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_eight_conversations_on_one_engine_never_mix(rewindable):
-    model = text_engine(rewindable=rewindable)
+    model = text_engine(echo, rewindable=rewindable)
     engine = Engine(model)
     talks = [engine.create_conversation() for _ in EIGHT]
 
@@ -107,71 +87,65 @@ def test_eight_conversations_on_one_engine_never_mix(rewindable):
 # -- who would wait for himself -----------------------------------------------------------------
 
 
-def refusals(thread):
-    """Return a way to open conversations, and the error of who would wait for himself."""
-    if thread == "list":
-        return Conversation, ThreadBusyError
-    memory = ConversationMemory(InMemoryLog())
-    return (lambda model, **how: memory.conversation(model, thread_id="t", **how)), ThreadBusyError
+@pytest.fixture
+def model():
+    return text_engine(echo)
 
 
-@pytest.mark.parametrize("thread", ["list", "memory"])
-def test_a_callback_cannot_send(thread):
-    opened, error = refusals(thread)
-    talk = opened(text_engine())
-    handle = talk.send_message_async("outer", lambda _: talk.send_message("inner"))
-    with pytest.raises(error):
-        handle.result(30)
-    assert talk.history == []
-    assert talk.send_message("next").text == "next! 0"
+@pytest.fixture(params=["list", "memory"])
+def talk(request, model):
+    """A conversation with a list of its own, and one in a thread of a memory."""
+    if request.param == "list":
+        return Conversation(model)
+    return ConversationMemory(InMemoryLog()).conversation(model, thread_id="t")
 
 
-@pytest.mark.parametrize("thread", ["list", "memory"])
-@pytest.mark.parametrize("way", ["send_message", "undo", "rewind"])
-def test_a_stream_loop_cannot_send_nor_go_back(thread, way):
-    opened, error = refusals(thread)
-    talk = opened(text_engine())
-    call = {
-        "send_message": lambda: talk.send_message("inner"),
-        "undo": talk.undo,
-        "rewind": lambda: talk.rewind(talk.checkpoint()),
-    }[way]
-    stream = talk.stream("outer")
-    next(stream)
-    with pytest.raises(error):
-        call()
-    assert "".join(chunk.text for chunk in stream)
-    assert talk.send_message("next").text == "next! 1"
+def send_in_a_callback(talk):
+    talk.send_message_async("outer", lambda _: talk.send_message("inner")).result(30)
 
 
-@pytest.mark.parametrize("thread", ["list", "memory"])
-def test_an_asynchronous_stream_loop_cannot_send(thread):
-    opened, error = refusals(thread)
-    talk = opened(text_engine())
-
+def send_in_an_asynchronous_loop(talk):
     async def read():
         async for _ in talk.astream("outer"):
             await talk.asend_message("inner")
 
-    with pytest.raises(error):
-        asyncio.run(read())
+    asyncio.run(read())
+
+
+@pytest.mark.parametrize("send", [send_in_a_callback, send_in_an_asynchronous_loop])
+def test_neither_a_callback_nor_an_asynchronous_loop_can_send(talk, send):
+    with pytest.raises(ThreadBusyError):
+        send(talk)
     assert talk.wait(0), "its stream was forgotten as its loop ended"
     assert talk.history == []
+    assert talk.send_message("next").text == "next! 0"
 
 
-@pytest.mark.parametrize("thread", ["list", "memory"])
-def test_who_has_left_an_asynchronous_stream_may_send_at_once(thread):
-    opened, _ = refusals(thread)
-    model = text_engine()
-    talk = opened(model)
+CALLS = {
+    "send_message": lambda talk: talk.send_message("inner"),
+    "undo": lambda talk: talk.undo(),
+    "rewind": lambda talk: talk.rewind(talk.checkpoint()),
+}
 
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_stream_loop_cannot_send_nor_go_back(talk, call):
+    stream = talk.stream("outer")
+    next(stream)
+    with pytest.raises(ThreadBusyError):
+        CALLS[call](talk)
+    assert "".join(chunk.text for chunk in stream)
+    assert talk.send_message("next").text == "next! 1"
+
+
+def test_who_has_left_an_asynchronous_stream_may_send_at_once(talk, model):
     async def leave_and_send():
         async for _ in talk.astream("left"):
             break
         return (await talk.asend_message("next")).text
 
     assert asyncio.run(leave_and_send()) == "next! 0"
-    assert [one.text for one in talk.history] == ["next", "next! 0"]
+    assert texts(talk) == ["next", "next! 0"]
     assert model.misuses == []
 
 
@@ -182,7 +156,7 @@ def test_a_tool_cannot_send_and_is_told_so(way):
         return talk.send_message("inner").text
 
     call = AIMessage("", tool_calls=[{"name": "ask", "args": {}, "id": "c1"}])
-    talk = Conversation(ScriptedChatModel(replies=[call, "Done."]), preface={"tools": [ask]})
+    talk = chat(call, "Done.", preface={"tools": [ask]})
     if way == "sync":
         talk.send_message("outer")
     else:
@@ -191,7 +165,7 @@ def test_a_tool_cannot_send_and_is_told_so(way):
 
 
 def test_a_loop_over_a_chain_waits_no_longer_than_allowed():
-    talk = Conversation(text_engine(), busy_timeout_s=0)
+    talk = Conversation(text_engine(echo), busy_timeout_s=0)
     stream = (talk | StrOutputParser()).stream("outer")
     next(stream)
     with pytest.raises(ThreadBusyError, match="busy_timeout_s"):
@@ -204,11 +178,17 @@ def test_a_loop_over_a_chain_waits_no_longer_than_allowed():
 # -- who does not want to wait ------------------------------------------------------------------
 
 
-def test_a_busy_conversation_can_refuse_at_once():
+def begun(**settings):
+    """Return a conversation whose first turn has begun, with its handle and its gate."""
     gate = Gate()
-    talk = Conversation(text_engine(before_prefill=gate), busy_timeout_s=0)
+    talk = Conversation(text_engine(echo, before_prefill=gate), **settings)
     handle = talk.send_message_async("first")
     assert gate.reached.wait(30)
+    return talk, handle, gate
+
+
+def test_a_busy_conversation_can_refuse_at_once():
+    talk, handle, gate = begun(busy_timeout_s=0)
     with pytest.raises(ThreadBusyError, match="busy_timeout_s"):
         talk.send_message("a")
     gate.opened.set()
@@ -217,10 +197,7 @@ def test_a_busy_conversation_can_refuse_at_once():
 
 
 def test_a_turn_that_waits_can_be_cancelled():
-    gate = Gate()
-    talk = Conversation(text_engine(before_prefill=gate))
-    first = talk.send_message_async("first")
-    assert gate.reached.wait(30)
+    talk, first, gate = begun()
     handle = talk.send_message_async("a")
     assert handle.cancel()
     with pytest.raises(TurnCancelledError):
@@ -232,7 +209,7 @@ def test_a_turn_that_waits_can_be_cancelled():
 
 def test_a_model_that_comes_back_late_finds_its_turn_undone():
     late = threading.Event()
-    model = text_engine(before_prefill=lambda text: late.wait(30) if "slow" in text else None)
+    model = text_engine(echo, before_prefill=lambda text: late.wait(30) if "slow" in text else None)
     talk = Conversation(model)
     with pytest.raises(TurnCancelledError, match="longer than"):
         talk.send_message("slow", timeout=0.5)
@@ -247,7 +224,7 @@ def test_a_model_that_comes_back_late_finds_its_turn_undone():
 
 def test_an_awaited_turn_ends_in_time_and_its_task_goes_on():
     never = asyncio.Event()
-    model = text_engine(before_prefill=lambda text: never.wait() if "slow" in text else None)
+    model = text_engine(echo, before_prefill=lambda text: never.wait() if "slow" in text else None)
     talk = Conversation(model)
 
     async def ask():

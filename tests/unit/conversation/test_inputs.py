@@ -48,6 +48,7 @@ def seen_by_a_template(value):
         ([], []),
         (AIMessageChunk("Yes?", chunk_position="last"), [AIMessage("Yes?")]),
         (ChatPromptTemplate.from_messages(["Hi {x}"]).invoke({"x": "Bo"}), [HumanMessage("Hi Bo")]),
+        (ToolMessage("9", tool_call_id="c1"), [ToolMessage("9", tool_call_id="c1")]),
     ],
 )
 def test_every_form_of_a_message_is_taken(value, expected):
@@ -193,20 +194,3 @@ def test_bytes_reach_no_template(tmp_path):
     assert seen_by_a_template(HumanMessage([part])) == [
         {"role": "user", "content": [{"type": "image", "mime_type": "image/png"}]}
     ]
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"content": "Teresa"},
-        {"secret": "Teresa"},
-        {"role": "user", "content": {"Teresa"}},
-        {"role": "user", "content": [("text", "Teresa")]},
-        {"role": "assistant", "tool_calls": [{"args": "Teresa"}]},
-        {"role": "user", "content": "x", "name": ["Teresa"]},
-    ],
-)
-def test_what_was_said_stands_in_no_error(value):
-    with pytest.raises(InvalidMessageError) as refused:
-        coerce_messages(value)
-    assert "Teresa" not in str(refused.value)

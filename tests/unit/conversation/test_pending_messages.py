@@ -7,41 +7,25 @@ import asyncio
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from scripted_chat import ProviderError, ScriptedChatModel
+from talks import chat, text_engine, texts
 
 from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog
-from langchain_convmem.testing import ScriptedEngine, SessionFault
+from langchain_convmem.testing import SessionFault
 
 END = "<|im_end|>\n"
 ASK = "<|im_start|>assistant\n"
 PICTURE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
 
 
-def text_engine(*replies, **options):
-    return ScriptedEngine(
-        list(replies),
-        template=ChatTemplate.from_builtin("chatml"),
-        end_text="<|im_end|>",
-        **options,
-    )
-
-
-def chat(*replies, **settings):
-    return Conversation(ScriptedChatModel(replies=list(replies)), **settings)
-
-
 def user(text):
     return f"<|im_start|>user\n{text}"
-
-
-def texts(talk):
-    return [message.text for message in talk.history]
 
 
 # -- one message of parts -----------------------------------------------------------------------
 
 
 def test_a_session_reads_each_part_as_it_comes():
-    engine = text_engine("Hello!", "Bye.")
+    engine = text_engine(["Hello!", "Bye."])
     talk = Conversation(engine)
     assert talk.send_message("Hel", pending=True) is None
     assert talk.send_message("lo, ", pending=True) is None
@@ -164,7 +148,7 @@ def test_going_back_drops_what_is_pending(way):
 
 
 def test_a_clone_holds_what_is_pending_and_goes_on_by_itself():
-    engine = text_engine("one", "two")
+    engine = text_engine(["one", "two"])
     talk = Conversation(engine)
     talk.send_message("a", pending=True)
     twin = talk.clone()
@@ -187,7 +171,7 @@ def test_a_memory_stores_the_message_when_it_is_whole():
             thread_id="old",
             user_id="ana",
         )
-        engine = text_engine("Level 3.", "Welcome.")
+        engine = text_engine(["Level 3.", "Welcome."])
         talk = memory.conversation(engine, thread_id="t", user_id="ana")
         talk.send_message("On which level ", pending=True)
         assert memory.history("t", user_id="ana").entries == []

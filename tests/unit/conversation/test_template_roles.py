@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage
 
 from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog, Preface
 from langchain_convmem.conversation.inputs import coerce_messages
@@ -84,27 +84,15 @@ def test_a_thread_of_a_memory_is_shown_by_the_templates_names():
         assert model.prefills == [f"<human>a{END}<model>b{END}<human>c{END}<model>"]
 
 
-@pytest.mark.parametrize(
-    ("role", "kind"),
-    [
-        ("model", AIMessage),
-        ("Assistant", AIMessage),
-        ("ai", AIMessage),
-        ("user", HumanMessage),
-        ("human", HumanMessage),
-        ("system", SystemMessage),
-        ("narrator", ChatMessage),
-        ("tool", ChatMessage),
-    ],
-)
+KINDS = dict.fromkeys(("model", "Assistant", "ai"), AIMessage)
+KINDS |= dict.fromkeys(("user", "human"), HumanMessage) | {"system": SystemMessage}
+KINDS |= dict.fromkeys(("narrator", "tool"), ChatMessage)
+
+
+@pytest.mark.parametrize(("role", "kind"), KINDS.items())
 def test_a_message_of_a_known_role_becomes_one_of_its_class(role, kind):
     given = ChatMessage("a", role=role, id="m1", name="Ana", additional_kwargs={"voice": "alto"})
     [message] = coerce_messages(given)
     assert type(message) is kind
     assert (message.text, message.id, message.name) == ("a", "m1", "Ana")
     assert message.additional_kwargs == {"voice": "alto"}
-
-
-def test_results_of_tools_stay_results():
-    result = ToolMessage("9", tool_call_id="c1")
-    assert coerce_messages(result) == [result]

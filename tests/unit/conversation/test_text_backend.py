@@ -9,16 +9,13 @@ from operator import add
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import ScriptedChatModel
+from talks import CHATML, QWEN, text_engine
 
 from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.errors import (
-    ChatTemplateError,
-    ConfigError,
-)
-from langchain_convmem.testing import ScriptedEngine, SessionFault
+from langchain_convmem.errors import ChatTemplateError, ConfigError
+from langchain_convmem.testing import SessionFault
 
-CHATML, QWEN = ChatTemplate.from_builtin("chatml"), ChatTemplate.from_builtin("qwen")
 FOLDING = ChatTemplate(
     "{% if messages[0]['role'] == 'system' %}{% set first = messages[0]['content'] %}"
     "{% set messages = messages[1:] %}{% endif %}"
@@ -38,10 +35,6 @@ FORGETFUL = ChatTemplate(
 """Writes every message otherwise as soon as another one follows."""
 
 
-def engine(reply="Fine.", template=CHATML, **options):
-    return ScriptedEngine(reply, template=template, end_text="<|im_end|>", **options)
-
-
 def held(model):
     """Return what the only open session of a model has read and written."""
     [session] = model.open_sessions
@@ -53,7 +46,7 @@ def held(model):
 
 @pytest.mark.parametrize("holds_stop", [True, False])
 def test_each_turn_reads_what_is_new_alone(holds_stop):
-    model = engine(holds_stop=holds_stop)
+    model = text_engine(holds_stop=holds_stop)
     talk = Conversation(model, preface={"messages": [("system", "Be brief.")]})
     for question in ("one", "two", "three"):
         talk.send_message(question)
@@ -68,7 +61,7 @@ def test_each_turn_reads_what_is_new_alone(holds_stop):
 
 
 def test_stop_texts_and_arguments_reach_the_model():
-    model = engine("Fine. END never", stop=["END"])
+    model = text_engine("Fine. END never", stop=["END"])
     talk = Conversation(model, stop=("HALT",), model_kwargs={"temperature": 0, "top_k": 1})
     assert talk.send_message("a", temperature=1, max_output_tokens=9).text == "Fine. "
     given = next(event.options for event in model.events if event.action == "decode")
@@ -78,7 +71,7 @@ def test_stop_texts_and_arguments_reach_the_model():
 
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_extra_context_holds_for_one_send(rewindable):
-    model = engine(template=QWEN, rewindable=rewindable)
+    model = text_engine(template=QWEN, rewindable=rewindable)
     talk = Conversation(model, thinking=True)
     talk.send_message("a", thinking=False)
     assert held(model).endswith("<think>\n\n</think>\n\nFine.")
@@ -108,23 +101,23 @@ def test_a_chat_model_takes_extra_context_only_if_somebody_says_what_it_means():
 
 
 def test_a_preface_can_be_read_at_once():
-    model = engine()
+    model = text_engine()
     talk = Conversation(model, preface={"messages": "Be brief."}, prefill_preface=True)
     assert model.prefills == [CHATML.render(["Be brief."], add_generation_prompt=False)]
     talk.send_message("a")
     assert model.prefills[1].startswith("<|im_start|>user\na")
     assert talk.history[0].text == "a"
-    idle = engine()
+    idle = text_engine()
     Conversation(idle, prefill_preface=True)
     assert idle.open_sessions == []
 
 
 @pytest.mark.parametrize("template", [FOLDING, REFUSING])
 def test_a_preface_that_cannot_stand_alone_is_read_with_the_first_message(template):
-    model = engine(template=template)
+    model = text_engine(template=template)
     preface = {"messages": [("system", "Be brief."), ("user", "Hm")][: 1 + (template is FOLDING)]}
     talk = Conversation(model, preface=preface, prefill_preface=True)
-    other = engine(template=template)
+    other = text_engine(template=template)
     plain = Conversation(other, preface=preface)
     assert talk.send_message("a").text == plain.send_message("a").text == "Fine."
     assert held(model) == held(other)
@@ -136,7 +129,7 @@ def test_a_preface_that_cannot_stand_alone_is_read_with_the_first_message(templa
 @pytest.mark.parametrize("counting", [True, False])
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
 def test_a_reply_tells_its_time_to_the_first_token_and_its_speed(counting, way):
-    talk = Conversation(engine("One two three.", template=QWEN, counting=counting))
+    talk = Conversation(text_engine("One two three.", template=QWEN, counting=counting))
     reply = {
         "invoke": lambda: talk.invoke("a"),
         "ainvoke": lambda: asyncio.run(talk.ainvoke("a")),
@@ -149,7 +142,7 @@ def test_a_reply_tells_its_time_to_the_first_token_and_its_speed(counting, way):
 
 
 def test_a_response_format_that_an_engine_would_ignore_is_refused():
-    model = engine("Fine.", template=QWEN)
+    model = text_engine("Fine.", template=QWEN)
     talk = Conversation(model)
     with pytest.raises(ConfigError, match="takes no response_format"):
         talk.send_message("a", response_format={"type": "json_object"})
@@ -160,15 +153,12 @@ def test_a_response_format_that_an_engine_would_ignore_is_refused():
     assert decode.options["response_format"] == {"type": "json_object"}
 
 
-# -- thoughts -----------------------------------------------------------------------------------
-
-
 # -- divergence ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_a_template_that_changes_its_mind_is_followed(rewindable):
-    model = engine(template=FORGETFUL, rewindable=rewindable)
+    model = text_engine(template=FORGETFUL, rewindable=rewindable)
     talk = Conversation(model)
     for question in ("one", "two", "three"):
         talk.send_message(question)
@@ -180,7 +170,7 @@ def test_a_template_that_changes_its_mind_is_followed(rewindable):
 
 
 def test_prompts_are_shown_without_a_trace():
-    model = engine()
+    model = text_engine()
     talk = Conversation(model, preface={"messages": [("system", "Be brief.")]})
     whole = talk.render_message("a")
     assert whole == talk.render_message("a") == CHATML.render([("system", "Be brief."), "a"])
@@ -196,7 +186,9 @@ def test_prompts_are_shown_without_a_trace():
 
 
 def test_a_message_that_the_template_refuses_is_refused_before_anything_is_read():
-    model = engine(template=ChatTemplate("{{ raise_exception('no ' ~ messages[0]['content']) }}"))
+    model = text_engine(
+        template=ChatTemplate("{{ raise_exception('no ' ~ messages[0]['content']) }}")
+    )
     talk = Conversation(model)
     for send in (talk.render_message, talk.send_message):
         with pytest.raises(ChatTemplateError, match="no a"):
@@ -211,7 +203,7 @@ def test_what_was_recalled_stays_where_the_session_has_read_it():
     memory = ConversationMemory(InMemoryLog())
     told = [HumanMessage("I parked the car on level 3."), AIMessage("Noted.")]
     memory.add_messages(told, thread_id="old", user_id="ana")
-    model = engine()
+    model = text_engine()
     talk = memory.conversation(model, thread_id="t", user_id="ana")
     talk.send_message("Where did I park the car?")
     assert "level 3" in model.prefills[0]
@@ -232,7 +224,7 @@ def test_what_was_recalled_stays_where_the_session_has_read_it():
 def test_a_session_that_fails_in_any_way_is_replaced(action):
     faults = [SessionFault(at=action, nth=n) for n in (1, 2)]
     faults.append(SessionFault(at="prefill", nth=2, after=1))
-    model = engine(rewindable=action != "reset", faults=faults)
+    model = text_engine(rewindable=action != "reset", faults=faults)
     talk = Conversation(model)
     errors = 0
     while len(talk.history) < 4:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
+from langchain_convmem import ConversationHistory, InMemoryLog
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.message_log import ReadPlan
-from langchain_convmem.records import Cover, Draft, Entry, ThreadKey
+from langchain_convmem.records import Cover, Draft
 
 
 def shape(history):
@@ -125,20 +123,13 @@ async def test_the_asynchronous_twins_do_the_same(tmp_path):
             await history.aadd("user", " ")
 
 
-def make_history(memory, *results):
+def test_pending_calls_are_open_in_messages(history):
     calls = [{"name": "send", "args": {}, "id": name} for name in ("c1", "c2")]
-    history = memory.history("t", user_id="ana")
-    history.add_messages([HumanMessage("Send both."), AIMessage("", tool_calls=calls), *results])
-    return history
-
-
-def test_pending_calls_are_open_in_messages():
-    with ConversationMemory.open(":memory:") as memory:
-        history = make_history(memory)
-        assert [message.type for message in history.messages] == ["human", "ai"]
-        assert len(history.messages[-1].tool_calls) == 2
-        closed = [message.type for message in history.context().messages]
-        assert closed == ["human", "ai", "tool", "tool"]
+    history.add_messages([HumanMessage("Send both."), AIMessage("", tool_calls=calls)])
+    assert [message.type for message in history.messages] == ["human", "ai"]
+    assert len(history.messages[-1].tool_calls) == 2
+    closed = [message.type for message in history.context().messages]
+    assert closed == ["human", "ai", "tool", "tool"]
 
 
 def _hook(message):
@@ -187,53 +178,47 @@ class CountingLog(InMemoryLog):
 
     read = 0
 
-    def entries(self, key: ThreadKey, **options: Any) -> list[Entry]:
-        found = super().entries(key, **options)
-        self.read += len(found)
-        return found
+    def entries(self, key, **options):
+        return self._count(super().entries(key, **options))
 
-    def read_back(self, key: ThreadKey, plan: ReadPlan, *, page: int = 64) -> list[Entry]:
-        found = super().read_back(key, plan, page=page)
+    def read_back(self, key, plan, *, page=64):
+        return self._count(super().read_back(key, plan, page=page))
+
+    def _count(self, found):
         self.read += len(found)
         return found
 
 
 @pytest.fixture
-def counting():
-    with CountingLog() as opened:
-        yield opened
+def long():
+    return ConversationHistory(CountingLog(), "t", user_id="ana")
 
 
-@pytest.fixture
-def long(counting):
-    return ConversationHistory(counting, "t", user_id="ana")
-
-
-def talk(long: ConversationHistory, exchanges: int, *, start: int = 0) -> None:
+def talk(long, exchanges, start=0):
     said = []
     for number in range(start, start + exchanges):
         said += [HumanMessage(f"question {number}"), AIMessage(f"answer {number}")]
     long.add_messages(said)
 
 
-def reads_of(counting: CountingLog, call) -> int:
-    before = counting.read
+def reads_of(long, call):
+    before = long.log.read
     call()
-    return counting.read - before
+    return long.log.read - before
 
 
-def test_a_view_within_a_budget_reads_what_the_budget_reaches(counting, long):
+def test_a_view_within_a_budget_reads_what_the_budget_reaches(long):
     talk(long, 1000)
     first = long.context(max_tokens=100)
-    assert reads_of(counting, lambda: long.context(max_tokens=100)) <= 150
+    assert reads_of(long, lambda: long.context(max_tokens=100)) <= 150
     assert long.context(max_tokens=100).messages == first.messages
     talk(long, 5, start=1000)
     assert long.context(max_tokens=100).messages[-1].content == "answer 1004"
 
 
-def test_adding_reads_a_page_however_long_the_thread_is(counting, long):
+def test_adding_reads_a_page_however_long_the_thread_is(long):
     talk(long, 1000)
-    assert reads_of(counting, lambda: long.add("user", "one more")) <= 64
+    assert reads_of(long, lambda: long.add("user", "one more")) <= 64
 
 
 def test_the_turn_of_a_long_run_is_whole_when_something_is_added_to_it(long):

@@ -48,7 +48,7 @@ class Thread:
     def take(self, step):
         name, *arguments = step
         try:
-            getattr(self, name)(*arguments)
+            (getattr(self, name, None) or getattr(self.history, name))(*arguments)
         except ConvMemError:
             return
 
@@ -65,18 +65,6 @@ class Thread:
             self.count += 1
             window = self.windows[chosen % len(self.windows)]
             self.history.add_summary(f"S{self.count}", window)
-
-    def undo(self, exchanges):
-        self.history.undo(exchanges)
-
-    def redo(self):
-        self.history.redo()
-
-    def undo_summary(self):
-        self.history.undo_summary()
-
-    def clear(self):
-        self.history.clear()
 
     def replace(self, chosen, keep_later):
         shown = [turn for turn in self.history.turns if turn.entries]
@@ -108,33 +96,30 @@ class Thread:
         assert {name: item for name, item in has.items() if name not in held} == wanted
 
 
+def step(name, *arguments):
+    """Return a strategy of one kind of step."""
+    return st.tuples(st.just(name), *arguments)
+
+
 steps = st.one_of(
-    *[
-        st.tuples(
-            st.just("say"), st.sampled_from(sorted(MESSAGES)), st.sampled_from([None, "1", "2"])
-        )
-    ]
-    * 4,
-    st.tuples(st.just("say"), st.sampled_from(["user", "assistant"]), st.none()),
-    st.just(("window",)),
-    st.just(("window",)),
-    st.tuples(st.just("summarise"), st.integers(0, 9)),
-    st.tuples(st.just("summarise"), st.just(-1)),
-    st.tuples(st.just("undo"), st.integers(1, 3)),
-    st.just(("redo",)),
-    st.just(("undo_summary",)),
-    st.just(("clear",)),
-    st.tuples(st.just("replace"), st.integers(0, 20), st.booleans()),
+    *[step("say", st.sampled_from(sorted(MESSAGES)), st.sampled_from([None, "1", "2"]))] * 4,
+    step("say", st.sampled_from(["user", "assistant"]), st.none()),
+    *[step("window")] * 2,
+    step("summarise", st.integers(0, 9)),
+    step("summarise", st.just(-1)),
+    step("undo", st.integers(1, 3)),
+    *map(step, ("redo", "undo_summary", "clear")),
+    step("replace", st.integers(0, 20), st.booleans()),
 )
-exports = st.tuples(st.just("export"), st.sampled_from(SINKS), st.booleans())
+exports = step("export", st.sampled_from(SINKS), st.booleans())
 plain = st.lists(steps, max_size=30)
 exported = st.lists(st.one_of(steps, steps, steps, exports), max_size=30)
 
 
 def walked(log, chosen):
     thread = Thread(ConversationHistory(log, "t1", user_id="ana"))
-    for step in chosen:
-        thread.take(step)
+    for one in chosen:
+        thread.take(one)
     return thread
 
 
@@ -246,13 +231,11 @@ class OpenThread:
     def take(self, step):
         name, *arguments = step
         try:
-            getattr(self, name)(*arguments)
+            (getattr(self, name, None) or getattr(self.history, name))(*arguments)
         except ConvMemError:
             return
         self.held -= set(self.covers)
         self.check()
-
-    # -- open_steps --------------------------------------------------------------------------------
 
     def say(self, colour):
         self.count += 1
@@ -293,15 +276,6 @@ class OpenThread:
         if old.id in {entry.id for entry in find_frontier(live)}:
             assert f"edited {self.count}" in self.history.messages[0].text
 
-    def undo(self, exchanges):
-        self.history.undo(exchanges)
-
-    def redo(self):
-        self.history.redo()
-
-    def clear(self):
-        self.history.clear()
-
     def replace(self, chosen):
         said = [entry for entry in self.live if entry.role == "user"]
         if said:
@@ -318,9 +292,6 @@ class OpenThread:
             after = find_held_back(self.history.entries)
             assert self.held & {entry.id for entry in self.live} <= after <= self.ever_held
             self.held |= after
-
-    def pin(self, colour):
-        self.history.pin(colour)
 
     def unpin(self, colour):
         before = self.history.messages
@@ -363,20 +334,24 @@ class OpenThread:
 BEGINNING = [("say", "red"), ("say", "green"), ("say", "red"), ("summarise", False)]
 
 open_steps = st.one_of(
-    *[st.tuples(st.just("say"), st.sampled_from(OPEN_COLOURS))] * 4,
-    *[st.just(("summarise", False))] * 3,
-    st.just(("summarise", True)),
-    st.just(("summarise_by_hand",)),
-    *[st.just(("undo_summary",))] * 3,
-    st.tuples(st.just("edit_summary"), st.integers(0, 9)),
-    st.tuples(st.just("undo"), st.integers(1, 3)),
-    st.just(("redo",)),
-    st.just(("clear",)),
-    st.tuples(st.just("replace"), st.integers(0, 20)),
-    st.tuples(st.just("forget"), st.integers(0, 20)),
-    st.tuples(st.just("pin"), st.sampled_from(OPEN_COLOURS)),
-    st.tuples(st.just("unpin"), st.sampled_from(OPEN_COLOURS)),
+    *[step("say", st.sampled_from(OPEN_COLOURS))] * 4,
+    *[step("summarise", st.just(False))] * 3,
+    step("summarise", st.just(True)),
+    step("summarise_by_hand"),
+    *[step("undo_summary")] * 3,
+    step("edit_summary", st.integers(0, 9)),
+    step("undo", st.integers(1, 3)),
+    *map(step, ("redo", "clear")),
+    *(step(name, st.integers(0, 20)) for name in ("replace", "forget")),
+    *(step(name, st.sampled_from(OPEN_COLOURS)) for name in ("pin", "unpin")),
 )
+
+
+def walked_open(log, chosen):
+    thread = OpenThread(log)
+    for one in [*BEGINNING, *chosen]:
+        thread.take(one)
+    return thread
 
 
 @pytest.mark.slow
@@ -384,18 +359,14 @@ open_steps = st.one_of(
 @settings(max_examples=150, deadline=None)
 def test_nothing_is_lost_told_twice_or_compacted_against_an_undo(chosen):
     with InMemoryLog() as log:
-        thread = OpenThread(log)
-        for step in [*BEGINNING, *chosen]:
-            thread.take(step)
+        walked_open(log, chosen)
 
 
 @given(st.lists(open_steps, max_size=20))
 @settings(max_examples=60, deadline=None)
 def test_a_fork_shows_the_same_and_goes_its_own_way(chosen):
     with InMemoryLog() as log:
-        thread = OpenThread(log)
-        for step in [*BEGINNING, *chosen]:
-            thread.take(step)
+        thread = walked_open(log, chosen)
         fork = thread.memory.fork("t", user_id="ana")
         texts = [message.text for message in thread.history.messages]
         assert [message.text for message in fork.messages] == texts

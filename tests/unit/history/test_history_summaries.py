@@ -14,10 +14,6 @@ def said(window):
     return [" ".join(turn.contents) for turn in window.turns]
 
 
-def result(text="sun", call="c1"):
-    return ToolMessage(text, tool_call_id=call)
-
-
 def test_a_window_ends_with_the_last_reply_and_leaves_out_what_is_pending(history, say):
     say("a", "b", "c")
     window = history.summary_window()
@@ -27,38 +23,28 @@ def test_a_window_ends_with_the_last_reply_and_leaves_out_what_is_pending(histor
     assert window.summary_ids == tuple(turn.id for turn in window.turns)
 
 
-@pytest.mark.parametrize(
-    ("messages", "expected"),
-    [
-        ([AIMessage("let me see", tool_calls=[CALL])], []),
-        ([AIMessage("let me see", tool_calls=[CALL]), result()], []),
-        (
-            [AIMessage("let me see", tool_calls=[CALL]), result(), AIMessage("sunny")],
-            ["q", "let me see", "sun", "sunny"],
-        ),
-        # The tool returns only behind a later reply: a cut between would part call and result.
-        (
-            [
-                AIMessage("let me see", tool_calls=[CALL]),
-                HumanMessage("hello?"),
-                AIMessage("wait"),
-                result(),
-            ],
-            [],
-        ),
-        # It never returned, and the conversation went on: that loop is over.
-        (
-            [
-                AIMessage("let me see", tool_calls=[CALL]),
-                HumanMessage("hello?"),
-                AIMessage("sorry"),
-            ],
-            ["q", "let me see", "hello?", "sorry"],
-        ),
-        ([AIMessage("sunny"), AIMessage("still", tool_calls=[CALL])], []),
-    ],
-)
-def test_a_window_ends_at_a_closed_tool_loop(history, messages, expected):
+SEE = AIMessage("let me see", tool_calls=[CALL])
+HELLO = HumanMessage("hello?")
+SUN = ToolMessage("sun", tool_call_id="c1")
+LOOPS = {
+    "an open call": ([SEE], []),
+    "no answer yet": ([SEE, SUN], []),
+    "whole": ([SEE, SUN, AIMessage("sunny")], ["q", "let me see", "sun", "sunny"]),
+    "a result behind a later reply, that a cut would part": (
+        [SEE, HELLO, AIMessage("wait"), SUN],
+        [],
+    ),
+    "no result, and the conversation went on": (
+        [SEE, HELLO, AIMessage("sorry")],
+        ["q", "let me see", "hello?", "sorry"],
+    ),
+    "a call behind a reply": ([AIMessage("sunny"), AIMessage("still", tool_calls=[CALL])], []),
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_window_ends_at_a_closed_tool_loop(history, loop):
+    messages, expected = LOOPS[loop]
     history.add_messages([HumanMessage("q"), *messages])
     assert said(history.summary_window()) == expected
 
@@ -148,28 +134,22 @@ def test_two_writers_of_one_window_leave_one_summary(history, say, monkeypatch, 
     assert read() == ["T", "c"]
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda history: history.undo(), "2 of its messages"),
-        (lambda history: history.clear(), "4 of its messages"),
-        (lambda history: history.replace(history.turns[1].id, "B"), "3 of its messages"),
-        (
-            lambda history: history.replace(history.turns[0].id, "A", keep_later=True),
-            "1 of its messages",
-        ),
-        (
-            lambda history: history.log.forget(history.key, [history.turns[0].id]),
-            "1 of its messages",
-        ),
-    ],
-)
-def test_a_window_whose_turns_changed_is_refused_with_the_reason(history, say, change, reason):
+CHANGES = [
+    (lambda history: history.undo(), 2),
+    (lambda history: history.clear(), 4),
+    (lambda history: history.replace(history.turns[1].id, "B"), 3),
+    (lambda history: history.replace(history.turns[0].id, "A", keep_later=True), 1),
+    (lambda history: history.log.forget(history.key, [history.turns[0].id]), 1),
+]
+
+
+@pytest.mark.parametrize(("change", "count"), CHANGES)
+def test_a_window_whose_turns_changed_is_refused_with_the_reason(history, say, change, count):
     say("a", "b", "c", "d")
     window = history.summary_window()
     change(history)
     before = history.entries
-    with pytest.raises(StaleWindowError, match=reason) as caught:
+    with pytest.raises(StaleWindowError, match=f"{count} of its messages") as caught:
         history.add_summary("S", window)
     assert caught.value.thread_id == "t1"
     assert history.entries == before

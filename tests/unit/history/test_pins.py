@@ -7,11 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from summaries import bare
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import (
-    BudgetError,
-    ConfigError,
-    InvalidMessageError,
-)
+from langchain_convmem.errors import BudgetError, ConfigError, InvalidMessageError
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import NOTED_TEXT
 from langchain_convmem.views.summaries import MAX_PIN_TOKENS, PINS_HEADING
@@ -27,10 +23,6 @@ def pinned(history):
             block = text.partition("\n\n")[0]
             return [line.removeprefix("- ") for line in block.splitlines()[1:]]
     return []
-
-
-def texts(history):
-    return [pin.text for pin in history.pins]
 
 
 @pytest.fixture
@@ -108,20 +100,11 @@ def test_a_pin_is_taken_back_by_itself_its_id_or_its_words_and_redo_brings_it_ba
     assert told.pins == [pin]
 
 
-@pytest.fixture
-def memory(told):
-    return ConversationMemory(told.log)
-
-
-def forget(memory, history, *names):
-    return memory.forget(user_id="ana", thread_id=history.thread_id, entry_ids=names)
-
-
 @pytest.mark.parametrize("is_unpinned", [False, True])
-def test_a_pin_is_erased_with_its_message(told, memory, is_unpinned):
+def test_a_pin_is_erased_with_its_message(told, is_unpinned):
     if is_unpinned:
         told.unpin(ALLERGY)
-    forget(memory, told, "q1")
+    ConversationMemory(told.log).forget(user_id="ana", thread_id="t1", entry_ids=["q1"])
     assert told.pins == []
     assert "penicillin" not in str(told.entries)
 

@@ -6,15 +6,14 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel
 from summaries import ScriptedSummarizer
+from talks import text_engine
 
-from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
+from langchain_convmem import ConversationMemory, Engine, InMemoryLog, SummarySettings
 from langchain_convmem.conversation import ConversationConfig
 from langchain_convmem.errors import ConversationError, LogError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing import ScriptedEngine
 
 KEY = ThreadKey("ana", "t")
-TOLD = "I parked the car on level 3 of the garage."
 
 
 def talk(memory, model, **settings):
@@ -23,16 +22,6 @@ def talk(memory, model, **settings):
 
 def answering(*replies):
     return ScriptedChatModel(replies=list(replies))
-
-
-def text_engine(*replies):
-    return ScriptedEngine(
-        list(replies), template=ChatTemplate.from_builtin("chatml"), end_text="<|im_end|>"
-    )
-
-
-def told_before(memory, text=TOLD):
-    memory.add_messages([HumanMessage(text), AIMessage("Noted.")], thread_id="old", user_id="ana")
 
 
 def live(memory):
@@ -102,24 +91,13 @@ def test_while_a_turn_runs_the_conversation_is_as_it_was_before(memory):
     assert [one.text for one in said.history] == ["a", "one"]
 
 
-def test_a_session_that_has_read_recalled_lines_is_not_sent_them_again(memory):
-    told_before(memory)
-    engine = text_engine("Level 3.", "You are welcome.")
-    said = talk(memory, engine)
-    said.send_message("On which level did I park the car?")
-    said.send_message("Thanks")
-    assert "level 3 of the garage" in engine.prefills[0]
-    assert engine.prefills[1].startswith("<|im_end|>\n<|im_start|>user\nThanks")
-    assert [stats.diverged_at for stats in said.render_stats] == [None]
-
-
 def test_a_session_reads_the_summary_once_and_goes_on_from_there():
     settings = SummarySettings(
         trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000
     )
     options = {"summary_settings": settings, "summarize_when": "foreground"}
     with ConversationMemory(InMemoryLog(), summarizer=ScriptedSummarizer(), **options) as memory:
-        engine = text_engine(*["Fine."] * 7)
+        engine = text_engine()
         said = talk(memory, engine, recall=False)
         for number in range(7):
             said.send_message(f"message {number}")

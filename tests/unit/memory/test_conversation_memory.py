@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
 
 import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import ScriptedChatModel, at
+from turn_hosts import HOSTS
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
 from langchain_convmem.errors import ConfigError, LogClosedError
@@ -53,24 +53,29 @@ def test_closing_twice_is_closing():
         memory.recall("bicycle", thread_id="t")
 
 
-@pytest.mark.parametrize("leave", ["close", "with", "async with", "aclose"])
-def test_a_log_that_was_passed_in_stays_open(tmp_path, leave):
-    async def leave_async(memory):
-        if leave == "aclose":
-            await memory.aclose()
-        else:
-            async with memory:
-                pass
+def leave_with(memory):
+    with memory:
+        pass
 
+
+async def leave_async_with(memory):
+    async with memory:
+        pass
+
+
+LEAVE = {
+    "close": ConversationMemory.close,
+    "with": leave_with,
+    "aclose": lambda memory: asyncio.run(memory.aclose()),
+    "async with": lambda memory: asyncio.run(leave_async_with(memory)),
+}
+
+
+@pytest.mark.parametrize("leave", LEAVE)
+def test_a_log_that_was_passed_in_stays_open(tmp_path, leave):
     with SQLiteLog(tmp_path / "m.db") as log:
         memory = ConversationMemory(log)
-        if leave == "close":
-            memory.close()
-        elif leave == "with":
-            with memory:
-                pass
-        else:
-            asyncio.run(leave_async(memory))
+        LEAVE[leave](memory)
         memory.add_messages(TALK, thread_id="t", user_id="ana")
         assert len(_texts(memory)) == 2
 
@@ -82,13 +87,9 @@ def test_a_call_that_names_nobody_is_refused(memory, call):
         getattr(memory, call)(*arguments)
 
 
-def _three_threads(memory):
+def test_forgetting_a_user_erases_all_their_threads_and_no_other(memory):
     for thread_id, user_id in [("t1", "ana"), ("t2", "ana"), ("t1", "ben"), ("t1", None)]:
         memory.add_messages(TALK, thread_id=thread_id, user_id=user_id)
-
-
-def test_forgetting_a_user_erases_all_their_threads_and_no_other(memory):
-    _three_threads(memory)
     receipt = memory.forget(user_id="ana")
     assert (receipt.entries, receipt.threads) == (4, 2)
     assert memory.threads("ana") == []
@@ -117,32 +118,15 @@ def test_what_is_no_log_is_refused_with_what_to_write(log):
         ConversationMemory(log)
 
 
-def _stored(path):
-    """Return what the thread has, and what marks it."""
-    with ConversationMemory.open(path) as memory:
-        return [
-            (entry.role, *entry.contents, *entry.metadata.attributes)
-            for entry in memory.history("t", user_id="ana").entries
-            if entry.control is None
-        ]
-
-
-def _talk(memory, model, door):
-    if door == "wrap":
-        return memory.wrap(model, recall=False)
-    return memory.conversation(model, thread_id="t", user_id="ana", recall=False, on_cancel="keep")
-
-
-doors = pytest.mark.parametrize("door", ["wrap", "conversation"])
-
-
-@doors
+@pytest.mark.parametrize("door", ["wrap", "conversation"])
 async def test_a_stream_that_its_reader_left_is_stored_before_the_log_is_closed(door, tmp_path):
+    model = ScriptedChatModel(replies=["One two three"])
     async with ConversationMemory.open(tmp_path / "m.db") as memory:
-        app = _talk(memory, ScriptedChatModel(replies=["One two three"]), door)
+        app = HOSTS[door].app(memory, model, **({"on_cancel": "keep"} if door != "wrap" else {}))
         async for _ in app.astream("Count.", at()):
             break
-    assert _stored(tmp_path / "m.db") == [("user", "Count."), ("assistant", "One ", "interrupted")]
+    with ConversationMemory.open(tmp_path / "m.db") as memory:
+        assert _texts(memory) == ["Count.", "One "]
 
 
 def test_a_turn_of_the_same_thread_is_not_waited_for(tmp_path):
@@ -248,26 +232,6 @@ async def test_all_users_are_embedded_anew(renewed, new):
             "t1", user_id=user_id, thread_id=None if user_id else thread_id
         )
         assert found.problems == ()
-
-
-CALLS = sorted(
-    name
-    for name, value in vars(ConversationMemory).items()
-    if not name.startswith("_") and callable(getattr(value, "__func__", value))
-)
-TWINS = [name for name in CALLS if f"a{name}" in CALLS]
-
-
-def _parameters(name):
-    return inspect.signature(getattr(ConversationMemory, name)).parameters
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_an_asynchronous_call_takes_what_the_synchronous_one_takes(name):
-    def options(of):
-        return [(p.name, p.kind, p.default, p.annotation) for p in _parameters(of).values()]
-
-    assert options(f"a{name}") == options(name)
 
 
 def test_copies_of_a_chain_share_its_memory(memory):

@@ -26,6 +26,9 @@ def test_what_is_said_elsewhere_changes_no_block_that_a_thread_has(tmp_path):
         memory.history("later", user_id="ana").add("user", "I live in Porto, near the river.")
     assert _ask(path) == first
     assert "Porto" in _ask(path, "another")
+    with ConversationMemory.open(path) as memory:
+        memory.forget(user_id="ana", thread_id="old")
+    assert "peanuts" not in _ask(path), "what is forgotten leaves it at once"
 
 
 def test_a_turn_that_recalls_shows_the_profile_unless_it_is_turned_off(memory):
@@ -34,16 +37,6 @@ def test_a_turn_that_recalls_shows_the_profile_unless_it_is_turned_off(memory):
     for number, options in enumerate(({}, {"profile_tokens": 0}, {"recall": False})):
         memory.wrap(model, **options).invoke("Plan my lunch.", at(thread_id=f"t{number}"))
     assert ["<profile>" in str(seen) for seen in model.seen] == [True, False, False]
-
-
-def test_what_is_forgotten_leaves_the_block_at_once(tmp_path):
-    path = tmp_path / "memory.db"
-    with ConversationMemory.open(path) as memory:
-        memory.history("old", user_id="ana").add("user", "I am allergic to peanuts.")
-    assert "peanuts" in _ask(path)
-    with ConversationMemory.open(path) as memory:
-        memory.forget(user_id="ana", thread_id="old")
-    assert "peanuts" not in _ask(path)
 
 
 def test_a_message_that_leaves_no_room_for_the_block_gets_none(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import JsonOutputParser
-from scripted_chat import ScriptedChatModel
+from scripted_chat import ScriptedChatModel, at
 from summaries import ScriptedSummarizer
 
 from langchain_convmem import Conversation, ConversationMemory, InMemoryLog, SummarySettings
@@ -43,42 +43,28 @@ def test_an_error_names_the_way_out(make, way):
         make()
 
 
-@pytest.fixture
-def titled():
-    with ConversationMemory.open(":memory:") as opened:
-        for thread in ("t1", "t2"):
-            opened.add_messages("Hi", thread_id=thread, user_id="ana")
-        yield opened
+BAD_TITLES = {"x" * 201: "201 characters", "a\nb": "one line", "\x1b[2J": "one line", 7: "text"}
 
 
-def list_titles(titled, user_id="ana"):
-    return {info.key.thread_id: info.title for info in titled.threads(user_id)}
+def test_a_title_is_listed_and_taken_away_and_a_bad_one_is_refused(memory):
+    def titles():
+        return {info.key.thread_id: info.title for info in memory.threads("ana")}
 
-
-def test_a_title_is_listed_and_taken_away(titled):
-    titled.set_title("t1", "  Parking in Lyon ", user_id="ana")
-    assert list_titles(titled) == {"t1": "Parking in Lyon", "t2": ""}
-    assert titled.get_title("t1", user_id="ana") == "Parking in Lyon"
-    titled.set_title("t1", "", user_id="ana")
-    assert list_titles(titled) == {"t1": "", "t2": ""}
-
-
-@pytest.mark.parametrize(
-    ("title", "problem"),
-    [("x" * 201, "201 characters"), ("a\nb", "one line"), ("\x1b[2J", "one line"), (7, "text")],
-)
-def test_a_bad_title_is_refused(titled, title, problem):
-    with pytest.raises(ConfigError, match=problem):
-        titled.set_title("t1", title, user_id="ana")
-    assert list_titles(titled) == {"t1": "", "t2": ""}
+    for thread in ("t1", "t2"):
+        memory.add_messages("Hi", thread_id=thread, user_id="ana")
+    memory.set_title("t1", "  Parking in Lyon ", user_id="ana")
+    for title, problem in BAD_TITLES.items():
+        with pytest.raises(ConfigError, match=problem):
+            memory.set_title("t1", title, user_id="ana")
+    assert titles() == {"t1": "Parking in Lyon", "t2": ""}
+    assert memory.get_title("t1", user_id="ana") == "Parking in Lyon"
+    memory.set_title("t1", "", user_id="ana")
+    assert titles() == {"t1": "", "t2": ""}
 
 
 def test_a_title_of_any_length_becomes_one_line():
     assert shorten_title("a \n\t b\x1b") == "a b"
     assert shorten_title("x" * 300) == "x" * 199 + "…"
-
-
-CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 
 
 def _usage(read, written):
@@ -92,12 +78,13 @@ def _stats(memory, thread_id="t"):
 
 
 def test_messages_are_counted_by_role_and_turns_as_the_history_shows_them(memory):
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     memory.add_messages(
         [
             SystemMessage("Be brief."),
             HumanMessage("Where"),
             HumanMessage("did I park?"),
-            AIMessage("", tool_calls=[CALL], usage_metadata=_usage(10, 2)),
+            AIMessage("", tool_calls=[call], usage_metadata=_usage(10, 2)),
             ToolMessage("level 3", tool_call_id="c1"),
             AIMessage("On level 3.", usage_metadata=_usage(20, 5)),
             AIMessage("Anything else?"),
@@ -138,8 +125,8 @@ class StructuredModel(ScriptedChatModel):
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 async def test_what_a_summariser_and_a_profiler_take_is_counted(way):
-    usage = {"input_tokens": 90, "output_tokens": 10, "total_tokens": 100}
-    replies = [AIMessage(text, usage_metadata=usage) for text in ("They live.", '{"items": []}')]
+    texts = ("They live.", '{"items": []}')
+    replies = [AIMessage(text, usage_metadata=_usage(90, 10)) for text in texts]
     model = StructuredModel(replies=replies)
     with ConversationMemory(InMemoryLog(), summarizer=model, profiler=model) as memory:
         memory.history("t").add("user", "I live in Porto, near the river.")
@@ -191,14 +178,14 @@ def test_a_thread_moves_whole_and_is_signed(tmp_path, before):
 def test_a_move_that_is_refused_changes_nothing(memory):
     fill(memory)
     fill(memory, user_id="ana")
-    with pytest.raises(ConfigError, match="has a thread 'visit' already"):
-        memory.assign_user("visit", "ana")
-    with pytest.raises(ConfigError, match="has a thread 'visit' already"):
-        memory.assign_user("visit", "ana", from_user_id="ana")
-    with pytest.raises(ConfigError, match="no thread 'other'"):
-        memory.assign_user("other", "ana")
-    with pytest.raises(ConfigError, match="user_id must be text"):
-        memory.assign_user("visit", None)
+    for thread_id, user_id, before, problem in (
+        ("visit", "ana", None, "has a thread 'visit' already"),
+        ("visit", "ana", "ana", "has a thread 'visit' already"),
+        ("other", "ana", None, "no thread 'other'"),
+        ("visit", None, None, "user_id must be text"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            memory.assign_user(thread_id, user_id, from_user_id=before)
     assert len(memory.log.entries(memory.threads()[0].key)) == memory.threads()[0].entries
 
 
@@ -224,20 +211,11 @@ def test_a_move_that_was_cut_short_goes_on_and_doubles_nothing():
 def test_a_user_who_goes_on_with_what_a_guest_said_keeps_one_thread(memory):
     said = [HumanMessage("A table for two?"), AIMessage("At eight.")]
     memory.add_messages(said, thread_id="booking")
-    memory.add_messages(
-        [*said, HumanMessage("And a high chair.")], thread_id="booking", user_id="ana"
-    )
+    more = [*said, HumanMessage("And a high chair.")]
+    memory.add_messages(more, thread_id="booking", user_id="ana")
     moved = memory.assign_user("booking", "ana")
-    assert [one.content for one in moved.messages] == [
-        "A table for two?",
-        "At eight.",
-        "And a high chair.",
-    ]
+    assert [one.content for one in moved.messages] == [one.content for one in more]
     assert memory.threads() == []
-
-
-def say(memory, text, **of):
-    return memory.add_messages([text], **of)[0]
 
 
 @pytest.fixture
@@ -246,9 +224,9 @@ def middle(memory):
     threads = [{"thread_id": "a", "user_id": "ana"}, {"thread_id": "b", "user_id": "ana"}]
     threads += [{"thread_id": "a", "user_id": "bo"}, {"thread_id": "c"}]
     for of in threads:
-        say(memory, "The old code is 4711.", **of)
+        memory.add_messages(["The old code is 4711."], **of)
     time.sleep(0.005)
-    newer = [say(memory, "The new code is 815.", **of) for of in threads[1:]]
+    newer = [memory.add_messages(["The new code is 815."], **of)[0] for of in threads[1:]]
     return datetime.fromtimestamp(get_ulid_ms(newer[0].id) / 1000, UTC)
 
 
@@ -309,18 +287,15 @@ async def test_a_summary_of_what_is_older_goes_with_it():
     ],
 )
 def test_a_call_that_names_nobody_or_no_time_is_refused(memory, call):
-    say(memory, "Hello.", thread_id="t")
+    memory.add_messages(["Hello."], thread_id="t")
     with pytest.raises(ConfigError):
         memory.forget(**call)
     assert len(memory.history("t").messages) == 1
 
 
-CONFIG = {"configurable": {"user_id": "ana", "thread_id": "b"}}
-
-
 def test_a_reply_to_a_forgotten_question_is_not_stored(memory):
     chain = memory.wrap(FakeListChatModel(responses=["The code is 4711."]))
-    stream = chain.stream("What is the code?", CONFIG)
+    stream = chain.stream("What is the code?", at())
     next(stream)
     memory.forget(user_id="ana")
     assert "".join(chunk.content for chunk in stream)  # the caller has all of it

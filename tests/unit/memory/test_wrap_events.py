@@ -25,12 +25,6 @@ def told(memory):
     return memory
 
 
-def _watched(way, chain, **switches):
-    watcher = RunWatcher()
-    WAYS[way](chain, "Where is the car?", {**at(**switches), "callbacks": [watcher]})
-    return watcher
-
-
 class _UnreadableLog(InMemoryLog):
     """Fails where recall reads it."""
 
@@ -101,6 +95,7 @@ def test_a_trace_names_the_user_as_the_metadata_of_the_call_does(told):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_neither_metadata_nor_events_hold_what_was_said(told, way):
-    watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
+    watcher, chain = RunWatcher(), told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."]))
+    WAYS[way](chain, "Where is the car?", {**at(), "callbacks": [watcher]})
     shown = str([run["metadata"] for run in watcher.runs.values()]) + str(watcher.events)
     assert not any(word in shown for word in ("car", "parked", "level"))

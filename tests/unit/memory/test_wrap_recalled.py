@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnablePassthrough
 from scripted_chat import ScriptedChatModel, at
 from summaries import bare
 from summary_trees import add_chat, add_leaf, add_parent
+from watched_embedder import WatchedEmbedder
 from watched_runs import RunWatcher
 
-from langchain_convmem import ConversationMemory, RecallSettings
+from langchain_convmem import ConversationMemory
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.turns.memory import get_turn_memory
 
 LINES = [
     HumanMessage("My bicycle is chained to the oak behind the library."),
@@ -69,62 +66,20 @@ def test_a_place_for_recalled_lines_gets_them(memory, model):
     assert question == HumanMessage("Where did I chain my bicycle?")
 
 
-TOPICS = ("boat", "dog", "soup")
-SETTINGS = replace(RecallSettings.spec(), window=1)
-TALK = [
-    HumanMessage("My boat has a red hull."),
-    AIMessage("Red suits it."),
-    HumanMessage("Nothing else is new."),
-    AIMessage("I see, good night."),
-    HumanMessage("My dog is called Rex."),
-]
-
-
-class TopicEmbeddings(Embeddings):
-    """A text's vector says which of the topics it names; notes what it was asked to embed."""
-
-    fingerprint = "topics"
-
-    def __init__(self):
-        self.lines = []
-
-    def embed_documents(self, texts):
-        self.lines += texts
-        return [self.embed_query(text) for text in texts]
-
-    def embed_query(self, text):
-        return [float(text.lower().count(topic)) for topic in TOPICS]
-
-
-@pytest.fixture
-def buffered():
-    embeddings = TopicEmbeddings()
-    with ConversationMemory.open(":memory:", embeddings=embeddings, settings=SETTINGS) as opened:
-        opened.add_messages(TALK, thread_id="earlier", user_id="ana")
-        yield opened
-
-
-@pytest.fixture
-def fine():
-    return ScriptedChatModel(replies=["Fine."])
-
-
-def test_recalled_text_is_never_indexed(buffered, fine):
-    chain = buffered.wrap(fine)
-    for number in range(3):
-        chain.invoke(f"What about the boat, take {number}?", at("now"))
-    buffered.refresh(user_id="ana")
-    found = buffered.recall("boat", user_id="ana", k=10, threshold=-1.0)
-    lines = [line for block in found.blocks for line in block.lines]
-    assert [line.text for line in lines].count(str(TALK[0].content)) == 1
-    kept = [
-        piece
-        for entry in buffered.history("now", user_id="ana").entries
-        for piece in entry.contents
-    ]
-    embedded = get_turn_memory(buffered).line_recall.embeddings.lines
-    assert not [text for text in (*kept, *embedded) if "recalled" in text]
-    assert embedded.count(str(TALK[0].content)) == 1
+def test_recalled_text_is_never_indexed(model):
+    embedder = WatchedEmbedder()
+    with ConversationMemory.open(":memory:", embeddings=embedder) as memory:
+        chain = _remembering(memory).wrap(model)
+        for number in range(3):
+            chain.invoke(f"Where is my bicycle, take {number}?", at("now"))
+        assert "<recalled>" in _last_shown(model)
+        memory.refresh(user_id="ana")
+        found = memory.recall("bicycle oak", user_id="ana", k=10, threshold=-1.0)
+        kept = [entry.contents for entry in memory.history("now", user_id="ana").entries]
+    lines = [line.text for block in found.blocks for line in block.lines]
+    assert lines.count(str(LINES[0].content)) == 1
+    assert embedder.embedded.count(str(LINES[0].content)) == 1
+    assert "recalled" not in str([kept, embedder.embedded])
 
 
 KEY = ThreadKey("ana", "t")
@@ -132,22 +87,19 @@ QUESTION = "What does my aunt breed?"
 OPENED = "[2026-05-01 to 2026-05-03, from a summary]\n- Aunt Ottilie breeds alpacas."
 
 
-def _fold(memory, texts=("Aunt Ottilie breeds alpacas.", "The boat is at pier 14.")):
+@pytest.fixture
+def folded(memory):
+    """The memory, with a thread whose summary stands for two others."""
     leaves = [
         add_leaf(memory.log, KEY, text, add_chat(memory.log, KEY, [f"Line {number}"]))
-        for number, text in enumerate(texts)
+        for number, text in enumerate(["Aunt Ottilie breeds alpacas.", "The boat is at pier 14."])
     ]
     add_parent(memory.log, KEY, "They talked about many things.", leaves)
-    return leaves
+    return memory
 
 
-def _shown(model):
-    return str(model.seen[-1][-1].text)
-
-
-def test_what_stands_before_the_question_stays_the_same(memory, model):
-    _fold(memory)
-    chain = memory.wrap(model)
+def test_what_stands_before_the_question_stays_the_same(folded, model):
+    chain = folded.wrap(model)
     for question in ("Good morning!", QUESTION):
         chain.invoke(question, at())
     first, second = model.seen
@@ -160,25 +112,23 @@ def test_what_the_summary_in_view_says_is_not_repeated(memory, model):
     leaf = add_leaf(memory.log, KEY, "Aunt Ottilie breeds alpacas. My aunt breeds bees.", said)
     add_parent(memory.log, KEY, "Aunt Ottilie breeds alpacas.", [leaf])
     memory.wrap(model).invoke(QUESTION, at())
-    assert _shown(model).count("alpacas") == 0
-    assert "- My aunt breeds bees." in _shown(model)
+    assert _last_shown(model).count("alpacas") == 0
+    assert "- My aunt breeds bees." in _last_shown(model)
 
 
-def test_forgetting_what_a_summary_tells_of_closes_it(memory, model):
-    _fold(memory)
-    chain = memory.wrap(model)
+def test_forgetting_what_a_summary_tells_of_closes_it(folded, model):
+    chain = folded.wrap(model)
     chain.invoke(QUESTION, at())
-    assert OPENED in _shown(model)
-    first = memory.history("t", user_id="ana").entries[0]
-    memory.forget(user_id="ana", thread_id="t", entry_ids=[first.id])
+    assert OPENED in _last_shown(model)
+    first = folded.history("t", user_id="ana").entries[0]
+    folded.forget(user_id="ana", thread_id="t", entry_ids=[first.id])
     chain.invoke(QUESTION, at())
     assert "alpacas" not in "".join(str(message.text) for message in model.seen[-1])
 
 
-def test_a_turn_counts_and_traces_what_it_opened(memory, model):
-    _fold(memory)
+def test_a_turn_counts_and_traces_what_it_opened(folded, model):
     watcher = RunWatcher()
-    memory.wrap(model).invoke(QUESTION, {**at(), "callbacks": [watcher]})
+    folded.wrap(model).invoke(QUESTION, {**at(), "callbacks": [watcher]})
     [counts] = [data for name, data, *_ in watcher.events if name == "convmem.context"]
     assert counts["opened"] == 1
     [found] = watcher.found.values()

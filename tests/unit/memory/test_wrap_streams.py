@@ -1,4 +1,4 @@
-"""Streams of a wrapped chain: cut, closed, typed, and in the shapes that graphs give them."""
+"""Streams of a wrapped chain: closed, typed, of graphs, at once, and off the event loop."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ import asyncio
 import threading
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import Runnable, RunnableGenerator
 from scripted_chat import FailingLog, ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
 from langchain_convmem.errors import LogError
 
 CALL = {"name": "erase", "args": {"path": "/srv/all"}, "id": "c1", "type": "tool_call"}
 
 
-def _entries(memory):
-    return memory.history("t", user_id="ana").entries
-
-
 def _talk(memory):
-    return [(entry.role, *entry.contents, *entry.metadata.attributes) for entry in _entries(memory)]
+    entries = memory.history("t", user_id="ana").entries
+    return [(entry.role, *entry.contents, *entry.metadata.attributes) for entry in entries]
 
 
 @pytest.fixture
@@ -30,48 +28,18 @@ def model():
     return ScriptedChatModel(replies=["One two three four"])
 
 
-@pytest.fixture
-def chain(memory, model):
-    # A line that is not left would make the next turn wait, and this makes it fail instead.
-    return memory.wrap(model, recall=False, queue_timeout_s=2)
-
-
-async def _settled(condition):
-    while not condition():  # noqa: ASYNC110 - a log sets no event
-        await asyncio.sleep(0.001)
-
-
-# Not `_forget`: when a whole chain is collected, the collector may close the model's stream first
-# and let the parser read on, and then a cut reply cannot be told from a short one.
-
-
-@pytest.mark.parametrize("times", [1, 3])
-async def test_a_task_cancelled_while_it_waits_for_the_model_keeps_what_came(memory, times):
-    model = ScriptedChatModel(replies=["One two"], turnstile=asyncio.Event())
-    chain = memory.wrap(model, recall=False)
-    got = []
-
-    async def read():
-        async for chunk in chain.astream("Count.", at()):
-            got.append(chunk)  # noqa: PERF401 - looked at while it grows
-
-    task = asyncio.create_task(read())
-    await _settled(lambda: got)
-    for _ in range(times):  # servers cancel again and again until a task is gone
-        task.cancel()
-        await asyncio.sleep(0)
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert _talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
-
-
 @pytest.mark.parametrize("way", ["ainvoke", "astream"])
 async def test_a_task_cancelled_in_its_last_write_has_written_it(way):
     log = GatedLog()
     memory = ConversationMemory(log)
     chain = memory.wrap(ScriptedChatModel(replies=["One"]), recall=False)
-    call = chain.ainvoke("Count.", at()) if way == "ainvoke" else _collected(chain)
-    task = asyncio.create_task(call)
+
+    async def run():
+        if way == "ainvoke":
+            return await chain.ainvoke("Count.", at())
+        return [chunk async for chunk in chain.astream("Count.", at())]
+
+    task = asyncio.create_task(run())
     await asyncio.to_thread(log.began.wait, 20)
     for _ in range(3):
         task.cancel()
@@ -97,10 +65,6 @@ class GatedLog(InMemoryLog):
             self.began.set()
             self.gate.wait(20)
         return super().append(*args, **kwargs)
-
-
-async def _collected(chain):
-    return [chunk async for chunk in chain.astream("Count.", at())]
 
 
 def test_a_write_that_fails_while_a_stream_is_closed_is_raised():
@@ -132,34 +96,23 @@ def test_leaving_a_stream_closes_the_models_own():
     assert closed == ["closed"]
 
 
-def _shown(memory):
-    return [one.text for one in memory.history("t", user_id="ana").messages]
+async def _read_deltas(chain):
+    stream = await chain.astream_events("Count", at(), version="v3")
+    return "".join([delta async for delta in stream.text])
 
 
-def _read(chain):
-    return str(chain.stream_events("Count", at(), version="v3").text)
+READS = [
+    lambda chain: str(chain.stream_events("Count", at(), version="v3").text),
+    lambda chain: asyncio.run(_read_deltas(chain)),
+]
 
 
-def _read_async(chain):
-    async def read():
-        stream = await chain.astream_events("Count", at(), version="v3")
-        return "".join([delta async for delta in stream.text])
-
-    return asyncio.run(read())
-
-
-@pytest.mark.parametrize("read", [_read, _read_async])
+@pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("parses", [False, True])
 def test_a_typed_stream_is_a_turn(memory, model, read, parses):
     chain = memory.wrap(model | StrOutputParser() if parses else model, recall=False)
     assert read(chain) == "One two three four"
-    assert _shown(memory) == ["Count", "One two three four"]
-
-
-def _told(memory):
-    """Return the thread's entries as (role, text)."""
-    entries = memory.history("t", user_id="ana").entries
-    return [(entry.role, str(entry.message.text)) for entry in entries]
+    assert _talk(memory) == [("user", "Count"), ("assistant", "One two three four")]
 
 
 def test_the_updates_of_a_graph_are_read_node_by_node(memory):
@@ -171,7 +124,7 @@ def test_the_updates_of_a_graph_are_read_node_by_node(memory):
             yield {"agent": {"messages": [AIMessage("On level three.", id="a2")]}}
 
     list(memory.wrap(RunnableGenerator(updates), recall=False).stream("Where?", at()))
-    assert [role for role, _ in _told(memory)] == ["user", "assistant", "tool", "assistant"]
+    assert [role for role, *_ in _talk(memory)] == ["user", "assistant", "tool", "assistant"]
 
 
 class _Reader(Runnable):
@@ -194,3 +147,90 @@ def test_a_reply_whose_source_was_closed_behind_its_back_is_no_whole_reply(memor
     reader.source.close()
     assert list(stream) == []
     assert _talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+
+
+# -- turns at once ------------------------------------------------------------------------------
+
+
+async def test_streams_and_calls_in_tasks_and_threads_share_one_line(memory):
+    model = ScriptedChatModel(replies=[lambda given: f"re: {given[-1].text}"])
+    chain = memory.wrap(model, recall=False)
+
+    async def stream(text):
+        return [chunk async for chunk in chain.astream(text, at())]
+
+    await asyncio.gather(
+        *(stream(f"s{number}") for number in range(4)),
+        *(chain.ainvoke(f"a{number}", at()) for number in range(4)),
+        *(asyncio.to_thread(chain.invoke, f"t{number}", at()) for number in range(4)),
+    )
+    talk = [text for _, text in _talk(memory)]
+    assert len(talk) == 24
+    assert talk[1::2] == [f"re: {text}" for text in talk[::2]]
+
+
+def _on_a_loop():
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _off_loop_only(cls, name):
+    method = getattr(cls, name)
+
+    def guarded(self, *args, **kwargs):
+        assert not _on_a_loop(), f"{name} blocks the event loop"
+        CALLED.add(name)
+        return method(self, *args, **kwargs)
+
+    return guarded
+
+
+CALLED: set[str] = set()
+_DISK = [
+    "annotate",
+    "append",
+    "append_planned",
+    "changes",
+    "close",
+    "delete_state",
+    "entries",
+    "forget",
+    "get_state",
+    "load_segments",
+    "read_back",
+    "save_segments",
+    "set_state",
+    "threads",
+]
+OffLoopLog = type("OffLoopLog", (SQLiteLog,), {n: _off_loop_only(SQLiteLog, n) for n in _DISK})
+
+
+class OffLoopEmbeddings(DeterministicFakeEmbedding):
+    """An embedder that refuses to compute on the thread of an event loop."""
+
+    embed_documents = _off_loop_only(DeterministicFakeEmbedding, "embed_documents")
+    embed_query = _off_loop_only(DeterministicFakeEmbedding, "embed_query")
+
+
+async def test_nothing_of_the_memory_blocks_the_event_loop(tmp_path):
+    CALLED.clear()
+    log = await asyncio.to_thread(OffLoopLog, tmp_path / "m.db")
+    memory = ConversationMemory(log, embeddings=OffLoopEmbeddings(size=8))
+    chain = memory.wrap(ScriptedChatModel(replies=["One two"]))
+    await chain.ainvoke("a", at())
+    _ = [chunk async for chunk in chain.astream("b", at("other"))]
+    await chain.abatch(["c", "d"], [at("t3"), at("t4")])
+    stream = chain.astream("e", at())
+    await anext(stream)
+    await stream.aclose()
+    await memory.aadd_messages([HumanMessage("f")], thread_id="t", user_id="ana")
+    await memory.arecall("a", user_id="ana")
+    await memory.retriever(user_id="ana").ainvoke("a")
+    await memory.athreads("ana")
+    await memory.history("t", user_id="ana").aget_messages()
+    await memory.aforget(user_id="ana")
+    await log.aclose()
+    assert {"append_planned", "read_back", "changes", "threads", "forget", "embed_query"} <= CALLED

@@ -65,9 +65,7 @@ def test_errors_of_a_summariser_never_reach_the_chat(when, way):
         assert len(memory.history("t", user_id="ana").messages) == 6
 
 
-RESTING = SummarySettings(
-    trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000, first_pause_s=3600
-)
+RESTING = replace(SETTINGS, first_pause_s=3600)
 
 
 class UntilCancelled(ScriptedSummarizer):
@@ -203,22 +201,11 @@ def test_options_that_fit_nothing_are_refused_before_anything_is_opened(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-OUTAGE = ProviderError("overloaded")
-
-
-def telling(summarizer, **options):
-    return ConversationMemory(
-        InMemoryLog(),
-        summarizer=summarizer,
-        **{"summary_settings": RESTING, "summarize_when": "foreground", **options},
-    )
-
-
 @pytest.mark.parametrize("when", ["foreground", "background"])
 @pytest.mark.parametrize("way", ["invoke", "astream"])
 def test_the_application_is_told_what_was_compacted(when, way):
     events = []
-    with telling(ScriptedSummarizer(), summarize_when=when, on_summary=events.append) as memory:
+    with summarising(when, on_summary=events.append) as memory:
         chat(memory, "one", "two", way=way)
         assert memory.flush(20)
     assert events == [SummaryEvent(key=KEY, kind="compacted", covered=2, calls=1)]
@@ -228,7 +215,8 @@ LONG = "This is a long message that tells nothing worth keeping. " * 4
 
 
 def test_a_model_is_told_of_messages_that_it_neither_sees_nor_has_summarised():
-    with telling(ScriptedSummarizer(OUTAGE)) as memory:
+    broken = ScriptedSummarizer(ProviderError("overloaded"))
+    with summarising("foreground", broken, settings=RESTING) as memory:
         model = ScriptedChatModel(replies=["Fine."])
         for number in range(12):
             chat(memory, f"{number}: {LONG}", model=model, context_tokens=600)
@@ -239,9 +227,6 @@ def test_a_model_is_told_of_messages_that_it_neither_sees_nor_has_summarised():
         assert framing == [LEFT_OUT_TEXT, NOTED_TEXT] * is_cut
     assert view.is_cut
     assert bare(view.messages[0].text) == LEFT_OUT_TEXT
-
-
-CONFIG = {"configurable": {"user_id": "ana", "thread_id": "t"}}
 
 
 def test_the_model_sees_the_summary_or_what_it_covers():
@@ -260,17 +245,14 @@ def test_the_model_sees_the_summary_or_what_it_covers():
         is_due.wait(5)
         return " ".join(message.text for message in messages if message.type == "human")
 
-    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
-    with ConversationMemory.open(
-        ":memory:", summarizer=summarize, summary_settings=settings
-    ) as memory:
+    with summarising("background", summarize) as memory:
         chain = memory.wrap(RunnableLambda(answer), recall=False)
         for number in range(4):
-            chain.invoke(f"Fact {number}.", CONFIG)
-        chain.invoke("Send it.", CONFIG)
+            chain.invoke(f"Fact {number}.", at())
+        chain.invoke("Send it.", at())
         is_due.set()
         memory.flush()  # the summary is there now, and the call is still open
-        chain.invoke([ToolMessage("sent", tool_call_id="c1")], CONFIG)
+        chain.invoke([ToolMessage("sent", tool_call_id="c1")], at())
     shown = "\n".join(seen)
     assert all(f"Fact {number}." in shown for number in range(4))
     assert seen[-1] == "sent"
@@ -291,9 +273,4 @@ def test_a_question_that_a_summary_covers_is_answered_once_more(way, text):
         assert bare_texts(model.seen[2]) == ["Where is the car?", "In the shed.", text]
         memory.history("t", user_id="ana").undo_summary()
         said = memory.history("t", user_id="ana").messages
-        assert [one.text for one in said] == [
-            "Where is the car?",
-            "In the shed.",
-            text,
-            "At the pier.",
-        ]
+        assert [one.text for one in said] == [*bare_texts(model.seen[2]), "At the pier."]

@@ -14,20 +14,15 @@ from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import InvalidMessageError
 
 
-def _entries(memory, thread_id="t"):
-    return memory.history(thread_id, user_id="ana").entries
+def _entries(memory):
+    return memory.history("t", user_id="ana").entries
 
 
 def test_an_id_that_a_model_repeats_costs_no_earlier_reply(memory):
     chain = memory.wrap(ScriptedChatModel(replies=[AIMessage("Yes.", id="same")]), recall=False)
     chain.invoke("So?", at())
     list(chain.stream("Really?", at()))
-    assert [entry.contents for entry in _entries(memory)] == [
-        ("So?",),
-        ("Yes.",),
-        ("Really?",),
-        ("Yes.",),
-    ]
+    assert [text for _, text in _stored(memory)] == ["So?", "Yes.", "Really?", "Yes."]
     assert len({message.id for message in memory.history("t", user_id="ana").messages}) == 4
 
 
@@ -45,49 +40,35 @@ def test_what_the_model_does_to_its_messages_changes_nothing_that_is_stored(memo
     assert _entries(memory)[0].contents == ("as it was",)
 
 
-def _view(memory, thread_id="t"):
-    return [str(message.text) for message in memory.history(thread_id, user_id="ana").messages]
+def _view(memory):
+    return [str(message.text) for message in memory.history("t", user_id="ana").messages]
 
 
-FORGET = {"remember": False}
-
-
-def _marked(text, **fields):
-    return HumanMessage(text, additional_kwargs=dict(FORGET), **fields)
+FORGET = {"additional_kwargs": {"remember": False}}
 
 
 def test_a_marked_message_is_left_out_of_those_added(memory):
-    said = [HumanMessage("one"), _marked("two"), AIMessage("three"), AIMessage("", **_kwargs())]
+    marked = [HumanMessage("two", **FORGET), AIMessage("", **FORGET)]
+    said = [HumanMessage("one"), marked[0], AIMessage("three"), marked[1]]
     entries = memory.add_messages(said, thread_id="t", user_id="ana")
     assert [entry.contents for entry in entries] == [("one",), ("three",)]
-    assert asyncio.run(memory.aadd_messages(said[1:2], thread_id="u", user_id="ana")) == []
-    memory.history("t", user_id="ana").add_messages(said[1:2])
+    assert asyncio.run(memory.aadd_messages(marked[:1], thread_id="u", user_id="ana")) == []
+    memory.history("t", user_id="ana").add_messages(marked[:1])
     assert _entries(memory) == entries
     assert [info.key.thread_id for info in memory.threads("ana")] == ["t"]
 
 
-def _kwargs():
-    return {"additional_kwargs": dict(FORGET)}
+def _asks(number):
+    call = {"name": "look", "args": {}, "id": f"c{number}", "type": "tool_call"}
+    return AIMessage("", tool_calls=[call])
 
 
-def _call(name, number):
-    return {"name": name, "args": {"n": number}, "id": f"c{number}", "type": "tool_call"}
-
-
-def _asks(*numbers):
-    return AIMessage("", tool_calls=[_call("look", number) for number in numbers])
-
-
-def _result(number, text="found", **fields):
-    return ToolMessage(text, tool_call_id=f"c{number}", **fields)
+def _result(number, text="found"):
+    return ToolMessage(text, tool_call_id=f"c{number}")
 
 
 def _stored(memory):
     return [(one.role, str(one.message.text)) for one in _entries(memory) if one.message]
-
-
-def _types(model, call):
-    return [(one.type, str(one.text)) for one in model.seen[call]]
 
 
 def test_none_goes_on_with_a_question_that_was_never_answered(memory):
@@ -117,7 +98,8 @@ def test_results_sent_again_after_a_failure_are_stored_once(memory, way):
         WAYS[way](chain, [_result(1)], at())
     WAYS[way](chain, [_result(1)], at())
     assert [role for role, _ in _stored(memory)] == ["user", "assistant", "tool", "assistant"]
-    assert _types(model, 1) == _types(model, 2)
+    shown = [[(one.type, one.text) for one in seen] for seen in model.seen]
+    assert shown[1] == shown[2]
 
 
 def test_a_budget_leaves_out_what_was_before_and_never_a_part_of_the_loop(memory):
@@ -139,11 +121,8 @@ def test_calls_that_a_parser_hands_on_with_their_ids_can_be_answered(memory):
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
 
 
-ASKED = [
-    HumanMessage("How warm is it?"),
-    AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "w1", "type": "tool_call"}]),
-]
-ANSWER = ToolMessage("30", tool_call_id="w1")
+ASKED = [HumanMessage("How warm is it?"), _asks(1)]
+ANSWER = _result(1, "30")
 
 
 @pytest.mark.parametrize(
@@ -179,13 +158,9 @@ def _chat(*texts):
     return [(HumanMessage, AIMessage)[n % 2](text) for n, text in enumerate(texts)]
 
 
-def _say(chain, *texts):
-    for text in texts:
-        chain.invoke(text, at())
-
-
 def test_what_was_taken_back_does_not_return_with_a_list(memory, chain):
-    _say(chain, "Where?", "A secret")
+    chain.invoke("Where?", at())
+    chain.invoke("A secret", at())
     memory.history("t", user_id="ana").undo()
     chain.invoke(_chat("Where?", "Reply 1.", "A secret", "Reply 2.", "When?"), at())
     assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 3."]
@@ -203,10 +178,10 @@ def test_what_the_write_hook_changes_is_recognised(model):
 
 
 def test_a_summarised_beginning_is_no_news(memory, model, chain):
-    _say(chain, *(make_words(number) for number in range(6)))
+    for number in range(6):
+        chain.invoke(make_words(number), at())
     history = memory.history("t", user_id="ana")
-    window = history.summary_window()
-    history.add_summary("What was said.", window)
+    history.add_summary("What was said.", history.summary_window())
     shown = []
     for number in range(6):
         shown += [HumanMessage(make_words(number)), AIMessage(f"Reply {number + 1}.")]
@@ -222,16 +197,11 @@ def archived(tmp_path):
     with ConversationMemory.open(tmp_path / "memory.db") as memory:
         said = []
         for number in range(120):
-            said += [
-                HumanMessage(make_words(number), id=f"q{number}"),
-                AIMessage(f"Reply {number}."),
-            ]
+            said.append(HumanMessage(make_words(number), id=f"q{number}"))
+            said.append(AIMessage(f"Reply {number}."))
         memory.add_messages(said, thread_id="t", user_id="ana")
-        chain = memory.wrap(
-            ScriptedChatModel(replies=[lambda given: f"Of {len(given)}."]),
-            recall=False,
-            history_tokens=95,
-        )
+        model = ScriptedChatModel(replies=[lambda given: f"Of {len(given)}."])
+        chain = memory.wrap(model, recall=False, history_tokens=95)
         for number in range(2):
             chain.invoke(make_words(200 + number), at())
         yield memory, chain
