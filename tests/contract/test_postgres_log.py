@@ -14,7 +14,7 @@ from recall_rows_contract import RecallRowsContract
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.logs.postgres import PostgresLog
-from langchain_convmem.records import Entry, Owner, StoredSegment, ThreadKey
+from langchain_convmem.records import Owner, StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import MessageLogContract, list_texts, say, say_all
 from langchain_convmem.views.codec import make_draft
 
@@ -114,7 +114,7 @@ def test_a_cursor_never_passes_a_slow_writer(server, schema, log):
 
     say(log, ANA, "first")
     cursor = log.changes(ANA.owner).cursor
-    seen: list[Entry] = []
+    seen = []
 
     def write(writer):
         for number in range(5):
@@ -285,30 +285,27 @@ def test_users_who_are_first_at_the_same_moment_make_one_schema(server, schema):
         log.close()
 
 
+def check_refused(kind, what, dsn, use=lambda log: log.entries(ANA), **options):
+    """Check that a log which is opened so cannot be used, and that no key is told."""
+    with PostgresLog(dsn, **options) as log, pytest.raises(kind, match=what) as caught:
+        use(log)
+    assert KEY not in str(caught.value)
+
+
 @pytest.mark.parametrize("version", [0, 2, 99])
 def test_a_schema_of_another_version_is_refused(server, schema, log, version):
     log.setup()
     server.execute(f"UPDATE {schema}.meta SET version = %s", version)
-    with (
-        PostgresLog(server.dsn, schema=schema) as other,
-        pytest.raises(LogError, match=f"has version {version}"),
-    ):
-        other.entries(ANA)
+    check_refused(LogError, f"has version {version}", server.dsn, schema=schema)
 
 
 def test_a_table_of_another_program_is_left_alone(server, schema):
     server.execute(f"CREATE SCHEMA {schema}")
     server.execute(f"CREATE TABLE {schema}.meta(version text)")
-    with (
-        PostgresLog(server.dsn, schema=schema) as log,
-        pytest.raises(LogError, match="another program"),
-    ):
-        log.entries(ANA)
-    with PostgresLog(server.dsn, schema=f"{schema}b") as log:
-        server.execute(f"CREATE SCHEMA {schema}b")
-        server.execute(f"CREATE TABLE {schema}b.entries(a int)")
-        with pytest.raises(LogError, match="already exists"):
-            log.setup()
+    check_refused(LogError, "another program", server.dsn, schema=schema)
+    server.execute(f"CREATE SCHEMA {schema}b")
+    server.execute(f"CREATE TABLE {schema}b.entries(a int)")
+    check_refused(LogError, "already exists", server.dsn, PostgresLog.setup, schema=f"{schema}b")
 
 
 def test_a_role_without_the_right_to_create_can_use_a_schema_that_is_there(server, schema, log):
@@ -324,20 +321,13 @@ def test_a_role_without_the_right_to_create_can_use_a_schema_that_is_there(serve
         restricted.set_state(ANA, "buffer", 1, expected=None)
         assert restricted.entries(ANA) == [entry]
         assert restricted.forget(ANA.owner).entries == 1
-    with (
-        PostgresLog(f"{server.dsn} user={schema}_app", schema=f"{schema}_new") as restricted,
-        pytest.raises(LogError, match="permission denied"),
-    ):
-        say(restricted, ANA, "Hi")
+    dsn, new = f"{server.dsn} user={schema}_app", f"{schema}_new"
+    check_refused(LogError, "permission denied", dsn, lambda log: say(log, ANA, "Hi"), schema=new)
 
 
 def test_a_database_that_cannot_hold_every_text_is_refused(server, schema):
     server.execute(f"CREATE DATABASE {schema} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    with (
-        PostgresLog(f"{server.dsn} dbname={schema}", schema=schema) as log,
-        pytest.raises(LogError, match="LATIN1"),
-    ):
-        say(log, ANA, "Hi")
+    check_refused(LogError, "LATIN1", f"{server.dsn} dbname={schema}", schema=schema)
 
 
 def test_a_log_is_opened_with_the_key_that_signs_it(server, schema):
@@ -346,20 +336,10 @@ def test_a_log_is_opened_with_the_key_that_signs_it(server, schema):
     with PostgresLog(server.dsn, schema=schema, signing_key=KEY.encode()) as log:
         assert log.entries(ANA) == [entry]
     for key, what in ((None, "is signed with a key"), ("x" * 16, "another key")):
-        with (
-            PostgresLog(server.dsn, schema=schema, signing_key=key) as log,
-            pytest.raises(ConfigError, match=what) as caught,
-        ):
-            log.entries(ANA)
-        assert KEY not in str(caught.value)
-    with pytest.raises(ConfigError, match="16 to 64 bytes, got 5"):
-        PostgresLog(server.dsn, schema=schema, signing_key="short")
+        check_refused(ConfigError, what, server.dsn, schema=schema, signing_key=key)
 
 
 def test_a_log_that_was_made_without_a_key_gets_none(server, schema, log):
     log.setup()
-    with (
-        PostgresLog(server.dsn, schema=schema, signing_key=KEY) as keyed,
-        pytest.raises(ConfigError, match="is not signed with a key; copy it"),
-    ):
-        keyed.entries(ANA)
+    what = "is not signed with a key; copy it"
+    check_refused(ConfigError, what, server.dsn, schema=schema, signing_key=KEY)

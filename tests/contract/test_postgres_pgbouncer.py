@@ -7,11 +7,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
-from postgres_server import UNPRIVILEGED, new_schema, running_server
+from postgres_server import UNPRIVILEGED, new_schema, running_server, wait_until_it_answers
 
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.testing.log_contract import MessageLogContract
@@ -52,33 +51,21 @@ def pooler():
             directory.chmod(0o755)
             shutil.chown(directory, UNPRIVILEGED)
             account = {"user": UNPRIVILEGED}
-        process = subprocess.Popen(
-            [program, directory / "settings"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            **account,
-        )
+        with (directory / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [program, directory / "settings"],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **account,
+            )
         dsn = f"host={directory} user=postgres dbname=postgres"
         try:
-            wait_until_it_answers(dsn, process)
+            wait_until_it_answers(dsn, process, directory / "log")
             yield dsn
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=30)
-
-
-def wait_until_it_answers(dsn, process):
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            psycopg.connect(dsn).close()
-        except psycopg.OperationalError:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        else:
-            return
 
 
 class TestPostgresLogBehindPgBouncer(MessageLogContract):

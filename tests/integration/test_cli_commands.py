@@ -32,11 +32,6 @@ GOOD_ROW = json.dumps({"role": "user", "content": "The spare key hangs in the ce
 
 
 @pytest.fixture
-def db(tmp_path):
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
 def weeks(tmp_path):
     path = tmp_path / "weeks.any"
     path.write_text(json.dumps(WEEKS))
@@ -181,6 +176,7 @@ def test_forget_asks_a_person_first(convmem, db, monkeypatch, answer, left):
         ("recall", "bicycle"),
         ("log", "--thread", "weeks"),
         ("threads",),
+        ("threads", "--json"),
         ("forget", "--everything", "--yes"),
     ],
 )

@@ -127,10 +127,3 @@ def test_each_answer_of_a_chat_is_a_line(convmem, imported, monkeypatch, capsys)
     assert history["kind"] == "history"
     assert "spare key" in history["text"]
     assert listed["kind"] == "help"
-
-
-def test_an_error_is_a_sentence_on_standard_error_and_nothing_is_printed(convmem, capsys):
-    assert main(["threads", "--json"]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("convmem: there is no database at memory.db; ")

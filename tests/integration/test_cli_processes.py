@@ -75,13 +75,6 @@ def bicycle(imported, environment):
     shutil.copyfile(imported, environment["CONVMEM_DB"])
 
 
-def test_a_piped_chat_remembers_what_an_earlier_process_imported(convmem, bicycle):
-    done = convmem("chat", stdin="Where did I lock my bicycle?\n")
-    assert done.returncode == 0, done.stderr
-    assert "behind the bakery on Mill Lane" in done.stdout
-    assert "offline model" in done.stderr
-
-
 def test_output_can_be_cut_off_by_its_reader(environment, bicycle):
     with subprocess.Popen(
         [*CONVMEM, "threads"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE

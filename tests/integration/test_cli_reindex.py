@@ -26,9 +26,7 @@ class Lengths(Embeddings):
 
 
 @pytest.fixture
-def db(tmp_path, monkeypatch):
-    for name in ("CONVMEM_DB", "CONVMEM_USER", "CONVMEM_EMBEDDINGS"):
-        monkeypatch.delenv(name, raising=False)
+def db(tmp_path):
     path = tmp_path / "memory.db"
     with ConversationMemory.open(path) as memory:
         for user in ("ana", "ben"):

@@ -39,18 +39,19 @@ class Screen:
     def __exit__(self, *_):
         subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True)
 
+    def _run(self, *words):
+        command = [*self._tmux, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
     def type(self, *keys):
-        subprocess.run([*self._tmux, "send-keys", *keys], check=True)
+        self._run("send-keys", *keys)
 
     def paste(self, text):
-        subprocess.run([*self._tmux, "set-buffer", text], check=True)
-        subprocess.run([*self._tmux, "paste-buffer", "-p"], check=True)
+        self._run("set-buffer", text)
+        self._run("paste-buffer", "-p")
 
     def read(self):
-        shown = subprocess.run(
-            [*self._tmux, "capture-pane", "-p"], check=True, capture_output=True, text=True
-        )
-        return shown.stdout
+        return self._run("capture-pane", "-p")
 
     def wait(self, *texts):
         """Return the screen when it shows all of these texts."""

@@ -34,11 +34,6 @@ CHATGPT = [
 
 
 @pytest.fixture
-def db(tmp_path):
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
 def chats(tmp_path):
     path = tmp_path / "conversations.json"
     path.write_text(json.dumps(CHATGPT))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from completions_server import CompletionsServer
@@ -25,12 +23,12 @@ pytestmark = pytest.mark.sockets
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[..., CompletionsEngine]]:
+def connect():
     """Return a function that makes engines, without retries and with one client to close."""
     # Without certificates: loading them takes longer than a test, and loopback needs none.
     with openai.DefaultHttpxClient(verify=False) as http_client:
 
-        def make(server: CompletionsServer, **options: Any) -> CompletionsEngine:
+        def make(server, **options):
             client = openai.OpenAI(
                 base_url=server.url, api_key="test", max_retries=0, http_client=http_client
             )
@@ -40,7 +38,7 @@ def connect() -> Iterator[Callable[..., CompletionsEngine]]:
 
 
 @pytest.fixture
-def server() -> Iterator[CompletionsServer]:
+def server():
     with CompletionsServer(reply="Level 3, near the lift.<|im_end|>\nAnd then?") as running:
         yield running
 
@@ -121,7 +119,7 @@ async def test_a_task_is_cancelled_in_the_middle_of_a_reply():
         engine = CompletionsEngine("test-model", base_url=server.url, api_key="test")
         session = engine.create_session()
 
-        async def read() -> None:
+        async def read():
             async for _ in session.adecode():
                 pass
 

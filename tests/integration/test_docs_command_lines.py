@@ -7,7 +7,6 @@ import io
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -22,14 +21,14 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(page: Path, language: str) -> list[str]:
+def blocks(page, language):
     return [found[2] for found in _FENCED.finditer(page.read_text("utf-8")) if found[1] == language]
 
 
 # -- every command line can be typed --------------------------------------------------------------
 
 
-def command_lines() -> Iterator[tuple[str, str]]:
+def command_lines():
     for page in PAGES:
         for block in blocks(page, "") + blocks(page, "console"):
             for line in re.sub(r"\\\n\s*", "", block).splitlines():
@@ -49,7 +48,7 @@ def test_there_are_command_lines_to_look_at():
 @pytest.mark.parametrize("line", SHOWN)
 def test_a_command_line_of_a_page_is_one_that_convmem_takes(line):
     words = shlex.split(line, comments=True)[1:]
-    group: click.Group = convmem
+    group = convmem
     while True:
         if words[0] == "--version" or line in MISSPELT:
             return
@@ -72,13 +71,13 @@ _VARYING = [
 ]
 
 
-def masked(text: str) -> list[str]:
+def masked(text):
     for pattern, mask in _VARYING:
         text = pattern.sub(mask, text)
     return text.splitlines()
 
 
-def steps(page: Path) -> Iterator[tuple[str, str]]:
+def steps(page):
     """Yield each command of the page's transcripts with what the page shows for it."""
     for block in blocks(page, "console"):
         for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -86,7 +85,7 @@ def steps(page: Path) -> Iterator[tuple[str, str]]:
             yield line, output
 
 
-def run(line: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def run(line, monkeypatch):
     """Run one line of a transcript; return what a terminal would show."""
     typed, _, line = line.rpartition(" | ")
     text = "".join(f"{word}\n" for word in shlex.split(typed)[1:])
@@ -100,8 +99,6 @@ def run(line: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_the_transcripts_of_the_page_on_the_command_line_are_true(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("CONVMEM_DB", "CONVMEM_USER", "CONVMEM_MODEL"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("CONVMEM_EMBEDDER")  # a page runs as its reader runs it
     monkeypatch.setenv("COLUMNS", "80")
     found = list(steps(ROOT / "docs" / "reference" / "command_line.md"))

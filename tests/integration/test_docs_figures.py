@@ -22,7 +22,7 @@ RECORD = ROOT / "benchmarks" / "measured_before.md"
 """Figures of one commit, kept as they were taken: no later run may change them."""
 
 
-def test_the_tables_and_charts_say_what_the_results_say() -> None:
+def test_the_tables_and_charts_say_what_the_results_say():
     stale = [path.relative_to(ROOT).as_posix() for path in find_stale(figures.write_all())]
     assert stale == [], "run make figures"
 
@@ -32,7 +32,7 @@ def test_the_tables_and_charts_say_what_the_results_say() -> None:
     [page for page in figures.list_pages() if page != RECORD],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
-def test_no_page_shows_a_figure_that_no_benchmark_printed(page: Path) -> None:
+def test_no_page_shows_a_figure_that_no_benchmark_printed(page):
     text = page.read_text("utf-8")
     printed = re.compile(r"^```python\n.*?^```\n\s*^```text\n.*?^```\n", re.MULTILINE | re.DOTALL)
     stale = [
@@ -45,7 +45,7 @@ def test_no_page_shows_a_figure_that_no_benchmark_printed(page: Path) -> None:
     assert stale == []
 
 
-def test_every_part_of_the_results_names_its_command_and_the_commit_of_its_figures() -> None:
+def test_every_part_of_the_results_names_its_command_and_the_commit_of_its_figures():
     for name, part in figures.load_results().items():
         assert part["command"].startswith("python -m benchmarks."), name
         commits = [one["commit"] for one in part.get("carried", {}).values()]
@@ -55,7 +55,7 @@ def test_every_part_of_the_results_names_its_command_and_the_commit_of_its_figur
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
-def test_a_picture_is_what_its_run_draws_now_and_says_what_it_shows(name: str) -> None:
+def test_a_picture_is_what_its_run_draws_now_and_says_what_it_shows(name):
     drawn = pictures.PICTURES[name]().render()
     assert (pictures.TARGET / f"{name}.svg").read_text("utf-8") == drawn, "run make pictures"
     root = ET.fromstring(drawn)  # noqa: S314 - our own picture
@@ -64,6 +64,6 @@ def test_a_picture_is_what_its_run_draws_now_and_says_what_it_shows(name: str) -
 
 
 @pytest.mark.parametrize("path", sorted(pictures.TARGET.glob("*.svg")), ids=lambda path: path.stem)
-def test_a_picture_loads_nothing(path: Path) -> None:
+def test_a_picture_loads_nothing(path):
     text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
     assert re.findall(r"https?://|url\((?!#)|@import|<script", text) == []

@@ -10,14 +10,13 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import THEIRS, CodeBlock, blocks_of, without_a_key
+from pages import THEIRS, blocks_of, without_a_key
 
 from benchmarks.quickstart import read_program
 from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer
@@ -37,7 +36,7 @@ class _Messages(BaseHTTPRequestHandler):
 
     asked: list[dict[str, Any]]
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         self.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
         text = SCRIPT[len(self.asked) - 1]
         reply = {
@@ -57,7 +56,7 @@ class _Messages(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by the base
+    def log_message(self, format, *args):  # noqa: A002 - named by the base
         """Say nothing on the terminal."""
 
 
@@ -65,16 +64,16 @@ Asked = tuple[dict[str, str], list[dict[str, Any]]]
 
 
 @contextlib.contextmanager
-def openai() -> Iterator[Asked]:
-    asked: list[dict[str, Any]] = []
+def openai():
+    asked = []
     with ChatCompletionsServer(SCRIPT) as server:
         yield {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}, asked
         asked += [request.body for request in server.requests]
 
 
 @contextlib.contextmanager
-def bedrock() -> Iterator[Asked]:
-    asked: list[dict[str, Any]] = []
+def bedrock():
+    asked = []
     with BedrockConverseServer(SCRIPT) as server:
         keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
         address = {"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": server.url, "AWS_REGION": "eu-central-1"}
@@ -83,8 +82,8 @@ def bedrock() -> Iterator[Asked]:
 
 
 @contextlib.contextmanager
-def anthropic() -> Iterator[Asked]:
-    asked: list[dict[str, Any]] = []
+def anthropic():
+    asked = []
     handler = type("Messages", (_Messages,), {"asked": asked})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -98,7 +97,7 @@ def anthropic() -> Iterator[Asked]:
 
 
 @contextlib.contextmanager
-def offline() -> Iterator[Asked]:
+def offline():
     yield {}, []
 
 
@@ -111,11 +110,11 @@ SERVICES = {
 }
 
 
-def run(block: CodeBlock, directory: Path, environment: dict[str, str]) -> str:
+def run(block, directory, environment):
     return start([sys.executable, "-X", "utf8", "-c", block.code], directory, environment)
 
 
-def start(command: list[str], directory: Path, environment: dict[str, str]) -> str:
+def start(command, directory, environment):
     done = subprocess.run(
         command,
         cwd=directory,
@@ -128,18 +127,16 @@ def start(command: list[str], directory: Path, environment: dict[str, str]) -> s
     return done.stdout
 
 
-def test_the_quickstart_has_a_tab_for_each_way_to_begin() -> None:
+def test_the_quickstart_has_a_tab_for_each_way_to_begin():
     assert sorted(TABS) == sorted(SERVICES)
 
 
-def test_the_timed_walk_runs_the_program_that_the_page_shows() -> None:
+def test_the_timed_walk_runs_the_program_that_the_page_shows():
     assert read_program() == f"{TABS['OpenAI'].code}{STEPS[0].code}"
 
 
 @pytest.mark.parametrize("tab", [tab for tab in SERVICES if tab != "Offline"])
-def test_a_tab_of_the_quickstart_answers_and_its_model_was_given_the_line(
-    tab: str, tmp_path: Path
-) -> None:
+def test_a_tab_of_the_quickstart_answers_and_its_model_was_given_the_line(tab, tmp_path):
     serve, needs = SERVICES[tab]
     pytest.importorskip(needs, reason=f"{needs} is not installed")
     with serve() as (environment, asked):
@@ -155,18 +152,16 @@ _VARYING = [
 ]
 
 
-def mask(text: str) -> list[str]:
+def mask(text):
     for pattern, word in _VARYING:
         text = pattern.sub(word, text)
     return text.splitlines()
 
 
-def test_the_quickstart_followed_in_one_empty_directory_prints_what_it_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_quickstart_followed_in_one_empty_directory_prints_what_it_shows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CONVMEM_EMBEDDER")  # a page runs as its reader runs it
-    names: dict[str, object] = {"__name__": "quickstart"}
+    names = {"__name__": "quickstart"}
     for block in [TABS["Offline"], *STEPS]:
         block.run(names)
         assert block.output or block is TABS["Offline"]
@@ -182,7 +177,7 @@ def test_the_quickstart_followed_in_one_empty_directory_prints_what_it_shows(
         assert mask(printed)[: len(mask(shown))] == mask(shown), line
 
 
-def test_the_home_page_shows_the_program_of_the_readme() -> None:
+def test_the_home_page_shows_the_program_of_the_readme():
     home = next(block for block in blocks_of(ROOT / "docs" / "index.md"))
     assert (home.code, home.output) == (README.code, README.output)
 
@@ -190,9 +185,7 @@ def test_the_home_page_shows_the_program_of_the_readme() -> None:
 README = next(block for block in blocks_of(ROOT / "README.md") if block.language == THEIRS)
 
 
-def test_the_example_of_the_readme_prints_what_it_shows_with_its_providers_own_client(
-    tmp_path: Path,
-) -> None:
+def test_the_example_of_the_readme_prints_what_it_shows_with_its_providers_own_client(tmp_path):
     pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
     assert len(README.code.strip().splitlines()) <= 9
     with openai() as (environment, asked):
@@ -200,13 +193,13 @@ def test_the_example_of_the_readme_prints_what_it_shows_with_its_providers_own_c
     assert [RECALLED in json.dumps(one) for one in asked] == [True, True]
 
 
-def test_the_example_of_the_readme_runs_without_a_key_as_it_says(tmp_path: Path) -> None:
+def test_the_example_of_the_readme_runs_without_a_key_as_it_says(tmp_path):
     offline = replace(README, code=without_a_key(README.code))
     printed = run(offline, tmp_path, {})
     assert RECALLED in printed
 
 
-def test_the_readme_has_a_hundred_lines_at_most_and_says_first_what_it_replaces() -> None:
+def test_the_readme_has_a_hundred_lines_at_most_and_says_first_what_it_replaces():
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     assert len(lines) <= 100
     first = "\n".join(lines[:12])
@@ -214,7 +207,7 @@ def test_the_readme_has_a_hundred_lines_at_most_and_says_first_what_it_replaces(
         assert name in first
 
 
-def test_the_page_for_langchains_docs_runs_and_its_model_was_given_the_line(tmp_path: Path) -> None:
+def test_the_page_for_langchains_docs_runs_and_its_model_was_given_the_line(tmp_path):
     pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
     page = ROOT / "docs" / "project" / "langchain_listing" / "convmem.mdx"
     blocks = [block for block in blocks_of(page) if "import" in block.code]

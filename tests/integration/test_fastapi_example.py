@@ -9,12 +9,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -30,9 +28,7 @@ PATIENCE_S = 60.0
 
 
 @contextmanager
-def serving(
-    folder: Path, *options: str, log_address: str = "memory.db"
-) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def serving(folder, *options, log_address="memory.db"):
     """Start the example with two workers in a folder; yield where it listens, and its process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -61,26 +57,24 @@ def serving(
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def address(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
+def address(request, tmp_path_factory):
     place = "memory.db" if request.param == "sqlite" else postgres_address()
     with serving(tmp_path_factory.mktemp("server"), log_address=place) as (address, _):
         yield address
 
 
-def postgres_address() -> str:
+def postgres_address():
     directory = running_server().directory
     return f"postgresql://postgres@/postgres?host={directory}&schema={new_schema()}"
 
 
 @pytest.fixture
-def workers(address: str) -> Iterator[tuple[httpx.Client, httpx.Client]]:
+def workers(address):
     """Yield two clients of one user; each keeps its connection, and so its worker.
 
     Who leaves a stream loses the connection: the next one may reach either worker.
     """
-    clients: dict[int, httpx.Client] = {}
+    clients = {}
     deadline = time.monotonic() + PATIENCE_S
     while len(clients) < 2:
         assert time.monotonic() < deadline, "no two workers answered"
@@ -93,7 +87,7 @@ def workers(address: str) -> Iterator[tuple[httpx.Client, httpx.Client]]:
     two.close()
 
 
-def signed_in(address: str, name: str) -> tuple[httpx.Client, int]:
+def signed_in(address, name):
     """Return a client of a user, once the server answers, and the process that it reached."""
     kept = httpx.Limits(keepalive_expiry=None)
     client = httpx.Client(base_url=address, timeout=PATIENCE_S, limits=kept)
@@ -109,18 +103,18 @@ def signed_in(address: str, name: str) -> tuple[httpx.Client, int]:
     return client, worker
 
 
-def sign_in(client: httpx.Client, name: str) -> None:
+def sign_in(client, name):
     assert client.post("/login", params={"name": name}).status_code == 204
 
 
-def say(client: httpx.Client, thread: str, text: str, message_id: str, path: str = "") -> str:
+def say(client, thread, text, message_id, path=""):
     said = {"id": message_id, "text": text}
     answer = client.post(f"/threads/{thread}/messages{path}", json=said)
     assert answer.status_code == 200, answer.text
     return str(answer.json()["text"])
 
 
-def events(response: httpx.Response) -> Iterator[tuple[str, Any]]:
+def events(response):
     name = ""
     for line in response.iter_lines():
         if line.startswith("event: "):
@@ -129,11 +123,11 @@ def events(response: httpx.Response) -> Iterator[tuple[str, Any]]:
             yield name, json.loads(line.removeprefix("data: "))
 
 
-def lines(client: httpx.Client, thread: str) -> list[tuple[str, str]]:
+def lines(client, thread):
     return [(line["role"], line["content"]) for line in client.get(f"/threads/{thread}").json()]
 
 
-def wait_for(look: Callable[[], bool]) -> None:
+def wait_for(look):
     deadline = time.monotonic() + PATIENCE_S
     while not look():
         assert time.monotonic() < deadline
@@ -141,7 +135,7 @@ def wait_for(look: Callable[[], bool]) -> None:
 
 
 def test_the_page_prints_what_it_shows(address, workers):
-    names: dict[str, Any] = {}
+    names = {}
     try:
         for block in blocks_of(ROOT / "docs" / "how_to" / "deploy.md"):
             if block.language == THEIRS and "await " not in block.code:  # that is for a server
@@ -199,16 +193,16 @@ def test_a_request_that_is_sent_again_to_another_worker_is_the_same_turn(workers
 class Browser:
     """A tab that sends all it shows with each message, to one worker and the other in turn."""
 
-    def __init__(self, workers: tuple[httpx.Client, httpx.Client], thread: str) -> None:
+    def __init__(self, workers, thread):
         self.workers = itertools.cycle(workers)
         self.path = f"/threads/{thread}/chat"
-        self.shown: list[dict[str, str]] = []
+        self.shown = []
 
-    def send(self, text: str, message_id: str) -> str:
+    def send(self, text, message_id):
         self.shown.append({"id": message_id, "role": "user", "content": text})
         return self.ask()
 
-    def ask(self) -> str:
+    def ask(self):
         chat = {"messages": self.shown}
         with next(self.workers).stream("POST", self.path, json=chat) as response:
             *pieces, (_, last) = events(response)
@@ -216,7 +210,7 @@ class Browser:
         self.shown.append({"id": last["id"], "role": "assistant", "content": answer})
         return answer
 
-    def shown_lines(self) -> list[tuple[str, str]]:
+    def shown_lines(self):
         return [(line["role"], line["content"]) for line in self.shown]
 
 

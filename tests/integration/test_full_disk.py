@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 from small_disks import run_on_small_disk
 
@@ -53,7 +51,7 @@ def read_all():
 """
 
 
-def _run(source: str, tmp_path: Path) -> Any:
+def _run(source, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     return json.loads(run_on_small_disk(PREAMBLE + source, tmp_path / "disk", elsewhere))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,6 @@ from langchain_convmem.integrations.langgraph import create_memory_graph
 pytest.importorskip("langgraph.checkpoint.sqlite.aio")
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 PROCESS = """
 import sys
@@ -46,7 +44,7 @@ with SqliteSaver.from_conn_string("checkpoints.db") as saver:
 """
 
 
-def _start(code: str, folder: Path) -> subprocess.Popen[str]:
+def _start(code, folder):
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
     environment = {**os.environ, "PYTHONPATH": paths, "LANGGRAPH_STRICT_MSGPACK": "true"}
     return subprocess.Popen(
@@ -75,16 +73,3 @@ async def test_a_process_killed_while_the_model_is_called_is_resumed_by_another(
         chat = ["I parked on level C.", "Noted.", "Where did I park?", "re: Where did I park?"]
         assert [one.text for one in model.seen[-1]] == chat[:3]
         assert spoken(memory) == chat
-
-
-def test_the_page_about_langgraph_goes_on_in_another_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = ROOT / "docs" / "how_to" / "langgraph.md"
-    stopped, resumed, *_ = BLOCK.findall(page.read_text("utf-8"))
-    with _start(stopped, tmp_path) as first:
-        told, _ = first.communicate()
-    assert "['Who has the spare key?']" in told
-    monkeypatch.chdir(tmp_path)
-    exec(compile(resumed, page, "exec"), {})  # noqa: S102 - our own page
-    assert "Teresa on the second floor" in capsys.readouterr().out

@@ -5,9 +5,6 @@ from __future__ import annotations
 import random
 import signal
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from forked_processes import ForkedProcess
@@ -52,56 +49,35 @@ while True:
 """
 
 
-@dataclass(frozen=True)
-class Moment:
-    """When to kill: so long after the child printed so many lines (0: after its start)."""
+def _moments(seed):
+    """Yield when to kill in each round: so many seconds after the child printed so many lines.
 
-    delay_s: float
-    lines: int
-
-
-def _moments(seed: int) -> list[Moment]:
-    """Return a moment per round; every fifth may hit the opening of the file.
-
-    The others wait for two answers at least, however slow the machine is.
+    Every fifth may hit the opening of the file; the others wait for two answers at least.
     """
     chance = random.Random(seed)
-    return [
-        Moment(chance.uniform(0.0, 0.1), lines=chance.randint(4, 12))
-        if number % 5
-        else Moment(chance.uniform(0.0, 0.2), lines=0)
-        for number in range(ROUNDS)
-    ]
+    for number in range(ROUNDS):
+        if number % 5:
+            yield chance.uniform(0.0, 0.1), chance.randint(4, 12)
+        else:
+            yield chance.uniform(0.0, 0.2), 0
 
 
-@dataclass
-class Acknowledged:
-    """What the children said was stored, in order."""
-
-    said: list[str] = field(default_factory=list)
-    answered: list[str] = field(default_factory=list)
-
-    def read(self, lines: Iterator[str]) -> None:
-        """Take what a child printed; a line that the kill cut off was no acknowledgement."""
-        for line in lines:
-            if line.endswith("\n"):
-                kind, text = line.rstrip("\n").split(" ", 1)
-                (self.said if kind == "said" else self.answered).append(text)
-
-
-def _chat_and_kill(path: Path, round_number: int, moment: Moment, known: Acknowledged) -> None:
-    """Let a child chat, kill it, and read what it acknowledged."""
+def _chat_and_kill(path, round_number, delay_s, lines, known):
+    """Let a child chat, kill it, and note what it acknowledged, in order."""
     with ForkedProcess(CHILD, path, round_number) as child:
-        first = [child.stdout.readline() for _ in range(moment.lines)]
-        killer = threading.Timer(moment.delay_s, child.kill)
+        first = [child.stdout.readline() for _ in range(lines)]
+        killer = threading.Timer(delay_s, child.kill)
         killer.start()
-        known.read(iter([*first, *child.stdout]))
+        for line in [*first, *child.stdout]:
+            if line.endswith("\n"):  # what the kill cut off was no acknowledgement
+                kind, text = line.rstrip("\n").split(" ", 1)
+                known[kind].append(text)
         child.ends()
         killer.join()
     assert child.returncode == -signal.SIGKILL, "it was killed, and did not fail"
 
 
-def _check(path: Path, known: Acknowledged) -> None:
+def _check(path, known):
     """Open the file as the next process would, and look for everything acknowledged."""
     with ConversationMemory.open(path) as memory:
         history = memory.history("t", user_id="ana")
@@ -110,12 +86,12 @@ def _check(path: Path, known: Acknowledged) -> None:
         assert memory.log.verify().ok
     stored = [entry.contents[0] for entry in entries if entry.role == "user"]
     # At most one message per round was stored when its acknowledgement was cut off.
-    assert [text for text in stored if text in set(known.said)] == known.said
-    assert len(stored) - len(known.said) <= ROUNDS
+    assert [text for text in stored if text in set(known["said"])] == known["said"]
+    assert len(stored) - len(known["said"]) <= ROUNDS
     assert len(set(stored)) == len(stored)
     replied = {entry.turn_id for entry in entries if entry.role == "assistant"}
     asked = {entry.contents[0]: entry.turn_id for entry in entries if entry.role == "user"}
-    assert [text for text in known.answered if asked[text] not in replied] == []
+    assert [text for text in known["answered"] if asked[text] not in replied] == []
     assert sorted(entry.position for entry in entries) == [entry.position for entry in entries]
     assert [message.type for message in context.messages] == (
         ["human", "ai"] * (len(context.messages) // 2) + ["human"] * (len(context.messages) % 2)
@@ -125,15 +101,13 @@ def _check(path: Path, known: Acknowledged) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("file", FILES)
-def test_a_process_killed_while_chatting_loses_nothing_that_it_acknowledged(
-    tmp_path: Path, file: int
-):
+def test_a_process_killed_while_chatting_loses_nothing_that_it_acknowledged(tmp_path, file):
     path = tmp_path / "memory.db"
-    known = Acknowledged()
-    for round_number, moment in enumerate(_moments(seed=20 + file)):
-        _chat_and_kill(path, round_number, moment, known)
+    known = {"said": [], "answered": []}
+    for round_number, (delay_s, lines) in enumerate(_moments(seed=20 + file)):
+        _chat_and_kill(path, round_number, delay_s, lines, known)
         _check(path, known)
-    assert len(known.answered) > ROUNDS, "the children chatted"
+    assert len(known["answered"]) > ROUNDS, "the children chatted"
 
     with ConversationMemory.open(path) as memory:
         found = memory.recall("What is my lucky number?", user_id="ana", k=1)
@@ -154,7 +128,7 @@ talk.send_message(sys.argv[2])
 """
 
 
-def test_what_is_asked_of_a_conversation_outlives_a_kill_before_the_reply(tmp_path: Path):
+def test_what_is_asked_of_a_conversation_outlives_a_kill_before_the_reply(tmp_path):
     path = tmp_path / "memory.db"
     for text in ("Where did I park?", "Hello?"):
         with ForkedProcess(KILLED, path, text) as child:

@@ -8,11 +8,9 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
 
 import pytest
 from dynamodb_servers import moto_server, new_client, new_table_name
@@ -34,7 +32,7 @@ PATIENCE_S = 120.0
 class ServerProcess:
     """A server in a process of its own; turns may be asked for at once."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address):
         paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
         keys = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
         self._process = subprocess.Popen(
@@ -44,31 +42,31 @@ class ServerProcess:
             text=True,
             env={**os.environ, **keys, "PYTHONPATH": paths},
         )
-        self._waiting: dict[str, Future[dict[str, Any]]] = {}
+        self._waiting = {}
         self._lock = threading.Lock()
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
-    def _read(self) -> None:
+    def _read(self):
         for line in self._process.stdout:
             found = json.loads(line)
             self._waiting.pop(found["id"]).set_result(found)
 
-    def ask(self, asked: dict[str, str]) -> dict[str, Any]:
+    def ask(self, asked):
         """Return what the model of a turn saw."""
-        answer: Future[dict[str, Any]] = Future()
+        answer = Future()
         with self._lock:
             self._waiting[asked["id"]] = answer
             self._process.stdin.write(json.dumps(asked) + "\n")
             self._process.stdin.flush()
         return answer.result(PATIENCE_S)
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._process.stdin.close()
         self._process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
@@ -76,7 +74,7 @@ class ServerProcess:
 
 
 @pytest.fixture(params=["sqlite", "dynamodb", pytest.param("postgres", marks=pytest.mark.postgres)])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def address(request, tmp_path):
     if request.param == "sqlite":
         yield str(tmp_path / "memory.db")
     elif request.param == "postgres":
@@ -107,7 +105,7 @@ def test_users_who_move_between_servers_are_the_same_everywhere(address, count, 
             assert [item.text for item in memory.profile(user).current] == [tell_allergy(user)]
 
 
-def tell_allergy(user: str) -> str:
+def tell_allergy(user):
     return f"I'm allergic to {PLANTS[USERS.index(user)]}."
 
 
@@ -117,10 +115,10 @@ PLANTS = (
 )
 
 
-def live(user: str, servers: Sequence[ServerProcess]) -> dict[str, list[str]]:
+def live(user, servers):
     """Take the turns of a user, each on another server; return what was said, by thread."""
     chance = random.Random(user)
-    said: dict[str, list[str]] = {"monday": [], "friday": []}
+    said = {"monday": [], "friday": []}
     before = None
     for number in range(TURNS):
         thread = "monday" if number < TURNS - 2 else "friday"

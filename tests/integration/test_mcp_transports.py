@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,12 +27,12 @@ USERS = [f"user{n}" for n in range(8)]
 TOKENS = {f"token-of-{user}-{'x' * 16}": user for user in USERS}
 
 
-def make_token(user: str) -> str:
+def make_token(user):
     return next(token for token, known in TOKENS.items() if known == user)
 
 
 @contextmanager
-def serving(folder: Path, *options: str, **environment: str) -> Iterator[str]:
+def serving(folder, *options, **environment):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -54,7 +53,7 @@ def serving(folder: Path, *options: str, **environment: str) -> Iterator[str]:
         server.wait(timeout=60)
 
 
-def wait_for(address: str, server: subprocess.Popen[bytes]) -> None:
+def wait_for(address, server):
     until = time.monotonic() + 60
     while time.monotonic() < until:
         assert server.poll() is None, "the server ended"
@@ -81,12 +80,12 @@ async def test_over_standard_input(tmp_path):
         assert [info.key.thread_id for info in memory.threads(user_id="ana")] == ["mcp"]
 
 
-async def post_blank(address: str, headers: dict[str, str]) -> int:
+async def post_blank(address, headers):
     async with httpx.AsyncClient(headers=headers) as http:
         return (await http.post(address, json={})).status_code
 
 
-async def talk(address: str, user: str) -> list[str]:
+async def talk(address, user):
     """Store three lines of a user, and return what a recall of all of them brings."""
     headers = {"Authorization": f"Bearer {make_token(user)}"}
     async with (

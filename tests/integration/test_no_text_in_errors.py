@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -352,16 +352,10 @@ def test_a_summariser_that_quotes_is_not_quoted(sieve, summarizer):
 
 
 def test_a_vector_store_that_quotes_is_not_quoted(sieve):
-    class Lengths(Embeddings):
-        def embed_documents(self, texts):
-            return [[float(len(text)), 1.0] for text in texts]
-
-        def embed_query(self, text):
-            return [float(len(text)), 1.0]
 
     log = InMemoryLog()
     fill(log)
-    recall = VectorStoreRecall(log, QuotingStore(Lengths()))
+    recall = VectorStoreRecall(log, QuotingStore(DeterministicFakeEmbedding(size=2)))
     sieve.try_call(lambda: recall.recall(KEY.owner, SECRET))
     sieve.try_call(lambda: recall.arecall(KEY.owner, SECRET))
     assert {type(error).__name__ for error in sieve.failures} == {"LineStoreError"}

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.package, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 
 
-def sh(*command: str | Path, cwd: Path | None = None) -> str:
+def sh(*command, cwd=None):
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -32,14 +32,14 @@ def sh(*command: str | Path, cwd: Path | None = None) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     out = tmp_path_factory.mktemp("dist")
     sh(sys.executable, "-m", "build", "--wheel", "--outdir", out, ROOT)
     [built] = out.glob("*.whl")
     return built
 
 
-def lowest_versions() -> list[str]:
+def lowest_versions():
     """Every direct dependency, pinned to the lower bound that pyproject.toml allows."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     pins = []
@@ -50,9 +50,7 @@ def lowest_versions() -> list[str]:
 
 
 @pytest.mark.parametrize("versions", ["lowest", "newest"])
-def test_the_readme_example_runs_in_an_empty_environment(
-    versions: str, wheel: Path, tmp_path: Path
-) -> None:
+def test_the_readme_example_runs_in_an_empty_environment(versions, wheel, tmp_path):
     venv.create(tmp_path / "env", with_pip=True)
     python = tmp_path / "env" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     pins = lowest_versions() if versions == "lowest" else []
@@ -76,7 +74,7 @@ def test_the_readme_example_runs_in_an_empty_environment(
     assert told.stderr.endswith("pip install 'langchain-convmem[cli]'\n")
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     names = sh(sys.executable, "-m", "zipfile", "-l", wheel)
     tops = set(re.findall(r"^([\w.-]+)/", names, re.MULTILINE))
     assert tops == {"langchain_convmem"} | {top for top in tops if top.endswith(".dist-info")}
@@ -84,7 +82,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert "licenses/NOTICE" in names
 
 
-def test_the_page_on_the_index_links_to_nothing_that_is_not_there(wheel: Path) -> None:
+def test_the_page_on_the_index_links_to_nothing_that_is_not_there(wheel):
     with zipfile.ZipFile(wheel) as opened:
         [name] = [one for one in opened.namelist() if one.endswith(".dist-info/METADATA")]
         page = opened.read(name).decode().partition("\n\n")[2]

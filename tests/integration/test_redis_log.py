@@ -18,7 +18,7 @@ pytestmark = pytest.mark.redis
 ANA = ThreadKey("ana", "t1")
 
 
-def open_redis_log(url: str, prefix: str):
+def open_redis_log(url, prefix):
     """Open a log; a function of a module, so that other processes can be sent it."""
     from redis_log import RedisLog
 

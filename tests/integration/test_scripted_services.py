@@ -7,7 +7,6 @@ import json
 import socket
 import threading
 import urllib.parse
-from typing import Any
 
 import pytest
 from langchain_core.embeddings import Embeddings
@@ -29,9 +28,7 @@ CHATS, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 MODEL = "/model/m/converse"
 
 
-def post(
-    server: Any, path: str, body: object, key: str = "Bearer test"
-) -> tuple[int, dict[str, str], bytes]:
+def post(server, path, body, key="Bearer test"):
     url = urllib.parse.urlsplit(server.origin)
     connection = http.client.HTTPConnection(str(url.hostname), url.port, timeout=10)
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -43,13 +40,13 @@ def post(
         connection.close()
 
 
-def list_events(raw: bytes) -> list[Any]:
+def list_events(raw):
     *lines, last, rest = raw.decode().split("\n\n")
     assert (last, rest) == ("data: [DONE]", "")
     return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
-def list_frames(raw: bytes) -> list[tuple[str, Any]]:
+def list_frames(raw):
     """Return the kinds and bodies of a binary stream, by the client's own decoder."""
     eventstream = pytest.importorskip("botocore.eventstream", reason="boto3 is not installed")
     buffer = eventstream.EventStreamBuffer()
@@ -81,10 +78,10 @@ def test_a_chat_is_answered_whole_and_word_by_word():
 
 def test_texts_are_embedded_by_their_words_or_by_an_embedder():
     class Triangle(Embeddings):
-        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        def embed_documents(self, texts):
             return [[3.0, 4.0, 12.0] for _ in texts]
 
-        def embed_query(self, text: str) -> list[float]:
+        def embed_query(self, text):
             return [5.0, 12.0]
 
     texts = ["Where is the red car?", "The red car is here.", "A boat."]
@@ -152,7 +149,7 @@ def test_a_stream_breaks_after_the_given_number_of_events_or_says_why_it_ends(ki
 
 
 def test_what_the_reply_raises_is_answered_with_500_and_raised_at_the_end_of_the_block():
-    def fail(_: dict[str, Any]) -> str:
+    def fail(_):
         raise KeyError("my own mistake")
 
     statuses = []
@@ -183,7 +180,7 @@ def test_what_no_service_takes_is_refused_and_takes_nothing(kind, path, body, ke
 def test_a_client_that_leaves_in_the_middle_of_a_stream_is_no_error():
     gone = threading.Event()
 
-    def wait_until_gone(number: int) -> None:
+    def wait_until_gone(number):
         assert number != 1 or gone.wait(10)
 
     reply = ScriptedReply(text="word " * 20_000, before_chunk=wait_until_gone)

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
@@ -15,7 +14,6 @@ import pytest
 from browser import (
     DESKTOP,
     PHONE,
-    Browser,
     find_foreign_hosts,
     find_violations,
     open_browser,
@@ -38,7 +36,7 @@ LOOKED_AT = [
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory):
     """Build the site; a warning is an error."""
     pytest.importorskip("material", reason="mkdocs-material is not installed")
     target = tmp_path_factory.mktemp("site")
@@ -52,7 +50,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(built: Path) -> Iterator[str]:
+def site(built):
     with serve_directory(built) as address:
         yield address
 
@@ -60,14 +58,14 @@ def site(built: Path) -> Iterator[str]:
 class _Links(HTMLParser):
     """The ids of a page, and what its elements refer to."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.ids: set[str] = set()
-        self.links: list[str] = []
-        self.loaded: list[str] = []
+        self.ids = set()
+        self.links = []
+        self.loaded = []
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         for name, value in attrs:
             if value is None:
                 continue
@@ -79,7 +77,7 @@ class _Links(HTMLParser):
                 self.loaded.append(value)
 
 
-def test_no_link_and_no_anchor_of_the_site_is_broken(built: Path) -> None:
+def test_no_link_and_no_anchor_of_the_site_is_broken(built):
     pages = {
         page.relative_to(built).as_posix(): _Links(page.read_text("utf-8"))
         for page in built.rglob("*.html")
@@ -106,11 +104,11 @@ def test_no_link_and_no_anchor_of_the_site_is_broken(built: Path) -> None:
     assert broken == []
 
 
-def test_the_site_has_no_more_words_than_it_may(built: Path) -> None:
+def test_the_site_has_no_more_words_than_it_may(built):
     assert 1_000 < sum(count_words(built).values()) <= MOST_WORDS
 
 
-def test_no_page_loads_anything_from_another_host(built: Path) -> None:
+def test_no_page_loads_anything_from_another_host(built):
     foreign = [
         f"{page.relative_to(built)}: {loaded}"
         for page in built.rglob("*.html")
@@ -120,7 +118,7 @@ def test_no_page_loads_anything_from_another_host(built: Path) -> None:
     assert foreign == []
 
 
-def test_chromium_asks_no_other_host_for_any_page(built: Path, site: str, tmp_path: Path) -> None:
+def test_chromium_asks_no_other_host_for_any_page(built, site, tmp_path):
     log = tmp_path / "network.json"
     with open_browser(log) as browser:
         with browser.open() as opened:
@@ -138,14 +136,12 @@ def test_chromium_asks_no_other_host_for_any_page(built: Path, site: str, tmp_pa
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 @pytest.mark.parametrize("page", LOOKED_AT)
-def test_axe_core_finds_nothing_wrong(
-    browser: Browser, site: str, page: str, width: int, dark: bool
-) -> None:
+def test_axe_core_finds_nothing_wrong(browser, site, page, width, dark):
     with browser.open(f"{site}/{page}", width=width, dark=dark) as opened:
         assert find_violations(opened) == []
 
 
-def test_axe_core_finds_nothing_wrong_on_any_page(browser: Browser, site: str, built: Path) -> None:
+def test_axe_core_finds_nothing_wrong_on_any_page(browser, site, built):
     pages = [path.relative_to(built).as_posix() for path in sorted(built.rglob("*.html"))]
     found = {}
     with browser.open() as opened:
@@ -157,12 +153,12 @@ def test_axe_core_finds_nothing_wrong_on_any_page(browser: Browser, site: str, b
 
 
 @pytest.mark.parametrize("page", LOOKED_AT)
-def test_no_page_scrolls_sideways_on_a_phone(browser: Browser, site: str, page: str) -> None:
+def test_no_page_scrolls_sideways_on_a_phone(browser, site, page):
     with browser.open(f"{site}/{page}", width=PHONE) as opened:
         assert opened.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
-def find_top(browser: Browser, address: str, selector: str) -> float:
+def find_top(browser, address, selector):
     """Return how far below the top of a page something begins, in pixels."""
     with browser.open(address, width=DESKTOP) as opened:
         box = opened.locator(selector).first.bounding_box()
@@ -173,18 +169,16 @@ def find_top(browser: Browser, address: str, selector: str) -> float:
 @pytest.mark.parametrize(
     "selector", ["code:has-text('pip install')", "code:has-text('ConversationMemory.open')"]
 )
-def test_the_home_page_shows_code_and_how_to_install_it_at_once(
-    browser: Browser, site: str, selector: str
-) -> None:
+def test_the_home_page_shows_code_and_how_to_install_it_at_once(browser, site, selector):
     assert find_top(browser, f"{site}/index.html", selector) <= 900
 
 
-def test_the_page_of_a_memory_shows_how_it_is_opened_at_once(browser: Browser, site: str) -> None:
+def test_the_page_of_a_memory_shows_how_it_is_opened_at_once(browser, site):
     selector = "[id='langchain_convmem.memory.ConversationMemory.open']"
     assert find_top(browser, f"{site}/reference/api/conversation_memory.html", selector) <= 2_000
 
 
-def test_models_find_every_page_as_text(built: Path) -> None:
+def test_models_find_every_page_as_text(built):
     listed = re.findall(
         r"^- \[.+?\]\((.+?)\)", (built / "llms.txt").read_text("utf-8"), re.MULTILINE
     )

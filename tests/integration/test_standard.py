@@ -22,51 +22,6 @@ from langchain_convmem.text.template_chat_model import TemplateChatModel
 from langchain_convmem.turns.memory import get_turn_memory
 
 
-class _Offline:
-    chat_model_class = OfflineChatModel
-    chat_model_params = {}  # noqa: RUF012 - a property of the suite
-
-
-class TestOfflineChatModelUnit(_Offline, ChatModelUnitTests):
-    pass
-
-
-class TestOfflineChatModelIntegration(_Offline, ChatModelIntegrationTests):
-    pass
-
-
-class _Template:
-    chat_model_class = TemplateChatModel
-    chat_model_params = {  # noqa: RUF012 - a property of the suite
-        "llm": OfflineLLM(),
-        "template": ChatTemplate.from_builtin("qwen"),
-    }
-
-
-class TestTemplateChatModelUnit(_Template, ChatModelUnitTests):
-    pass
-
-
-class TestTemplateChatModelIntegration(_Template, ChatModelIntegrationTests):
-    pass
-
-
-class TestEmbeddedUnit(EmbeddingsUnitTests):
-    embeddings_class = HashEmbeddings
-
-
-class TestEmbeddedIntegration(EmbeddingsIntegrationTests):
-    embeddings_class = HashEmbeddings
-
-
-class TestMiniLMUnit(EmbeddingsUnitTests):
-    embeddings_class = MiniLMEmbeddings
-
-
-class TestMiniLMIntegration(EmbeddingsIntegrationTests):
-    embeddings_class = MiniLMEmbeddings
-
-
 class _InMemory:
     """A memory in which something was said."""
 
@@ -96,17 +51,26 @@ class _InMemory:
     retriever_query_example = "Where did I park?"
 
 
-class TestTheToolItself(_InMemory, ToolsUnitTests):
-    pass
-
-
-class TestTheTool(_InMemory, ToolsIntegrationTests):
+class _InAFile(_InMemory):
     file_name = "memory.db"
 
 
-class TestTheRetriever(_InMemory, RetrieversIntegrationTests):
-    pass
+OFFLINE = {"chat_model_class": OfflineChatModel, "chat_model_params": {}}
+TEMPLATE = {
+    "chat_model_class": TemplateChatModel,
+    "chat_model_params": {"llm": OfflineLLM(), "template": ChatTemplate.from_builtin("qwen")},
+}
+CHAT_MODELS = (ChatModelUnitTests, ChatModelIntegrationTests)
+EMBEDDINGS = (EmbeddingsUnitTests, EmbeddingsIntegrationTests)
 
-
-class TestTheRetrieverOverAFile(_InMemory, RetrieversIntegrationTests):
-    file_name = "memory.db"
+for what, own, fields, suites in (
+    ("Offline", object, OFFLINE, CHAT_MODELS),
+    ("Template", object, TEMPLATE, CHAT_MODELS),
+    ("Hash", object, {"embeddings_class": HashEmbeddings}, EMBEDDINGS),
+    ("MiniLM", object, {"embeddings_class": MiniLMEmbeddings}, EMBEDDINGS),
+    ("InMemory", _InMemory, {}, (ToolsUnitTests, RetrieversIntegrationTests)),
+    ("InAFile", _InAFile, {}, (ToolsIntegrationTests, RetrieversIntegrationTests)),
+):
+    for suite in suites:
+        name = f"Test{what}{suite.__name__}"
+        globals()[name] = type(name, (own, suite) if own is not object else (suite,), fields)

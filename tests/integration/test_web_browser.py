@@ -6,14 +6,11 @@ import json
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from browser import DESKTOP, PHONE, find_violations
-from web_server import ROOT, Gate, import_life, run_server, run_service
+from web_server import ROOT, import_life, run_server, run_service
 
 from langchain_convmem import ConversationMemory
 
@@ -26,33 +23,33 @@ REPLY = ".message.assistant:not(.is-live)"
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[tuple[str, Gate]]:
+def service():
     with run_service() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("web")
 
 
 @pytest.fixture(scope="module")
-def address(folder: Path, service: tuple[str, Gate]) -> Iterator[str]:
+def address(folder, service):
     with run_server(folder, service[0]) as (running, _):
         yield running
 
 
 @pytest.fixture
-def gate(service: tuple[str, Gate]) -> Gate:
+def gate(service):
     service[1].opened.clear()
     service[1].reached.clear()
     return service[1]
 
 
 @pytest.fixture
-def chat(browser, address) -> Callable[..., Any]:
+def chat(browser, address):
     @contextmanager
-    def open_chat(user: str, thread: str = "", **options: Any) -> Iterator[Any]:
+    def open_chat(user, thread="", **options):
         more = f"&thread={thread}" if thread else ""
         with browser.open(f"{address}/chat?user={user}{more}", **options) as page:
             page.set_default_timeout(PATIENCE_MS)
@@ -66,11 +63,15 @@ def chat(browser, address) -> Callable[..., Any]:
     return open_chat
 
 
-def say(page: Any, text: str) -> None:
-    """Say something and wait until the reply is there, whole."""
-    before = page.locator(REPLY).count()
+def begin(page, text):
     page.fill("#text", text)
     page.keyboard.press("Enter")
+
+
+def say(page, text):
+    """Say something and wait until the reply is there, whole."""
+    before = page.locator(REPLY).count()
+    begin(page, text)
     page.wait_for_function(
         "count => document.querySelectorAll('.message.assistant:not(.is-live)').length > count "
         "&& !document.querySelector('.is-live')",
@@ -78,22 +79,21 @@ def say(page: Any, text: str) -> None:
     )
 
 
-def last_reply(page: Any) -> str:
+def last_reply(page):
     return str(page.locator(f"{REPLY} .body").last.inner_text())
 
 
-def own_texts(page: Any) -> list[str]:
+def own_texts(page):
     return [str(text).strip() for text in page.locator(".message.user .body").all_inner_texts()]
 
 
-def wait_for_text(page: Any, selector: str, text: str) -> None:
+def wait_for_text(page, selector, text):
     page.locator(selector, has_text=text).first.wait_for()
 
 
 def test_words_appear_as_they_come(chat, gate):
     with chat("ana") as page:
-        page.fill("#text", "Slowly, please.")
-        page.keyboard.press("Enter")
+        begin(page, "Slowly, please.")
         assert gate.reached.wait(40)
         wait_for_text(page, ".is-live .body", "One, two,")
         assert "five" not in page.locator(".is-live .body").inner_text()
@@ -106,8 +106,7 @@ def test_words_appear_as_they_come(chat, gate):
 
 def test_stopping_keeps_what_came(chat, gate):
     with chat("ana") as page:
-        page.fill("#text", "Slowly, please.")
-        page.keyboard.press("Enter")
+        begin(page, "Slowly, please.")
         wait_for_text(page, ".is-live .body", "One, two")
         page.get_by_role("button", name="Stop").click()
         wait_for_text(page, f"{REPLY} header", "interrupted")
@@ -118,8 +117,7 @@ def test_stopping_keeps_what_came(chat, gate):
 
 def test_a_reload_follows_the_reply_that_is_under_way(chat, gate):
     with chat("ana") as page:
-        page.fill("#text", "Slowly, please.")
-        page.keyboard.press("Enter")
+        begin(page, "Slowly, please.")
         wait_for_text(page, ".is-live .body", "One, two")
         page.reload()
         wait_for_text(page, ".is-live .body", "One, two")
@@ -169,8 +167,7 @@ def test_a_branch_goes_on_without_the_thread(chat):
 
 def test_a_model_that_fails_is_explained_and_asked_again(chat):
     with chat("ana") as page:
-        page.fill("#text", "Fail, please.")
-        page.keyboard.press("Enter")
+        begin(page, "Fail, please.")
         wait_for_text(page, ".toast", "this model is out of words")
         wait_for_text(page, ".notice", "There is no reply to this.")
         assert own_texts(page) == ["Fail, please."]
@@ -265,8 +262,7 @@ def test_files_are_attached_to_what_is_said_and_pictures_are_shown(chat, tmp_pat
 
 def test_two_users_talk_at_once_and_never_meet(chat, gate):
     with chat("tia", "same") as one, chat("uri", "same") as two:
-        one.fill("#text", "Slowly, tia.")
-        one.keyboard.press("Enter")
+        begin(one, "Slowly, tia.")
         assert gate.reached.wait(40)
         say(two, "Quickly, uri.")
         assert "Quickly, uri." in last_reply(two)
@@ -277,13 +273,12 @@ def test_two_users_talk_at_once_and_never_meet(chat, gate):
 
 
 def test_a_server_that_is_killed_has_lost_nothing(browser, service, gate, tmp_path):
-    def open_thread(address: str) -> Any:
+    def open_thread(address):
         return browser.open(f"{address}/chat?user=xia&thread=t1")
 
     with run_server(tmp_path, service[0]) as (address, server), open_thread(address) as page:
         say(page, PARKED)
-        page.fill("#text", "Slowly, please.")
-        page.keyboard.press("Enter")
+        begin(page, "Slowly, please.")
         wait_for_text(page, ".is-live .body", "One, two")
         time.sleep(1.2)  # what has come is written down every second
         server.send_signal(signal.SIGKILL)
@@ -300,7 +295,7 @@ def test_a_server_that_is_killed_has_lost_nothing(browser, service, gate, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def furnished(folder: Path, address: str) -> str:
+def furnished(folder, address):
     """Return the address once Maya's weeks are there."""
     import_life(folder)
     return address

@@ -16,11 +16,9 @@ import json
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -50,15 +48,13 @@ class Browser:
         requested: Every address that a page has asked for so far, in order.
     """
 
-    def __init__(self, chromium: Any, log: Path) -> None:
-        self.requested: list[str] = []
+    def __init__(self, chromium, log):
+        self.requested = []
         self._chromium = chromium
         self._log = log
 
     @contextlib.contextmanager
-    def open(
-        self, url: str = "about:blank", *, width: int = DESKTOP, dark: bool = False
-    ) -> Iterator[Any]:
+    def open(self, url="about:blank", *, width=DESKTOP, dark=False):
         """Yield a page, loaded, of a browser without cookies.
 
         Args:
@@ -80,7 +76,7 @@ class Browser:
             context.close()
 
 
-def find_foreign_hosts(log: Path) -> list[str]:
+def find_foreign_hosts(log):
     """Return hosts other than loopback that pages asked, by Chromium's log of all its traffic.
 
     The log holds what no page reports, too: prefetches, workers, beacons. What Chromium itself
@@ -93,14 +89,14 @@ def find_foreign_hosts(log: Path) -> list[str]:
     return sorted(hosts - {"127.0.0.1", "localhost", "::1", ""})
 
 
-def _host_of(value: str) -> str:
+def _host_of(value):
     if value.startswith(("data:", "blob:", "about:", "chrome:", "chrome-extension:", "file:")):
         return ""
     return urlsplit(value).hostname or ""
 
 
 @contextlib.contextmanager
-def open_browser(log: Path | None = None) -> Iterator[Browser]:
+def open_browser(log=None):
     """Yield a new Chromium; skip the test where something it takes is missing.
 
     Args:
@@ -124,13 +120,13 @@ def open_browser(log: Path | None = None) -> Iterator[Browser]:
 
 
 @functools.cache
-def _axe_source() -> str:
+def _axe_source():
     if not AXE.exists():
         pytest.skip("axe-core is missing: npm install --no-save --prefix build/node axe-core@4")
     return AXE.read_text("utf-8")
 
 
-def find_violations(page: Any, within: str | None = None) -> list[str]:
+def find_violations(page, within=None):
     """Return what axe-core finds wrong with a page, one line an element: rule, element, reason.
 
     Args:
@@ -148,7 +144,7 @@ def find_violations(page: Any, within: str | None = None) -> list[str]:
 
 
 @contextlib.contextmanager
-def serve_directory(directory: Path) -> Iterator[str]:
+def serve_directory(directory):
     """Serve files on a free port of loopback; yield the address, without a slash at the end."""
     handler = partial(_SilentHandler, directory=str(directory))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -162,5 +158,5 @@ def serve_directory(directory: Path) -> Iterator[str]:
 
 
 class _SilentHandler(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by the base
+    def log_message(self, format, *args):  # noqa: A002 - named by the base
         """Say nothing on the terminal."""

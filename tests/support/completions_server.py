@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 from langchain_convmem.testing import ChatCompletionsServer
 from langchain_convmem.testing.chat_completions import STREAM_END, encode_event
-from langchain_convmem.testing.scripted_replies import (
-    RecordedRequest,
-    ScriptedError,
-    ScriptedReply,
-    split_words,
-)
+from langchain_convmem.testing.scripted_replies import ScriptedError, split_words
 from langchain_convmem.views.tokens import count_text_tokens
-
-__all__ = ["CompletionsServer"]
 
 _KNOWN = {"best_of", "echo", "frequency_penalty", "logit_bias", "logprobs", "max_tokens", "model"}
 _KNOWN |= {"n", "presence_penalty", "prompt", "seed", "stop", "stream", "stream_options"}
@@ -25,7 +15,7 @@ _KNOWN |= {"suffix", "temperature", "top_p", "user"}
 class CompletionsServer(ChatCompletionsServer):
     """Answers `POST /v1/completions`; refuses what OpenAI does not know, and a fifth stop text."""
 
-    def find_fault(self, request: RecordedRequest) -> ScriptedError | None:
+    def find_fault(self, request):
         if request.path != "/v1/completions":
             return super().find_fault(request)
         unknown = sorted(request.body.keys() - _KNOWN)
@@ -36,7 +26,7 @@ class CompletionsServer(ChatCompletionsServer):
             return ScriptedError(status=400, message="Invalid 'stop': array too long.")
         return None
 
-    def write(self, request: RecordedRequest, reply: ScriptedReply) -> dict[str, Any]:
+    def write(self, request, reply):
         body = request.body
         read = sum(map(count_text_tokens, _list_prompts(body)))
         choices = _build_choices(body, reply)
@@ -54,7 +44,7 @@ class CompletionsServer(ChatCompletionsServer):
             },
         }
 
-    def stream(self, request: RecordedRequest, reply: ScriptedReply) -> Iterator[bytes]:
+    def stream(self, request, reply):
         whole = self.write(request, reply)
         usage = whole.pop("usage")
         for choice in whole.pop("choices"):
@@ -68,12 +58,12 @@ class CompletionsServer(ChatCompletionsServer):
         yield STREAM_END
 
 
-def _list_prompts(body: Mapping[str, Any]) -> list[str]:
+def _list_prompts(body):
     prompt = body["prompt"]
     return [prompt] if isinstance(prompt, str) else prompt
 
 
-def _build_choices(body: Mapping[str, Any], reply: ScriptedReply) -> list[dict[str, Any]]:
+def _build_choices(body, reply):
     """Return what is written after each prompt; a word counts as a token."""
     stop = body.get("stop") or ()
     stops = [stop] if isinstance(stop, str) else stop

@@ -8,12 +8,10 @@ import json
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
-from typing import Any, Self
 from urllib.parse import urlsplit
 
 import pytest
@@ -30,23 +28,23 @@ WRITES = frozenset(
         "UpdateItem",
     }
 )
-NO_MORE: Mapping[str, object] = MappingProxyType({})
+NO_MORE = MappingProxyType({})
 _NUMBERS = itertools.count()
 
 
-def new_table_name() -> str:
+def new_table_name():
     """Return a name that no table of this run has."""
     return f"log-{next(_NUMBERS)}"
 
 
 @cache
-def _session() -> Any:
+def _session():
     import boto3
 
     return boto3.session.Session()  # one for all: each would read the service's description anew
 
 
-def new_client(endpoint: str, **options: Any) -> Any:
+def new_client(endpoint, **options):
     """Return a client without anything from the environment."""
     return _session().client(
         "dynamodb",
@@ -59,39 +57,39 @@ def new_client(endpoint: str, **options: Any) -> Any:
 
 
 @cache
-def _shared_client(endpoint: str) -> Any:
+def _shared_client(endpoint):
     return new_client(endpoint)
 
 
-def open_dynamodb_log(table_name: str, endpoint: str) -> Any:
+def open_dynamodb_log(table_name, endpoint):
     """Return a log on a table, with the client that all these logs of a process share."""
     from langchain_convmem.logs.dynamodb import DynamoDBLog
 
     return DynamoDBLog(table_name, client=_shared_client(endpoint))
 
 
-def delete_item(log: Any, client: Any, key: tuple[str, str]) -> None:
+def delete_item(log, client, key):
     """Delete an item behind the log's back, as the service does with what has ended."""
     client.delete_item(TableName=log.table_name, Key={"pk": {"S": key[0]}, "sk": {"S": key[1]}})
 
 
-def once_only() -> Any:
+def once_only():
     """Return the setting of a client that never repeats a call."""
     from botocore.config import Config
 
     return Config(retries={"mode": "standard", "total_max_attempts": 1})
 
 
-def counted(client: Any) -> Counter[str]:
+def counted(client):
     """Return the number of calls by operation, kept up to date; retries count too."""
-    calls: Counter[str] = Counter()
+    calls = Counter()
     client.meta.events.register(
         "before-send.dynamodb", lambda event_name, **_: calls.update([event_name.split(".")[-1]])
     )
     return calls
 
 
-def writes(calls: Counter[str]) -> int:
+def writes(calls):
     """Return how many of the counted calls write."""
     return sum(count for name, count in calls.items() if name in WRITES)
 
@@ -105,13 +103,13 @@ class _Connection(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # headers and body in one packet, or the client waits to acknowledge the first
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         pass
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         self.answered(self.rfile.read(int(self.headers["Content-Length"])))
 
-    def answer(self, status: int, content: bytes, headers: Mapping[str, object] = NO_MORE) -> None:
+    def answer(self, status, content, headers=NO_MORE):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, str(value))
@@ -128,20 +126,20 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128  # writers at once all come with connections of their own
 
-    def __init__(self, connection: type[_Connection]) -> None:
+    def __init__(self, connection):
         super().__init__(("127.0.0.1", 0), connection)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
-    def handle_error(self, request, client_address) -> None:
+    def handle_error(self, request, client_address):
         """Say nothing of clients that hang up: the test is over."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}).start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.shutdown()
         self.server_close()
 
@@ -162,7 +160,7 @@ def moto_server():
     turn = threading.Lock()
 
     class Moto(_Connection):
-        def answered(self, body: bytes) -> None:
+        def answered(self, body):
             asked = AWSPreparedRequest("POST", f"{server.url}/", self.headers, body, False)
             request = normalize_request(asked)
             # The service checks a condition and writes in one step; moto does so in two.
@@ -190,20 +188,20 @@ class FaultyServer(_Server):
         "empty": the call is carried out and answered with an empty object.
     """
 
-    def __init__(self, behind: str) -> None:
+    def __init__(self, behind):
         super().__init__(_FaultyConnection)
         self.behind = urlsplit(behind)
-        self.faults: dict[str, list[str]] = {}
-        self.seen: Counter[str] = Counter()
+        self.faults = {}
+        self.seen = Counter()
 
-    def next_fault(self, operation: str) -> str | None:
+    def next_fault(self, operation):
         self.seen[operation] += 1
         faults = self.faults.get(operation)
         return faults.pop(0) if faults else None
 
 
 class _FaultyConnection(_Connection):
-    def answered(self, body: bytes) -> None:
+    def answered(self, body):
         fault = self.server.next_fault(self.headers["X-Amz-Target"].split(".")[1])
         if fault is None:
             self.answer(*self._passed_on(body))
@@ -220,7 +218,7 @@ class _FaultyConnection(_Connection):
             status = 500 if fault.startswith("Internal") else 400
             self.answer(status, json.dumps(fields).encode())
 
-    def _passed_on(self, body: bytes) -> tuple[int, bytes]:
+    def _passed_on(self, body):
         behind = http.client.HTTPConnection(self.server.behind.hostname, self.server.behind.port)
         dropped = ("host", "content-length", "connection")
         headers = {k: v for k, v in self.headers.items() if k.lower() not in dropped}
@@ -230,7 +228,7 @@ class _FaultyConnection(_Connection):
         behind.close()
         return status, content
 
-    def _half(self, request: dict[str, Any]) -> bytes:
+    def _half(self, request):
         [(table, writes)] = request["RequestItems"].items()
         half = len(writes) // 2
         if half:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
@@ -24,7 +22,7 @@ COUNTED = ("One, ", "two, ", "three")
 class WaitingModel(OfflineChatModel):
     """Counts to three when asked to count for ever, and then says nothing more."""
 
-    async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    async def _astream(self, messages, *args, **kwargs):
         if not messages[-1].text.endswith(FOR_EVER):
             async for chunk in super()._astream(messages, *args, **kwargs):
                 yield chunk

@@ -9,15 +9,11 @@ of a command line, is tested with an interpreter that is started anew.
 from __future__ import annotations
 
 import contextlib
-import io
 import multiprocessing
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from functools import cache
-from multiprocessing.connection import Connection
-from typing import Any, Self
 
 _IMPORTED = [
     "langchain.agents.middleware",
@@ -34,15 +30,13 @@ _IMPORTED = [
 
 
 @cache
-def _server() -> Any:
+def _server():
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
     return context
 
 
-def _run(
-    source: str, words: list[str], environment: dict[str, str], ends: list[Connection]
-) -> None:
+def _run(source, words, environment, ends):
     """Be a process: what `python -W error -c source words` would do, its imports aside."""
     warnings.simplefilter("error")
     os.environ.clear()
@@ -59,7 +53,7 @@ def _run(
 class ForkedProcess:
     """Runs Python source in a process of its own, with a pipe to it and one from it."""
 
-    def __init__(self, source: str, *words: object) -> None:
+    def __init__(self, source, *words):
         """Start it; `words` are its `sys.argv[1:]`."""
         context = _server()
         its_input, stdin = context.Pipe(duplex=False)
@@ -71,28 +65,28 @@ class ForkedProcess:
         its_input.close()
         its_output.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         """Close the pipes and wait for it."""
         self.finish()
 
     @property
-    def returncode(self) -> int | None:
+    def returncode(self):
         """Its exit code, -9 after a kill; None while it runs."""
         return self._process.exitcode
 
-    def kill(self) -> None:
+    def kill(self):
         """Kill it, if it still runs; nothing of it is finished."""
         self._process.kill()
 
-    def ends(self) -> int | None:
+    def ends(self):
         """Wait for its end and return its exit code."""
         self.finish()
         return self.returncode
 
-    def finish(self, last_input: str = "") -> str:
+    def finish(self, last_input=""):
         """Send it the last of its input; return the rest of its output when it has ended."""
         with contextlib.suppress(BrokenPipeError):
             if not self.stdin.closed:
@@ -104,14 +98,14 @@ class ForkedProcess:
         return rest
 
 
-def _file(end: Connection, mode: str) -> io.TextIOWrapper:
+def _file(end, mode):
     """Return the text file of a pipe's end, which the file now owns."""
     number = os.dup(end.fileno())
     end.close()
     return open(number, mode, buffering=1, encoding="utf-8")  # noqa: PTH123 - a number, not a path
 
 
-def start_child(body: Callable[[], object]) -> Callable[[], str]:
+def start_child(body):
     """Fork this process; return what waits for the text of what the child's body returns.
 
     For what it raises, that is the error's class and words.
@@ -127,7 +121,7 @@ def start_child(body: Callable[[], object]) -> Callable[[], str]:
         os._exit(0)
     os.close(writing)
 
-    def wait() -> str:
+    def wait():
         with os.fdopen(ending, encoding="utf-8") as file:
             said = file.read()
         assert os.waitpid(child, 0)[1] == 0
@@ -136,6 +130,6 @@ def start_child(body: Callable[[], object]) -> Callable[[], str]:
     return wait
 
 
-def in_child(body: Callable[[], object]) -> str:
+def in_child(body):
     """Return what `start_child` waits for."""
     return start_child(body)()

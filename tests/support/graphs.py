@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import at
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations.langgraph import recall_node, record_node
 from langchain_convmem.message_log import MessageLog
 
@@ -22,12 +18,7 @@ FORMS = [MessagesState, TitledState]
 """The state, and one with more keys."""
 
 
-def graph_of(
-    memory: ConversationMemory,
-    *nodes: tuple[str, Any],
-    saver: Any = None,
-    schema: Any = MessagesState,
-) -> Any:
+def graph_of(memory, *nodes, saver=None, schema=MessagesState):
     """Return a graph with named nodes of one's own between those that recall and record."""
     builder = StateGraph(schema)
     builder.add_sequence([("recall", recall_node(memory)), *nodes, ("record", record_node(memory))])
@@ -35,47 +26,42 @@ def graph_of(
     return builder.compile(checkpointer=saver)
 
 
-def says(text: str, message_id: str | None = None) -> dict[str, Any]:
+def says(text, message_id=None):
     """Return the input of a graph."""
     return {"messages": [HumanMessage(text, id=message_id)]}
 
 
-def echo(messages: list[BaseMessage]) -> str:
+def echo(messages):
     """Answer with the line said last, whatever was recalled or not yet answered before it."""
     content = messages[-1].content
     said = content if isinstance(content, str) else content[-1]["text"]
     return f"re: {said.splitlines()[-1]}"
 
 
-def answer_of(state: dict[str, Any]) -> str:
+def answer_of(state):
     """Return the text of the reply that a graph ended with."""
-    answer: BaseMessage = state["messages"][-1]
+    answer = state["messages"][-1]
     return str(answer.text)
 
 
-def shown(
-    memory: ConversationMemory, thread_id: str = "t", user_id: str | None = "ana"
-) -> list[str]:
+def shown(memory, thread_id="t", user_id="ana"):
     """Return the texts of a thread's view, in order."""
     history = memory.history(thread_id, user_id=user_id)
     return [text for turn in history.turns for text in turn.contents]
 
 
-def spoken(
-    memory: ConversationMemory, thread_id: str = "t", user_id: str | None = "ana"
-) -> list[str]:
+def spoken(memory, thread_id="t", user_id="ana"):
     """Return the texts of all that was ever stored in a thread, in order."""
     history = memory.history(thread_id, user_id=user_id)
     return [text for entry in history.entries for text in entry.contents]
 
 
-def messages_of(graph: Any, thread_id: str = "t") -> list[BaseMessage]:
+def messages_of(graph, thread_id="t"):
     """Return the messages of a graph's state."""
-    found: list[BaseMessage] = graph.get_state(at(thread_id)).values["messages"]
-    return found
+    return graph.get_state(at(thread_id)).values["messages"]
 
 
-def snapshot(graph: Any, holds: Callable[[Any], bool], thread_id: str = "t") -> Any:
+def snapshot(graph, holds, thread_id="t"):
     """Return the config of the latest snapshot that holds something, with the user named."""
     found = next(s for s in graph.get_state_history(at(thread_id)) if holds(s))
     return {"configurable": {**found.config["configurable"], "user_id": "ana"}}
@@ -92,13 +78,13 @@ class CrashingLog:
     append_planned = MessageLog.append_planned
     aappend_planned = MessageLog.aappend_planned
 
-    def __init__(self, log: Any, *crashes_at: int) -> None:
+    def __init__(self, log, *crashes_at):
         self._log, self._crashes_at, self._appends = log, crashes_at, 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._log, name)
 
-    def append(self, *args: Any, **kwargs: Any) -> Any:
+    def append(self, *args, **kwargs):
         entries = self._log.append(*args, **kwargs)
         self._appends += 1
         if self._appends in self._crashes_at:

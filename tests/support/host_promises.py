@@ -8,12 +8,9 @@ writes the tables of that page (`make hosts`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-__all__ = ["HOST_NAMES", "PROMISES", "Promise", "differs", "kept_by_all", "write_tables"]
 
 HOST_NAMES = ("wrap", "conversation", "graph", "nodes", "agent", "deep agent")
 
@@ -37,14 +34,14 @@ class Promise:
     meaningless: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def hosts(self) -> tuple[str, ...]:
+    def hosts(self):
         """The hosts that keep it."""
         return tuple(
             name for name in HOST_NAMES if name not in {**self.differs, **self.meaningless}
         )
 
 
-def _for(hosts: tuple[str, ...], reason: str) -> dict[str, str]:
+def _for(hosts, reason):
     return dict.fromkeys(hosts, reason)
 
 
@@ -56,7 +53,7 @@ _TAKEN_BACK = "the turn is taken back; the log still shows the words, marked `in
 _WHOLE_REPLY = "LangGraph finishes the running node, so the whole reply is stored"
 _NODES_END = _for(_STATES, _WHOLE_REPLY)
 
-SECTIONS: dict[str, dict[str, Promise]] = {
+SECTIONS = {
     "Options, of an integration and of a call": {
         "defaults": Promise("Without options, the model gets the thread and recalled lines"),
         "recall": Promise("`recall=False` recalls nothing"),
@@ -242,25 +239,23 @@ SECTIONS: dict[str, dict[str, Promise]] = {
 }
 """All promises, by section and name."""
 
-PROMISES: dict[str, Promise] = {
-    name: promise for section in SECTIONS.values() for name, promise in section.items()
-}
+PROMISES = {name: promise for section in SECTIONS.values() for name, promise in section.items()}
 
 
 # -- for tests ------------------------------------------------------------------------------------
 
 
-def kept_by_all(name: str) -> Callable[[Any], Any]:
+def kept_by_all(name):
     """Run a test at every host that keeps the promise of this name."""
     return _at(PROMISES[name].hosts)
 
 
-def differs(name: str, *hosts: str) -> Callable[[Any], Any]:
+def differs(name, *hosts):
     """Run a test at hosts that differ from the promise of this name; all of them by default."""
     return _at(hosts or tuple(PROMISES[name].differs))
 
 
-def _at(hosts: tuple[str, ...]) -> Callable[[Any], Any]:
+def _at(hosts):
     import pytest
     from turn_hosts import HOSTS
 
@@ -272,13 +267,13 @@ def _at(hosts: tuple[str, ...]) -> Callable[[Any], Any]:
 _BEGIN, _END = "<!-- tables: make hosts -->\n", "<!-- end of tables -->\n"
 
 
-def _tables() -> Iterator[str]:
+def _tables():
     for section, promises in SECTIONS.items():
         yield f"\n## {section}\n\n"
-        told: set[str] = set()
+        told = set()
         for promise in promises.values():
             yield f"- {promise.text}\n"
-            by_reason: dict[str, list[str]] = {}
+            by_reason = {}
             for name, reason in {**promise.differs, **promise.meaningless}.items():
                 by_reason.setdefault(reason, []).append(name)
             for reason, names in by_reason.items():
@@ -286,7 +281,7 @@ def _tables() -> Iterator[str]:
                 told.add(reason)
 
 
-def write_tables(page: str) -> str:
+def write_tables(page):
     """Return the text of the page with the tables as they are now."""
     head, _, rest = page.partition(_BEGIN)
     return f"{head}{_BEGIN}{''.join(_tables())}\n{_END}{rest.partition(_END)[2]}"

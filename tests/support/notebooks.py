@@ -20,7 +20,6 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -69,12 +68,12 @@ class Run:
     seconds: float
 
     @property
-    def differences(self) -> list[str]:
+    def differences(self):
         """What this run shows otherwise, one text for each cell."""
         return list(compare_notebooks(self.stored, self.made))
 
 
-def execute_notebook(path: Path) -> Run:
+def execute_notebook(path):
     """Execute a notebook in a kernel of its own.
 
     Raises:
@@ -111,12 +110,12 @@ def execute_notebook(path: Path) -> Run:
     return Run(path, stored, made, time.monotonic() - start)
 
 
-def is_executed(cell: Any) -> bool:
+def is_executed(cell):
     """Return whether a cell is code that runs here: not what installs packages."""
     return cell["cell_type"] == "code" and "skip-execution" not in cell["metadata"].get("tags", ())
 
 
-def make_environment() -> dict[str, str]:
+def make_environment():
     """Return this process's environment without keys, so that no cell reaches a paid service."""
     kept = {
         name: value
@@ -134,14 +133,14 @@ def make_environment() -> dict[str, str]:
     }
 
 
-def _is_bar(output: Any) -> bool:
+def _is_bar(output):
     """Return whether an output is a progress bar, which only slow machines show."""
     return output.get("name") == "stderr" and output["text"].startswith("\r")
 
 
-def join_streams(outputs: Iterable[Any]) -> Iterator[Any]:
+def join_streams(outputs):
     """Yield outputs with what was printed in one piece, however the kernel sent it."""
-    last: Any = None
+    last = None
     for output in outputs:
         if last and output.get("name") and output.get("name") == last.get("name"):
             last["text"] += output["text"]
@@ -150,7 +149,7 @@ def join_streams(outputs: Iterable[Any]) -> Iterator[Any]:
         yield output
 
 
-def hide_paths(output: Any) -> None:
+def hide_paths(output):
     """Take the paths of this machine out of an output."""
     if "text" in output:
         output["text"] = _hide_in(output["text"])
@@ -163,7 +162,7 @@ _SOME_PATH = "<temporary>"
 _TEMPORARY = re.compile(r"(?:/private)?(?:/tmp|/var/folders/[\w/+-]+)/[\w.-]+")
 
 
-def _hide_in(text: str) -> str:
+def _hide_in(text):
     return _TEMPORARY.sub(_SOME_PATH, text.replace(str(ROOT), "..."))
 
 
@@ -183,7 +182,7 @@ _VOLATILE = (
 )
 
 
-def compare_notebooks(stored: Any, made: Any) -> Iterator[str]:
+def compare_notebooks(stored, made):
     """Yield, cell by cell, what a run shows otherwise than what is stored."""
     days = [stored["metadata"].get("executed", ""), made["metadata"].get("executed", "")]
     pairs = zip(stored["cells"], made["cells"], strict=True)
@@ -202,7 +201,7 @@ def compare_notebooks(stored: Any, made: Any) -> Iterator[str]:
             yield f"cell {number}:\n" + "\n".join(f"    {line}" for line in lines)
 
 
-def read_tolerance(cell: Any) -> float:
+def read_tolerance(cell):
     """Return how many times larger a number of a cell may be; 1: none may, but by `FRACTION`."""
     for tag in cell["metadata"].get("tags", ()):
         name, _, value = tag.partition("=")
@@ -211,7 +210,7 @@ def read_tolerance(cell: Any) -> float:
     return 1.0
 
 
-def list_texts(cell: Any) -> Iterator[str]:
+def list_texts(cell):
     """Yield what a cell shows, in words; of a picture that there is one, and what it shows."""
     for output in cell["outputs"]:
         if output["output_type"] == "stream":
@@ -223,7 +222,7 @@ def list_texts(cell: Any) -> Iterator[str]:
         yield str(data.get("text/plain", ""))
 
 
-def normalize(text: str, day: str) -> str:
+def normalize(text, day):
     """Return a text without what every run has of its own.
 
     Args:
@@ -239,7 +238,7 @@ def normalize(text: str, day: str) -> str:
     return text
 
 
-def are_close(old: str, new: str, tolerance: float) -> bool:
+def are_close(old, new, tolerance):
     """Return whether two texts are equal but for numbers that may differ."""
     if old == new:
         return True
@@ -249,12 +248,12 @@ def are_close(old: str, new: str, tolerance: float) -> bool:
     return all(_may_differ(*pair, tolerance) for pair in pairs)
 
 
-def _squeeze(text: str) -> str:
+def _squeeze(text):
     """Return a text with single blanks: a longer number moves a table's columns."""
     return " ".join(text.split())
 
 
-def _may_differ(old: str, new: str, tolerance: float) -> bool:
+def _may_differ(old, new, tolerance):
     if old == new:
         return True
     before, now = (float(number.replace(",", "")) for number in (old, new))
@@ -270,7 +269,7 @@ def _may_differ(old: str, new: str, tolerance: float) -> bool:
 # -- the command -----------------------------------------------------------------------------------
 
 
-def merge_outputs(stored: Any, made: Any) -> bool:
+def merge_outputs(stored, made):
     """Keep stored outputs where a run shows the same; return whether anything is new.
 
     So that pictures do not change in the history of the repository when nothing did.
@@ -298,7 +297,7 @@ def merge_outputs(stored: Any, made: Any) -> bool:
     return is_new
 
 
-def write_run(run: Run, *, anew: bool) -> str:
+def write_run(run, *, anew):
     """Store the outputs of a run; return what happened in a word.
 
     Args:
@@ -313,13 +312,13 @@ def write_run(run: Run, *, anew: bool) -> str:
     return "written" if is_new else "unchanged"
 
 
-def check_run(run: Run) -> str:
+def check_run(run):
     """Return "ok", or what differs."""
     found = run.differences
     return "ok" if not found else "differs\n" + "\n".join(found)
 
 
-def run_all(paths: Sequence[Path], handle: Callable[[Run], str], *, jobs: int) -> int:
+def run_all(paths, handle, *, jobs):
     """Execute notebooks, print a line for each, and return how many failed."""
     failures = 0
     started = time.monotonic()
@@ -339,7 +338,7 @@ def run_all(paths: Sequence[Path], handle: Callable[[Run], str], *, jobs: int) -
 _say = partial(print, flush=True)
 
 
-def _try_notebook(path: Path) -> Run | Exception:
+def _try_notebook(path):
     from nbclient.exceptions import CellExecutionError
 
     try:
@@ -348,13 +347,13 @@ def _try_notebook(path: Path) -> Run | Exception:
         return error
 
 
-def list_notebooks(names: Sequence[str] = ()) -> list[Path]:
+def list_notebooks(names=()):
     """Return the notebooks whose names begin with one of these; without any, all."""
     found = sorted(COOKBOOK.glob("*.ipynb"))
     return [path for path in found if not names or path.name.startswith(tuple(names))]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments=None):
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("action", choices=["check", "write"])

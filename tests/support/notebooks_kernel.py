@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 _MOST_VALUES = 12
 
 
-def prepare_kernel() -> None:
+def prepare_kernel():
     """Refuse connections that leave this machine, and describe figures in words."""
     from IPython import get_ipython
 
@@ -27,19 +25,19 @@ def prepare_kernel() -> None:
     )
 
 
-def block_network() -> None:
+def block_network():
     """Have every connection refused but those on loopback."""
     connect = socket.socket.connect
 
-    def connect_here(self: socket.socket, address: Any) -> Any:
+    def connect_here(self, address):
         if isinstance(address, tuple) and not is_loopback(str(address[0])):
             raise ConnectionRefusedError(f"notebooks are executed without a network: {address[0]}")
         return connect(self, address)
 
-    socket.socket.connect = connect_here  # type: ignore[method-assign, assignment]
+    socket.socket.connect = connect_here
 
 
-def is_loopback(host: str) -> bool:
+def is_loopback(host):
     """Whether a host is this machine itself."""
     if host == "localhost":
         return True
@@ -52,14 +50,14 @@ def is_loopback(host: str) -> bool:
 # -- figures in words -----------------------------------------------------------------------------
 
 
-def describe_figure(figure: Any) -> str:
+def describe_figure(figure):
     """Return what a matplotlib figure shows: titles, axes, units, and the values of each series."""
     lines = [line for axes in figure.axes for line in _describe_axes(axes)]
     title = figure.get_suptitle()
     return "\n".join(["Figure" + (f": {title}" if title else ""), *lines])
 
 
-def _describe_axes(axes: Any) -> Iterator[str]:
+def _describe_axes(axes):
     names = [axes.get_title(), axes.get_title(loc="left"), axes.get_title(loc="right")]
     title = next(filter(None, names), "no title")
     yield f"  {title} | x: {axes.get_xlabel() or '-'} | y: {axes.get_ylabel() or '-'}"
@@ -79,16 +77,16 @@ def _describe_axes(axes: Any) -> Iterator[str]:
         yield f"    image {image.get_array().shape}: {_format_values(image.get_array().ravel())}"
 
 
-def _measure(patch: Any, orientation: str) -> float:
+def _measure(patch, orientation):
     return float(patch.get_height() if orientation == "vertical" else patch.get_width())
 
 
-def _name(artist: Any) -> str:
+def _name(artist):
     label = str(artist.get_label())
     return "" if label.startswith("_") else repr(label)
 
 
-def _format_values(values: Sequence[Any]) -> str:
+def _format_values(values):
     """Format few values one by one, and many by their number, ends and extremes."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) <= _MOST_VALUES:

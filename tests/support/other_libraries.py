@@ -9,7 +9,6 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 import redis
@@ -17,7 +16,7 @@ from fakeredis import FakeRedis
 from pages import OURS, THEIRS, blocks_of, run_page
 
 
-def main(pages: Sequence[str]) -> None:
+def main(pages):
     """Run pages: the other libraries' blocks, then ours, each in an empty directory."""
     redis.from_url = FakeRedis.from_url
     warnings.showwarning = _ignore
@@ -31,7 +30,7 @@ def main(pages: Sequence[str]) -> None:
             print(f"{page.name}: {count} blocks of {whose} print what the page shows")  # noqa: T201 - a command's result
 
 
-def _ignore(*_: object, **__: object) -> None:
+def _ignore(*_, **__):
     """Ignore a warning: that these libraries are deprecated is what the pages are about."""
 
 

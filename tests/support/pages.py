@@ -19,7 +19,6 @@ import io
 import itertools
 import re
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +57,7 @@ class CodeBlock:
     output: str | None
     tab: str | None = None
 
-    def run(self, names: dict[str, object]) -> str:
+    def run(self, names):
         """Run the block in a namespace and return what it printed.
 
         Raises:
@@ -71,7 +70,7 @@ class CodeBlock:
         self.compare(found)
         return found
 
-    def compare(self, found: str) -> None:
+    def compare(self, found):
         """Compare what the block printed with what the page shows for it, if anything.
 
         Raises:
@@ -86,12 +85,12 @@ class CodeBlock:
             raise PageError(f"{self.page}:{self.line}: prints something else\n{diff}")
 
 
-def blocks_of(page: Path) -> list[CodeBlock]:
+def blocks_of(page):
     """Return the blocks of code of a page, each with the output that the page shows for it."""
     return list(_blocks(page, page.read_text("utf-8")))
 
 
-def _blocks(page: Path, text: str) -> Iterator[CodeBlock]:
+def _blocks(page, text):
     fences = list(_FENCED.finditer(text))
     for fence, after in itertools.zip_longest(fences, fences[1:]):
         indent, language, code = fence.groups()
@@ -109,26 +108,26 @@ def _blocks(page: Path, text: str) -> Iterator[CodeBlock]:
         yield CodeBlock(page, line, language, textwrap.dedent(code), shown, tab)
 
 
-def _find_tab(text: str, place: int) -> str | None:
+def _find_tab(text, place):
     titles = [found[1] for found in _TAB.finditer(text, 0, place)]
     return titles[-1] if titles and titles[-1] not in _PAIR else None
 
 
-def run_page(page: Path, language: str = OURS) -> str:
+def run_page(page, language=OURS):
     """Run a page's blocks of one language in the current directory; return what they printed.
 
     Raises:
         PageError: If a block prints something else than the page shows.
     """
     blocks = blocks_of(page)
-    names: dict[str, object] = {"__name__": page.name}
+    names = {"__name__": page.name}
     wanted = [block for block in blocks if block.language == language and block.tab is None]
     if language == THEIRS:
         wanted.insert(0, next(block for block in blocks if block.language == OURS))
     return "".join(block.run(names) for block in wanted)
 
 
-def without_a_key(code: str) -> str:
+def without_a_key(code):
     """Return the README's program with the offline model, as the README tells to write it."""
     ours = "from langchain_convmem.offline import OfflineChatModel"
     theirs = {

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 
 class CuttingProxy:
@@ -19,23 +17,23 @@ class CuttingProxy:
         cuts: How many connections to cut before `at` is reset.
     """
 
-    def __init__(self, server: Path, directory: Path) -> None:
+    def __init__(self, server, directory):
         self._server = server / ".s.PGSQL.5432"
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(directory / ".s.PGSQL.5432"))
         self._listener.listen()
         self.dsn = f"host={directory} user=postgres dbname=postgres"
-        self.at: tuple[bytes, ...] | None = None
+        self.at = None
         self.answered = False
         self.cuts = 1
-        self._open: list[socket.socket] = []
+        self._open = []
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut(self, *at: bytes, answered: bool, cuts: int = 1) -> None:
+    def cut(self, *at, answered, cuts=1):
         """Cut the next connections whose client sends one of `at`."""
         self.answered, self.cuts, self.at = answered, cuts, at
 
-    def _accept(self) -> None:
+    def _accept(self):
         with contextlib.suppress(OSError):  # closed
             while True:
                 client, _ = self._listener.accept()
@@ -45,7 +43,7 @@ class CuttingProxy:
                 threading.Thread(target=self._to_server, args=(client, server), daemon=True).start()
                 threading.Thread(target=_pump, args=(server, client), daemon=True).start()
 
-    def _to_server(self, client: socket.socket, server: socket.socket) -> None:
+    def _to_server(self, client, server):
         with _ending(server):
             while data := client.recv(65536):
                 if any(at in data for at in self.at or ()):
@@ -59,7 +57,7 @@ class CuttingProxy:
                     break
                 server.sendall(data)
 
-    def close(self) -> None:
+    def close(self):
         """Break every connection and accept no more."""
         self._listener.close()
         for end in self._open:
@@ -68,14 +66,14 @@ class CuttingProxy:
             end.close()
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
+def _pump(source, sink):
     with _ending(sink):
         while data := source.recv(65536):
             sink.sendall(data)
 
 
 @contextlib.contextmanager
-def _ending(sink: socket.socket) -> Iterator[None]:
+def _ending(sink):
     """Tell the receiver that nothing follows, also where the sender broke off."""
     try:
         with contextlib.suppress(OSError):
@@ -86,7 +84,7 @@ def _ending(sink: socket.socket) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def cutting_proxy(server: Path, directory: Path) -> Iterator[CuttingProxy]:
+def cutting_proxy(server, directory):
     """Run a proxy in front of the server whose socket is in `server`."""
     proxy = CuttingProxy(server, directory)
     try:

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,12 +29,12 @@ UNPRIVILEGED = "nobody"
 _NAMES = itertools.count()
 
 
-def new_schema() -> str:
+def new_schema():
     """Return the name of a schema that no other test uses."""
     return f"t{os.getpid()}_{next(_NAMES)}"
 
 
-def wait_for(condition: Callable[[], T]) -> T:
+def wait_for(condition):
     """Return what `condition` returns once that is true."""
     deadline = time.monotonic() + 30
     while not (found := condition()):
@@ -44,8 +43,24 @@ def wait_for(condition: Callable[[], T]) -> T:
     return found
 
 
+def wait_until_it_answers(dsn, process, log):
+    """Wait until a server that was just started takes connections."""
+    import psycopg
+
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            psycopg.connect(dsn).close()
+        except psycopg.OperationalError as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the server does not start:\n{log.read_text()}") from error
+            time.sleep(0.02)
+        else:
+            return
+
+
 @functools.cache
-def running_server() -> PostgresServer:
+def running_server():
     """Return the server of this test run, started when first asked for; else skip the test."""
     if sys.platform == "win32":
         pytest.skip("the PostgreSQL of these tests speaks over Unix sockets")
@@ -55,7 +70,7 @@ def running_server() -> PostgresServer:
     return server
 
 
-def _programs() -> Path:
+def _programs():
     wheel = importlib.util.find_spec("pgserver")
     if wheel is not None and wheel.origin is not None:
         return Path(wheel.origin).parent / "pginstall" / "bin"
@@ -69,7 +84,7 @@ def _programs() -> Path:
 class PostgresServer:
     """A server process with a fresh database; `dsn` reaches it as its superuser."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs):
         self.directory = Path(tempfile.mkdtemp(prefix="convmem-pg-"))
         self._account = {}
         if os.geteuid() == 0:
@@ -82,7 +97,7 @@ class PostgresServer:
                   "--encoding=UTF8", "--locale=C")  # fmt: skip
         self.start()
 
-    def _reachable(self, programs: Path) -> Path:
+    def _reachable(self, programs):
         """Return the programs, copied where an account without rights can reach them if need be."""
         try:
             self._run(programs / "postgres", "--version")
@@ -94,13 +109,13 @@ class PostgresServer:
             programs = self.directory / programs.relative_to(package.parent)
         return programs
 
-    def _run(self, program: str | Path, *arguments: str | Path) -> None:
+    def _run(self, program, *arguments):
         path = program if isinstance(program, Path) else self._programs / program
         subprocess.run(
             [path, *arguments], check=True, capture_output=True, cwd=self.directory, **self._account
         )
 
-    def start(self) -> None:
+    def start(self):
         """Start the server process and wait until it answers."""
         settings = {
             "listen_addresses": "",
@@ -118,29 +133,14 @@ class PostgresServer:
                 start_new_session=True,  # a Ctrl-C in the terminal is for the tests alone
                 **self._account,
             )
-        self._wait_until_it_answers()
+        wait_until_it_answers(self.dsn, self._process, self.directory / "log")
 
-    def _wait_until_it_answers(self) -> None:
-        import psycopg
-
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                psycopg.connect(self.dsn).close()
-            except psycopg.OperationalError as error:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    text = (self.directory / "log").read_text()
-                    raise RuntimeError(f"PostgreSQL does not start:\n{text}") from error
-                time.sleep(0.02)
-            else:
-                return
-
-    def stop(self) -> None:
+    def stop(self):
         """End the server; it breaks every connection."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait(timeout=30)
 
-    def execute(self, text: str, *values: object) -> list[tuple[object, ...]]:
+    def execute(self, text, *values):
         """Run one statement on a connection of its own and return its rows."""
         import psycopg
 
@@ -148,7 +148,7 @@ class PostgresServer:
             cursor = connection.execute(text, values or None)
             return cursor.fetchall() if cursor.description else []
 
-    def backends(self, **conditions: str) -> list[int]:
+    def backends(self, **conditions):
         """Return the process ids of the logs' sessions, by columns of `pg_stat_activity`."""
         where = "".join(f" AND {name} = %s" for name in conditions)
         found = self.execute(
@@ -157,20 +157,20 @@ class PostgresServer:
         )
         return [pid for (pid,) in found]
 
-    def kill(self, pids: list[int]) -> None:
+    def kill(self, pids):
         """End sessions, as an administrator or a crash would, and wait until they are gone."""
         for pid in pids:
             self.execute("SELECT pg_terminate_backend(%s)", pid)
         wait_for(lambda: not set(pids) & set(self.backends()))
 
-    def remove(self) -> None:
+    def remove(self):
         """End the server and delete its files."""
         if self._process.poll() is None:
             self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def _group() -> str:
+def _group():
     import grp
     import pwd
 

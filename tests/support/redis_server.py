@@ -18,13 +18,13 @@ import pytest
 _NAMES = itertools.count()
 
 
-def new_prefix() -> str:
+def new_prefix():
     """Return how the keys of a log begin that no other test uses."""
     return f"t{os.getpid()}-{next(_NAMES)}"
 
 
 @functools.cache
-def running_server() -> RedisServer:
+def running_server():
     """Return the server of this test run, started when first asked for; else skip the test."""
     pytest.importorskip("redis", reason="the redis client is not installed")
     program = shutil.which("redis-server")
@@ -38,14 +38,14 @@ def running_server() -> RedisServer:
 class RedisServer:
     """A server process that writes what it acknowledges to the disk; `url` reaches it."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program):
         self.directory = Path(tempfile.mkdtemp(prefix="convmem-redis-"))
         self.socket = self.directory / "socket"
         self.url = f"unix://{self.socket}"
         self._program = program
         self.start()
 
-    def start(self) -> None:
+    def start(self):
         """Start the process, and wait until it answers."""
         import redis
 
@@ -73,12 +73,12 @@ class RedisServer:
                 client.close()
                 return
 
-    def kill(self) -> None:
+    def kill(self):
         """End the process as a crash does: it writes nothing any more."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
-    def remove(self) -> None:
+    def remove(self):
         """End the process and delete its files."""
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
 
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
-from scripted_chat import ProviderError, ScriptedChatModel
+from scripted_chat import ProviderError
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 
 
@@ -28,7 +24,7 @@ def break_down(place: str) -> str:
     raise ProviderError(f"{place} is closed")
 
 
-def calls(*places: str, tool_name: str = "look", first: int = 0, text: str = "") -> AIMessage:
+def calls(*places, tool_name="look", first=0, text=""):
     """Return a reply that calls a tool once for each place; ids are counted from `first`."""
     return AIMessage(
         text,
@@ -40,30 +36,23 @@ def calls(*places: str, tool_name: str = "look", first: int = 0, text: str = "")
 
 
 def agent_with(
-    memory: ConversationMemory,
-    model: ScriptedChatModel,
-    *,
-    tools: Sequence[Any] = (look, break_down),
-    before: Sequence[Any] = (),
-    after: Sequence[Any] = (),
-    options: dict[str, Any] | None = None,
-    **more: Any,
-) -> Any:
+    memory, model, *, tools=(look, break_down), before=(), after=(), options=None, **more
+):
     """Return an agent with the memory and other middleware around it; recall is off by default."""
     own = ConversationMemoryMiddleware(memory, **{"recall": False, **(options or {})})
     return create_agent(model, list(tools), middleware=[*before, own, *after], **more)
 
 
-def says(text: str, message_id: str | None = None) -> dict[str, Any]:
+def says(text, message_id=None):
     """Return the input of a run in which the user says something."""
     return {"messages": [HumanMessage(text, id=message_id)]}
 
 
-async def _astream(agent: Any, value: Any, config: RunnableConfig) -> Any:
+async def _astream(agent, value, config):
     return [part async for part in agent.astream(value, config, stream_mode="messages")]
 
 
-RUNS: dict[str, Callable[[Any, Any, RunnableConfig], Any]] = {
+RUNS = {
     "invoke": lambda agent, value, config: agent.invoke(value, config),
     "ainvoke": lambda agent, value, config: asyncio.run(agent.ainvoke(value, config)),
     "stream": lambda agent, value, config: list(
@@ -74,12 +63,12 @@ RUNS: dict[str, Callable[[Any, Any, RunnableConfig], Any]] = {
 """Every way to run one turn of an agent."""
 
 
-def shape(messages: Sequence[BaseMessage]) -> list[str]:
+def shape(messages):
     """Return messages as short texts: `ai: text`, `ai -> c0 c1`, `tool c0: text`."""
     return [_line(message) for message in messages]
 
 
-def _line(message: BaseMessage) -> str:
+def _line(message):
     made = [call["id"] for call in getattr(message, "tool_calls", ())]
     if made:
         return f"ai -> {' '.join(map(str, made))}"
@@ -88,18 +77,16 @@ def _line(message: BaseMessage) -> str:
     return f"{name}: {message.text}"
 
 
-def view(
-    memory: ConversationMemory, thread_id: str = "t", user_id: str | None = "ana"
-) -> list[str]:
+def view(memory, thread_id="t", user_id="ana"):
     """Return what a model would get of the thread."""
     return shape(memory.history(thread_id, user_id=user_id).messages)
 
 
-def entries(memory: ConversationMemory, thread_id: str = "t", user_id: str | None = "ana") -> Any:
+def entries(memory, thread_id="t", user_id="ana"):
     """Return all that the thread's log holds."""
     return memory.history(thread_id, user_id=user_id).entries
 
 
-def spoken(memory: ConversationMemory, thread_id: str = "t") -> list[str]:
+def spoken(memory, thread_id="t"):
     """Return the messages of the log, retracted ones as well, in the order they were stored."""
     return shape([entry.message for entry in entries(memory, thread_id) if entry.message])

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ConfigDict, Field
 
 from langchain_convmem.errors import LogUnavailableError
@@ -41,18 +39,18 @@ class ScriptedChatModel(BaseChatModel):
     lock: Any = Field(default_factory=threading.Lock, exclude=True, repr=False)
 
     @property
-    def _llm_type(self) -> str:
+    def _llm_type(self):
         return "scripted"
 
     @property
-    def asked(self) -> list[str]:
+    def asked(self):
         """Return the text of the last message of every call."""
         return [str(messages[-1].text) for messages in self.seen]
 
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[Any, AIMessage]:
+    def bind_tools(self, tools, **kwargs):
         return self.bind(tools=list(tools), **kwargs)
 
-    def _reply(self, messages: list[BaseMessage]) -> AIMessage:
+    def _reply(self, messages):
         with self.lock:
             self.seen.append(messages)
             reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
@@ -64,14 +62,12 @@ class ScriptedChatModel(BaseChatModel):
             return reply
         usage = {"input_tokens": len(messages), "output_tokens": 2, "total_tokens": 2}
         usage["total_tokens"] += usage["input_tokens"]
-        return AIMessage(reply, usage_metadata=usage)  # type: ignore[arg-type]  # a plain dict
+        return AIMessage(reply, usage_metadata=usage)
 
-    def _generate(
-        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
-    ) -> ChatResult:
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         return ChatResult(generations=[ChatGeneration(message=self._reply(messages))])
 
-    def _chunks(self, messages: list[BaseMessage]) -> Iterator[ChatGenerationChunk]:
+    def _chunks(self, messages):
         chunks = list(chunks_of(self._reply(messages)))
         if self.breaks_after is None:
             # The end of a message is part of it, as with real providers.
@@ -81,14 +77,10 @@ class ScriptedChatModel(BaseChatModel):
         if self.breaks_after is not None:
             raise ProviderError("the connection broke")
 
-    def _stream(
-        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
-    ) -> Iterator[ChatGenerationChunk]:
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
         yield from self._chunks(messages)
 
-    async def _astream(
-        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
-    ) -> AsyncIterator[ChatGenerationChunk]:
+    async def _astream(self, messages, stop=None, run_manager=None, **kwargs):
         for number, chunk in enumerate(self._chunks(messages)):
             if number == 1 and self.turnstile is not None:
                 await self.turnstile.wait()
@@ -96,7 +88,7 @@ class ScriptedChatModel(BaseChatModel):
             await asyncio.sleep(0)
 
 
-def chunks_of(message: AIMessage) -> Iterator[AIMessageChunk]:
+def chunks_of(message):
     """Yield a message as a provider streams it: words, then pieces of tool calls, then usage."""
     for word in re.findall(r"\S+\s*", str(message.text)):
         yield AIMessageChunk(content=word, id=message.id)
@@ -107,14 +99,14 @@ def chunks_of(message: AIMessage) -> Iterator[AIMessageChunk]:
             (None, None, args[len(args) // 2 :]),
         ):
             piece = {"name": name, "args": part, "id": call_id, "index": index}
-            yield AIMessageChunk(content="", id=message.id, tool_call_chunks=[piece])  # type: ignore[list-item]  # a plain dict
+            yield AIMessageChunk(content="", id=message.id, tool_call_chunks=[piece])
     yield AIMessageChunk(content="", id=message.id, usage_metadata=message.usage_metadata)
 
 
 # -- calling ------------------------------------------------------------------------------------
 
 
-def at(thread_id: str = "t", user_id: str | None = "ana", **values: Any) -> RunnableConfig:
+def at(thread_id="t", user_id="ana", **values):
     """Return the config of a call in a thread: options of its turn, and what else it carries."""
     names = TurnOptions.__annotations__.keys() & values.keys()
     options = {name: values.pop(name) for name in names}
@@ -122,15 +114,15 @@ def at(thread_id: str = "t", user_id: str | None = "ana", **values: Any) -> Runn
     return {"configurable": {"thread_id": thread_id, "user_id": user_id, **memory, **values}}
 
 
-def _stream(chain: Runnable[Any, Any], value: Any, config: RunnableConfig) -> Any:
+def _stream(chain, value, config):
     return list(chain.stream(value, config))
 
 
-async def _astream(chain: Runnable[Any, Any], value: Any, config: RunnableConfig) -> Any:
+async def _astream(chain, value, config):
     return [chunk async for chunk in chain.astream(value, config)]
 
 
-WAYS: dict[str, Callable[[Runnable[Any, Any], Any, RunnableConfig], Any]] = {
+WAYS = {
     "invoke": lambda chain, value, config: chain.invoke(value, config),
     "ainvoke": lambda chain, value, config: asyncio.run(chain.ainvoke(value, config)),
     "stream": _stream,
@@ -152,19 +144,19 @@ class FailingLog:
     append_planned = MessageLog.append_planned
     aappend_planned = MessageLog.aappend_planned
 
-    def __init__(self, log: Any, fails_at: int) -> None:
+    def __init__(self, log, fails_at):
         self._log = log
         self._fails_at = fails_at
         self._appends = 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._log, name)
 
-    def _count(self) -> None:
+    def _count(self):
         self._appends += 1
         if self._appends == self._fails_at:
             raise LogUnavailableError("the disk is full")
 
-    def append(self, *args: Any, **kwargs: Any) -> Any:
+    def append(self, *args, **kwargs):
         self._count()
         return self._log.append(*args, **kwargs)

@@ -13,7 +13,6 @@ import json
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
@@ -28,20 +27,20 @@ _PRINTING = threading.Lock()
 class Server:
     """One memory and one chain, as a server has them."""
 
-    def __init__(self, memory: ConversationMemory) -> None:
+    def __init__(self, memory):
         self._seen = threading.local()
         self._chain = memory.wrap(RunnableLambda(self._answer), recall_tokens=300, profile_tokens=0)
 
-    def _answer(self, given: Any) -> AIMessage:
+    def _answer(self, given):
         messages = given["messages"] if isinstance(given, dict) else given
         shown = [one for one in messages if not is_framing(one)]
         self._seen.texts = [str(one.text) for one in shown]
         return AIMessage("I see.")
 
-    def answer(self, line: str) -> None:
+    def answer(self, line):
         """Run a turn, and print what its model saw."""
         asked = json.loads(line)
-        config: Any = {"configurable": {"user_id": asked["user"], "thread_id": asked["thread"]}}
+        config = {"configurable": {"user_id": asked["user"], "thread_id": asked["thread"]}}
         try:
             self._chain.invoke(HumanMessage(asked["text"], id=asked["id"]), config)
             *before, question = self._seen.texts
@@ -52,7 +51,7 @@ class Server:
             print(json.dumps({"id": asked["id"], **found}), flush=True)
 
 
-def main(address: str) -> None:
+def main(address):
     """Serve until there are no more lines."""
     with ConversationMemory.open(address, embeddings=HashEmbeddings()) as memory:
         server = Server(memory)

@@ -6,20 +6,19 @@ import shutil
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 _MOUNT = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@"'
 
 
-def make_command(size: str, place: Path, words: list[str]) -> list[str]:
+def make_command(size, place, words):
     """Return what runs a command while a disk of this size is at a place, for it alone."""
     return ["unshare", "-rm", "sh", "-c", _MOUNT, "sh", size, str(place), *words]
 
 
 @cache
-def can_mount(place: Path) -> bool:
+def can_mount(place):
     """Return whether this machine lets us do that."""
     if shutil.which("unshare") is None:
         return False
@@ -27,7 +26,7 @@ def can_mount(place: Path) -> bool:
     return tried.returncode == 0
 
 
-def run_on_small_disk(source: str, place: Path, *words: object, size: str = "16m") -> str:
+def run_on_small_disk(source, place, *words, size="16m"):
     """Run Python source whose first argument is a directory on a small disk of its own.
 
     Returns:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
 
-from langchain_convmem.testing import ChatCompletionsServer, RecordedRequest, ScriptedError
-
-__all__ = ["StrictChatCompletions", "find_chat_fault"]
+from langchain_convmem.testing import ChatCompletionsServer, ScriptedError
 
 _ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 _PARTS = ("file", "image_url", "input_audio", "refusal", "text")
 _INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_Fault: TypeAlias = tuple[str, str]
-"""The place of a fault, and what is wrong there."""
 
 
-def find_chat_fault(request: Mapping[str, Any]) -> ScriptedError | None:
+def find_chat_fault(request):
     """Return the first reason to refuse the parsed body of a request, or None."""
     for at, what in _find_faults(request):
         message = f"Invalid value for '{at}': {what}."
@@ -27,7 +21,7 @@ def find_chat_fault(request: Mapping[str, Any]) -> ScriptedError | None:
     return None
 
 
-def _find_faults(request: Mapping[str, Any]) -> Iterator[_Fault]:
+def _find_faults(request):
     for option in ("tool_choice", "parallel_tool_calls"):
         if request.get(option) is not None and not request.get("tools"):
             yield option, "it is only allowed when 'tools' are specified"
@@ -41,7 +35,7 @@ def _find_faults(request: Mapping[str, Any]) -> Iterator[_Fault]:
     yield from _find_pairing_faults(request["messages"])
 
 
-def _find_message_faults(message: Mapping[str, Any], at: str) -> Iterator[_Fault]:
+def _find_message_faults(message, at):
     if message.get("role") not in _ROLES:
         yield f"{at}.role", f"{message.get('role')!r} is none of {_ROLES}"
     name = message.get("name", "nobody")
@@ -62,7 +56,7 @@ def _find_message_faults(message: Mapping[str, Any], at: str) -> Iterator[_Fault
         yield from _find_call_faults(call, f"{at}.tool_calls[{number}]")
 
 
-def _find_call_faults(call: Mapping[str, Any], at: str) -> Iterator[_Fault]:
+def _find_call_faults(call, at):
     if not isinstance(call["id"], str) or not 0 < len(call["id"]) <= 40:
         yield f"{at}.id", "expected 1 to 40 characters"
     if not _NAME.fullmatch(call["function"]["name"]):
@@ -71,9 +65,9 @@ def _find_call_faults(call: Mapping[str, Any], at: str) -> Iterator[_Fault]:
         yield f"{at}.function.arguments", "expected a string"
 
 
-def _find_pairing_faults(messages: Sequence[Mapping[str, Any]]) -> Iterator[_Fault]:
+def _find_pairing_faults(messages):
     """Yield breaches of the pairing: each call answered at once, each result for an open call."""
-    owed: list[str] = []
+    owed = []
     for number, message in enumerate([*messages, {"role": "end"}]):
         if message["role"] == "tool":
             if message.get("tool_call_id") not in owed:
@@ -87,7 +81,7 @@ def _find_pairing_faults(messages: Sequence[Mapping[str, Any]]) -> Iterator[_Fau
         owed = [call["id"] for call in message.get("tool_calls") or ()]
 
 
-def _check(request: RecordedRequest) -> ScriptedError | None:
+def _check(request):
     return find_chat_fault(request.body) if "/chat/" in request.path else None
 
 

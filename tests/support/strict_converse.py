@@ -7,14 +7,11 @@ validators of the fuzz tests.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypeAlias
 
-from langchain_convmem.testing import BedrockConverseServer, RecordedRequest, ScriptedError
+from langchain_convmem.testing import BedrockConverseServer, ScriptedError
 from langchain_convmem.testing.bedrock import sign
-
-__all__ = ["StrictConverse", "find_converse_fault"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ONLY_FROM = {
@@ -23,10 +20,9 @@ _ONLY_FROM = {
 }
 _FREE = ("cachePoint", "citationsContent", "guardContent", "text")
 _IN_RESULTS = frozenset({"document", "image", "json", "searchResult", "text", "video"})
-_Map: TypeAlias = Mapping[str, Any]
 
 
-def find_converse_fault(request: _Map) -> ScriptedError | None:
+def find_converse_fault(request):
     """Return the first reason to refuse the parsed body of a request, or None.
 
     Its message names the place as `messages.0.content.1`.
@@ -37,7 +33,7 @@ def find_converse_fault(request: _Map) -> ScriptedError | None:
     return ScriptedError(status=400, message=message, code="ValidationException")
 
 
-def _find_faults(request: _Map) -> Iterator[str]:
+def _find_faults(request):
     messages, config = request.get("messages"), request.get("toolConfig")
     if not messages:
         yield "The messages field is empty"
@@ -56,7 +52,7 @@ def _find_faults(request: _Map) -> Iterator[str]:
         yield "The toolConfig field must be defined when using toolUse and toolResult"
 
 
-def _find_tool_faults(tools: Sequence[_Map]) -> Iterator[str]:
+def _find_tool_faults(tools):
     specs = [tool["toolSpec"] for tool in tools if "toolSpec" in tool]
     if not tools:
         yield "toolConfig.tools must have 1 member or more"
@@ -72,7 +68,7 @@ def _find_tool_faults(tools: Sequence[_Map]) -> Iterator[str]:
         yield "The names of tools in toolConfig.tools must be unique"
 
 
-def _find_message_faults(message: _Map, at: str) -> Iterator[str]:
+def _find_message_faults(message, at):
     role, content = message["role"], message["content"]
     if not content:
         yield f"{at}.content is empty"
@@ -89,7 +85,7 @@ def _find_message_faults(message: _Map, at: str) -> Iterator[str]:
         yield f"{at}: `tool_result` blocks must come before all other content"
 
 
-def _find_block_faults(block: _Map, role: str, at: str) -> Iterator[str]:
+def _find_block_faults(block, role, at):
     if len(block) != 1 or not {*_ONLY_FROM, *_FREE} & set(block):
         yield f"{at} must set exactly one known field, got {block!r:.60}"
         return
@@ -109,7 +105,7 @@ def _find_block_faults(block: _Map, role: str, at: str) -> Iterator[str]:
         yield from _find_reasoning_faults(value, at)
 
 
-def _find_result_faults(result: _Map, at: str) -> Iterator[str]:
+def _find_result_faults(result, at):
     if not _NAME.fullmatch(result["toolUseId"]):
         yield f"{at}.toolUseId does not match {_NAME.pattern}"
     if result.get("status", "success") not in ("success", "error"):
@@ -123,7 +119,7 @@ def _find_result_faults(result: _Map, at: str) -> Iterator[str]:
             yield f"{at}.content.{number} is blank"
 
 
-def _find_reasoning_faults(value: _Map, at: str) -> Iterator[str]:
+def _find_reasoning_faults(value, at):
     told = value.get("reasoningText")
     if told is None:
         if not value.get("redactedContent"):
@@ -136,7 +132,7 @@ def _find_reasoning_faults(value: _Map, at: str) -> Iterator[str]:
         yield f"{at}: invalid `signature` in `thinking` block"
 
 
-def _find_order_faults(messages: Sequence[_Map]) -> Iterator[str]:
+def _find_order_faults(messages):
     roles = [message["role"] for message in messages]
     if roles[0] != "user":
         yield "A conversation must start with a user message"
@@ -147,14 +143,14 @@ def _find_order_faults(messages: Sequence[_Map]) -> Iterator[str]:
         yield "The conversation must end with a user message"
 
 
-def _list_ids(message: _Map, kind: str) -> list[str]:
+def _list_ids(message, kind):
     return [block[kind]["toolUseId"] for block in message["content"] if kind in block]
 
 
-def _find_pairing_faults(messages: Sequence[_Map]) -> Iterator[str]:
+def _find_pairing_faults(messages):
     """Yield breaches of the pairing: the next message answers each call, and nothing else."""
-    used: set[str] = set()
-    owed: list[str] = []
+    used = set()
+    owed = []
     for number, message in enumerate([*messages, {"content": []}]):
         at = f"messages.{number}.content"
         found = _list_ids(message, "toolResult")
@@ -171,7 +167,7 @@ def _find_pairing_faults(messages: Sequence[_Map]) -> Iterator[str]:
         used |= set(owed)
 
 
-def _check(request: RecordedRequest) -> ScriptedError | None:
+def _check(request):
     return None if request.path.endswith("/invoke") else find_converse_fault(request.body)
 
 

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
 
-from langchain_core.messages import BaseMessage
-
-from langchain_convmem.summarizing.summarizers import SummaryRequest
 from langchain_convmem.views.context import NOTED_TEXT
-
-__all__ = ["ScriptedSummarizer", "bare", "bare_texts", "everything"]
 
 _FENCE = re.compile(r"<summary>\n[^\n]+\n\n(.*?)\n</summary>", re.DOTALL)
 
 
-def bare(text: str) -> str:
+def bare(text):
     """Return a text with the summary in it as it was written, without its fence and notice."""
     return _FENCE.sub(r"\1", text)
 
 
-def bare_texts(messages: Iterable[BaseMessage]) -> list[str]:
+def bare_texts(messages):
     """Return the texts of messages, the summary as it was written and without the answer to it."""
     return [bare(message.text) for message in messages if message.text != NOTED_TEXT]
 
 
-def everything(request: SummaryRequest) -> str:
+def everything(request):
     """Return all that a request holds."""
     return f"{request.previous}\n{request.transcript}"
 
@@ -39,23 +32,23 @@ class ScriptedSummarizer:
 
     name = "scripted"
 
-    def __init__(self, *replies: Any) -> None:
+    def __init__(self, *replies):
         self.replies = list(replies) or [everything]
-        self.requests: list[SummaryRequest] = []
+        self.requests = []
 
     @property
-    def asked(self) -> str:
+    def asked(self):
         """Return all transcripts, in order."""
         return "".join(request.transcript for request in self.requests)
 
-    def summarize(self, request: SummaryRequest) -> str:
+    def summarize(self, request):
         self.requests.append(request)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if callable(reply):
             reply = reply(request)
         if isinstance(reply, BaseException):
             raise reply
-        return reply  # type: ignore[no-any-return]
+        return reply
 
-    async def asummarize(self, request: SummaryRequest) -> str:
+    async def asummarize(self, request):
         return self.summarize(request)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
 
 from langchain_core.language_models import LLM
 from langchain_core.outputs import GenerationChunk
@@ -21,21 +19,19 @@ class OfflineLLM(LLM):
     """
 
     @property
-    def _llm_type(self) -> str:
+    def _llm_type(self):
         return "offline"
 
-    def _call(self, prompt: str, stop=None, run_manager=None, **kwargs: Any) -> str:
+    def _call(self, prompt, stop=None, run_manager=None, **kwargs):
         return f"{_turn(prompt)}<|im_end|>\n<|im_start|>user\nGo on."
 
-    def _stream(
-        self, prompt: str, stop=None, run_manager=None, **kwargs: Any
-    ) -> Iterator[GenerationChunk]:
+    def _stream(self, prompt, stop=None, run_manager=None, **kwargs):
         text = self._call(prompt)
         for start in range(0, len(text), 5):
             yield GenerationChunk(text=text[start : start + 5])
 
 
-def _turn(prompt: str) -> str:
+def _turn(prompt):
     shown = _TOOLS.search(prompt)
     question = prompt.rpartition("<|im_start|>user")[2].partition("<|im_end|>")[0]
     is_forced = prompt.endswith(_OPENING)
@@ -47,7 +43,7 @@ def _turn(prompt: str) -> str:
     return f"{'' if is_forced else _OPENING}\n{json.dumps(call, ensure_ascii=False)}\n</tool_call>"
 
 
-def _value(schema: dict[str, Any], question: str, root: dict[str, Any]) -> Any:
+def _value(schema, question, root):
     """Return something of a schema, with numbers and quoted words of the question."""
     if "$ref" in schema:
         return _value(root["$defs"][schema["$ref"].rpartition("/")[2]], question, root)

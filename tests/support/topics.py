@@ -19,19 +19,19 @@ class TopicEmbeddings(Embeddings):
 
     fingerprint = "topics"
 
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+    def embed_documents(self, texts):
         return [self.embed_query(text) for text in texts]
 
-    def embed_query(self, text: str) -> list[float]:
+    def embed_query(self, text):
         return [float(text.lower().count(topic)) for topic in TOPICS]
 
 
-def memory_with_a_buffer() -> ConversationMemory:
+def memory_with_a_buffer():
     """Return a memory in which Ana spoke of a boat and of a dog, and finds what she asks for."""
     return memory_of_topics(buffer_size=10)
 
 
-def memory_of_topics(*, buffer_size: int = 0) -> ConversationMemory:
+def memory_of_topics(*, buffer_size=0):
     """Return such a memory, by default one that shows only what was just found."""
     settings = replace(RecallSettings.spec(), window=0, buffer_size=buffer_size)
     memory = ConversationMemory.open(

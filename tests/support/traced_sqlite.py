@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import Any
-
-import pytest
 
 
 @dataclass
@@ -22,7 +18,7 @@ class Transactions:
     open: set[int] = field(default_factory=set)
     """Connections that are in a transaction."""
 
-    def note(self, connection: int, statement: str) -> None:
+    def note(self, connection, statement):
         """Take a statement that SQLite is about to run."""
         first = statement.split(None, 1)[0].upper()
         if first in ("PRAGMA", "SAVEPOINT", "RELEASE", "ROLLBACK", "COMMIT"):
@@ -35,7 +31,7 @@ class Transactions:
             (self.reads if first == "SELECT" else self.writes).append(statement)
 
     @property
-    def counts(self) -> tuple[int, int]:
+    def counts(self):
         """How many there were, and how many of them write."""
         return len(self.reads) + len(self.writes), len(self.writes)
 
@@ -43,22 +39,22 @@ class Transactions:
 class Tracer:
     """Sees what every connection runs that is opened while it is installed."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self._found = Transactions()
         connect, numbers = sqlite3.connect, count()
 
-        def open_traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        def open_traced(*args, **options):
             db = connect(*args, **options)
             db.set_trace_callback(partial(self._note, next(numbers)))
             return db
 
         monkeypatch.setattr(sqlite3, "connect", open_traced)
 
-    def _note(self, connection: int, statement: str) -> None:
+    def _note(self, connection, statement):
         self._found.note(connection, statement)
 
     @contextmanager
-    def count(self) -> Iterator[Transactions]:
+    def count(self):
         """Count the transactions of all connections, each used by one thread at a time."""
         self._found = Transactions()
         yield self._found

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from langchain_convmem.transfer import ImportedThread, read_threads
+from langchain_convmem.transfer import read_threads
 
 
-def threads_in_file(text: str, **options: Any) -> list[ImportedThread]:
+def threads_in_file(text, **options):
     """Return the threads of a file with this text."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "conversations.json")

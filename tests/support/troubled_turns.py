@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
@@ -43,11 +43,11 @@ class Trouble:
     act: Callable[[str], object] | None = None
     points: list[str] = field(default_factory=list)
 
-    def arm(self, at: int | None, act: Callable[[str], object]) -> None:
+    def arm(self, at, act):
         self.points.clear()
         self.at, self.act = at, act
 
-    def point(self, name: str) -> None:
+    def point(self, name):
         number = len(self.points)
         self.points.append(name)
         if number == self.at and self.act is not None:
@@ -55,7 +55,7 @@ class Trouble:
             self.act(name)
 
 
-def boom(name: str) -> None:
+def boom(name):
     """Raise what ends a turn at this point."""
     if name == "tool":
         raise Halt
@@ -67,13 +67,13 @@ def boom(name: str) -> None:
 # -- what the model says ------------------------------------------------------------------------
 
 
-def _next(question: str, rounds: int) -> tuple[str, dict[str, Any] | None]:
+def _next(question, rounds):
     if "look" in question and rounds < 2:
         return f"Look {rounds} for you.", {"place": rounds}
     return f"Answer {rounds} to {question}", None
 
 
-def written(text: str) -> str:
+def written(text):
     """Return what a text model writes: two calls, one after the other, if it is to look."""
     spoken = list(_SPOKEN.finditer(text))[-1]
     words, args = _next(spoken[1], text.count("<tool_response>", spoken.end()))
@@ -83,12 +83,12 @@ def written(text: str) -> str:
     return f"{words}\n<tool_call>\n{call}\n</tool_call>"
 
 
-def _in_three(text: str) -> list[str]:
+def _in_three(text):
     third = len(text) // 3
     return [text[:third], text[third : 2 * third], text[2 * third :]]
 
 
-def said(messages: list[BaseMessage]) -> AIMessage:
+def said(messages):
     """Return what a chat model says: the same."""
     last = max(n for n, one in enumerate(messages) if isinstance(one, HumanMessage))
     rounds = sum(isinstance(one, ToolMessage) for one in messages[last:])
@@ -120,7 +120,7 @@ class TroubledTemplate(ChatTemplate):
 
 
 @cache
-def _template() -> TroubledTemplate:
+def _template():
     """Return the one template, of the latest conversation: to compile it takes long."""
     return TroubledTemplate.from_builtin("qwen")
 
@@ -133,17 +133,17 @@ class TroubledLog:
     append_planned = MessageLog.append_planned
     aappend_planned = MessageLog.aappend_planned
 
-    def __init__(self, trouble: Trouble) -> None:
+    def __init__(self, trouble):
         self._log, self._trouble = InMemoryLog(), trouble
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._log, name)
 
-    def append(self, *args: Any, **kwargs: Any) -> Any:
+    def append(self, *args, **kwargs):
         self._trouble.point("log")
         return self._log.append(*args, **kwargs)
 
-    async def aappend(self, *args: Any, **kwargs: Any) -> Any:
+    async def aappend(self, *args, **kwargs):
         self._trouble.point("log")
         return await self._log.aappend(*args, **kwargs)
 
@@ -159,27 +159,27 @@ class Talk:
     engine: ScriptedEngine | None = None
 
     @property
-    def history(self) -> list[tuple[Any, ...]]:
+    def history(self):
         return [outline(one) for one in self.conversation.history]
 
     @property
-    def held(self) -> list[str]:
+    def held(self):
         """What open sessions hold."""
         return [session.text for session in self.engine.open_sessions] if self.engine else []
 
-    def check_rest(self) -> None:
+    def check_rest(self):
         """No turn runs, and no session was used against its protocol."""
         assert self.conversation.wait(0)
         if self.engine is not None:
             assert self.engine.misuses == []
 
 
-def outline(message: BaseMessage) -> tuple[Any, ...]:
+def outline(message):
     calls = [(call["name"], call["args"]) for call in getattr(message, "tool_calls", [])]
     return (message.type, message.text, calls, getattr(message, "status", None))
 
 
-def talk(kind: str, **settings: Any) -> Talk:
+def talk(kind, **settings):
     """Return a conversation in which one turn was made.
 
     Args:
@@ -188,13 +188,13 @@ def talk(kind: str, **settings: Any) -> Talk:
     """
     words, trouble, seen, engine = kind.split(), Trouble(), [], None
     if "chat" in words:
-        model: Any = TroubledChatModel(replies=[said], trouble=trouble)
+        model = TroubledChatModel(replies=[said], trouble=trouble)
         model.seen = _Outlined(seen)
     else:
         template = _template()
         template.trouble = trouble
 
-        def reply(text: str) -> str:
+        def reply(text):
             seen.append(text)
             return written(text)
 
@@ -214,7 +214,7 @@ def talk(kind: str, **settings: Any) -> Talk:
         trouble.point("tool")
         return f"seen {place}"
 
-    def handler(call: Any) -> bool:
+    def handler(call):
         trouble.point("handler")
         return True
 
@@ -236,29 +236,29 @@ def talk(kind: str, **settings: Any) -> Talk:
 class _Outlined(list):
     """Keeps outlines of the messages that a chat model is called with."""
 
-    def __init__(self, kept: list[Any]) -> None:
+    def __init__(self, kept):
         super().__init__()
         self._kept = kept
 
-    def append(self, messages: Any) -> None:
+    def append(self, messages):
         self._kept.append([outline(one) for one in messages])
 
 
 # -- ways to send -------------------------------------------------------------------------------
 
 
-def _streamed(conversation: Conversation, message: str) -> None:
+def _streamed(conversation, message):
     with closing(conversation.stream(message)) as chunks:
         for _ in chunks:
             pass
 
 
-async def _astreamed(conversation: Conversation, message: str) -> None:
+async def _astreamed(conversation, message):
     async for _ in conversation.astream(message):
         pass
 
 
-WAYS: dict[str, Callable[[Conversation, str], object]] = {
+WAYS = {
     "invoke": lambda conversation, message: conversation.invoke(message),
     "stream": _streamed,
     "ainvoke": lambda conversation, message: asyncio.run(conversation.ainvoke(message)),
@@ -270,7 +270,7 @@ WAYS: dict[str, Callable[[Conversation, str], object]] = {
 }
 
 
-def ways(start: int) -> Iterator[tuple[str, Callable[[Conversation, str], object]]]:
+def ways(start):
     """Yield ways to send, in turn."""
     names = list(WAYS)
     while True:

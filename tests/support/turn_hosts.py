@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import reduce
 from operator import add
 from typing import Any, ClassVar, TypedDict
@@ -17,12 +17,11 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from scripted_chat import ScriptedChatModel
 
-from langchain_convmem import ConversationMemory, TurnOptions
+from langchain_convmem import TurnOptions
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 from langchain_convmem.integrations.langgraph import (
     create_memory_graph,
@@ -31,8 +30,6 @@ from langchain_convmem.integrations.langgraph import (
     record_node,
     summarize_node,
 )
-
-__all__ = ["HOSTS", "RUNS", "STREAMS", "App", "Host", "given", "in_a_graph"]
 
 
 class App(ABC):
@@ -55,22 +52,22 @@ class App(ABC):
         """Run a turn; its words come one by one."""
 
     @property
-    def runnable(self) -> Runnable[Any, Any]:
+    def runnable(self):
         """What a chain around it would call."""
         return RunnableLambda(self.invoke, self.ainvoke)
 
 
-async def _read(chunks: AsyncIterator[Any]) -> list[Any]:
+async def _read(chunks):
     return [chunk async for chunk in chunks]
 
 
-STREAMS: dict[str, Callable[[App, Any, RunnableConfig], Any]] = {
+STREAMS = {
     "stream": lambda app, said, config: list(app.stream(said, config)),
     "astream": lambda app, said, config: asyncio.run(_read(app.astream(said, config))),
 }
 """Both ways to stream a turn."""
 
-RUNS: dict[str, Callable[[App, Any, RunnableConfig], Any]] = {
+RUNS = {
     "invoke": lambda app, said, config: app.invoke(said, config),
     "ainvoke": lambda app, said, config: asyncio.run(app.ainvoke(said, config)),
     **STREAMS,
@@ -88,15 +85,15 @@ class Host(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def app(self, memory: ConversationMemory, model: Any, **options: Any) -> App:
+    def app(self, memory, model, **options):
         """Return what runs turns with a model; options are those of a turn, and `profile`."""
 
     @abstractmethod
-    def with_tool(self, memory: ConversationMemory, model: Any, tool: Any) -> App:
+    def with_tool(self, memory, model, tool):
         """Return what runs turns in which the model may call a tool; nothing is recalled."""
 
     @abstractmethod
-    def structured(self, memory: ConversationMemory, model: Any, schema: Any) -> App:
+    def structured(self, memory, model, schema):
         """Return what runs turns that are answered by an object; nothing is recalled."""
 
 
@@ -104,7 +101,7 @@ class Host(ABC):
 
 
 class _Chain(App):
-    def __init__(self, chain: Runnable[Any, Any]) -> None:
+    def __init__(self, chain):
         self.chain = chain
 
     def invoke(self, said, config):
@@ -127,7 +124,7 @@ class _Chain(App):
 class _LoopingChain(_Chain):
     """Calls the tool itself, as callers of a chain do."""
 
-    def __init__(self, chain: Runnable[Any, Any], tool: Any) -> None:
+    def __init__(self, chain, tool):
         super().__init__(chain)
         self.tool = tool
 
@@ -184,7 +181,7 @@ class WrapHost(Host):
 class _Conversations(App):
     """Begins a conversation in the thread of each call, and sends to it."""
 
-    def __init__(self, memory: ConversationMemory, model: Any, options: dict[str, Any]) -> None:
+    def __init__(self, memory, model, options):
         self._memory, self._model, self._options = memory, model, options
 
     def talk(self, config: RunnableConfig) -> Any:
@@ -228,7 +225,7 @@ class ConversationHost(Host):
 class _Graph(App):
     """A graph; what is said may be a list of messages."""
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph):
         self.graph = graph
 
     def _input(self, said):
@@ -347,16 +344,9 @@ class DeepAgentHost(AgentHost):
         return _Graph(create_deep_agent(model, list(tools), middleware=[_NoPrompt(), own], **more))
 
 
-HOSTS: dict[str, Host] = {
-    host.name: host
-    for host in (
-        WrapHost(),
-        ConversationHost(),
-        GraphHost(),
-        NodesHost(),
-        AgentHost(),
-        DeepAgentHost(),
-    )
+HOSTS = {
+    host.name: host()
+    for host in (WrapHost, ConversationHost, GraphHost, NodesHost, AgentHost, DeepAgentHost)
 }
 """Every host of a turn, by its name."""
 
@@ -370,7 +360,7 @@ class Text(TypedDict):
     text: str
 
 
-def in_a_graph(app: App) -> Any:
+def in_a_graph(app):
     """Return a graph with a context, whose only node calls a host."""
 
     def call(state: Text, config: RunnableConfig) -> dict[str, Any]:
@@ -388,6 +378,6 @@ def in_a_graph(app: App) -> Any:
     return builder.compile()
 
 
-def given(model: ScriptedChatModel) -> str:
+def given(model):
     """Return all that a model got in its last call, as text."""
     return "\n".join(str(message.text) for message in model.seen[-1])

@@ -20,20 +20,20 @@ DIM = 16
 class HashedEmbeddings(Embeddings):
     """Gives each text a vector that only its characters decide; counts what it was asked for."""
 
-    def __init__(self, dim: int = DIM, model: str = "hashed") -> None:
+    def __init__(self, dim=DIM, model="hashed"):
         self.dim = dim
         self.model = f"{model}-{dim}"
-        self.embedded: list[str] = []
+        self.embedded = []
 
-    def vector(self, text: str) -> list[float]:
+    def vector(self, text):
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
         return np.random.default_rng(seed).normal(size=self.dim).tolist()
 
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+    def embed_documents(self, texts):
         self.embedded += texts
         return [self.vector(text) for text in texts]
 
-    def embed_query(self, text: str) -> list[float]:
+    def embed_query(self, text):
         return self.vector(text)
 
 
@@ -42,7 +42,7 @@ class FlakyStore(InMemoryVectorStore):
 
     broken: frozenset[str] = frozenset()
 
-    def _check(self, name: str) -> None:
+    def _check(self, name):
         if name in self.broken:
             msg = f"{name} is out of order"
             raise OSError(msg)
@@ -72,7 +72,7 @@ class FlakyStore(InMemoryVectorStore):
         return await super().asimilarity_search_with_score(query, k, **kwargs)
 
 
-def said(text: str, message_id: str | None = None, **fields: object) -> Draft:
+def said(text, message_id=None, **fields):
     """Return a user's message as a draft, at a time that does not depend on the clock."""
     message = HumanMessage(text, id=message_id, **fields)
     timing = {"creation": 1_700_000_000_000}
@@ -82,12 +82,12 @@ def said(text: str, message_id: str | None = None, **fields: object) -> Draft:
 # -- stores ---------------------------------------------------------------------------------
 
 
-def in_memory(embeddings: Embeddings):
+def in_memory(embeddings):
     """Return LangChain's store in memory."""
     return InMemoryVectorStore(embeddings)
 
 
-def qdrant(embeddings: HashedEmbeddings):
+def qdrant(embeddings):
     """Return a Qdrant collection inside this process."""
     pytest.importorskip("langchain_qdrant", reason="langchain-qdrant is not installed")
     from langchain_qdrant import QdrantVectorStore
@@ -99,7 +99,7 @@ def qdrant(embeddings: HashedEmbeddings):
     return QdrantVectorStore(client, "lines", embeddings)
 
 
-def pgvector(embeddings: HashedEmbeddings):
+def pgvector(embeddings):
     """Return a collection on the PostgreSQL server of this test run."""
     store_class = pytest.importorskip(
         "langchain_postgres", reason="langchain-postgres is not installed"

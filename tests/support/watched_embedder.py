@@ -15,15 +15,15 @@ class WatchedEmbedder(Embeddings):
     fingerprint = "watched-1"
     embeds_alike = True
 
-    def __init__(self) -> None:
-        self.embedded: list[str] = []
-        self.asked: list[str] = []
-        self.failing: Exception | None = None
+    def __init__(self):
+        self.embedded = []
+        self.asked = []
+        self.failing = None
         self.is_reached = threading.Event()
         self.may_go_on = threading.Event()
         self.may_go_on.set()
 
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+    def embed_documents(self, texts):
         """Embed lines."""
         self.is_reached.set()
         assert self.may_go_on.wait(60)
@@ -32,16 +32,16 @@ class WatchedEmbedder(Embeddings):
         self.embedded += texts
         return HashEmbeddings().embed_documents(texts)
 
-    def embed_query(self, text: str) -> list[float]:
+    def embed_query(self, text):
         """Embed a question."""
         self.asked.append(text)
         return HashEmbeddings().embed_query(text)
 
-    def hold(self) -> None:
+    def hold(self):
         """Have lines wait from now on."""
         self.is_reached.clear()
         self.may_go_on.clear()
 
-    def go_on(self) -> None:
+    def go_on(self):
         """Let them go on."""
         self.may_go_on.set()

@@ -6,16 +6,12 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any
 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 from starlette.testclient import TestClient
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.offline import OfflineChatModel
-from langchain_convmem.web.access import Access
 from langchain_convmem.web.server import build_app
 
 ORIGIN = "http://127.0.0.1:8501"
@@ -28,7 +24,7 @@ class ModelDownError(Exception):
 class SlowModel(OfflineChatModel):
     """Says two words and waits when asked to count; fails when asked to; else quotes."""
 
-    async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    async def _astream(self, messages, *args, **kwargs):
         text = messages[-1].text
         if text.endswith("Fail."):
             raise ModelDownError("no words left")
@@ -47,13 +43,7 @@ COUNTING = threading.Event()
 
 
 @contextlib.contextmanager
-def open_client(
-    memory: ConversationMemory,
-    *,
-    access: Access | None = None,
-    models: Mapping[str, Any] | None = None,
-    **headers: str,
-) -> Iterator[TestClient]:
+def open_client(memory, *, access=None, models=None, **headers):
     """Yield a client of a server over a memory, which sends what pages send."""
     COUNTING.clear()
     app = build_app(memory, models or {"slow": SlowModel()}, access=access)
@@ -62,7 +52,7 @@ def open_client(
         yield client
 
 
-def read_events(text: str) -> list[tuple[str, Any]]:
+def read_events(text):
     """Return server-sent events by name and data."""
     found = []
     for block in filter(None, text.split("\n\n")):
@@ -71,7 +61,7 @@ def read_events(text: str) -> list[tuple[str, Any]]:
     return found
 
 
-def say(client: TestClient, thread: str, text: str, user: str = "ana", **more: str) -> str:
+def say(client, thread, text, user="ana", **more):
     """Say something and return the reply."""
     fields = {"user": user, "thread": thread, "text": text, **more}
     answer = client.post("/say", data=fields)
@@ -81,7 +71,7 @@ def say(client: TestClient, thread: str, text: str, user: str = "ana", **more: s
     return "".join(data["text"] for name, data in events if name == "text")
 
 
-def show(client: TestClient, path: str, thread: str | None = None, **more: Any) -> str:
+def show(client, path, thread=None, **more):
     """Return a page about a thread of Ana."""
     named = {"user": "ana", **({"thread": thread} if thread else {}), **more}
     answer = client.get(path, params=named)

@@ -10,7 +10,6 @@ import sys
 import tempfile
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 from browser import DESKTOP, PHONE, open_browser
 from web_server import import_life, run_server, run_service
@@ -39,13 +38,13 @@ TITLES = {
 }
 
 
-def say(page: Any, text: str) -> None:
+def say(page, text):
     page.fill("#text", text)
     page.keyboard.press("Enter")
     page.locator(".message.assistant:not(.is-live)").wait_for()
 
 
-def take(page: Any, path: Path) -> None:
+def take(page, path):
     """Write what a page shows, small."""
     from PIL import Image
 
@@ -54,7 +53,7 @@ def take(page: Any, path: Path) -> None:
     picture.save(path, "WEBP", quality=82, method=6)
 
 
-def main() -> int:
+def main():
     """Take all pictures into a folder."""
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)

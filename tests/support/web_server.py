@@ -1,7 +1,5 @@
 """The web chat as its tests and pictures start it: over a loopback service, with much to recall.
 
-    python tests/support/web_server.py memory.db 8501       # serve it, to look at it
-
 The service streams word by word; a question that begins with `Slowly` is answered until it is let
 go on (`Gate`), and one with `Fail` is refused.
 """
@@ -16,9 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 
@@ -47,17 +43,17 @@ LISBON = """Then three things decide the day:
 class Gate:
     """Holds streams of slow replies after their third word until it is opened."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.opened = threading.Event()
         self.reached = threading.Event()
 
-    def hold(self, number: int) -> None:
+    def hold(self, number):
         if number >= 3:
             self.reached.set()
             self.opened.wait(PATIENCE_S)
 
 
-def answer(body: dict[str, Any], gate: Gate) -> ScriptedReply | ScriptedError:
+def answer(body, gate):
     """Return what the service answers: what it was asked, or something prepared."""
     said = body["messages"][-1]["content"]
     pieces = [said] if isinstance(said, str) else [one["text"] for one in said if "text" in one]
@@ -74,7 +70,7 @@ def answer(body: dict[str, Any], gate: Gate) -> ScriptedReply | ScriptedError:
 
 
 @contextlib.contextmanager
-def run_service() -> Iterator[tuple[str, Gate]]:
+def run_service():
     """Yield the address of the service, and what holds its slow replies."""
     gate = Gate()
     with ChatCompletionsServer(lambda body: answer(body, gate)) as service:
@@ -85,9 +81,7 @@ def run_service() -> Iterator[tuple[str, Gate]]:
 
 
 @contextlib.contextmanager
-def run_server(
-    folder: Path, service_url: str, *options: str, port: int = 0
-) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def run_server(folder, service_url, *options, port=0):
     """Yield the address of `convmem web` over the service, and its process."""
     environment = {**os.environ, "OPENAI_API_KEY": "none", "PYTHONPATH": str(ROOT)}
     words = ["web", "--db", "memory.db", "--port", str(port), "--json"]
@@ -115,7 +109,7 @@ def run_server(
             server.stdout.close()
 
 
-def wait_until_ready(address: str) -> None:
+def wait_until_ready(address):
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -127,7 +121,7 @@ def wait_until_ready(address: str) -> None:
             return
 
 
-def import_life(folder: Path, user_id: str = "maya", *, embeds: bool = False) -> None:
+def import_life(folder, user_id="maya", *, embeds=False):
     """Let a user remember the weeks of the examples, by sessions as threads."""
     with ConversationMemory.open(folder / "memory.db") as memory:
         lines = [json.loads(line) for line in LIFE.read_text("utf-8").splitlines()]
@@ -142,22 +136,3 @@ def import_life(folder: Path, user_id: str = "maya", *, embeds: bool = False) ->
             memory.add_messages([message], thread_id=session, user_id=user_id, durable=False)
         if embeds:
             memory.refresh(user_id=user_id)
-
-
-def main() -> int:
-    """Serve a life to look at."""
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "memory.db").exists():
-        import_life(folder, embeds=True)
-    with run_service() as (url, gate), run_server(folder, url, port=int(sys.argv[2])) as (it, _):
-        gate.opened.set()
-        sys.stdout.write(f"{it}\n")
-        sys.stdout.flush()
-        with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait()
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

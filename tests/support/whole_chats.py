@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.graph import MessagesState
 from scripted_agents import agent_with
 from scripted_chat import ScriptedChatModel, at
@@ -15,28 +11,12 @@ from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.integrations.langgraph import create_memory_graph
 from langchain_convmem.views.live import find_live_entries
 
-__all__ = [
-    "DOORS",
-    "News",
-    "Page",
-    "kept_by",
-    "log_of",
-    "make_model",
-    "make_words",
-    "run",
-    "seen_by",
-    "view_of",
-]
 
-Send = Callable[[Sequence[BaseMessage]], str]
-"""Sends messages to a host, and returns its answer."""
-
-
-def make_model() -> ScriptedChatModel:
+def make_model():
     """Return a model whose replies differ from each other and, here and there, repeat."""
     count = 0
 
-    def reply(_messages: Any) -> str:
+    def reply(_messages):
         nonlocal count
         count += 1
         return "Fine." if count % 7 == 0 else f"Reply {count}."
@@ -44,7 +24,7 @@ def make_model() -> ScriptedChatModel:
     return ScriptedChatModel(replies=[reply])
 
 
-def make_words(number: int) -> str:
+def make_words(number):
     """Return a text that resembles no other one."""
     return chr(0x4E00 + number) * 12
 
@@ -52,24 +32,24 @@ def make_words(number: int) -> str:
 # -- doors ----------------------------------------------------------------------------------------
 
 
-def _wrap(memory: ConversationMemory, model: Any) -> Send:
+def _wrap(memory, model):
     chain = memory.wrap(model, recall=False)
     return lambda messages: chain.invoke(messages, at()).text
 
 
-def _sender_to(app: Any) -> Send:
+def _sender_to(app):
     return lambda messages: app.invoke({"messages": messages}, at())["messages"][-1].text
 
 
-def _graph(memory: ConversationMemory, model: Any) -> Send:
+def _graph(memory, model):
     return _sender_to(create_memory_graph(memory, model, state_schema=MessagesState, recall=False))
 
 
-def _agent(memory: ConversationMemory, model: Any) -> Send:
+def _agent(memory, model):
     return _sender_to(agent_with(memory, model, tools=()))
 
 
-def _conversation(memory: ConversationMemory, model: Any) -> Send:
+def _conversation(memory, model):
     talk = memory.conversation(model, thread_id="t", user_id="ana", recall=False)
     return lambda messages: talk.send_message(list(messages)).text
 
@@ -84,74 +64,65 @@ DOORS = {"wrap": _wrap, "conversation": _conversation, "graph": _graph, "agent":
 class News:
     """Sends only what is new, and edits through the history."""
 
-    def __init__(self, door: str, *, with_ids: bool) -> None:
+    def __init__(self, door, *, with_ids):
         self.door = door
         self.memory = ConversationMemory(InMemoryLog())
         self.model = make_model()
         self.send = DOORS[door](self.memory, self.model)
         self.with_ids = with_ids
 
-    def _human(self, text: str, number: int) -> HumanMessage:
+    def _human(self, text, number):
         return HumanMessage(text, id=f"u{number}" if self.with_ids else None)
 
-    def _last(self, back: int) -> BaseMessage:
+    def _last(self, back):
         history = self.memory.history("t", user_id="ana")
         return [one for one in history.messages if one.type == "human"][-1 - back]
 
-    def say(self, text: str, number: int, system: list[SystemMessage], tab: int = 0) -> None:
+    def say(self, text, number, system, tab=0):
         """Say something."""
         self.send([*system, self._human(text, number)])
 
-    def edit(self, back: int, text: str, system: list[SystemMessage], tab: int = 0) -> None:
+    def edit(self, back, text, system, tab=0):
         """Say an earlier thing otherwise."""
         old = self._last(back)
         self.memory.history("t", user_id="ana").replace(str(old.id), text)
         self.send([*system, HumanMessage(text, id=old.id)])
 
-    def again(self, system: list[SystemMessage], tab: int = 0) -> None:
+    def again(self, system, tab=0):
         """Ask for another answer."""
         self.send([*system, self._last(0)])
-
-
-@dataclass
-class _Tab:
-    """What a page shows."""
-
-    shown: list[BaseMessage] = field(default_factory=list)
 
 
 class Page(News):
     """Sends what its page shows, or the last messages of it; its replies have no ids."""
 
-    def __init__(
-        self, door: str, *, with_ids: bool, most: int | None = None, tabs: int = 1
-    ) -> None:
+    def __init__(self, door, *, with_ids, most=None, tabs=1):
         super().__init__(door, with_ids=with_ids)
         self.most = most
-        self.tabs = [_Tab() for _ in range(tabs)]
+        self.tabs = [[] for _ in range(tabs)]
 
-    def _show(self, tab: int, messages: list[BaseMessage], system: list[SystemMessage]) -> None:
+    def _show(self, tab, messages, system):
         sent = messages if self.most is None else messages[-self.most :]
         # Copies: LangGraph writes the ids that it makes up into the messages it is given.
         reply = self.send([*system, *(message.model_copy() for message in sent)])
-        self.tabs[tab].shown = [*messages, AIMessage(reply)]
+        self.tabs[tab] = [*messages, AIMessage(reply)]
 
-    def say(self, text: str, number: int, system: list[SystemMessage], tab: int = 0) -> None:
+    def say(self, text, number, system, tab=0):
         """Say something."""
-        self._show(tab, [*self.tabs[tab].shown, self._human(text, number)], system)
+        self._show(tab, [*self.tabs[tab], self._human(text, number)], system)
 
-    def edit(self, back: int, text: str, system: list[SystemMessage], tab: int = 0) -> None:
+    def edit(self, back, text, system, tab=0):
         """Say an earlier thing otherwise."""
-        shown = self.tabs[tab].shown
+        shown = self.tabs[tab]
         asked = [n for n, one in enumerate(shown) if one.type == "human"][-1 - back]
         self._show(tab, [*shown[:asked], HumanMessage(text, id=shown[asked].id)], system)
 
-    def again(self, system: list[SystemMessage], tab: int = 0) -> None:
+    def again(self, system, tab=0):
         """Ask for another answer."""
-        self._show(tab, self.tabs[tab].shown[:-1], system)
+        self._show(tab, self.tabs[tab][:-1], system)
 
 
-def run(caller: News, actions: Sequence[str], *, dated: bool) -> News:
+def run(caller, actions, *, dated):
     """Let a caller do one thing after the other; its first four say something.
 
     Args:
@@ -160,7 +131,7 @@ def run(caller: News, actions: Sequence[str], *, dated: bool) -> News:
             what it replaces.
         dated: Whether each call brings a system message of its own.
     """
-    said: list[str] = []
+    said = []
     for number, action in enumerate(actions):
         system = [SystemMessage(f"Day {number}.")] if dated else []
         if action in ("say", "yes") or len(said) < 4:
@@ -180,7 +151,7 @@ def run(caller: News, actions: Sequence[str], *, dated: bool) -> News:
 # -- what came of it ------------------------------------------------------------------------------
 
 
-def log_of(memory: ConversationMemory) -> list[tuple[str, str, bool]]:
+def log_of(memory):
     """Return all that was ever stored, and whether it still counts."""
     history = memory.history("t", user_id="ana")
     live = {message.id for message in history.messages}
@@ -191,18 +162,18 @@ def log_of(memory: ConversationMemory) -> list[tuple[str, str, bool]]:
     ]
 
 
-def kept_by(memory: ConversationMemory) -> list[tuple[str, str]]:
+def kept_by(memory):
     """Return what still counts of all that was stored."""
     entries = find_live_entries(memory.history("t", user_id="ana").entries)
     return [(one.role, str(one.message.text)) for one in entries if one.message is not None]
 
 
-def view_of(memory: ConversationMemory) -> list[tuple[str, str]]:
+def view_of(memory):
     """Return what a model would see of the thread."""
     history = memory.history("t", user_id="ana")
     return [(one.type, str(one.text)) for one in history.messages]
 
 
-def seen_by(model: ScriptedChatModel) -> list[list[tuple[str, str]]]:
+def seen_by(model):
     """Return what a model saw, call by call."""
     return [[(one.type, str(one.text)) for one in messages] for messages in model.seen]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +14,6 @@ from wire_models import chat_bedrock, chat_openai, lines_of_chat, lines_of_conve
 
 from langchain_convmem.testing.scripted_replies import ReplySource
 
-__all__ = ["PROVIDERS", "Provider", "Service"]
-
 
 @dataclass(frozen=True)
 class Service:
@@ -25,12 +23,12 @@ class Service:
     lines_of: Callable[[dict[str, Any]], list[str]]
 
     @property
-    def bodies(self) -> list[dict[str, Any]]:
+    def bodies(self):
         """The requests as they came."""
         return [request.body for request in self.server.requests]
 
     @property
-    def requests(self) -> list[list[str]]:
+    def requests(self):
         """The requests as lines: `role: text`, `call id name place`, `result id: text`."""
         return [self.lines_of(body) for body in self.bodies]
 
@@ -45,7 +43,7 @@ class Provider:
     lines_of: Callable[[dict[str, Any]], list[str]]
 
     @property
-    def errors(self) -> tuple[type[Exception], ...]:
+    def errors(self):
         """What the provider's client raises when a stream is cut or the service fails."""
         if self.name == "openai":
             return (pytest.importorskip("openai").APIError,)
@@ -53,9 +51,7 @@ class Provider:
         return (pytest.importorskip("botocore.exceptions").ClientError, cut)
 
     @asynccontextmanager
-    async def answer(
-        self, reply: ReplySource, *, tries: int = 1
-    ) -> AsyncIterator[tuple[Any, Service]]:
+    async def answer(self, reply, *, tries=1):
         """Open a service that gives these replies, and a model before it."""
         with self.server_class(reply) as server:
             async with self.open_model(server, tries=tries) as model:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CALLS", "WRITTEN"]
-
 _FIND = ("find", {"text": 'an "a"', "n": 3, "from": [1, {"k": None, "b": True}]})
 _SORT = ("sort", {})
 CALLS = [_FIND, _SORT]

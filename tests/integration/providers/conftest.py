@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from wire_providers import PROVIDERS, Provider
+from wire_providers import PROVIDERS
 
 from langchain_convmem import ConversationMemory
 
 
 @pytest.fixture(autouse=True)
-def _without_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_the_machine(monkeypatch):
     """No client waits before it tries again, or reads the settings of the machine."""
     # botocore reads no `Retry-After` and sleeps for up to a second before it tries again.
     clock = SimpleNamespace(sleep=lambda _: None, time=time.time)
@@ -23,13 +22,13 @@ def _without_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=PROVIDERS)
-def provider(request: pytest.FixtureRequest) -> Provider:
+def provider(request):
     """A provider of chat models."""
     return PROVIDERS[request.param]
 
 
 @pytest.fixture
-def memory() -> Iterator[ConversationMemory]:
+def memory():
     """A memory with nothing in it."""
     with ConversationMemory.open(":memory:") as opened:
         yield opened

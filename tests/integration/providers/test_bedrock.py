@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage
 from scripted_chat import at
 from strict_converse import StrictConverse
 from wire_models import chat_bedrock
@@ -45,7 +44,7 @@ async def test_reasoning_that_was_cut_off_is_not_sent_back(memory, way):
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_reasoning_before_a_call_stays_with_it(memory, way):
-    def with_results(answer: AIMessage) -> list[BaseMessage]:
+    def with_results(answer):
         return [answer, *(look.invoke(call) for call in answer.tool_calls)]
 
     thought = ScriptedReply(reasoning="I must look.", tool_calls=[CALL])

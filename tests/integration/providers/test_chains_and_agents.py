@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessageChunk, HumanMessage
 from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from scripted_agents import entries, says
 from scripted_chat import at
 from wire_promises import (
     CALL,
@@ -50,14 +51,6 @@ def call(place, number=1, name="look"):
     return ScriptedToolCall(name, {"place": place}, f"call_{number}")
 
 
-async def _invoke(agent, value, config):
-    return await asyncio.to_thread(agent.invoke, value, config)
-
-
-async def _ainvoke(agent, value, config):
-    return await agent.ainvoke(value, config)
-
-
 async def _stream(agent, value, config):
     def read():
         return list(agent.stream(value, config, stream_mode="values"))[-1]
@@ -69,24 +62,12 @@ async def _astream(agent, value, config):
     return [state async for state in agent.astream(value, config, stream_mode="values")][-1]
 
 
-RUNS = {"invoke": _invoke, "ainvoke": _ainvoke, "stream": _stream, "astream": _astream}
+RUNS = {**ONCE, "stream": _stream, "astream": _astream}
 
 
 def agent_with(memory, model, *, tools=(look, enter), before=(), **more):
     own = ConversationMemoryMiddleware(memory, recall=False)
     return create_agent(model, list(tools), middleware=[*before, own], **more)
-
-
-def says(text, message_id=None):
-    return {"messages": [HumanMessage(text, id=message_id)]}
-
-
-def entries(memory, thread_id="t"):
-    return memory.history(thread_id, user_id="ana").entries
-
-
-def roles(memory):
-    return [entry.role for entry in entries(memory)]
 
 
 ROUNDS = [
@@ -148,7 +129,7 @@ async def test_an_object_made_of_a_call_is_returned_and_the_next_request_is_vali
     ]
     assert said[4].startswith("result call_9: ")
     assert last == "user: Thanks!"
-    assert roles(memory)[:5] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert [entry.role for entry in entries(memory)[:5]] == ["user", *["assistant", "tool"] * 2]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -178,23 +159,6 @@ async def test_the_provider_may_be_chosen_at_the_call_within_a_thread(memory, pr
 
 
 # -- chains ---------------------------------------------------------------------------------------
-@pytest.mark.parametrize("way", WAYS)
-async def test_the_second_request_holds_the_whole_conversation(memory, provider, way):
-    async with provider.answer(["On level 3.", "In your coat."]) as (model, service):
-        chain = memory.wrap(model, recall=False)
-        first = await WAYS[way](chain, "Where did I park?", at())
-        second = await WAYS[way](chain, "And the key?", at())
-        assert service.requests == [
-            ["user: Where did I park?"],
-            ["user: Where did I park?", "assistant: On level 3.", "user: And the key?"],
-        ]
-    assert (first.text, second.text) == ("On level 3.", "In your coat.")
-    assert texts(stored(memory)) == [
-        "human: Where did I park?",
-        "ai: On level 3.",
-        "human: And the key?",
-        "ai: In your coat.",
-    ]
 
 
 @pytest.mark.parametrize("way", WAYS)

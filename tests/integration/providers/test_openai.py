@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import takewhile
-from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 from scripted_chat import at
 from strict_chats import StrictChatCompletions
 from wire_models import chat_openai, lines_of_chat
-from wire_promises import (
-    CALL,
-    ONCE,
-    STREAMED,
-    WAYS,
-    last_attributes,
-    look,
-    stored,
-    texts,
-)
+from wire_promises import CALL, ONCE, STREAMED, WAYS, last_attributes, look, stored, texts
 
 from langchain_convmem.testing import ChatCompletionsServer, ScriptedReply
 
@@ -28,11 +17,11 @@ pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 
 
 @pytest.fixture
-def ending_early(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def ending_early(monkeypatch):
     """Make the service end its streams as a proxy does that gives up: no reason, no `[DONE]`."""
     whole = ChatCompletionsServer.stream
 
-    def begun(*args: Any) -> Iterator[bytes]:
+    def begun(*args):
         yield from takewhile(lambda event: b'"finish_reason": null' in event, whole(*args))
         yield b": bye\n\n"
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from summaries import ScriptedSummarizer, bare_texts
@@ -36,51 +32,51 @@ TOPICS = ["tea", "coffee", "bread", "salt", "pepper", "rice", "wine", "beer", "m
 class Thread:
     """A thread of ana's with a summariser, and how to say what it holds."""
 
-    def __init__(self, log: Any) -> None:
+    def __init__(self, log):
         self.log = log
         self.summarizer = ScriptedSummarizer()
         self.memory = self.with_summarizer(self.summarizer)
 
-    def with_summarizer(self, summarizer: Any, **options: Any) -> ConversationMemory:
+    def with_summarizer(self, summarizer, **options):
         """Return another memory of the same log."""
         own = {"summary_settings": SETTINGS, **options}
         return ConversationMemory(self.log, summarizer=summarizer, **own)
 
     @property
-    def settings(self) -> SummarySettings:
+    def settings(self):
         """What its memory goes by."""
         return SETTINGS
 
     @property
-    def history(self) -> Any:
+    def history(self):
         return self.memory.history("t", user_id="ana")
 
-    def say(self, *texts: Any) -> None:
+    def say(self, *texts):
         """Store texts, the user's first, or messages."""
         kinds = (HumanMessage, AIMessage)
         said = [kinds[n % 2](one) if isinstance(one, str) else one for n, one in enumerate(texts)]
         self.memory.add_messages(said, thread_id="t", user_id="ana")
 
-    def talk(self, exchanges: int = 4, start: int = 0) -> None:
+    def talk(self, exchanges=4, start=0):
         """Store exchanges."""
         for number in range(start, start + exchanges):
             self.say(f"What about {TOPICS[number]}?", f"Fine: {TOPICS[number]}.")
 
-    def summarize(self, memory: ConversationMemory | None = None, **options: Any) -> Any:
+    def summarize(self, memory=None, **options):
         return (memory or self.memory).summarize("t", user_id="ana", **options)
 
     @property
-    def summaries(self) -> list[str]:
+    def summaries(self):
         """Return the texts of all summaries that the log holds, in order of their writing."""
         found = [entry for entry in self.history.entries if entry.role == "summary"]
         return ["\n".join(entry.contents) for entry in found]
 
     @property
-    def shown(self) -> list[str]:
+    def shown(self):
         """Return what a model reads, the summary without its fence."""
         return bare_texts(self.history.messages)
 
-    def check(self) -> None:
+    def check(self):
         """Every entry is shown or told by one summary of the frontier, for every provider."""
         live = find_live_entries(self.history.entries)
         told = [find_covers(live, find_nodes(live, [top])) for top in find_frontier(live)]
@@ -94,7 +90,7 @@ class Thread:
             messages = self.history.context(provider=name).messages
             assert VALIDATORS[name](messages) == [], name
 
-    def check_all_was_told(self) -> None:
+    def check_all_was_told(self):
         """Every text that a summary covers reached the summariser."""
         live = find_live_entries(self.history.entries)
         covered = find_covers(live, find_nodes(live))
@@ -104,29 +100,19 @@ class Thread:
                 assert all(_squeezed(text) in asked for text in entry.contents), entry.contents
 
 
-def _squeezed(text: str) -> str:
+def _squeezed(text):
     return " ".join(text.split())
 
 
 @pytest.fixture
-def thread() -> Iterator[Thread]:
+def thread():
     """A thread in memory."""
     with InMemoryLog() as log:
         yield Thread(log)
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> Iterator[Thread]:
+def stored(tmp_path):
     """A thread in a file."""
     with SQLiteLog(tmp_path / "memory.db") as log:
         yield Thread(log)
-
-
-@pytest.fixture
-def call() -> Callable[..., AIMessage]:
-    """Return a reply that calls a tool once for each id."""
-
-    def reply(*ids: str) -> AIMessage:
-        return AIMessage("", tool_calls=[{"name": "look", "args": {"at": i}, "id": i} for i in ids])
-
-    return reply

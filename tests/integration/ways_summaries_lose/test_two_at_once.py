@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
-from typing import Self
 
 import pytest
 from forked_processes import ForkedProcess
@@ -41,29 +39,6 @@ with ConversationMemory.open(path, summarizer=summarise, summary_settings=settin
 """
 
 
-class Child:
-    """A process that summarises the thread when told to, and ends its request when told to."""
-
-    def __init__(self, path: Path, mode: str) -> None:
-        self._process = ForkedProcess(CHILD, path, mode)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.finish()
-
-    def says(self) -> str:
-        return self._process.stdout.readline().strip()
-
-    def go_on(self) -> None:
-        self._process.stdin.write("go\n")
-
-    def ends(self) -> int:
-        return self._process.ends()
-
-
 @pytest.fixture
 def path(stored, tmp_path):
     stored.talk(4)
@@ -71,14 +46,14 @@ def path(stored, tmp_path):
 
 
 def test_of_two_processes_one_summarises_and_the_other_is_told_so(stored, path):
-    with Child(path, "one") as other:
-        assert other.says() == "ready"
-        other.go_on()
-        assert other.says() == "asked"
+    with ForkedProcess(CHILD, path, "one") as other:
+        assert other.stdout.readline() == "ready\n"
+        other.stdin.write("go\n")
+        assert other.stdout.readline() == "asked\n"
         assert stored.summarize().outcome == "busy"
         assert stored.summarizer.requests == []
-        other.go_on()
-        assert other.says() == "written"
+        other.stdin.write("go\n")
+        assert other.stdout.readline() == "written\n"
         assert other.ends() == 0
     assert stored.summaries == ["A summary by one."]
     assert stored.summarize().outcome == "not_due"
@@ -87,11 +62,11 @@ def test_of_two_processes_one_summarises_and_the_other_is_told_so(stored, path):
 
 def test_a_process_killed_while_it_summarises_leaves_the_thread_as_it_was(stored, path):
     before = stored.history.entries
-    with Child(path, "dies") as child:
-        assert child.says() == "ready"
-        child.go_on()
-        assert child.says() == "asked"
-        child.go_on()
+    with ForkedProcess(CHILD, path, "dies") as child:
+        assert child.stdout.readline() == "ready\n"
+        child.stdin.write("go\n")
+        assert child.stdout.readline() == "asked\n"
+        child.stdin.write("go\n")
         assert child.ends() == 9
     assert stored.history.entries == before
     stored.check()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 INFORMATION = {
@@ -39,16 +38,16 @@ class Case:
     fields: Mapping[str, Any]
 
     @property
-    def id(self) -> str:
+    def id(self):
         return f"{self.file}::{self.name}"
 
 
-def load_cases(folder: Path) -> list[Case]:
+def load_cases(folder):
     """Return the cases of every JSON file in a folder, by file name and order."""
     return [case for path in sorted(folder.glob("*.json")) for case in _cases_of(path)]
 
 
-def _cases_of(path: Path) -> list[Case]:
+def _cases_of(path):
     document = json.loads(path.read_text("utf-8"))
     return [
         Case(path.name, str(case.get("name", case.get("id"))), case.get("strength", "must"), case)
@@ -56,16 +55,14 @@ def _cases_of(path: Path) -> list[Case]:
     ]
 
 
-def check_keys(what: str, found: Collection[str], known: Collection[str]) -> None:
+def check_keys(what, found, known):
     """Fail on a key that the runner would leave unchecked."""
     unknown = sorted(set(found) - set(known))
     if unknown:
         raise UnknownKeyError(f"{what} has keys that no check knows: {unknown}")
 
 
-def alternatives(
-    case: Case, known: Collection[str], families: Collection[frozenset[str]] = ()
-) -> list[dict[str, Any]]:
+def alternatives(case, known, families=()):
     """Return what the case expects, and every alternative that it accepts.
 
     An alternative replaces the keys that it names, and with them the keys of the same family,
@@ -82,7 +79,7 @@ def alternatives(
     return found
 
 
-def check_any(options: list[dict[str, Any]], compare: Callable[[dict[str, Any]], None]) -> None:
+def check_any(options, compare):
     """Fail unless one of the options compares; the message tells of all of them."""
     failures = []
     for option in options:
@@ -97,5 +94,5 @@ def check_any(options: list[dict[str, Any]], compare: Callable[[dict[str, Any]],
     raise AssertionError("\n-- or --\n".join(failures))
 
 
-def check_equal(what: str, found: Any, expected: Any) -> None:
+def check_equal(what, found, expected):
     assert found == expected, f"{what}:\n  expected {expected!r}\n  found    {found!r}"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
 
-from conformance.cases import INFORMATION, Case, check_any, check_equal, check_keys
+from conformance.cases import INFORMATION, check_any, check_equal, check_keys
 from langchain_convmem.errors import ConvMemError
 from langchain_convmem.logs.dynamodb import to_dynamodb
 
@@ -21,10 +20,10 @@ TAGS = {
 }
 
 
-def run_dynamodb_case(case: Case) -> None:
+def run_dynamodb_case(case):
     check_keys("case", set(case.fields) - {"input", "expect", "accept"}, INFORMATION)
     try:
-        found: Any = to_dynamodb(decoded(case.fields["input"]), report=logging.debug)
+        found = to_dynamodb(decoded(case.fields["input"]), report=logging.debug)
     except (ConvMemError, TypeError, ValueError):
         found = "raised"
     options = [{"expect": case.fields["expect"]}, *case.fields.get("accept", ())]
@@ -33,7 +32,7 @@ def run_dynamodb_case(case: Case) -> None:
     check_any(options, lambda option: _compare(found, option))
 
 
-def decoded(value: Any) -> Any:
+def decoded(value):
     if isinstance(value, list):
         return [decoded(item) for item in value]
     if not isinstance(value, Mapping):
@@ -46,12 +45,12 @@ def decoded(value: Any) -> Any:
     return {key: decoded(item) for key, item in value.items()}
 
 
-def _compare(found: Any, option: Mapping[str, Any]) -> None:
+def _compare(found, option):
     wanted = "raised" if option.get("raises") else unordered(decoded(option["expect"]))
     check_equal("attribute values", found if found == "raised" else unordered(found), wanted)
 
 
-def unordered(value: Any) -> Any:
+def unordered(value):
     """Return attribute values with the members of sets sorted."""
     if isinstance(value, list):
         return [unordered(item) for item in value]

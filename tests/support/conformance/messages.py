@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from conformance.cases import INFORMATION, Case, alternatives, check_any, check_equal, check_keys
+from conformance.cases import INFORMATION, alternatives, check_any, check_equal, check_keys
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConvMemError
 
@@ -24,7 +23,7 @@ LLM_FAMILY = frozenset({"llm", "llm_contains", "llm_excludes"})
 META_FAMILY = frozenset({"meta", "meta_include"})
 
 
-def run_manager_case(case: Case) -> None:
+def run_manager_case(case):
     check_keys("case", set(case.fields) - {"ops", "expect", "accept"}, INFORMATION)
     with ConversationMemory.open(":memory:") as memory:
         manager = Manager(memory)
@@ -34,52 +33,52 @@ def run_manager_case(case: Case) -> None:
         check_any(options, lambda expect: _compare(manager, expect))
 
 
-def camel(name: str) -> str:
+def camel(name):
     """Return an enumerator's name as it is exported: `LLM_END` as `llmEnd`."""
     first, *others = name.lower().split("_")
     return first + "".join(map(str.capitalize, others))
 
 
-def said(turns: Sequence[Any]) -> list[list[Any]]:
+def said(turns):
     return [[turn.role, list(turn.contents)] for turn in turns]
 
 
 class Manager:
     """A thread that operations act on; remembers what each of them returned."""
 
-    def __init__(self, memory: ConversationMemory) -> None:
+    def __init__(self, memory):
         self.memory = memory
         self.threads = 0
-        self.results: list[Any] = []
-        self.turns: dict[int, Any] = {}
-        self.maps: dict[int, list[dict[str, Any]]] = {}
-        self.windows: dict[str | None, Any] = {}
-        self.labels: dict[str, Any] = {}
+        self.results = []
+        self.turns = {}
+        self.maps = {}
+        self.windows = {}
+        self.labels = {}
         self.new_manager()
 
-    def do(self, op: Sequence[Any]) -> None:
+    def do(self, op):
         name, *arguments = op
         check_keys("operations", [name], OPERATIONS)
-        self.results.append(OPERATIONS[name](self, *arguments))
+        self.results.append(getattr(self, name)(*arguments))
 
     @property
-    def number(self) -> int:
+    def number(self):
         """The number of the operation under way."""
         return len(self.results)
 
-    def new_manager(self) -> None:
+    def new_manager(self):
         self.threads += 1
         self.history = self.memory.history(f"thread {self.threads}", user_id="ana")
 
     # -- operations -----------------------------------------------------------------------------
 
-    def add(self, role: str, contents: Any, label: str | None = None) -> Any:
+    def add(self, role, contents, label=None):
         turn = self._unless_refused(lambda: self.history.add(role, contents))
         if label is not None:
             self.labels[label] = turn
         return None if turn is None else {"role": turn.role, "contents": list(turn.contents)}
 
-    def summary_info(self, name: str | None = None) -> Any:
+    def summary_info(self, name=None):
         before = self.history.entries
         window = self.history.summary_window()
         assert self.history.entries == before, "taking a window changed the thread"
@@ -87,7 +86,7 @@ class Manager:
         previous = None if window.previous is None else list(window.previous.contents)
         return {"messages": said(window.turns), "previous": previous}
 
-    def add_summary(self, text: Any, name: str | None = None) -> Any:
+    def add_summary(self, text, name=None):
         window = self.windows[name]
         turn = self._unless_refused(lambda: self.history.add_summary(text, window))
         if turn is None:
@@ -99,46 +98,46 @@ class Manager:
             "summary_of": [contents.get(name) for name in turn.metadata.summary_ids],
         }
 
-    def export(self, options: Mapping[str, bool] | None = None) -> Any:
+    def export(self, options=None):
         chosen = dict(options or {})
         check_keys("export", chosen, {"incremental", "exclude_last"})
         maps = self.history.to_maps(**chosen)
         self.maps[self.number] = maps
         return [[item["message"]["role"], item["message"]["contents"]] for item in maps]
 
-    def format(self, options: Mapping[str, Any] | None = None) -> str:
+    def format(self, options=None):
         chosen = dict(options or {})
         check_keys("format", chosen, {"preamble", "include_previous", "options"})
         style = chosen.pop("options", {})
         check_keys("format options", style, FORMAT_OPTIONS)
         return self.windows[None].format(**{"include_previous": False, **chosen}, **style)
 
-    def set_data(self, label: str, key: str, value: Any) -> None:
+    def set_data(self, label, key, value):
         self.labels[label].add_data(key, value)
 
-    def set_timing(self, label: str, name: str, at_ms: int | None = None) -> None:
+    def set_timing(self, label, name, at_ms=None):
         self.labels[label].add_timing(camel(name), at_ms)
 
-    def set_attribute(self, label: str, name: str) -> None:
+    def set_attribute(self, label, name):
         self.labels[label].add_attribute(camel(name))
 
-    def state(self) -> None:
+    def state(self):
         self._look(lambda: (self.history.turns, self.history.messages))
 
-    def print(self) -> str:
+    def print(self):
         return self._look(lambda: str(self.history))
 
-    def last_summary(self) -> Any:
+    def last_summary(self):
         summary = self._look(lambda: self.history.last_summary)
         return None if summary is None else list(summary.contents)
 
-    def _look(self, look: Any) -> Any:
+    def _look(self, look):
         before = self.history.entries
         found = look()
         assert self.history.entries == before, "looking changed the thread"
         return found
 
-    def _unless_refused(self, write: Any) -> Any:
+    def _unless_refused(self, write):
         before = self.history.entries
         try:
             turn = write()
@@ -149,32 +148,21 @@ class Manager:
         return turn
 
 
-OPERATIONS = {
-    "add": Manager.add,
-    "summary_info": Manager.summary_info,
-    "add_summary": Manager.add_summary,
-    "export": Manager.export,
-    "format": Manager.format,
-    "set_data": Manager.set_data,
-    "set_timing": Manager.set_timing,
-    "set_attribute": Manager.set_attribute,
-    "state": Manager.state,
-    "print": Manager.print,
-    "last_summary": Manager.last_summary,
-    "new_manager": Manager.new_manager,
-}
+OPERATIONS = {"add", "summary_info", "add_summary", "export", "format", "set_data", "set_timing"}
+OPERATIONS |= {"set_attribute", "state", "print", "last_summary", "new_manager"}
+"""Methods of a manager that cases call."""
 
 
 # -- checks -------------------------------------------------------------------------------------
 
 
-def _compare(manager: Manager, expect: Mapping[str, Any]) -> None:
+def _compare(manager, expect):
     for key, expected in expect.items():
         CHECKS[key](manager, expected)
     _check_messages(manager)
 
 
-def _check_messages(manager: Manager) -> None:
+def _check_messages(manager):
     """The model's messages say what its turns say, and hold no summary."""
     messages = manager.history.context(summary="omit").messages
     roles = {"human": "user", "ai": "assistant"}
@@ -187,7 +175,7 @@ def _check_messages(manager: Manager) -> None:
             assert piece in text, f"{piece!r} is not in the message {text!r}"
 
 
-def _results(manager: Manager, expected: Mapping[str, Any]) -> None:
+def _results(manager, expected):
     for number, result in expected.items():
         found = manager.results[int(number)]
         if isinstance(found, Mapping) and isinstance(result, Mapping):
@@ -196,55 +184,55 @@ def _results(manager: Manager, expected: Mapping[str, Any]) -> None:
         check_equal(f"result {number}", found, result)
 
 
-def _meta(manager: Manager, expected: Any) -> None:
+def _meta(manager, expected):
     check_equal("meta", _log(manager), expected)
 
 
-def _log(manager: Manager) -> list[list[Any]]:
+def _log(manager):
     return [
         [turn.role, list(turn.contents), list(turn.metadata.attributes)]
         for turn in manager.history.turns
     ]
 
 
-def _meta_include(manager: Manager, expected: Any) -> None:
+def _meta_include(manager, expected):
     rest = iter(_log(manager))
     for wanted in expected:
         assert wanted in rest, f"meta_include: {wanted} is not there, in order: {_log(manager)}"
 
 
-def _llm(manager: Manager, expected: Any) -> None:
+def _llm(manager, expected):
     check_equal("llm", said(manager.history.model_turns), expected)
 
 
-def _occurs(text: str, manager: Manager) -> bool:
+def _occurs(text, manager):
     """Return whether a text occurs in what the model gets, as words of its own."""
     alone = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
     shown = [piece for _, contents in said(manager.history.model_turns) for piece in contents]
     return any(alone.search(piece) for piece in shown)
 
 
-def _llm_contains(manager: Manager, expected: Any) -> None:
+def _llm_contains(manager, expected):
     missing = [text for text in expected if not _occurs(text, manager)]
     check_equal("missing in llm", missing, [])
 
 
-def _llm_excludes(manager: Manager, expected: Any) -> None:
+def _llm_excludes(manager, expected):
     check_equal("wrongly in llm", [text for text in expected if _occurs(text, manager)], [])
 
 
-def _llm_roles_only(manager: Manager, expected: Any) -> None:
+def _llm_roles_only(manager, expected):
     found = {turn.role for turn in manager.history.model_turns}
     assert found <= set(expected), f"roles for the model: {found}, allowed {expected}"
 
 
-def _same_message(manager: Manager, expected: Any) -> None:
+def _same_message(manager, expected):
     for first, second in expected:
         ids = [manager.turns[number].id for number in (first, second)]
         check_equal(f"ids of {first} and {second}", ids[0], ids[1])
 
 
-def _export_metadata(manager: Manager, expected: Any) -> None:
+def _export_metadata(manager, expected):
     for number, wanted in expected.items():
         maps = manager.maps[int(number)]
         check_equal(f"maps of export {number}", len(maps), len(wanted))
@@ -252,7 +240,7 @@ def _export_metadata(manager: Manager, expected: Any) -> None:
             _check_metadata(item["metadata"], fields)
 
 
-def _check_metadata(metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+def _check_metadata(metadata, fields):
     check_keys("export_metadata", fields, {"attribute", "aux", "timing_include"})
     for key in ("attribute", "aux"):
         if key in fields:
@@ -263,14 +251,14 @@ def _check_metadata(metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> N
     check_equal("timing", found, included)
 
 
-def _export_shape(manager: Manager, expected: Any) -> None:
+def _export_shape(manager, expected):
     for shape in expected if isinstance(expected, list) else [expected]:
         known = {"op", "top_keys", "message_keys", "metadata_keys", "timing_has", "roles"}
         check_keys("export_shape", shape, known)
         _check_shape(manager.maps[int(shape["op"])], shape)
 
 
-def _check_shape(maps: Sequence[Mapping[str, Any]], shape: Mapping[str, Any]) -> None:
+def _check_shape(maps, shape):
     parts = {"top_keys": maps, "message_keys": [item["message"] for item in maps]}
     for key, found in parts.items():
         for one in found if key in shape else ():
@@ -284,11 +272,11 @@ def _check_shape(maps: Sequence[Mapping[str, Any]], shape: Mapping[str, Any]) ->
         check_equal("roles", [item["message"]["role"] for item in maps], shape["roles"])
 
 
-def _last_summary(manager: Manager, expected: Any) -> None:
+def _last_summary(manager, expected):
     check_equal("last_summary", manager.last_summary(), expected)
 
 
-def _ids(manager: Manager, expected: Any) -> None:
+def _ids(manager, expected):
     check_keys("ids", expected, {"unique", "pattern", "increasing_by_creation"})
     created = [(turn.metadata.timing["creation"], turn.id) for turn in manager.history.turns]
     ids = [name for _, name in created]
@@ -302,7 +290,7 @@ def _ids(manager: Manager, expected: Any) -> None:
         check_equal("ids by creation", [name for _, name in sorted(created)], sorted(ids))
 
 
-def _print_contains(manager: Manager, expected: Any) -> None:
+def _print_contains(manager, expected):
     table = str(manager.history)
     check_equal("not printed", [text for text in expected if text not in table], [])
 

@@ -5,21 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from conformance.cases import (
-    INFORMATION,
-    Case,
-    alternatives,
-    check_any,
-    check_equal,
-    check_keys,
-)
+from conformance.cases import INFORMATION, alternatives, check_any, check_equal, check_keys
 from langchain_convmem import PromptFile
 from langchain_convmem.errors import PromptSyntaxError
 
@@ -29,7 +22,7 @@ SUFFIXES = {"json": ".json", "binary": ".bytes"}
 COMPILED = ("metadata", "constants", "variable_definitions", "sections", "occurrences")
 
 
-def run_prompt_case(case: Case) -> None:
+def run_prompt_case(case):
     check_keys("case", set(case.fields) - {"input", "functions", "expect", "accept"}, INFORMATION)
     options = alternatives(case, {*CHECKS, "raises"})
     check_any(options, lambda expect: _compare(case, expect))
@@ -43,15 +36,15 @@ class Functions:
     applied: int = 0
     calls: Counter[str] = field(default_factory=Counter)
 
-    def registered(self) -> dict[str, Callable[[], str]]:
+    def registered(self):
         return {name: self._function(name, value) for name, value in self.values.items()}
 
-    def _function(self, name: str, value: Any) -> Callable[[], str]:
-        def call() -> str:
+    def _function(self, name, value):
+        def call():
             self.calls[name] += 1
             return value[min(self.applied, len(value) - 1)] if isinstance(value, list) else value
 
-        def fail() -> str:
+        def fail():
             raise RuntimeError(value["raises"])
 
         if not isinstance(value, Mapping):
@@ -68,7 +61,7 @@ class Prompt:
     functions: Functions
     levels: list[str]
 
-    def render(self) -> dict[str, str]:
+    def render(self):
         self.functions.calls.clear()
         try:
             return self.file.render()
@@ -76,7 +69,7 @@ class Prompt:
             self.functions.applied += 1
 
 
-def _compare(case: Case, expect: Mapping[str, Any]) -> None:
+def _compare(case, expect):
     functions = Functions(case.fields.get("functions", DEFAULT_FUNCTIONS))
     with _reports() as levels:
         file, error = _parsed(case.fields["input"], functions)
@@ -89,7 +82,7 @@ def _compare(case: Case, expect: Mapping[str, Any]) -> None:
             CHECKS[key](prompt, expect[key])
 
 
-def _parsed(text: str, functions: Functions) -> tuple[PromptFile | None, bool]:
+def _parsed(text, functions):
     """Return the file, or that it was refused."""
     try:
         return PromptFile.parse(text, strict=False, functions=functions.registered()), False
@@ -98,11 +91,11 @@ def _parsed(text: str, functions: Functions) -> tuple[PromptFile | None, bool]:
 
 
 @contextmanager
-def _reports() -> Iterator[list[str]]:
+def _reports():
     """Collect the levels of what the package logs."""
-    levels: list[str] = []
+    levels = []
     handler = logging.Handler()
-    handler.emit = lambda record: levels.append(record.levelname.lower())  # type: ignore[method-assign] - a handler of one line
+    handler.emit = lambda record: levels.append(record.levelname.lower())
     logger = logging.getLogger("langchain_convmem")
     logger.addHandler(handler)
     try:
@@ -111,7 +104,7 @@ def _reports() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-def _rendered_sequence(prompt: Prompt, expected: Any) -> None:
+def _rendered_sequence(prompt, expected):
     raw = dict(prompt.file.sections)
     prompt.functions.applied = 0
     for number, wanted in enumerate(expected):
@@ -119,7 +112,7 @@ def _rendered_sequence(prompt: Prompt, expected: Any) -> None:
     check_equal("raw prompts afterwards", dict(prompt.file.sections), raw)
 
 
-def _calls_per_apply(prompt: Prompt, expected: Any) -> None:
+def _calls_per_apply(prompt, expected):
     prompt.render()
     allowed = expected if isinstance(expected, Mapping) else {}
     for name, count in prompt.functions.calls.items():
@@ -127,18 +120,18 @@ def _calls_per_apply(prompt: Prompt, expected: Any) -> None:
         assert most is None or count <= most, f"{name} was called {count} times, allowed {most}"
 
 
-def _prompts_include(prompt: Prompt, expected: Mapping[str, str]) -> None:
+def _prompts_include(prompt, expected):
     found = {title: prompt.file.sections.get(title) for title in expected}
     check_equal("prompts_include", found, expected)
 
 
-def _occurrences(prompt: Prompt, expected: Mapping[str, Any]) -> None:
+def _occurrences(prompt, expected):
     found = {title: [list(at) for at in every] for title, every in prompt.file.occurrences.items()}
     wanted = {title: every for title, every in expected.items() if every}
     check_equal("occurrences", {t: every for t, every in found.items() if every}, wanted)
 
 
-def _formatted(prompt: Prompt, expected: Any) -> None:
+def _formatted(prompt, expected):
     known = {"titles", "include_title", "include_summary", "summary", "text"}
     for call in expected:
         check_keys("formatted", call, known)
@@ -151,12 +144,12 @@ def _formatted(prompt: Prompt, expected: Any) -> None:
         check_equal(f"formatted {call['titles']}", text, call["text"])
 
 
-def _json_include(prompt: Prompt, expected: Mapping[str, Any]) -> None:
+def _json_include(prompt, expected):
     stored = json.loads(prompt.file.compile("json"))
     check_equal("json_include", {key: stored.get(key) for key in expected}, expected)
 
 
-def _round_trip(prompt: Prompt, expected: Mapping[str, bool]) -> None:
+def _round_trip(prompt, expected):
     check_keys("round_trip", expected, SUFFIXES)
     functions = prompt.functions.registered()
     with TemporaryDirectory() as folder:
@@ -169,7 +162,7 @@ def _round_trip(prompt: Prompt, expected: Mapping[str, bool]) -> None:
             check_equal(f"{form} reads back the same", found == wanted, is_same)
 
 
-def _diagnostics(prompt: Prompt, expected: Mapping[str, int]) -> None:
+def _diagnostics(prompt, expected):
     check_keys("diagnostics", expected, {"error", "problem"})
     errors = prompt.levels.count("error")
     found = {"error": errors, "problem": errors + prompt.levels.count("warning")}
@@ -177,7 +170,7 @@ def _diagnostics(prompt: Prompt, expected: Mapping[str, int]) -> None:
         assert found[level] >= least, f"{found[level]} diagnostics of level {level}, not {least}"
 
 
-CHECKS: dict[str, Callable[[Prompt, Any], None]] = {
+CHECKS = {
     "metadata": lambda prompt, wanted: check_equal("metadata", dict(prompt.file.metadata), wanted),
     "constants": lambda prompt, wanted: check_equal(
         "constants", dict(prompt.file.constants), wanted

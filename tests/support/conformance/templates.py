@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
-from conformance.cases import INFORMATION, Case, check_equal, check_keys
+from conformance.cases import INFORMATION, check_equal, check_keys
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError
-from langchain_convmem.text import RenderState
 from langchain_convmem.text.messages import join_content
 
 _CASE = {
@@ -39,7 +36,7 @@ _TURN = {*_PROMPTS, *_INPUTS, "diff_break_at", "error"}
 _STEP = {*_INPUTS, "decode", "error", "increment", "message", "pending"}
 
 
-def run_template_case(case: Case) -> None:
+def run_template_case(case):
     check_keys("case", set(case.fields) - _CASE, INFORMATION)
     fields = case.fields
     if "compile_error" in fields:
@@ -56,7 +53,7 @@ def run_template_case(case: Case) -> None:
         chat.check_step(step, f"step {number}")
 
 
-def _check_compile_error(fields: Mapping[str, Any]) -> None:
+def _check_compile_error(fields):
     try:
         ChatTemplate(fields["template"])
     except ChatTemplateError as error:
@@ -70,7 +67,7 @@ def _check_compile_error(fields: Mapping[str, Any]) -> None:
 class _Chat:
     """A conversation, its template and its session."""
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
+    def __init__(self, fields):
         self.template = ChatTemplate(fields["template"], now=lambda: datetime(2025, 7, 26))  # noqa: DTZ001 - no zone is shown
         self.tools = fields.get("tools")
         self.context = fields.get("context") or {}
@@ -80,26 +77,26 @@ class _Chat:
         self.state = self._started()
         self.is_pending = False
 
-    def _started(self) -> RenderState:
+    def _started(self):
         return self.template.start(tools=self.tools, **self.context)
 
-    def _rendered(self, messages: list[Any], **more: Any) -> str:
+    def _rendered(self, messages, **more):
         return self.template.render(messages, tools=self.tools, **{**self.context, **more})
 
     # -- the preface ------------------------------------------------------------------------------
 
-    def check_preface(self, fields: Mapping[str, Any]) -> None:
+    def check_preface(self, fields):
         if "preface_error" in fields:
             self._check_error(fields["preface_error"], "preface", self._preface_text)
         elif fields.get("preface_text") is not None:
             check_equal("preface_text", self._preface_text(), fields["preface_text"])
 
-    def _preface_text(self) -> str:
+    def _preface_text(self):
         return self._rendered(self.preface, add_generation_prompt=False)
 
     # -- turns ------------------------------------------------------------------------------------
 
-    def check_turn(self, turn: Mapping[str, Any], what: str) -> None:
+    def check_turn(self, turn, what):
         extra = turn.get("extra_context") or {}
         new = [*self.unfed, *turn["send"]]
         everything = [*self.history, *turn["send"]]
@@ -129,14 +126,14 @@ class _Chat:
         check_equal(f"{what}: ledger", self.state.read_text(), whole)
         self._answer(turn, new)
 
-    def _difference(self, whole: str, extra: Mapping[str, Any]) -> str | None:
+    def _difference(self, whole, extra):
         """Return what rendering twice finds; the first turn has nothing to compare with."""
         if len(self.history) == len(self.preface):
             return whole
         before = self._rendered(self.history, **extra, add_generation_prompt=False)
         return whole[len(before) :] if whole.startswith(before) else None
 
-    def _prefilled(self, turn: Mapping[str, Any]) -> str | None:
+    def _prefilled(self, turn):
         if "diff_increment_if_preface_prefilled" not in turn:
             return None
         state = self._started()
@@ -144,7 +141,7 @@ class _Chat:
         increment = state.feed(turn["send"], extra_context=turn.get("extra_context"))
         return None if increment.diverged else increment.text
 
-    def _answer(self, turn: Mapping[str, Any], new: list[Any]) -> None:
+    def _answer(self, turn, new):
         self.history += new[len(self.unfed) :]
         self.state.record_reply(turn.get("raw_reply") or "")
         self.unfed = [turn["reply_message"]] if turn.get("reply_message") else []
@@ -152,7 +149,7 @@ class _Chat:
 
     # -- steps of one turn ------------------------------------------------------------------------
 
-    def check_step(self, step: Mapping[str, Any], what: str) -> None:
+    def check_step(self, step, what):
         sent = step["send"] if "send" in step else step["message"]
         new = self._join(sent if isinstance(sent, list) else [sent])
         pending = step.get("pending", not step.get("decode", True))
@@ -170,14 +167,14 @@ class _Chat:
         else:
             self._answer(step, new)
 
-    def _join(self, sent: list[Any]) -> list[Any]:
+    def _join(self, sent):
         """Return what is to be fed: the part that waits goes on with what is sent."""
         if not self.is_pending or self.unfed[0]["role"] != sent[0]["role"]:
             return [*self.unfed, *sent]
         content = join_content(self.unfed[0]["content"], sent[0]["content"])
         return [{**self.unfed[0], **sent[0], "content": content}, *sent[1:]]
 
-    def _check_error(self, expected: Mapping[str, Any], what: str, call: Any) -> None:
+    def _check_error(self, expected, what, call):
         check_keys(f"{what}: error", expected, {"message", "type"})
         try:
             call()

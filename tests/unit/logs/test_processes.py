@@ -40,18 +40,9 @@ with SQLiteLog(path) as log:
 
 
 @contextlib.contextmanager
-def started(script, *words):
-    with ForkedProcess(script, *words) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-@contextlib.contextmanager
 def reading(path):
     """Let a process read one state of the file all the while; yields what ends it."""
-    with started(READER, path) as process:
+    with ForkedProcess(READER, path) as process:
         before = process.stdout.readline()
 
         def release():
@@ -68,7 +59,8 @@ def test_writers_lose_nothing_beside_a_long_reader_and_checkpoints(path, log):
         checkpointer = sqlite3.connect(path, isolation_level=None, timeout=0)
         stack.enter_context(contextlib.closing(checkpointer))
         writers = [
-            stack.enter_context(started(WRITER, path, writer, TIMES)) for writer in range(WRITERS)
+            stack.enter_context(ForkedProcess(WRITER, path, writer, TIMES))
+            for writer in range(WRITERS)
         ]
         modes, tried = ("PASSIVE", "FULL", "RESTART", "TRUNCATE"), 0
         while any(writer.returncode is None for writer in writers):

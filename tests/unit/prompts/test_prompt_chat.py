@@ -1,29 +1,21 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.load import dumps, load
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
-from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.prompts import Diagnostic, PromptFile
+from langchain_convmem.prompts import PromptFile
 from langchain_convmem.prompts.chat_prompt import CHAT_PROMPT_TYPES
 from langchain_convmem.prompts.variables import Occurrence
 from langchain_convmem.views.summaries import format_summary
@@ -44,52 +36,48 @@ keep {this} and {{that}} and $5 \\n %s {0} {
 """
 
 
-def fails() -> str:
+def fails():
     message = "no sensor"
     raise OSError(message)
 
 
-class Counter:
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __call__(self) -> str:
-        self.calls += 1
-        return str(self.calls)
+def numbers():
+    """Return what says 1, 2 and so on."""
+    return map(str, itertools.count(1)).__next__
 
 
 RULES = "**Rules:**\nkeep {this} and {{that}} and $5 \\n %s {0} {"
 NOW = "<context>\n**Now:**\nnumber {}, {}\n</context>"
 
 
-def parsed(function: Callable[[], str] | None = None) -> PromptFile:
-    return PromptFile.parse(TEXT, functions={"getNumber": function or Counter()}, strict=False)
+def parsed(function=None):
+    return PromptFile.parse(TEXT, functions={"getNumber": function or numbers()}, strict=False)
 
 
-def formatted(template: ChatPromptTemplate, **values: Any) -> list[BaseMessage]:
+def formatted(template, **values):
     return template.invoke({"input": [HI], **values}).to_messages()
 
 
-def system_of(template: ChatPromptTemplate, **values: Any) -> str:
+def system_of(template, **values):
     first = formatted(template, **values)[0]
     assert isinstance(first, SystemMessage)
     assert isinstance(first.content, str)
     return first.content
 
 
-def blocks_of(message: BaseMessage) -> list[str]:
+def blocks_of(message):
     """Return the texts of a message's blocks."""
     assert isinstance(message.content, list)
     return [block["text"] for block in message.content if isinstance(block, dict)]
 
 
-def tail_of(template: ChatPromptTemplate, **values: Any) -> str:
+def tail_of(template, **values):
     """Return what stands in front of the user's words."""
     return blocks_of(formatted(template, **values)[-1])[0]
 
 
 class TestMessages:
-    def test_input_alone_is_enough(self) -> None:
+    def test_input_alone_is_enough(self):
         system, asked = formatted(parsed().to_chat_prompt())
         assert system == SystemMessage(f"**Role:**\nbe kind\n\n{RULES}")
         assert isinstance(asked, HumanMessage)
@@ -98,12 +86,12 @@ class TestMessages:
     @pytest.mark.parametrize(
         "said", ["hi", HI, [HI], [("human", "hi")]], ids=lambda v: type(v).__name__
     )
-    def test_the_input_is_text_a_message_or_messages(self, said: object) -> None:
+    def test_the_input_is_text_a_message_or_messages(self, said):
         template = parsed().to_chat_prompt(sections=["Role"])
         assert template.invoke({"input": said}).to_messages()[1:] == [HI]
-        assert template.invoke(said).to_messages()[1:] == [HI]  # type: ignore[arg-type]
+        assert template.invoke(said).to_messages()[1:] == [HI]
 
-    def test_a_file_without_text_gives_no_system_message(self) -> None:
+    def test_a_file_without_text_gives_no_system_message(self):
         template = PromptFile.parse("", strict=False).to_chat_prompt()
         assert template.invoke({"input": [HI]}).to_messages() == [HI]
         told, noted, asked = formatted(template, summary="they met")
@@ -112,7 +100,7 @@ class TestMessages:
 
 
 class TestOrder:
-    def test_what_changes_from_call_to_call_stands_behind_the_history(self) -> None:
+    def test_what_changes_from_call_to_call_stands_behind_the_history(self):
         history = [HumanMessage("a"), AIMessage("b")]
         template = parsed().to_chat_prompt()
         first = formatted(template, history=history, summary="they met")
@@ -123,40 +111,40 @@ class TestOrder:
             NOW.format(2, 2),
         ]
 
-    def test_at_the_head_the_order_of_the_file_is_kept(self) -> None:
+    def test_at_the_head_the_order_of_the_file_is_kept(self):
         template = parsed().to_chat_prompt(volatile="head")
         text = system_of(template, summary="they met")
         heads = [line for line in text.splitlines() if line.startswith("**")]
         assert heads == ["**Now:**", "**Role:**", "**Rules:**"]
         assert formatted(template)[1:] == [HI]
 
-    def test_an_input_without_a_human_message_keeps_its_messages_together(self) -> None:
+    def test_an_input_without_a_human_message_keeps_its_messages_together(self):
         call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}])
         answer = ToolMessage("5", tool_call_id="1")
         given = parsed().to_chat_prompt().invoke({"input": [call, answer]}).to_messages()
         assert given[1:3] == [call, answer]
         assert blocks_of(given[3]) == [NOW.format(1, 1)]
 
-    def test_an_unknown_section_is_refused_by_name(self) -> None:
+    def test_an_unknown_section_is_refused_by_name(self):
         with pytest.raises(ConfigError, match=r"'Nope'; it has \['Role'\]"):
             PromptFile.parse("__ Role __\nx").to_chat_prompt(sections=["Role", "Nope"])
 
 
 class TestSummary:
     @pytest.mark.parametrize("summary", ["", "  ", None])
-    def test_an_empty_summary_leaves_no_heading(self, summary: str | None) -> None:
+    def test_an_empty_summary_leaves_no_heading(self, summary):
         shown = formatted(parsed().to_chat_prompt(), summary=summary)
         assert "Earlier" not in "".join(message.text for message in shown)
         assert [message.type for message in shown] == ["system", "human"]
 
-    def test_it_speaks_as_the_user_and_the_system_message_stays_the_same(self) -> None:
+    def test_it_speaks_as_the_user_and_the_system_message_stays_the_same(self):
         template = parsed().to_chat_prompt()
         system, told, noted, _ = formatted(template, summary="they met")
         assert system == formatted(template)[0]
         assert [told.type, noted.type] == ["human", "ai"]
         assert told.text == f"**Earlier:**\n{format_summary(['they met'])}"
 
-    def test_it_must_be_text(self) -> None:
+    def test_it_must_be_text(self):
         with pytest.raises(ConfigError, match="list"):
             system_of(parsed().to_chat_prompt(), summary=[HI])
 
@@ -165,41 +153,37 @@ class TestRecalled:
     @pytest.mark.parametrize(
         "recalled", ["{they} met", [HumanMessage("{they} met")]], ids=["text", "messages"]
     )
-    def test_recalled_lines_stand_between_changing_sections_and_the_input(
-        self, recalled: object
-    ) -> None:
+    def test_recalled_lines_stand_between_changing_sections_and_the_input(self, recalled):
         asked = formatted(parsed().to_chat_prompt(), recalled=recalled)[-1]
         assert blocks_of(asked) == [NOW.format(1, 1), "{they} met", "hi"]
 
 
 class TestVariables:
-    def test_whoever_asks_is_told_of_a_failure_instead_of_the_log(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        found: list[Diagnostic] = []
+    def test_whoever_asks_is_told_of_a_failure_instead_of_the_log(self, caplog):
+        found = []
         template = parsed(fails).to_chat_prompt(on_problem=found.append)
         assert tail_of(template) == NOW.format("", "")
         assert caplog.records == []
         assert [(one.level, one.name, one.column) for one in found] == [("error", "<text>#Now", 8)]
 
-    async def test_asynchronous_functions_serve_asynchronous_calls_only(self) -> None:
-        async def slow() -> str:
+    async def test_asynchronous_functions_serve_asynchronous_calls_only(self):
+        async def slow():
             await asyncio.sleep(0)
             return "late"
 
-        template = parsed(slow).to_chat_prompt()  # type: ignore[arg-type]
+        template = parsed(slow).to_chat_prompt()
         messages = (await template.ainvoke({"input": [HI]})).to_messages()
         assert blocks_of(messages[-1]) == [NOW.format("late", "late"), "hi"]
-        at_head = await parsed(slow).to_chat_prompt(volatile="head").ainvoke("hi")  # type: ignore[arg-type]
+        at_head = await parsed(slow).to_chat_prompt(volatile="head").ainvoke("hi")
         assert "number late, late" in at_head.to_messages()[0].text
         with pytest.raises(ConfigError, match="'getNumber' is asynchronous; use arender"):
             template.invoke({"input": [HI]})
 
-    async def test_synchronous_functions_run_beside_the_event_loop(self) -> None:
+    async def test_synchronous_functions_run_beside_the_event_loop(self):
         here = threading.get_ident()
-        seen: list[int] = []
+        seen = []
 
-        def blocking() -> str:
+        def blocking():
             seen.append(threading.get_ident())
             return "x"
 
@@ -212,9 +196,7 @@ ANY_TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from("{}$\\%<>/*_ \
 
 
 @given(body=ANY_TEXT, value=ANY_TEXT, said=ANY_TEXT, recalled=ANY_TEXT)
-def test_whatever_stands_in_a_part_reaches_the_model_as_it_is(
-    body: str, value: str, said: str, recalled: str
-) -> None:
+def test_whatever_stands_in_a_part_reaches_the_model_as_it_is(body, value, said, recalled):
     template = PromptFile(
         sections={"A": f"x{body}{{{{v}}}}"},
         occurrences={"A": (Occurrence("f", len(body) + 1, len(body) + 6),)},
@@ -228,10 +210,10 @@ def test_whatever_stands_in_a_part_reaches_the_model_as_it_is(
 
 
 class TestTraces:
-    def test_fields_of_the_meta_section_are_metadata_of_the_run(self) -> None:
+    def test_fields_of_the_meta_section_are_metadata_of_the_run(self):
         text = TEXT.replace("__* Meta *__", "__* Meta *__\n- version = 1.2")
         template = PromptFile.parse(
-            text, functions={"getNumber": Counter()}, strict=False
+            text, functions={"getNumber": numbers()}, strict=False
         ).to_chat_prompt()
         assert template.metadata == {"version": "1.2"}
         collected = RunCollectorCallbackHandler()
@@ -241,15 +223,15 @@ class TestTraces:
 
 class TestWithAMemory:
     @pytest.fixture
-    def said(self) -> Iterator[Callable[[str], list[BaseMessage]]]:
+    def said(self):
         """Say something in one thread; returns what the model was given."""
-        seen: list[list[BaseMessage]] = []
+        seen = []
 
-        def model(value: Any) -> str:
+        def model(value):
             seen.append(value.to_messages())
             return "noted"
 
-        def say(text: str) -> list[BaseMessage]:
+        def say(text):
             chain.invoke(text, {"configurable": {"user_id": "ana", "thread_id": "t1"}})
             return seen[-1]
 
@@ -261,9 +243,7 @@ class TestWithAMemory:
             chain = memory.wrap(parsed().to_chat_prompt() | RunnableLambda(model))
             yield say
 
-    def test_what_precedes_a_turn_is_the_same_text_in_the_next_one(
-        self, said: Callable[[str], list[BaseMessage]]
-    ) -> None:
+    def test_what_precedes_a_turn_is_the_same_text_in_the_next_one(self, said):
         first = said("Hello.")
         second = said("And the violin?")
         third = said("And the flute?")
@@ -277,18 +257,17 @@ class TestWithAMemory:
         ]
 
 
-def reloaded(template: ChatPromptTemplate) -> ChatPromptTemplate:
-    copy: ChatPromptTemplate = load(
+def reloaded(template):
+    return load(
         json.loads(dumps(template)),
         allowed_objects=list(CHAT_PROMPT_TYPES),
         valid_namespaces=["langchain_convmem"],
     )
-    return copy
 
 
 @pytest.mark.filterwarnings("ignore:The function `load` is in beta")
 class TestStorage:
-    def test_a_prompt_with_registered_functions_survives_dump_and_load(self) -> None:
+    def test_a_prompt_with_registered_functions_survives_dump_and_load(self):
         text = TEXT.replace("- *M", "- version = 3\n- *M").replace("getNumber", "getDate")
         prompt = PromptFile.parse(text, strict=False)
         template = prompt.to_chat_prompt(strict=True)
@@ -298,7 +277,7 @@ class TestStorage:
         given = {"summary": "{s}", "recalled": "{r}", "history": [HI, AIMessage("x")]}
         assert formatted(copy, **given) == formatted(template, **given)
 
-    def test_a_function_of_one_file_cannot_be_dumped(self) -> None:
+    def test_a_function_of_one_file_cannot_be_dumped(self):
         with pytest.raises(NotImplementedError):
             reloaded(parsed().to_chat_prompt())
 

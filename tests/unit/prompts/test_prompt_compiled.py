@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,23 +27,23 @@ Be kind.
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path):
     path = tmp_path / "desk.prompt"
     path.write_text(TEXT, encoding="utf-8")
     return path
 
 
-def load(path: Path, **options: Any) -> PromptFile:
+def load(path, **options):
     return PromptFile.load(path, functions=FUNCTIONS, **{"strict": False, **options})
 
 
-def compiled_at(source: Path, suffix: str) -> Path:
+def compiled_at(source, suffix):
     path = source.with_suffix(suffix)
     load(source).save(path)
     return path
 
 
-def stored_at(path: Path, content: Any) -> Path:
+def stored_at(path, content):
     path.write_text(json.dumps(content), encoding="utf-8")
     return path
 
@@ -55,7 +53,7 @@ both_forms = pytest.mark.parametrize("suffix", [".json", ".bytes"])
 
 @both_forms
 class TestBothForms:
-    def test_a_compiled_file_says_what_its_source_says(self, source: Path, suffix: str) -> None:
+    def test_a_compiled_file_says_what_its_source_says(self, source, suffix):
         path = compiled_at(source, suffix)
         loaded, parsed = load(path), load(source)
         assert loaded == parsed
@@ -63,7 +61,7 @@ class TestBothForms:
         assert loaded.source == parsed.source
         assert loaded.render() == parsed.render()
 
-    def test_a_changed_source_beside_it_is_noticed(self, source: Path, suffix: str) -> None:
+    def test_a_changed_source_beside_it_is_noticed(self, source, suffix):
         path = compiled_at(source, suffix)
         assert not any("changed" in found.message for found in load(path, strict=True).diagnostics)
         source.write_text(TEXT + "More.\n", encoding="utf-8")
@@ -73,31 +71,27 @@ class TestBothForms:
         with pytest.raises(PromptSyntaxError, match="compile it again"):
             load(path, strict=True)
 
-    def test_a_function_that_is_not_there_any_more_is_an_error(
-        self, source: Path, suffix: str
-    ) -> None:
+    def test_a_function_that_is_not_there_any_more_is_an_error(self, source, suffix):
         path = compiled_at(source, suffix)
         found = PromptFile.load(path, strict=False).diagnostics
         assert "there is no function 'dayName'" in found[0].message
         with pytest.raises(PromptSyntaxError, match="dayName"):
             PromptFile.load(path, strict=True)
 
-    def test_a_file_over_the_limit_is_refused(self, source: Path, suffix: str) -> None:
+    def test_a_file_over_the_limit_is_refused(self, source, suffix):
         source.write_text("__ A __\n" + "x" * 5000, encoding="utf-8")
         path = compiled_at(source, suffix)
         assert load(path, max_bytes=200).sections
         with pytest.raises(PromptSyntaxError, match="max_bytes="):
             load(path, max_bytes=150)
 
-    def test_text_that_no_file_holds_survives(self, tmp_path: Path, suffix: str) -> None:
+    def test_text_that_no_file_holds_survives(self, tmp_path, suffix):
         path = tmp_path / f"a{suffix}"
         prompt = PromptFile.parse("__ A __\nx\ud800\x00y")
         prompt.save(path)
         assert PromptFile.load(path) == prompt
 
-    def test_nothing_is_left_behind_when_it_cannot_be_written(
-        self, source: Path, suffix: str
-    ) -> None:
+    def test_nothing_is_left_behind_when_it_cannot_be_written(self, source, suffix):
         path = source.with_suffix(suffix)
         path.mkdir()
         with pytest.raises(OSError, match=path.name):
@@ -108,7 +102,7 @@ class TestBothForms:
 
 
 @given(st.binary(max_size=40), st.integers(0, 400), st.integers(0, 400))
-def test_damage_is_our_error_or_changes_nothing(junk: bytes, start: int, end: int) -> None:
+def test_damage_is_our_error_or_changes_nothing(junk, start, end):
     prompt = PromptFile.parse(TEXT, functions=FUNCTIONS, strict=False)
     whole = prompt.compile("binary")
     damaged = whole[: 8 + start] + junk + whole[8 + end :]
@@ -130,11 +124,11 @@ GOOD = {
 }
 
 
-def changed(**values: Any) -> bytes:
+def changed(**values):
     return json.dumps({**GOOD, **values}).encode()
 
 
-def place(start: Any, end: int = 7) -> dict[str, Any]:
+def place(start, end=7):
     return {"functionName": "f", "indexStart": start, "indexEnd": end}
 
 
@@ -165,9 +159,7 @@ def place(start: Any, end: int = 7) -> dict[str, Any]:
         ("a.json", changed(variables={"A": [place(2)] * 2}), "2 to 7"),
     ],
 )
-def test_a_damaged_file_tells_what_is_wrong(
-    tmp_path: Path, name: str, data: bytes, reason: str
-) -> None:
+def test_a_damaged_file_tells_what_is_wrong(tmp_path, name, data, reason):
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(PromptSyntaxError, match=reason) as caught:
@@ -177,12 +169,12 @@ def test_a_damaged_file_tells_what_is_wrong(
 
 class TestPlaces:
     @pytest.mark.parametrize("name", ["desk.prompt", "desk", "desk.bin"])
-    def test_saving_never_takes_a_name_that_may_be_a_sources(self, source: Path, name: str) -> None:
+    def test_saving_never_takes_a_name_that_may_be_a_sources(self, source, name):
         with pytest.raises(ConfigError, match=r"\.json \(json\) or \.bytes \(binary\)"):
             load(source).save(source.with_name(name))
         assert source.read_text("utf-8") == TEXT
 
-    def test_a_source_name_that_leads_elsewhere_is_not_followed(self, tmp_path: Path) -> None:
+    def test_a_source_name_that_leads_elsewhere_is_not_followed(self, tmp_path):
         folder = tmp_path / "inner"
         folder.mkdir()
         (tmp_path / "secret").write_text("x", encoding="utf-8")

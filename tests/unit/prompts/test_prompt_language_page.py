@@ -11,13 +11,12 @@ from langchain_convmem.prompts import PromptFile
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "prompt_language.md").read_text("utf-8")
 EXAMPLE = re.compile(r"^```prompt\n(.*?)^```\n+```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MORE = Path(__file__).with_name("more_examples.md").read_text("utf-8")
 EXAMPLES = EXAMPLE.findall(PAGE) + EXAMPLE.findall(MORE)
 FUNCTIONS = {"getDate": lambda: "21/03/2030", "getTime": lambda: "08:15:00"}
 
 
-def shown(source: str) -> str:
+def shown(source):
     """Return what the page shows below a prompt file: all sections, then what was found."""
     prompt = PromptFile.parse(source, name="desk.prompt", functions=FUNCTIONS, strict=False)
     found = "\n".join(map(str, prompt.diagnostics))
@@ -25,21 +24,10 @@ def shown(source: str) -> str:
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_an_example_gives_what_is_shown_below_it(number: int) -> None:
+def test_an_example_gives_what_is_shown_below_it(number):
     source, result = EXAMPLES[number]
     assert shown(source) == result
 
 
-def test_every_prompt_file_of_the_page_is_an_example() -> None:
+def test_every_prompt_file_of_the_page_is_an_example():
     assert len(EXAMPLES) == (PAGE + MORE).count("```prompt\n") >= 14
-
-
-def test_the_python_of_the_page_runs_from_top_to_bottom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = PYTHON.findall(PAGE)
-    assert blocks
-    names: dict[str, object] = {"__name__": "prompt_language"}
-    for block in blocks:
-        exec(compile(block, "prompt_language.md", "exec"), names)  # noqa: S102 - our own page

@@ -8,11 +8,11 @@ from langchain_convmem.prompts.variables import Occurrence
 FUNCTIONS = {"dayName": lambda: "Friday", "room_number": lambda: "204"}
 
 
-def parse(text: str) -> PromptFile:
+def parse(text):
     return PromptFile.parse(text, functions=FUNCTIONS, strict=False)
 
 
-def problems(text: str) -> list[tuple[str, int, int]]:
+def problems(text):
     return [(found.level, found.line, found.column) for found in parse(text).diagnostics]
 
 
@@ -106,7 +106,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("text", CASES)
-def test_a_text_gives_sections_and_findings_at_their_places(text: str) -> None:
+def test_a_text_gives_sections_and_findings_at_their_places(text):
     sections, findings = CASES[text]
     assert parse(text).render() == sections
     assert problems(text) == findings
@@ -114,12 +114,12 @@ def test_a_text_gives_sections_and_findings_at_their_places(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["__ A __\n{{citi}}", "__* Var *__\n- e = dayNam\n__ A __\nx"])
-def test_a_misspelt_name_is_answered_with_the_right_one(text: str) -> None:
+def test_a_misspelt_name_is_answered_with_the_right_one(text):
     [found] = parse(CONST.format("city", "Oslo") + text).diagnostics
     assert "did you mean 'city'?" in found.message or "did you mean 'dayName'?" in found.message
 
 
-def test_indices_count_code_points_after_constants_are_filled() -> None:
+def test_indices_count_code_points_after_constants_are_filled():
     text = CONST.format("w", "😀😀") + VAR + "__ A __\né {{w}} {{d}}"
     assert parse(text).occurrences == {"A": (Occurrence("dayName", 5, 10),)}
 
@@ -131,7 +131,7 @@ def test_indices_count_code_points_after_constants_are_filled() -> None:
         *("see x__ and __ y", "fill __ a, then __init__", "see x __ y"),
     ],
 )
-def test_underscores_inside_a_line_are_text_and_fine(line: str) -> None:
+def test_underscores_inside_a_line_are_text_and_fine(line):
     prompt = parse(f"__ A __\n{line}\nmore")
     assert prompt.sections == {"A": f"{line}\nmore"}
     assert prompt.diagnostics == ()
@@ -148,15 +148,13 @@ def test_underscores_inside_a_line_are_text_and_fine(line: str) -> None:
         ("__init__ and __main__", W, 1),
     ],
 )
-def test_what_only_looks_like_a_title_is_text_and_reported(
-    line: str, level: str, column: int
-) -> None:
+def test_what_only_looks_like_a_title_is_text_and_reported(line, level, column):
     assert parse(f"__ A __\nx\n{line}\ny").sections == {"A": f"x\n{line}\ny"}
     assert problems(f"__ A __\nx\n{line}\ny") == [(level, 3, column)]
 
 
 @pytest.mark.parametrize("title", ["* Foo *", "*Constants*", "* Meta", "Var *", "*"])
-def test_an_unknown_special_section_is_dropped_with_an_error(title: str) -> None:
+def test_an_unknown_special_section_is_dropped_with_an_error(title):
     text = f"__{title}__\n- a = 1\n__ A __\nx"
     assert (parse(text).sections, parse(text).constants) == ({"A": "x"}, {})
     assert problems(text) == [(E, 1, 1)]
@@ -176,7 +174,7 @@ def test_an_unknown_special_section_is_dropped_with_an_error(title: str) -> None
         ("- t = __ x __", {"t": "__ x __"}),
     ],
 )
-def test_keys_and_values_are_taken_literally(line: str, fields: dict[str, str]) -> None:
+def test_keys_and_values_are_taken_literally(line, fields):
     prompt = parse(f"__* Const *__\n{line}\n__ A __\nx")
     assert prompt.constants == fields
     assert prompt.diagnostics == ()
@@ -193,7 +191,7 @@ def test_keys_and_values_are_taken_literally(line: str, fields: dict[str, str]) 
         ("- empty:", E),
     ],
 )
-def test_a_line_that_is_no_whole_field_is_dropped_and_reported(line: str, level: str) -> None:
+def test_a_line_that_is_no_whole_field_is_dropped_and_reported(line, level):
     text = f"__* Const *__\n  {line}\n- next = ok\n__ A __\nx"
     assert parse(text).constants == {"next": "ok"}
     assert problems(text) == [(level, 2, 3)]

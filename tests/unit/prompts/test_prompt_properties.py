@@ -29,7 +29,7 @@ TEXTS = st.one_of(st.text(), st.lists(st.one_of(PIECES, st.text(max_size=3))).ma
 
 @given(TEXTS)
 @example("__ A __\n/* {{t}} \n */{{t}}")
-def test_any_text_parses_and_what_is_found_is_in_it(text: str) -> None:
+def test_any_text_parses_and_what_is_found_is_in_it(text):
     prompt = PromptFile.parse(text, functions=FUNCTIONS, strict=False)
     lines = re.split("\r\n|\n|\r", text.removeprefix("\ufeff"))
     for found in prompt.diagnostics:
@@ -45,7 +45,7 @@ def test_any_text_parses_and_what_is_found_is_in_it(text: str) -> None:
 
 
 @given(TEXTS)
-def test_strict_parsing_raises_exactly_when_there_is_an_error(text: str) -> None:
+def test_strict_parsing_raises_exactly_when_there_is_an_error(text):
     errors = [
         found
         for found in PromptFile.parse(text, functions=FUNCTIONS, strict=False).diagnostics

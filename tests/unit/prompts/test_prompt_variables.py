@@ -3,41 +3,40 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import logging
-from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 
 import pytest
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.prompts import Diagnostic, PromptFile, variable_function
-from langchain_convmem.prompts.variables import REGISTRY, VariableFunction
+from langchain_convmem.prompts import PromptFile, variable_function
+from langchain_convmem.prompts.variables import REGISTRY
 
 
 @pytest.fixture(autouse=True)
-def own_registry() -> Iterator[None]:
+def own_registry():
     before = dict(REGISTRY)
     yield
     REGISTRY.clear()
     REGISTRY.update(before)
 
 
-def render(function_name: str, functions: Mapping[str, VariableFunction] | None = None) -> str:
+def render(function_name, functions=None):
     text = f"__* Var *__\n- v = {function_name}\n__ A __\n<{{{{v}}}}>"
     return PromptFile.parse(text, functions=functions).render()["A"]
 
 
-def test_a_decorated_function_is_known_by_its_own_name() -> None:
+def test_a_decorated_function_is_known_by_its_own_name():
     @variable_function
-    def mood_of_day() -> str:
+    def mood_of_day():
         return "calm"
 
     assert mood_of_day() == "calm"
     assert render("mood_of_day") == "<calm>"
 
 
-def test_a_function_can_be_registered_under_another_name() -> None:
+def test_a_function_can_be_registered_under_another_name():
     @variable_function(name="getMood")
-    def mood() -> str:
+    def mood():
         return "glad"
 
     assert mood() == "glad"
@@ -45,12 +44,12 @@ def test_a_function_can_be_registered_under_another_name() -> None:
     assert "mood" not in REGISTRY
 
 
-def test_functions_of_a_file_go_before_registered_ones() -> None:
+def test_functions_of_a_file_go_before_registered_ones():
     assert render("getDate", functions={"getDate": lambda: "never"}) == "<never>"
     assert render("getDate") != "<never>"
 
 
-def test_date_and_time_are_those_of_the_moment() -> None:
+def test_date_and_time_are_those_of_the_moment():
     before = dt.datetime.now().astimezone().replace(microsecond=0)
     text = "__* Var *__\n- d = getDate\n- i = getIsoDate\n- t = getTime\n__ A __\n{{d}} {{i}} {{t}}"
     shown = PromptFile.parse(text).render()["A"]
@@ -60,47 +59,45 @@ def test_date_and_time_are_those_of_the_moment() -> None:
     assert shown in [moment.strftime("%d/%m/%Y %Y-%m-%d %H:%M:%S") for moment in moments]
 
 
-def needs_none(value: str = "default") -> str:
+def needs_none(value="default"):
     return value
 
 
-def needs_one(value: str) -> str:
+def needs_one(value):
     return value
 
 
-async def waits() -> str:
+async def waits():
     return "late"
 
 
 class WaitsWhenCalled:
-    async def __call__(self) -> str:
+    async def __call__(self):
         return "late"
 
 
 @pytest.mark.parametrize("function", [needs_one, "text", None], ids=lambda f: type(f).__name__)
-def test_what_cannot_be_called_without_arguments_is_refused(function: object) -> None:
+def test_what_cannot_be_called_without_arguments_is_refused(function):
     with pytest.raises(ConfigError, match="getX"):
-        PromptFile.parse("__ A __\nx", functions={"getX": function})  # type: ignore[dict-item]
+        PromptFile.parse("__ A __\nx", functions={"getX": function})
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a-b", "1st", "a.b"])
-def test_a_name_must_be_an_identifier(name: str) -> None:
+def test_a_name_must_be_an_identifier(name):
     with pytest.raises(ConfigError, match="name"):
         PromptFile.parse("__ A __\nx", functions={name: lambda: ""})
 
 
-def boom() -> str:
+def boom():
     message = "no sensor"
     raise OSError(message)
 
 
 @pytest.mark.parametrize("function", [boom, lambda: None, lambda: 5], ids=["boom", "none", "int"])
-def test_a_failing_function_gives_an_empty_string_and_an_error_in_the_log(
-    function: object, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_function_gives_an_empty_string_and_an_error_in_the_log(function, caplog):
     prompt = PromptFile.parse(
         "__* Var *__\n- v = getX\n- d = getY\n__ A __\n[{{v}}] {{d}}",
-        functions={"getX": function, "getY": lambda: "fine"},  # type: ignore[dict-item]
+        functions={"getX": function, "getY": lambda: "fine"},
     )
     assert prompt.render() == {"A": "[] fine"}
     [record] = caplog.records
@@ -119,7 +116,7 @@ class TestAsynchronous:
         [waits, WaitsWhenCalled(), functools.partial(waits)],
         ids=["f", "call", "partial"],
     )
-    async def test_asynchronous_functions_are_awaited(self, function: VariableFunction) -> None:
+    async def test_asynchronous_functions_are_awaited(self, function):
         prompt = PromptFile.parse(V, functions={"getX": function, "getY": lambda: "now"})
         assert await prompt.arender() == {"A": "<late>", "B": "b now, late"}
         assert await prompt.aformat(["B"], include_titles=False) == "b now, late"
@@ -129,10 +126,8 @@ class TestAsynchronous:
         [waits, WaitsWhenCalled(), functools.partial(waits)],
         ids=["f", "call", "partial"],
     )
-    def test_synchronous_calls_refuse_them_before_anything_is_called(
-        self, function: VariableFunction
-    ) -> None:
-        called: list[str] = []
+    def test_synchronous_calls_refuse_them_before_anything_is_called(self, function):
+        called = []
         prompt = PromptFile.parse(
             V.replace("- v = getX\n- d = getY", "- d = getY\n- v = getX"),
             functions={"getX": function, "getY": lambda: called.append("y") or ""},
@@ -143,12 +138,12 @@ class TestAsynchronous:
             prompt.format(["B"])
         assert called == []
 
-    async def test_failures_are_the_same_in_both_worlds(self) -> None:
-        async def late_boom() -> str:
+    async def test_failures_are_the_same_in_both_worlds(self):
+        async def late_boom():
             return boom()
 
         for function in (boom, late_boom):
-            found: list[Diagnostic] = []
+            found = []
             prompt = PromptFile.parse(V, functions={"getX": function, "getY": lambda: "y"})
             assert await prompt.arender(on_problem=found.append) == {"A": "<>", "B": "b y, "}
             assert len(found) == 1
@@ -156,7 +151,7 @@ class TestAsynchronous:
                 await prompt.arender(strict=True)
 
     @pytest.mark.parametrize("strict", [False, True])
-    async def test_a_stop_iteration_ends_nothing_but_the_function(self, *, strict: bool) -> None:
+    async def test_a_stop_iteration_ends_nothing_but_the_function(self, *, strict):
         prompt = PromptFile.parse(V, functions={"getX": iter(()).__next__, "getY": str})
         expected = pytest.raises(RuntimeError, match="StopIteration") if strict else nullcontext()
         with expected:
@@ -166,8 +161,8 @@ class TestAsynchronous:
 
 
 class TestProblems:
-    def test_a_failure_is_shown_where_its_value_is_missing(self) -> None:
-        found: list[Diagnostic] = []
+    def test_a_failure_is_shown_where_its_value_is_missing(self):
+        found = []
         prompt = PromptFile.parse(
             "__* Var *__\n- v = getX\n__ A __\none\ntwo {{v}} {{v}}",
             name="a.prompt",
@@ -185,7 +180,7 @@ class TestProblems:
         ]
 
 
-def test_functions_of_one_call_go_before_those_of_the_file() -> None:
+def test_functions_of_one_call_go_before_those_of_the_file():
     prompt = PromptFile.parse(V, functions={"getX": lambda: "x", "getY": lambda: "y"})
     assert prompt.render(functions={"getX": lambda: "1"})["B"] == "b y, 1"
     assert prompt.format("B", functions={"getY": lambda: "2"}) == "**B:**\nb 2, x"

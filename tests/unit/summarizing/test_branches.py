@@ -8,13 +8,8 @@ from hypothesis import strategies as st
 from summary_trees import add_chat, add_leaf, add_parent
 
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.summarizing.branches import (
-    Branches,
-    find_folding,
-    fold_text,
-    open_summaries,
-)
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.summarizing.branches import Branches, find_folding, fold_text, open_summaries
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -31,7 +26,7 @@ class Tree:
 
     def __init__(self, texts=TEXTS, layers=1, cites=None):
         self.log = InMemoryLog()
-        self.leaves: list[Entry] = []
+        self.leaves = []
         for number, text in enumerate(texts):
             said = add_chat(self.log, KEY, [f"Line {number}"])
             noted = cites and [[said[one].position for one in some] for some in cites[number]]
@@ -137,7 +132,7 @@ def test_a_sentence_that_holds_what_is_asked_for_comes_first():
 
 
 def test_meaning_is_asked_where_words_answer_nothing():
-    asked: list[str] = []
+    asked = []
 
     def embed(texts):
         asked.extend(texts)

@@ -36,51 +36,43 @@ def leases(clock):
     return Leases(InMemoryLog(), SETTINGS, clock=clock)
 
 
-def take(leases, key=KEY, **options):
-    return leases.take(key, **options)
-
-
-def give_back(leases, lease, ended="done"):
-    leases.give_back(lease, ended)
-
-
 def test_a_thread_is_leased_once_until_it_is_given_back(leases):
-    lease = take(leases)
-    assert take(leases) is None
-    assert take(leases, even_resting=True) is None
-    assert take(leases, ThreadKey("ben", "t")) is not None
+    lease = leases.take(KEY)
+    assert leases.take(KEY) is None
+    assert leases.take(KEY, even_resting=True) is None
+    assert leases.take(ThreadKey("ben", "t")) is not None
     assert leases.renew(lease)
-    give_back(leases, lease)
-    assert take(leases) is not None
+    leases.give_back(lease, "done")
+    assert leases.take(KEY) is not None
 
 
 def test_a_thread_rests_after_a_failure_twice_as_long_each_time(leases, clock):
     for pause_s in (30, 60, 120):
-        give_back(leases, take(leases), "failed")
+        leases.give_back(leases.take(KEY), "failed")
         clock.goes_on(pause_s - 0.001)
-        assert take(leases) is None
+        assert leases.take(KEY) is None
         clock.goes_on(0.001)
-    give_back(leases, take(leases))
-    give_back(leases, take(leases), "failed")
+    leases.give_back(leases.take(KEY), "done")
+    leases.give_back(leases.take(KEY), "failed")
     clock.goes_on(30)
-    assert take(leases) is not None
+    assert leases.take(KEY) is not None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_holds_none_of_its_parents_leases(tmp_path, clock):
     leases = Leases(SQLiteLog(tmp_path / "log.db"), SETTINGS, clock=clock)
-    assert take(leases)
+    assert leases.take(KEY)
     clock.goes_on(11)
-    assert in_child(lambda: bool(take(leases) and not take(leases))) == "True"
-    assert take(leases) is None
+    assert in_child(lambda: bool(leases.take(KEY) and not leases.take(KEY))) == "True"
+    assert leases.take(KEY) is None
 
 
 def test_what_was_stopped_does_not_rest_and_failures_before_it_still_count(leases, clock):
-    give_back(leases, take(leases), "failed")
+    leases.give_back(leases.take(KEY), "failed")
     clock.goes_on(30)
-    give_back(leases, take(leases), "stopped")
-    give_back(leases, take(leases), "failed")
+    leases.give_back(leases.take(KEY), "stopped")
+    leases.give_back(leases.take(KEY), "failed")
     clock.goes_on(60 - 0.001)
-    assert take(leases) is None
+    assert leases.take(KEY) is None
     clock.goes_on(0.001)
-    assert take(leases) is not None
+    assert leases.take(KEY) is not None

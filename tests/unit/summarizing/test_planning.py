@@ -20,12 +20,7 @@ from langchain_convmem.summarizing.planning import (
     plan_leaves,
 )
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.live import (
-    find_frontier,
-    find_live_entries,
-    find_uncovered,
-    has_calls,
-)
+from langchain_convmem.views.live import find_frontier, find_live_entries, find_uncovered, has_calls
 from langchain_convmem.views.summaries import draft_summary, find_said_since
 
 TIGHT = SummarySettings(trigger=("messages", 4), keep=("messages", 2))
@@ -214,9 +209,14 @@ def test_a_compaction_is_due_from_the_high_mark_on(trigger, due, not_due):
         ({"fan_out": 1}, "fan_out"),
         ({"lease_s": 0}, "lease_s"),
         ({"first_pause_s": -1}, "first_pause_s"),
+        *(({"judge": value}, "judge") for value in ("gpt", 7, [], dict)),
+        *(({"instructions": value}, "instructions") for value in (3, None)),
+        *(({"sections": value}, "sections") for value in ("Decisions", [1], None)),
+        ({"sections": ["Decisions", " "]}, "sections"),
+        ({"sections": ["Decisions", "decisions:"]}, "sections"),
     ],
 )
-def test_what_no_compaction_can_follow_is_refused_by_name(options, reason):
+def test_settings_that_cannot_be_followed_are_refused_by_name(options, reason):
     with pytest.raises(ConfigError, match=reason):
         SummarySettings(**options)
 

@@ -31,10 +31,7 @@ from langchain_convmem.views.live import (
     find_uncovered,
     get_level,
 )
-from langchain_convmem.views.summaries import (
-    get_cites,
-    make_summary_draft,
-)
+from langchain_convmem.views.summaries import get_cites, make_summary_draft
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.facts import split_sentences
 

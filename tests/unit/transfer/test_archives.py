@@ -149,9 +149,7 @@ def test_conversations_are_found_wherever_pieces_of_the_file_end(tmp_path, monke
     monkeypatch.setattr(archives, "CHUNK_BYTES", size)
     chats = [make_chat(f"c{n}", 'Grüße "\\" 🦊 ] } ,', "é" * n) for n in range(1, 6)]
     text = json.dumps(chats, ensure_ascii=bool(size % 2), indent=size % 2 or None)
-    path = tmp_path / "export.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("conversations.json", "\ufeff " + text + " \n")
+    path = write_zip(tmp_path / "export.zip", conversations__json=f"\ufeff {text} \n")
     assert read_file(path).thread_ids == ("c1", "c2", "c3", "c4", "c5")
     assert [t.messages[0].text for t in read_file(path).threads] == ['Grüße "\\" 🦊 ] } ,'] * 5
 
@@ -184,10 +182,8 @@ def test_broken_json_is_refused_with_its_place(tmp_path, text, problem):
     "name", ["../evil.json", "/etc/evil.json", "a/../../b.json", "C:\\evil.json", "..\\evil.json"]
 )
 def test_a_name_that_leads_out_of_the_zip_is_refused(tmp_path, name):
-    path = tmp_path / "export.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("conversations.json", json.dumps(CHATS))
-        archive.writestr(name, "x")
+    files = {"conversations.json": json.dumps(CHATS), name: "x"}
+    path = write_zip(tmp_path / "export.zip", **files)
     assert "leads out of the archive" in refusal(path)
 
 

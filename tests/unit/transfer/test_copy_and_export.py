@@ -15,12 +15,7 @@ from langchain_convmem.errors import ImportFormatError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata, Owner, ThreadKey
 from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLES, are_identical
-from langchain_convmem.transfer import (
-    copy_log,
-    export_rows,
-    read_threads,
-    store_thread,
-)
+from langchain_convmem.transfer import copy_log, export_rows, read_threads, store_thread
 from langchain_convmem.transfer.imports import parse_threads
 from langchain_convmem.transfer.source import Source
 from langchain_convmem.views.codec import make_draft

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -39,6 +39,10 @@ STEPS = {
 }
 
 
+EVERYTHING = ["answer", "ask", "rule", "ask", "loop", "answer", "summary", "time", "data"]
+EVERYTHING += ["picture", "answer", "summary", "ask twice", "mark", "answer"]
+
+
 def normalise(maps):
     """The maps with numbers for ids; a placeholder's time follows from the id of the next turn."""
     names = {one["id"]: number for number, one in enumerate(maps)}
@@ -57,7 +61,17 @@ def export(history):
     return history.to_maps(incremental=False, exclude_last=False)
 
 
-def check_round_trip(steps, write):
+def write_rows(maps):
+    return "\n".join(map(json.dumps, maps))
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.sampled_from(sorted(STEPS)), max_size=25),
+    st.sampled_from([json.dumps, write_rows, lambda maps: json.dumps(to_dynamodb(maps))]),
+)
+@example(EVERYTHING, json.dumps)
+def test_maps_come_back_equal_after_any_history(steps, write):
     log = InMemoryLog()
     history = ConversationHistory(log, "t", user_id="ana")
     for number, name in enumerate(steps):
@@ -70,24 +84,6 @@ def check_round_trip(steps, write):
     assert store_thread(log, thread, user_id="bo") == 0
     again = export(ConversationHistory(log, "garden", user_id="bo"))
     assert normalise(again) == normalise(given_out)
-
-
-def write_rows(maps):
-    return "\n".join(map(json.dumps, maps))
-
-
-@settings(max_examples=200)
-@given(
-    st.lists(st.sampled_from(sorted(STEPS)), max_size=25),
-    st.sampled_from([json.dumps, write_rows, lambda maps: json.dumps(to_dynamodb(maps))]),
-)
-def test_maps_come_back_equal_after_any_history(steps, write):
-    check_round_trip(steps, write)
-
-
-def test_maps_with_everything_come_back_equal():
-    steps = ["answer", "ask", "rule", "ask", "loop", "answer", "summary", "time", "data", "picture"]
-    check_round_trip([*steps, "answer", "summary", "ask twice", "mark", "answer"], json.dumps)
 
 
 def make_map(own_id, role, *contents, **metadata):

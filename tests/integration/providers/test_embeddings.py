@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +14,7 @@ from wire_models import chat_bedrock, chat_openai, embed_bedrock, embed_openai
 from wire_promises import WAYS
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.testing import (
-    BedrockConverseServer,
-    ChatCompletionsServer,
-    ScriptedError,
-)
+from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer, ScriptedError
 
 pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 
@@ -47,7 +40,7 @@ class _Provider:
     options: dict[str, Any]
     throttled: ScriptedError = THROTTLED
 
-    def open_embedder(self, server: Any, **options: Any) -> AbstractAsyncContextManager[Any]:
+    def open_embedder(self, server, **options):
         opened = embed_openai if self.open_model is chat_openai else embed_bedrock
         return opened(server, **{**self.options, **options})
 
@@ -65,13 +58,8 @@ PROVIDERS = {
 
 
 @pytest.fixture(autouse=True)
-def _without_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody sleeps before a retry, reads this machine's settings or loads a vocabulary."""
-    monkeypatch.setattr(
-        "botocore.endpoint.time", SimpleNamespace(sleep=lambda _: None, time=time.time)
-    )
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+def _without_a_vocabulary(monkeypatch):
+    """Nobody loads the vocabulary of OpenAI's models."""
     tiktoken = pytest.importorskip("tiktoken", reason="langchain-openai is not installed")
     registry = pytest.importorskip("tiktoken.registry")
     bytewise = tiktoken.Encoding(
@@ -84,23 +72,21 @@ def _without_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=PROVIDERS)
-def provider(request: pytest.FixtureRequest) -> _Provider:
+def provider(request):
     return PROVIDERS[request.param]
 
 
-def _texts(server: Any) -> list[str]:
+def _texts(server):
     """Return what the service embedded; tokens are the bytes of a text."""
     return [given if isinstance(given, str) else bytes(given).decode() for given in server.embedded]
 
 
-def _count_requests(server: Any) -> int:
+def _count_requests(server):
     return sum(request.path.endswith(("/embeddings", "/invoke")) for request in server.requests)
 
 
 @asynccontextmanager
-async def _deployed(
-    provider: _Provider, path: Any = ":memory:", **options: Any
-) -> AsyncIterator[tuple[ConversationMemory, Any, Any]]:
+async def _deployed(provider, path=":memory:", **options):
     """Open a service with a memory before it: the memory, its chat model, and the service."""
     options.setdefault("reply", lambda body: "Let me think about that.")
     tries = options.pop("tries", 1)
@@ -155,7 +141,7 @@ async def test_a_throttled_call_is_repeated_by_the_client(provider):
 async def test_a_turn_goes_on_while_the_service_throttles_and_words_find_lines(provider, way):
     closed = [True]
 
-    def embed(body: dict[str, Any]) -> Any:
+    def embed(body):
         return provider.throttled if closed[0] else None
 
     async with _deployed(provider, embeddings=embed) as (memory, model, server):
