@@ -173,9 +173,6 @@ def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
     return messages if len({entry.message_id for entry in live}) == len(messages) else []
 
 
-_OPENED = "opened with a placeholder user turn: the assistant spoke first"
-
-
 @dataclass(slots=True)
 class _ContextBuilder:
     """Entries on their way to messages. Not thread-safe."""
@@ -270,7 +267,7 @@ class _ContextBuilder:
         if piece.role == "assistant" and not self.body:
             opening = HumanMessage(PLACEHOLDER_TEXT, id=make_placeholder_turn(entry).id)
             self.body.append(ContextPiece("user", opening))
-            self.repairs.append(_OPENED)
+            self.repairs.append("opened with a placeholder user turn: the assistant spoke first")
         before = self.body[-1] if self.body else None
         if before is None or not _may_join(before, piece):
             self.body.append(piece)
@@ -280,7 +277,7 @@ class _ContextBuilder:
         if piece.role == "assistant":
             _tell_apart(before, piece)
         before.positions |= piece.positions
-        before.message = _merge(before.message, piece.message)
+        before.message = merge_messages(before.message, piece.message)
         forget_dialect(before.message, self.rules)
 
     def _add_system(self, piece: ContextPiece) -> None:
@@ -291,7 +288,7 @@ class _ContextBuilder:
         else:
             first = self.head[0]
             first.positions |= piece.positions
-            first.message = _merge(first.message, piece.message, between="\n\n")
+            first.message = merge_messages(first.message, piece.message, between="\n\n")
 
 
 def _is_unanswered(shown: Sequence[Entry]) -> bool:
@@ -318,7 +315,7 @@ def _tell_apart(before: ContextPiece, piece: ContextPiece) -> None:
     before.speaker = None
 
 
-def _merge(first: BaseMessage, second: BaseMessage, *, between: str = "\n") -> BaseMessage:
+def merge_messages(first: BaseMessage, second: BaseMessage, *, between: str = "\n") -> BaseMessage:
     """Return `first` with the content of `second` after its own; nothing is summarised."""
     merged = first.model_copy()
     if isinstance(first.content, str) and isinstance(second.content, str):
