@@ -229,14 +229,9 @@ STRICT = ProviderProfile(
 )
 """What all of them accept: for threads whose provider is not known, or changes."""
 
-PROVIDERS: Mapping[ProviderName, ProviderProfile] = {
-    "strict": STRICT,
-    "bedrock_converse": BEDROCK_CONVERSE,
-    "anthropic": ANTHROPIC,
-    "openai": OPENAI,
-    "openai_responses": OPENAI_RESPONSES,
-    "gemini": GEMINI,
-}
+_ALL = (STRICT, BEDROCK_CONVERSE, ANTHROPIC, OPENAI, OPENAI_RESPONSES, GEMINI)
+PROVIDERS: Mapping[Any, ProviderProfile] = {one.name: one for one in _ALL}
+"""By the names in `ProviderName`."""
 
 
 def resolve_provider(provider: Provider) -> ProviderProfile:
