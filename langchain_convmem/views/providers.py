@@ -346,11 +346,9 @@ class ModelFacts:
     def merge(cls, facts: Iterable[ModelFacts]) -> ModelFacts:
         """Return what holds for any of several models."""
         every = list(facts)
-        windows = [one.window_tokens for one in every]
-        known = [window for window in windows if window is not None]
-        window = min(known) if known and len(known) == len(windows) else None
+        window = min((one.window_tokens or 0 for one in every), default=0)
         chats = (one.chat_model for one in every if one.chat_model is not None)
-        return cls(window, next(chats, None))
+        return cls(window or None, next(chats, None))
 
 
 NO_MODEL = ModelFacts()
