@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias, TypeVar, cast
 
@@ -20,7 +20,7 @@ from langchain_convmem.integrations.state_run import (
     KeepState,
     ModelCall,
     StateRun,
-    check_keep_state,
+    check_settings,
 )
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
@@ -35,7 +35,8 @@ from langchain_convmem.turns.state_sync import (
     name_messages,
 )
 from langchain_convmem.views.codec import get_role
-from langchain_convmem.views.providers import ModelFacts, Provider, find_provider, resolve_provider
+from langchain_convmem.views.context import merge_messages
+from langchain_convmem.views.providers import ModelFacts, Provider, find_provider
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import ModelRequest, ModelResponse, ToolCallRequest
@@ -123,16 +124,14 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         Raises:
             ConfigError: If `keep_state` is neither, or an option is invalid.
         """
-        picked = TurnOptions.pick(options, locals())
+        self._options = TurnOptions.pick(options, locals())
+        self._turn_memory = get_turn_memory(memory)
+        check_settings(self._turn_memory, self._options, keep_state, provider)
         super().__init__()
-        check_keep_state(keep_state)
         self.memory = memory
         self.keep_state = keep_state
         self.tools = []
-        self._options = picked
-        self._turn_memory = get_turn_memory(memory)
-        self._turn_memory.check_options(self._options)
-        self._provider = None if provider is None else resolve_provider(provider)
+        self._provider = provider
 
     # -- A turn begins and ends -----------------------------------------------------------------
 
@@ -272,7 +271,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             host="the agent",
             context=runtime.context,
         )
-        return run.run(partial(step, run))
+        return run.trace.run_internal(partial(step, run))
 
 
 def _find_turn(state: Any, run: StateRun) -> BegunTurn:
@@ -332,18 +331,10 @@ def _read_update(command: Command[Any]) -> dict[str, Any]:
 
 def _show(request: ModelRequest[Any], messages: Sequence[BaseMessage]) -> ModelRequest[Any]:
     """Return the request with these messages; what frames them joins the agent's own prompt."""
-    framing = [one.content for one in takewhile(lambda one: one.type == "system", messages)]
+    framing = list(takewhile(lambda one: one.type == "system", messages))
     shown: dict[str, Any] = {"messages": list(messages[len(framing) :])}
     if framing:
-        own = [] if request.system_message is None else [request.system_message.content]
-        shown["system_message"] = SystemMessage(_join_contents([*own, *framing]))
+        own = [] if request.system_message is None else [request.system_message]
+        joined = reduce(partial(merge_messages, between="\n\n"), [*own, *framing])
+        shown["system_message"] = SystemMessage(joined.content)
     return request.override(**shown)
-
-
-def _join_contents(contents: Sequence[str | list[Any]]) -> str | list[Any]:
-    if all(isinstance(content, str) for content in contents):
-        return "\n\n".join(map(str, contents))
-    blocks: list[Any] = []
-    for content in contents:
-        blocks += [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return blocks

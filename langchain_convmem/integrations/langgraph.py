@@ -24,13 +24,12 @@ from langchain_convmem.integrations.state_run import (
     KeepState,
     ModelCall,
     StateRun,
-    check_keep_state,
+    check_settings,
 )
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored
-from langchain_convmem.turns.node_context import NodeContext
 from langchain_convmem.turns.options import RecallPlace, TurnOptions
 from langchain_convmem.turns.replies import PartialReplyHandler, read_reply
 from langchain_convmem.turns.state_sync import (
@@ -42,7 +41,7 @@ from langchain_convmem.turns.state_sync import (
 )
 from langchain_convmem.turns.view import ModelContext
 from langchain_convmem.views.codec import get_role
-from langchain_convmem.views.providers import Provider, resolve_provider
+from langchain_convmem.views.providers import Provider
 
 try:
     from langgraph.graph import END, START, MessagesState, StateGraph
@@ -116,8 +115,8 @@ def create_memory_graph(
         ConfigError: If an option is invalid.
     """
     chosen = TurnOptions.pick(options, locals())
-    nodes = _make_nodes(
-        memory,
+    nodes = MemoryNodes(
+        get_turn_memory(memory),
         chosen,
         model=read_chain(model),
         provider=provider,
@@ -177,8 +176,8 @@ def recall_node(
         ConfigError: If an option is invalid.
     """
     chosen = TurnOptions.pick(options, locals())
-    nodes = _make_nodes(
-        memory,
+    nodes = MemoryNodes(
+        get_turn_memory(memory),
         chosen,
         keep_state=keep_state,
         follow_edits=follow_edits,
@@ -198,7 +197,7 @@ def record_node(memory: ConversationMemory, *, remember: bool = True) -> Runnabl
     Raises:
         ConfigError: If an option is invalid.
     """
-    nodes = _make_nodes(memory, TurnOptions(remember=remember))
+    nodes = MemoryNodes(get_turn_memory(memory), TurnOptions(remember=remember))
     return _make_node("record", nodes, NodeRun.record)
 
 
@@ -212,7 +211,8 @@ def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
     Args:
         memory: The memory to use; the caller closes it.
     """
-    return _make_node("summarize", _make_nodes(memory, TurnOptions()), NodeRun.summarize)
+    nodes = MemoryNodes(get_turn_memory(memory), TurnOptions())
+    return _make_node("summarize", nodes, NodeRun.summarize)
 
 
 def model_node(
@@ -241,8 +241,8 @@ def model_node(
         ConfigError: If an option is invalid.
     """
     chosen = TurnOptions.pick(options, locals())
-    nodes = _make_nodes(
-        memory,
+    nodes = MemoryNodes(
+        get_turn_memory(memory),
         chosen,
         model=read_chain(model),
         provider=provider,
@@ -281,7 +281,7 @@ def model_messages(
             invalid.
     """
     chosen = TurnOptions.pick(options, locals())
-    nodes = _make_nodes(memory, chosen)
+    nodes = MemoryNodes(get_turn_memory(memory), chosen)
     shape = ChainShape(None, provider)
     return nodes.run(state, config, lambda run: run.read_context(shape)[0]).given
 
@@ -290,23 +290,6 @@ amodel_messages = to_async(model_messages)
 
 
 # -- The nodes as runnables -----------------------------------------------------------------------
-
-
-def _make_nodes(memory: ConversationMemory, options: TurnOptions, **parts: Any) -> MemoryNodes:
-    """Return what the nodes do, with these options for every turn.
-
-    Args:
-        memory: Whose log and recall.
-        options: Options of every turn.
-        **parts: The others of `MemoryNodes`.
-
-    Raises:
-        ConfigError: If an option is invalid.
-    """
-    get_turn_memory(memory).check_options(options)
-    if parts.get("provider") is not None:
-        resolve_provider(parts["provider"])
-    return MemoryNodes(get_turn_memory(memory), options, **parts)
 
 
 def _make_node(
@@ -330,25 +313,25 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
 
     def call(state: Any, config: RunnableConfig) -> Update:
         run = partial(nodes.run, state, config)
-        asked = run(NodeRun.prepare)
+        asked, context = run(NodeRun.prepare)
         try:
-            output = model.invoke(*asked.make_inputs(config))
+            output = model.invoke(*context.make_call(asked.heard.listen(config)))
         except BaseException:
-            run(asked.store_broken)
+            run(lambda step: asked.store_broken(step.base))
             raise
-        return run(partial(asked.store_answer, output))
+        return run(lambda step: step.store_answer(asked, context, output))
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
         run = partial(nodes.run, state, config)
-        asked = await hop(lambda: run(NodeRun.prepare))
+        asked, context = await hop(lambda: run(NodeRun.prepare))
         try:
-            output = await model.ainvoke(*asked.make_inputs(config))
+            output = await model.ainvoke(*context.make_call(asked.heard.listen(config)))
         except GeneratorExit:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:
-            await finish(lambda: run(asked.store_broken))
+            await finish(lambda: run(lambda step: asked.store_broken(step.base)))
             raise
-        return await finish(lambda: run(partial(asked.store_answer, output)))
+        return await finish(lambda: run(lambda step: step.store_answer(asked, context, output)))
 
     return RunnableLambda(call, acall, name="model")
 
@@ -370,7 +353,7 @@ class MemoryNodes:
         speaker: The speaker name for replies; None leaves them unchanged.
 
     Raises:
-        ConfigError: If `keep_state` is neither `all` nor `turn`.
+        ConfigError: If a setting is invalid.
     """
 
     memory: TurnMemory
@@ -382,8 +365,8 @@ class MemoryNodes:
     speaker: str | None = None
 
     def __post_init__(self) -> None:
-        """Validate `keep_state`."""
-        check_keep_state(self.keep_state)
+        """Validate the settings."""
+        check_settings(self.memory, self.options, self.keep_state, self.provider)
 
     def run(self, state: Any, config: RunnableConfig, step: Callable[[NodeRun], T]) -> T:
         """Do a step of a node; see `StateRun.open`."""
@@ -395,7 +378,7 @@ class MemoryNodes:
             model=self.model,
             follows_removals=self.follow_edits and self.keep_state == "all",
         )
-        return run.run(lambda: step(NodeRun(self, state, run)))
+        return run.trace.run_internal(lambda: step(NodeRun(self, state, run)))
 
 
 @dataclass(frozen=True)
@@ -413,9 +396,19 @@ class NodeRun:
     base: StateRun
 
     def recall(self) -> Update:
-        """Store what the user says, and what else is new."""
+        """Store what the user says, and what else is new.
+
+        Raises:
+            ConfigError: If the state holds only system messages, or none.
+        """
         messages, run = self.messages, self.base
-        _check_answerable(messages)
+        if all(get_role(message) == "system" for message in messages):
+            found = "system messages alone" if messages else "no messages"
+            msg = (
+                f"the state holds nothing to answer: it has {found}; invoke the graph with what "
+                "the user says, {'messages': [('user', ...)]}"
+            )
+            raise ConfigError(msg)
         check_question(messages[-1])
         self.nodes.memory.check_call(recalls=run.options.recall)
         if not run.options.remember:
@@ -450,15 +443,35 @@ class NodeRun:
             self.nodes.memory.compact(self.base.key)
         return {}
 
-    def prepare(self) -> NodeCall:
-        """Read what the model is called with."""
+    def prepare(self) -> tuple[ModelCall, ModelContext]:
+        """Return a call of the model, and what the model gets."""
         nodes, configurable = self.nodes, self.base.trace.config.get("configurable", {})
         model = cast("Runnable[Any, Any]", nodes.model)
         shape = ChainShape.from_chain(model, configurable, nodes.provider)
         context, turn = self.read_context(shape)
         turn.own_tokens = self.base.trace.own_tokens.to_counts()
-        call = ModelCall(turn, self.messages, PartialReplyHandler())
-        return NodeCall(call, context, nodes.speaker)
+        return ModelCall(turn, self.messages, PartialReplyHandler()), context
+
+    def store_answer(self, call: ModelCall, context: ModelContext, output: Any) -> Update:
+        """Store what the model answers, and return the state update.
+
+        Each message is under the speaker's name, and an id that no other of the thread has: a
+        cached model repeats its ids.
+
+        Raises:
+            InvalidMessageError: If the model answers nothing.
+        """
+        heard, speaker = call.heard.message, self.nodes.speaker
+        if output is None and heard is None:
+            msg = "the model returned None; let it return a message, a text or a list of messages"
+            raise InvalidMessageError(msg)
+        said = [
+            one.model_copy(update={"name": speaker})
+            if speaker and one.type == "ai" and not one.name
+            else one
+            for one in read_reply(output, context.given, heard=heard)
+        ]
+        return {"messages": call.store(said, self.base)}
 
     def read_context(self, shape: ChainShape) -> tuple[ModelContext, SyncedTurn]:
         """Store what is new; return the context to answer from, and the turn."""
@@ -485,101 +498,31 @@ class NodeRun:
     def messages(self) -> list[BaseMessage]:
         """The messages of the state, each with an id.
 
+        What a `Send` carries has passed no reducer, so messages without an id get one here, the
+        same in every attempt.
+
         Raises:
             ConfigError: If the value is not a list of messages, or a message has no id.
         """
-        return _read_messages(self.state, self.base.sync.context)
+        state, context = self.state, self.base.sync.context
+        found: Any = state.get("messages") if isinstance(state, Mapping) else state
+        is_list = isinstance(found, Sequence)
+        if not is_list or not all(isinstance(one, BaseMessage) for one in found):
+            msg = (
+                f"state['messages'] must be a list of messages, got a value of type "
+                f"{type(found).__name__}; take langgraph.graph.MessagesState, or a subclass, and "
+                "call with {'messages': [...]}"
+            )
+            raise ConfigError(msg)
+        if not (context.is_sent or all(message.id for message in found)):
+            msg = (
+                "a message of state['messages'] has no id, so the log could not know it again; "
+                "declare the key as Annotated[list[AnyMessage], add_messages]"
+            )
+            raise ConfigError(msg)
+        return name_messages(found, context)
 
     @property
     def note(self) -> TurnNote | None:
         """The turn that the state noted last."""
-        note: TurnNote | None = self.state.get(NOTE_KEY)
-        return note
-
-
-@dataclass(frozen=True, slots=True)
-class NodeCall:
-    """A call of the model by its node.
-
-    Attributes:
-        base: What is stored of it.
-        context: What it is called with.
-        speaker: The speaker name for replies; None leaves them unchanged.
-    """
-
-    base: ModelCall
-    context: ModelContext
-    speaker: str | None
-
-    def make_inputs(self, config: RunnableConfig) -> tuple[Any, RunnableConfig]:
-        """Return what the model is called with; what it says is heard."""
-        return self.context.make_call(self.base.heard.listen(config))
-
-    def store_answer(self, output: Any, run: NodeRun) -> Update:
-        """Store what the model answers, and return the state update.
-
-        Each message is under the speaker's name, and an id that no other of the thread has: a
-        cached model repeats its ids.
-
-        Raises:
-            InvalidMessageError: If the model answers nothing.
-        """
-        heard = self.base.heard.message
-        if output is None and heard is None:
-            msg = "the model returned None; let it return a message, a text or a list of messages"
-            raise InvalidMessageError(msg)
-        said = [
-            one.model_copy(update={"name": self.speaker})
-            if self.speaker and one.type == "ai" and not one.name
-            else one
-            for one in read_reply(output, self.context.given, heard=heard)
-        ]
-        return {"messages": self.base.store(said, run.base)}
-
-    def store_broken(self, run: NodeRun) -> None:
-        """Store the text of an interrupted reply."""
-        self.base.store_broken(run.base)
-
-
-# -- Reading a state ------------------------------------------------------------------------------
-
-
-def _read_messages(state: Any, context: NodeContext) -> list[BaseMessage]:
-    """Return the messages of a state, each with an id.
-
-    What a `Send` carries has passed no reducer, so messages without an id get one here, the same
-    in every attempt.
-
-    Raises:
-        ConfigError: If the value is not a list of messages, or a message has no id.
-    """
-    found = state.get("messages") if isinstance(state, Mapping) else state
-    if not isinstance(found, Sequence) or not all(isinstance(one, BaseMessage) for one in found):
-        msg = (
-            f"state['messages'] must be a list of messages, got a value of type "
-            f"{type(found).__name__}; take langgraph.graph.MessagesState, or a subclass, and "
-            "call with {'messages': [...]}"
-        )
-        raise ConfigError(msg)
-    if not (context.is_sent or all(message.id for message in found)):
-        msg = (
-            "a message of state['messages'] has no id, so the log could not know it again; declare "
-            "the key as Annotated[list[AnyMessage], add_messages]"
-        )
-        raise ConfigError(msg)
-    return name_messages(found, context)
-
-
-def _check_answerable(messages: Sequence[BaseMessage]) -> None:
-    """Check that a state holds more than instructions.
-
-    Raises:
-        ConfigError: If it holds only system messages, or none.
-    """
-    if all(get_role(message) == "system" for message in messages):
-        found = "system messages alone" if messages else "no messages"
-        msg = (
-            f"the state holds nothing to answer: it has {found}; invoke the graph with what the "
-            "user says, {'messages': [('user', ...)]}"
-        )
-        raise ConfigError(msg)
+        return cast("TurnNote | None", self.state.get(NOTE_KEY))

@@ -43,9 +43,6 @@ except ImportError as error:
 
 T = TypeVar("T")
 
-DEFAULT_THREAD = "mcp"
-"""Where `remember` writes unless it is told a thread."""
-
 _INSTRUCTIONS = (
     "This server is the user's own memory of earlier conversations, word for word. Call `recall` "
     "before you say that you do not know something about the user, and when the user refers to "
@@ -54,7 +51,6 @@ _INSTRUCTIONS = (
     "it: the first call says what would be erased, a second one with its confirmation erases it."
 )
 _NOTHING = "Nothing that fits was said before."
-_NOTHING_KNOWN = "Nothing is known of the user yet."
 _MOST = 500
 """Lines, threads or ids of one call."""
 _LEAST_TOKEN = 16
@@ -289,7 +285,7 @@ class MemoryTools:
         Good to read once when a conversation begins.
         """
         known = await self.memory.aprofile(self._find_user())
-        return format_items(known.current) or _NOTHING_KNOWN
+        return format_items(known.current) or "Nothing is known of the user yet."
 
     async def read_thread(
         self, thread_id: Id, limit: Limit = 50, before: Position | None = None
@@ -338,7 +334,7 @@ class MemoryTools:
         """Keep something that the user said or wants remembered."""
         kind = HumanMessage if said_by == "user" else AIMessage
         message = kind(text, id=message_id, additional_kwargs={"trust": "tool"})
-        user, thread = self._find_user(), thread_id or DEFAULT_THREAD
+        user, thread = self._find_user(), thread_id or "mcp"
         entries = await self.memory.aadd_messages([message], thread_id=thread, user_id=user)
         return McpNote(message_id=entries[0].message_id if entries else None, thread_id=thread)
 

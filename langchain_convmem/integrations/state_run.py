@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -40,9 +40,9 @@ from langchain_convmem.turns.view import (
     make_entry,
 )
 from langchain_convmem.views.live import find_live_entries
+from langchain_convmem.views.providers import Provider, resolve_provider
 
 KeepState: TypeAlias = Literal["all", "turn"]
-T = TypeVar("T")
 
 _FRONT = 0
 """Where a stand-in stands: before every position of a log."""
@@ -50,12 +50,18 @@ _BEHIND = 2**32
 """Where a turn stands: behind every position of a log."""
 
 
-def check_keep_state(keep_state: str) -> None:
-    """Refuse what says neither to keep all of a state nor the latest turn of it.
+def check_settings(
+    memory: TurnMemory, options: TurnOptions, keep_state: str, provider: Provider | None
+) -> None:
+    """Check what nodes and hooks are given.
 
     Raises:
-        ConfigError: If it is neither.
+        ConfigError: If an option is invalid, the provider unknown, or `keep_state` says neither to
+            keep all of a state nor the latest turn of it.
     """
+    memory.check_options(options)
+    if provider is not None:
+        resolve_provider(provider)
     if keep_state not in ("all", "turn"):
         raise ConfigError(f"keep_state must be 'all' or 'turn', got {keep_state!r}")
 
@@ -113,10 +119,6 @@ class StateRun:
     def key(self) -> ThreadKey:
         """The thread."""
         return self.sync.context.key
-
-    def run(self, step: Callable[[], T]) -> T:
-        """Do the step as the memory's own work, and report what it took."""
-        return self.trace.run_internal(step)
 
     def begin(
         self, messages: Sequence[BaseMessage], note: TurnNote | None, keep_state: KeepState
@@ -205,8 +207,7 @@ class ModelCall:
 
     def store_broken(self, run: StateRun) -> None:
         """Store the words that came of a reply that broke off."""
-        said = self.heard.collect_broken()
-        if said:
+        if said := self.heard.collect_broken():
             timing = measure_times(self.started_ms, self.heard.first_token_ms)
             run.sync.store_broken_reply(self.turn, said, self.held, timing)
 

@@ -154,7 +154,7 @@ class ConversationStore(BaseStore):
     def _renew(self, items: Iterable[StoredItem]) -> None:
         """Let items that were read live on."""
         for entry in (item.entry for item in items):
-            if _find_end(entry) is not None:
+            if _find_end(entry) < math.inf:
                 self._memory.log.annotate(entry.key, entry.id, aux={_READ: get_now_ms()})
 
     # -- reading ----------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class ConversationStore(BaseStore):
         for entry in find_live_entries(entries):
             name = entry.message_id
             items.pop(name, None)
-            is_shown = not (omits_expired and _is_expired(entry))
+            is_shown = not omits_expired or _find_end(entry) > get_now_ms()
             if entry.role in _SAID and entry.contents and is_shown:
                 items[name] = StoredItem(entry, namespace, first[name])
         return items
@@ -213,8 +213,7 @@ class ConversationStore(BaseStore):
         names = [name for info, name in threads.items() if self._read_items(info.key, name)]
         known = InMemoryStore()
         known.batch([PutOp(name, "-", {}) for name in names])
-        found: list[Namespace] = known.batch([op])[0]  # type: ignore[assignment]
-        return found
+        return known.batch([op])[0]  # type: ignore[return-value]
 
     # -- whose, and where -------------------------------------------------------------------------
 
@@ -272,9 +271,8 @@ class ConversationStore(BaseStore):
         """
         if isinstance(op.index, list):
             raise ConfigError("index with fields is not supported: all of an item is searched")
-        if op.ttl is not None and not (math.isfinite(op.ttl) and op.ttl > 0):
-            msg = f"ttl must be a positive number of minutes, or None; got {op.ttl!r}"
-            raise ConfigError(msg)
+        if op.ttl is not None and not 0 < op.ttl < math.inf:
+            raise ConfigError(f"ttl must be a positive number of minutes, or None; got {op.ttl!r}")
         place = self._find_place(op.namespace)
         if op.value is None:
             return place, None
@@ -306,7 +304,8 @@ class ConversationStore(BaseStore):
         for info in self._find_threads(namespace_prefix):
             key = info.key
             entries = self._memory.log.entries(key) if key.thread_id.startswith(_PREFIX) else []
-            gone = {one.message_id for one in find_live_entries(entries) if _is_expired(one)}
+            over = [one for one in find_live_entries(entries) if _find_end(one) <= get_now_ms()]
+            gone = {one.message_id for one in over}
             # By their own ids: what is put meanwhile is not among them.
             ids = [entry.id for entry in entries if entry.message_id in gone]
             if ids:
@@ -321,18 +320,11 @@ def _quote(text: str, special: str) -> str:
 
 
 # -- When items expire ----------------------------------------------------------------------------
-def _find_end(entry: Entry) -> float | None:
-    """Return when an item is over, in milliseconds; None if never."""
+def _find_end(entry: Entry) -> float:
+    """Return when an item is over, in milliseconds; infinite if never."""
     marks = {} if entry.message is None else entry.message.additional_kwargs
-    if _TTL not in marks:
-        return None
-    minutes, began = marks[_TTL]
+    minutes, began = marks.get(_TTL, (math.inf, 0))
     return float(entry.metadata.aux.get(_READ, began) + minutes * 60_000)
-
-
-def _is_expired(entry: Entry) -> bool:
-    end = _find_end(entry)
-    return end is not None and end <= get_now_ms()
 
 
 # -- Items and messages ---------------------------------------------------------------------------
@@ -356,20 +348,17 @@ def _make_message(op: PutOp, value: Mapping[str, Any]) -> BaseMessage:
     """
     [field, text] = next(iter(value.items())) if len(value) == 1 else ("", "")
     if not field or not isinstance(text, str) or not text.strip():
-        field, text = "", _encode(value)
+        field = ""
+        try:
+            text = json.dumps(dict(value), ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            msg = "the value of an item must be JSON: text, numbers, lists and maps of these"
+            raise InvalidMessageError(msg) from error
     marks: dict[str, Any] = {"trust": "tool", _FIELD: field}
     if op.ttl is not None:
         marks[_TTL] = [op.ttl, get_now_ms()]
     kind = SystemMessage if op.index is False else AIMessage
     return kind(text, id=op.key, additional_kwargs=marks)
-
-
-def _encode(value: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(dict(value), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        msg = "the value of an item must be JSON: text, numbers, lists and maps of these"
-        raise InvalidMessageError(msg) from error
 
 
 def _read_value(entry: Entry) -> dict[str, Any]:

@@ -23,8 +23,6 @@ _SEARCH = (
     "Look up what was said in this conversation and in earlier ones. "
     "Returns the lines that fit best, word for word, with speaker and date."
 )
-_NOTHING = "Nothing that fits was said before."
-_MAX_TOKENS = 1000
 _LATEST = 256
 """So many of a thread's latest entries are looked through for the turn under way."""
 
@@ -75,7 +73,7 @@ def create_search_tool(
         ConfigError: When called without a user or thread in the config.
     """
     if k is None and max_tokens is None:
-        max_tokens = _MAX_TOKENS
+        max_tokens = 1000
 
     def search(config: RunnableConfig, query: str) -> tuple[str, Any]:
         configurable = config.get("configurable", {})
@@ -98,7 +96,7 @@ def create_search_tool(
         )
         has_buffer = asking is not None and bool(engine.settings.buffer_size)
         blocks, by_time = select_visible(found, has_buffer=has_buffer)
-        shown = fence_blocks(blocks, by_time=by_time) or _NOTHING
+        shown = fence_blocks(blocks, by_time=by_time) or "Nothing that fits was said before."
         return shown, [{"text": block.text, **to_document(block).metadata} for block in blocks]
 
     return StructuredTool.from_function(

@@ -50,10 +50,7 @@ _BATCH = 256
 _ROUNDING = 1e-6
 """Cosines that differ by less are equal."""
 _IDS = uuid.UUID("6f1c2d0e-2f0b-5d55-9a5c-3b7c9f0b8d11")
-_REASONS = ("meaning",)
 _OWNER, _THREAD = "owner", "thread"
-_STATE_THREAD = "convmem-vector-store"
-"""Beside which thread of a user the cursor is kept; no entry is ever written there."""
 
 Place: TypeAlias = tuple[ThreadKey, int, int, int]
 """Where a segment stands: thread, position of the entry, line of that, part of the line."""
@@ -119,16 +116,10 @@ class VectorStoreRecall(DialogRecall):
                 order an answer then, and a `threshold` is refused.
 
         Raises:
-            ConfigError: If the store is none or asynchronous alone, or
-                `candidates` is not positive.
+            ConfigError: If the store is asynchronous alone.
         """
-        if not isinstance(store, VectorStore):
-            msg = f"store must be a LangChain VectorStore, got {type(store).__name__}"
-            raise ConfigError(msg)
         if getattr(store, "async_mode", False):
             raise ConfigError("the store must work synchronously: make it with async_mode=False")
-        if candidates < 1:
-            raise ConfigError(f"candidates must be at least 1, got {candidates!r}")
         settings = settings or RecallSettings()
         is_auto = settings.threshold in (None, "auto")
         self.log = log
@@ -167,14 +158,23 @@ class VectorStoreRecall(DialogRecall):
             except LineStoreError as error:
                 problems[f"the newest lines may be missing: {error}"] = None
         ground, scores = self._search(query)
+        find, is_cosine = ground.table.find_line, self._to_cosine is not None
         matches = {
-            number: LineMatch(
-                ground.table.find_line(number), score, score if self._to_cosine else 0.0, _REASONS
-            )
+            number: LineMatch(find(number), score, score if is_cosine else 0.0, ("meaning",))
             for number, score in scores.items()
             if query.threshold is None or score > float(query.threshold) + _ROUNDING
         }
-        return _build(query, ground, matches, tuple(problems))
+        blocks = []
+        for group in build_groups(matches, ground):
+            hits = select_first_of_lines(group.hits, ground.table)
+            blocks.append(make_block(group, [matches[number] for number in hits], ground))
+        best = select_first_of_lines(matches, ground.table, query.ranking)
+        return Recall(
+            matches=tuple(matches[number] for number in best),
+            blocks=tuple(blocks),
+            problems=tuple(problems),
+            verdict="related" if blocks else "nothing",
+        )
 
     def _check(self, query: RecallQuery) -> None:
         """Refuse what needs an index of all lines, or another filter.
@@ -184,9 +184,9 @@ class VectorStoreRecall(DialogRecall):
         """
         scope, threshold = query.scope, query.threshold
         refused = sorted(scope.where.keys() - {"user_id", "thread_id"})
-        refused += ["since"] if scope.since_ms is not None else []
-        refused += ["until"] if scope.until_ms is not None else []
-        refused += ["buffer (pass settings with buffer_size=0)"] if query.buffer is not None else []
+        buffer = "buffer (pass settings with buffer_size=0)"
+        asked = {"since": scope.since_ms, "until": scope.until_ms, buffer: query.buffer}
+        refused += [name for name, value in asked.items() if value is not None]
         if threshold is not None and (threshold == "auto" or self._to_cosine is None):
             refused.append(f"threshold={threshold!r}")
         if refused:
@@ -368,7 +368,8 @@ class VectorStoreRecall(DialogRecall):
 
 
 def _get_place(owner: Owner) -> ThreadKey:
-    return ThreadKey(owner.user_id, owner.thread_id or _STATE_THREAD)
+    """Return beside which thread the cursor is kept; of a user, one where nothing is written."""
+    return ThreadKey(owner.user_id, owner.thread_id or "convmem-vector-store")
 
 
 # -- documents ------------------------------------------------------------------------------------
@@ -451,26 +452,3 @@ def find_filter(store: VectorStore) -> Callable[[str, list[str]], Any]:
             must=[models.FieldCondition(key=f"{path}.{field}", match=models.MatchAny(any=labels))]
         )
     return lambda field, labels: {field: {"$in": labels}}
-
-
-# -- the answer -----------------------------------------------------------------------------------
-
-
-def _build(
-    query: RecallQuery,
-    ground: TableView,
-    matches: dict[int, LineMatch],
-    problems: tuple[str, ...],
-) -> Recall:
-    """Return matches in the order of the store, as blocks with the lines around them."""
-    blocks = []
-    for group in build_groups(matches, ground):
-        hits = select_first_of_lines(group.hits, ground.table)
-        blocks.append(make_block(group, [matches[number] for number in hits], ground))
-    best = select_first_of_lines(matches, ground.table, query.ranking)
-    return Recall(
-        matches=tuple(matches[number] for number in best),
-        blocks=tuple(blocks),
-        problems=problems,
-        verdict="related" if blocks else "nothing",
-    )

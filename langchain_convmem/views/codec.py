@@ -508,8 +508,7 @@ def make_plain(value: Any) -> Any:
         return sorted((make_plain(item) for item in value), key=repr)
     if isinstance(value, list | tuple):
         return [make_plain(item) for item in value]
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
+    is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    if value is None or is_number:
         return value
     return clean_text(str(value)) if isinstance(value, _WRITTEN) else f"[{type(value).__name__}]"

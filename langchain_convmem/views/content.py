@@ -368,47 +368,41 @@ def keep_newest(
         provider: Whose limits to keep.
         repairs: Receives a sentence for each kind of media that had to go.
     """
-    newest = _MediaLimiter(provider)
-    marks = provider.cache_marks
-    for message in reversed(messages):
-        if not isinstance(message.content, list):
+    room, gone = dict(provider.max_media), Counter[Kind]()
+    room_bytes = math.inf if provider.max_bytes is None else provider.max_bytes
+    for content, place in _walk_back(messages):
+        media = read_media(content[place]) if isinstance(content[place], Mapping) else None
+        if media is None:
             continue
-        kept = list(map(newest.show_block, reversed(message.content)))
-        for place, block in enumerate(kept) if provider.cache_marks else ():
-            if isinstance(block, dict) and "cache_control" in block:
-                marks -= 1
-                bare = {key: item for key, item in block.items() if key != "cache_control"}
-                kept[place] = block if marks >= 0 else bare
-        message.content = kept[::-1]
+        size = len(media.data) if media.form == "base64" else 0
+        # Where one finds no room, no older one does.
+        room_bytes = room_bytes - size if size <= room_bytes else -1
+        is_over = size > 0 > room_bytes
+        if not is_over and media.kind in room:
+            room[media.kind] -= 1
+            is_over = room[media.kind] < 0
+        if is_over:
+            gone[media.kind] += 1
+            content[place] = _make_text_block(format_media_note(media))
+    marks = provider.cache_marks
+    for content, place in _walk_back(messages) if marks else ():
+        block = content[place]
+        if isinstance(block, dict) and "cache_control" in block:
+            marks -= 1
+            bare = {key: item for key, item in block.items() if key != "cache_control"}
+            content[place] = block if marks >= 0 else bare
     repairs.extend(
         f"replaced the oldest {number} of kind {kind}: {provider.name} takes no more at a time"
-        for kind, number in sorted(newest.gone.items())
+        for kind, number in sorted(gone.items())
     )
 
 
-class _MediaLimiter:
-    """Counts from the newest block on. Not thread-safe."""
-
-    def __init__(self, provider: ProviderProfile) -> None:
-        self._room = dict(provider.max_media)
-        self._bytes = math.inf if provider.max_bytes is None else provider.max_bytes
-        self.gone: Counter[Kind] = Counter()
-
-    def show_block(self, block: Any) -> Any:
-        """Return the block, or a note where there is no room for it or for a newer one."""
-        media = read_media(block) if isinstance(block, Mapping) else None
-        if media is None:
-            return block
-        size = len(media.data) if media.form == "base64" else 0
-        self._bytes = self._bytes - size if size <= self._bytes else -1
-        is_over = size > 0 > self._bytes
-        if not is_over and media.kind in self._room:
-            self._room[media.kind] -= 1
-            is_over = self._room[media.kind] < 0
-        if not is_over:
-            return block
-        self.gone[media.kind] += 1
-        return _make_text_block(format_media_note(media))
+def _walk_back(messages: Sequence[BaseMessage]) -> Iterator[tuple[list[Any], int]]:
+    """Yield the content and the place of each block, the newest first."""
+    for message in reversed(messages):
+        if isinstance(message.content, list):
+            for place in reversed(range(len(message.content))):
+                yield message.content, place
 
 
 # -- Reasoning blocks: which may be sent back to whom, and when they no longer may ----------------
@@ -474,10 +468,7 @@ def is_signed(block: object) -> bool:
     Items of the Responses API stand for themselves.
     """
     own = block.get("id") if isinstance(block, Mapping) else None
-    return is_reasoning(block) and not str(own).startswith(_ITEM_PREFIX)
-
-
-_ITEM_PREFIX = "rs_"
+    return is_reasoning(block) and not str(own).startswith("rs_")
 
 
 def is_whole_thought(block: Any, origin: Origin | None, *, is_v1: bool) -> bool:

@@ -173,9 +173,6 @@ def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
     return messages if len({entry.message_id for entry in live}) == len(messages) else []
 
 
-_OPENED = "opened with a placeholder user turn: the assistant spoke first"
-
-
 @dataclass(slots=True)
 class _ContextBuilder:
     """Entries on their way to messages. Not thread-safe."""
@@ -270,7 +267,7 @@ class _ContextBuilder:
         if piece.role == "assistant" and not self.body:
             opening = HumanMessage(PLACEHOLDER_TEXT, id=make_placeholder_turn(entry).id)
             self.body.append(ContextPiece("user", opening))
-            self.repairs.append(_OPENED)
+            self.repairs.append("opened with a placeholder user turn: the assistant spoke first")
         before = self.body[-1] if self.body else None
         if before is None or not _may_join(before, piece):
             self.body.append(piece)
@@ -280,7 +277,7 @@ class _ContextBuilder:
         if piece.role == "assistant":
             _tell_apart(before, piece)
         before.positions |= piece.positions
-        before.message = _merge(before.message, piece.message)
+        before.message = merge_messages(before.message, piece.message)
         forget_dialect(before.message, self.rules)
 
     def _add_system(self, piece: ContextPiece) -> None:
@@ -291,7 +288,7 @@ class _ContextBuilder:
         else:
             first = self.head[0]
             first.positions |= piece.positions
-            first.message = _merge(first.message, piece.message, between="\n\n")
+            first.message = merge_messages(first.message, piece.message, between="\n\n")
 
 
 def _is_unanswered(shown: Sequence[Entry]) -> bool:
@@ -318,7 +315,7 @@ def _tell_apart(before: ContextPiece, piece: ContextPiece) -> None:
     before.speaker = None
 
 
-def _merge(first: BaseMessage, second: BaseMessage, *, between: str = "\n") -> BaseMessage:
+def merge_messages(first: BaseMessage, second: BaseMessage, *, between: str = "\n") -> BaseMessage:
     """Return `first` with the content of `second` after its own; nothing is summarised."""
     merged = first.model_copy()
     if isinstance(first.content, str) and isinstance(second.content, str):
@@ -481,7 +478,12 @@ class _FittedView:
         if any(piece.role != "system" for piece in self.body[:start]):
             self.is_cut = True
             repairs.append(f"left out older messages to stay within {max_tokens} tokens")
-            _forget_thoughts(self.body[start : starts[-1]], repairs)
+            # They were thought after what is cut now.
+            repairs.extend(
+                f"left out the reasoning of {piece.message.id}: it was thought after what is cut"
+                for piece in self.body[start : starts[-1]]
+                if drop_reasoning(piece.message)
+            )
         kept = self._keep_from(start)
         pieces = [*self._make_head(), *kept]
         return Context(
@@ -589,15 +591,6 @@ class ContextBudget:
     def count_recall_tokens(self, wished: int, messages: int) -> int:
         """Return how many tokens of recalled lines fit beside messages of a known size."""
         return max(min(wished, self.tokens - self.reserved - messages), 0)
-
-
-def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> None:
-    """Take reasoning out of earlier exchanges: they were thought after what is cut now."""
-    repairs.extend(
-        f"left out the reasoning of {piece.message.id}: it was thought after what is cut"
-        for piece in pieces
-        if drop_reasoning(piece.message)
-    )
 
 
 # -- Long texts, cut: what a user pasted or a tool returned ----------------------------------------
@@ -734,8 +727,6 @@ class LiveReach:
         self._framing = framing
         found: list[Stretch] = []
         after = 0
-        if not any(entry.cover is not None for entry in framing):
-            return [(0, None)]
         summaries = find_nodes(find_live_entries(framing))
         for first, last in _join_ranges(summaries, framing):
             if first > after + 1:
@@ -831,14 +822,10 @@ class LiveReach:
                 ends.pop(0)
             if entry.control is None and turn not in seen:
                 seen.add(turn)
-                if not (turn == entry.id or before is None or _is_newer(turn, before)):
+                is_newer = before is None or (is_ulid(turn) and turn > before)
+                if not (turn == entry.id or is_newer):
                     unknown.add(turn)
         return unknown
-
-
-def _is_newer(turn_id: str, entry_id: str) -> bool:
-    """Return whether a turn is known to have begun after an entry."""
-    return is_ulid(turn_id) and turn_id > entry_id
 
 
 def _join_ranges(summaries: Iterable[Entry], framing: Iterable[Entry]) -> list[tuple[int, int]]:

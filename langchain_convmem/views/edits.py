@@ -435,10 +435,8 @@ def check_target(key: ThreadKey, entries: Sequence[Entry], origin: ThreadKey) ->
 
 def fork_entry(entry: Entry) -> Draft:
     """Return the draft that says the same in the new thread: same message, id, times and marks."""
-    draft = replace(redraft(entry), metadata=add_origin(entry))
-    if entry.message is None:
-        return draft
-    return replace(draft, message=entry.message.model_copy(update={"id": entry.message_id}))
+    message = entry.message and entry.message.model_copy(update={"id": entry.message_id})
+    return replace(redraft(entry), metadata=add_origin(entry), message=message)
 
 
 def fork_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, Entry]) -> Draft:

@@ -141,8 +141,7 @@ def format_iso_time(time_ms: int) -> str | None:
 
 def format_day(time_ms: int) -> str:
     """Return the day of a time, such as "2023-05-08"; empty outside the calendar."""
-    moment = get_moment(time_ms)
-    return "" if moment is None else moment.date().isoformat()
+    return (format_iso_time(time_ms) or "").partition("T")[0]
 
 
 # -- What a recall finds --------------------------------------------------------------------------

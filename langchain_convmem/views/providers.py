@@ -229,14 +229,9 @@ STRICT = ProviderProfile(
 )
 """What all of them accept: for threads whose provider is not known, or changes."""
 
-PROVIDERS: Mapping[ProviderName, ProviderProfile] = {
-    "strict": STRICT,
-    "bedrock_converse": BEDROCK_CONVERSE,
-    "anthropic": ANTHROPIC,
-    "openai": OPENAI,
-    "openai_responses": OPENAI_RESPONSES,
-    "gemini": GEMINI,
-}
+_ALL = (STRICT, BEDROCK_CONVERSE, ANTHROPIC, OPENAI, OPENAI_RESPONSES, GEMINI)
+PROVIDERS: Mapping[Any, ProviderProfile] = {one.name: one for one in _ALL}
+"""By the names in `ProviderName`."""
 
 
 def resolve_provider(provider: Provider) -> ProviderProfile:
@@ -351,11 +346,9 @@ class ModelFacts:
     def merge(cls, facts: Iterable[ModelFacts]) -> ModelFacts:
         """Return what holds for any of several models."""
         every = list(facts)
-        windows = [one.window_tokens for one in every]
-        known = [window for window in windows if window is not None]
-        window = min(known) if known and len(known) == len(windows) else None
+        window = min((one.window_tokens or 0 for one in every), default=0)
         chats = (one.chat_model for one in every if one.chat_model is not None)
-        return cls(window, next(chats, None))
+        return cls(window or None, next(chats, None))
 
 
 NO_MODEL = ModelFacts()

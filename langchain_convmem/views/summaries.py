@@ -158,8 +158,6 @@ class SummaryWindow:
         """
         tags = {"user": user_tag, "assistant": assistant_tag, "tool": tool_tag}
         style = TextStyle(tags, prefix, postfix, separator, transformer)
-        if not self.turns:
-            return preamble
         lines = [line for turn in self.turns for _, line in format_turn_lines(turn, style)]
         before = ""
         if include_previous and self.previous is not None:
@@ -346,10 +344,7 @@ def _list_pieces(entry: Entry, style: TextStyle) -> Iterator[str]:
     yield from entry.contents
     content = entry.message.content if entry.message is not None else ""
     for block in content if isinstance(content, list) else ():
-        kind = get_block_type(block)
-        medium = next((one for one in _MEDIA if one in kind), "")
-        if medium:
-            yield f"({medium})"
+        yield from [f"({one})" for one in _MEDIA if one in get_block_type(block)][:1]
     if style.tags.get("tool") is not None:
         for call in find_calls(entry.message):
             args = json.dumps(call["args"], ensure_ascii=False, default=str)
@@ -415,10 +410,11 @@ def draft_summary(
         raise InvalidMessageError("the window is empty: there is nothing to summarise yet")
     live = find_live_entries(entries)
     _check_alive(window, (entry.id for entry in live))
-    if is_redone:
-        _check_latest(window, live)
-    else:
+    newest = find_live_summary(live)
+    if not is_redone:
         _check_fresh(window, live)
+    elif newest is None or newest.cover is None or newest.cover.digest != window.cover.digest:
+        raise _make_stale_error(window, "its summary is no longer the latest")
     cover = replace(window.cover, model=model, prompt_version=prompt_version)
     return make_summary_draft(pieces, cover, Metadata(summary_ids=window.summary_ids))
 
@@ -460,12 +456,6 @@ def translate_record(
         children = get_children(summary)
         record[CHILDREN] = [[ids[one], places.get(n, 0)] for one, n in children if one in ids]
     return {**aux, RECORD: record} if record else aux
-
-
-def _check_latest(window: SummaryWindow, live: Sequence[Entry]) -> None:
-    newest = find_live_summary(live)
-    if newest is None or newest.cover is None or newest.cover.digest != window.cover.digest:
-        raise _make_stale_error(window, "its summary is no longer the latest")
 
 
 def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
@@ -839,7 +829,13 @@ def draft_pin(text: str, source: Entry | None, known: Sequence[Pin]) -> Draft:
     Raises:
         BudgetError: If there are too many, or too long ones.
     """
-    _check_room(text, known)
+    needed = sum(count_text_tokens(one) for one in [text, *(pin.text for pin in known)])
+    if needed > MAX_PIN_TOKENS:
+        msg = (
+            f"the thread's pins would take {needed} tokens of every context, and {MAX_PIN_TOKENS} "
+            "may be pinned; pin a sentence instead, or take a pin back with unpin()"
+        )
+        raise BudgetError(msg, needed=needed, available=MAX_PIN_TOKENS)
     made: dict[str, Any] = {"message_id": None, "speaker": "", "time_ms": None}
     if source is not None:
         said_ms = None if source.message is None else get_line_time_ms(source.message)
@@ -853,16 +849,6 @@ def _make_draft(contents: tuple[str, ...], metadata: Metadata) -> Draft:
     # A control entry needs a reason, though this one retracts nothing.
     control = Control((), "rewind")
     return Draft(role="control", contents=contents, control=control, metadata=metadata)
-
-
-def _check_room(text: str, known: Sequence[Pin]) -> None:
-    needed = sum(count_text_tokens(one) for one in [text, *(pin.text for pin in known)])
-    if needed > MAX_PIN_TOKENS:
-        msg = (
-            f"the thread's pins would take {needed} tokens of every context, and {MAX_PIN_TOKENS} "
-            "may be pinned; pin a sentence instead, or take a pin back with unpin()"
-        )
-        raise BudgetError(msg, needed=needed, available=MAX_PIN_TOKENS)
 
 
 def plan_unpin(entries: Sequence[Entry], pin: Pin | str) -> list[Draft]:

@@ -57,8 +57,7 @@ _PRICES: tuple[tuple[int, int, float], ...] = (
     (0xAC, 0xD7, 2.27),
     (0xD8, 0xDF, 1.95),  # surrogates: an emoji has two of them
     (0xF9, 0xFA, 2.0),
-    (0xFB, 0xFD, 2.5),
-    (0xFE, 0xFE, 2.5),
+    (0xFB, 0xFE, 2.5),
     (0xFF, 0xFF, 1.3),
 )
 _PRICE_OF = {high: price for first, last, price in _PRICES for high in range(first, last + 1)}
