@@ -12,7 +12,6 @@ from langchain_convmem.text.call_syntaxes import (
     NamedJson,
     ParsedCall,
     Syntax,
-    TaggedCalls,
     read_gemma_calls,
     read_json_calls,
     read_open_tagged_calls,
@@ -138,15 +137,6 @@ def _read_mistral_calls(text: str) -> list[ParsedCall]:
     return read_json_calls(text) if text.lstrip().startswith(("[", "{")) else _MISTRAL_NAMED(text)
 
 
-_ATEM = TaggedCalls(
-    '<atem:invoke name="',
-    '<atem:parameter name="',
-    '">',
-    "</atem:parameter>",
-    "</atem:invoke>",
-    "<atem:function_calls>",
-)
-
 _BAR, _LOW = "\uff5c", "\u2581"
 
 
@@ -190,21 +180,6 @@ _FORMATS = (
         ),
         stop=(_mark("end", "of", "sentence"),),
         signs=(_mark("tool", "calls", "begin"), _mark("Assistant")),
-    ),
-    ReplyFormat(
-        name="muse",
-        channels=(Channel("self", "<|start|>assistant to=self<|message|>", "<|eom|>"),),
-        call_blocks=(
-            ToolCallBlock(
-                "<|start|>assistant to=",
-                "</atem:function_calls>",
-                _ATEM,
-                r"[\w.-]+\s*<\|message\|>",
-            ),
-        ),
-        marks=("<|start|>assistant", "<|start|>assistant to=user<|message|>", "<|eom|>"),
-        stop=("<|eot|>",),
-        signs=("<atem:function_calls>",),
     ),
     ReplyFormat(
         name="cohere",
