@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from conformance.cases import INFORMATION, Case, check_equal, check_keys
@@ -157,7 +158,7 @@ class _Chat:
         new = self._join(sent if isinstance(sent, list) else [sent])
         pending = step.get("pending", not step.get("decode", True))
         extra = step.get("extra_context")
-        feed = self.state.feed_unended if pending else self.state.feed
+        feed = partial(self.state.feed, continue_final_message=pending)
         if "error" in step:
             self._check_error(step["error"], what, lambda: feed(new, extra_context=extra))
             return
