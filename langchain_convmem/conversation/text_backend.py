@@ -262,7 +262,7 @@ class TextTurn(ModelTurn):
         state.begin_again()
         extra = self.request.options.extra_context
         if is_early and context:
-            increment = state.feed_unended(wanted, extra_context=extra)
+            increment = state.feed(wanted, extra_context=extra, continue_final_message=True)
         else:
             increment = state.feed(wanted, extra_context=extra, add_generation_prompt=not is_early)
         self.stats.append(increment.stats)

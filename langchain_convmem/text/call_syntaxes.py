@@ -244,57 +244,30 @@ _CONSTANTS = {"True": True, "False": False, "None": None}
 _NAME = re.compile(r"[\w.:/-]+")
 
 
-@dataclass(frozen=True)
-class TaggedCalls:
-    """The syntax of `<function=f><parameter=a>..</parameter></function>`, with tags of any form.
-
-    Attributes:
-        function: What opens a call, before its name.
-        parameter: What opens an argument, before its name.
-        name_end: What ends either name.
-        parameter_end: What closes an argument.
-        function_end: What closes a call.
-        after: The text after which the calls begin, if not at once.
-    """
-
-    function: str
-    parameter: str
-    name_end: str
-    parameter_end: str
-    function_end: str
-    after: str = ""
-
-    def __call__(self, text: str) -> list[ParsedCall]:
-        """Read one call or several."""
-        return _read_each(text.partition(self.after)[2] if self.after else text, self._read)
-
-    def _read(self, cursor: _Cursor) -> ParsedCall:
-        cursor.expect(self.function)
-        cursor.name = cursor.take_up_to(self.name_end)
-        texts: dict[str, str] = {}
-        while cursor.take(self.parameter):
-            key = cursor.take_up_to(self.name_end).strip()
-            value = cursor.take_up_to(self.parameter_end)
-            texts[key] = value.removeprefix("\n").removesuffix("\n")
-        cursor.expect(self.function_end)
-        return _make_typed_call(cursor.name, texts)
-
-
-_EQUALS = TaggedCalls("<function=", "<parameter=", ">", "</parameter>", "</function>")
-
-
 def read_tagged_calls(text: str) -> list[ParsedCall]:
     """Read JSON, `<function=f><parameter=a>..` or `f<arg_key>a</arg_key><arg_value>..`."""
     body = text.strip()
     if not body or body[0] in "[{":
         return read_json_calls(text)
-    return _EQUALS(body) if body.startswith(_EQUALS.function) else _read_each(body, _read_keyed)
+    return _read_each(body, _read_equals if body.startswith("<function=") else _read_keyed)
 
 
 def read_open_tagged_calls(text: str) -> list[ParsedCall]:
     """Read the same where nothing closes it: keys in tags may have been meant to go on."""
     is_keyed = text.lstrip()[:1] not in "{[<"
     return [ParsedCall(None, None, text)] if is_keyed else read_tagged_calls(text)
+
+
+def _read_equals(cursor: _Cursor) -> ParsedCall:
+    cursor.expect("<function=")
+    cursor.name = cursor.take_up_to(">")
+    texts: dict[str, str] = {}
+    while cursor.take("<parameter="):
+        key = cursor.take_up_to(">").strip()
+        value = cursor.take_up_to("</parameter>")
+        texts[key] = value.removeprefix("\n").removesuffix("\n")
+    cursor.expect("</function>")
+    return _make_typed_call(cursor.name, texts)
 
 
 def _read_keyed(cursor: _Cursor) -> ParsedCall:

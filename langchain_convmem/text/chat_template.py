@@ -6,6 +6,7 @@ import copy
 import json
 import logging
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -23,7 +24,7 @@ from langchain_convmem.text.messages import (
     MessageLike,
     TemplateMessage,
     build_template_messages,
-    build_template_tools,
+    build_template_tool,
     list_functions,
     make_plain,
 )
@@ -39,7 +40,6 @@ from langchain_convmem.text.sandbox import (
 
 _logger = logging.getLogger("langchain_convmem")
 
-_SHOWN = 40
 _PROMPT = "add_generation_prompt"
 _PART = "is_appending_to_prefill"
 _RESERVED = {"add_generation_prompt", "messages"}
@@ -197,8 +197,10 @@ class ChatTemplate:
         Raises:
             ConfigError: If there is none of that name.
         """
-        source, tokens = read_builtin(name)
-        return cls(source, **{"name": name, **tokens, **options})
+        if name not in BUILTINS:
+            raise ConfigError(f"no built-in template {name!r}; there are {sorted(BUILTINS)}")
+        file = files("langchain_convmem.text") / "builtin" / f"{name}.jinja"
+        return cls(file.read_text("utf-8"), **{"name": name, **BUILTINS[name], **options})
 
     # -- what it is like --------------------------------------------------------------------------
 
@@ -280,7 +282,7 @@ class ChatTemplate:
             InvalidMessageError: If a message cannot be shown to a template.
         """
         found = self.seal_messages(self.convert_messages(messages, {}))
-        given = {**self._collect_variables(tools), **self.check_variables(variables)}
+        given = self._collect_variables(tools, variables)
         if continue_final_message:
             return show_seals(self.render_unended(found, given))
         with translate_errors(self.name):
@@ -297,9 +299,7 @@ class ChatTemplate:
             tools: See `render`.
             **variables: What the template reads in all its turns.
         """
-        return RenderState(
-            self, {**self._collect_variables(tools), **self.check_variables(variables)}
-        )
+        return RenderState(self, self._collect_variables(tools, variables))
 
     # -- for the states of conversations ----------------------------------------------------------
 
@@ -354,7 +354,9 @@ class ChatTemplate:
     def _seal_variable(self, name: str, value: Any) -> Any:
         """Return a variable; texts within lists and maps are somebody's, such as documents."""
         is_tools = name == "tools"
-        plain = build_template_tools(value) if is_tools else make_plain(value, f"variable {name}")
+        if is_tools and value is not None:
+            value = [build_template_tool(tool) for tool in value]
+        plain = make_plain(value, f"variable {name}")
         if not isinstance(plain, list | dict):
             return plain
         # Descriptions of tools may show how calls are written.
@@ -404,13 +406,18 @@ class ChatTemplate:
             ).rpartition(_CONTINUED)
         if not mark:
             reason = "the last message is not shown, so nothing can go on with it"
-            told = f"{self.name}: {reason}"
-            raise ChatTemplateError(told, reason=reason, kind="NothingToContinue")
+            raise ChatTemplateError(
+                f"{self.name}: {reason}", reason=reason, kind="NothingToContinue"
+            )
         return text
 
-    def _collect_variables(self, tools: Sequence[Any] | None) -> dict[str, Any]:
+    def _collect_variables(
+        self, tools: Sequence[Any] | None, variables: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return all that the template reads besides messages."""
+        given = {**self._defaults, "tools": self._seal_variable("tools", tools)}
         now = create_strftime(self._now())
-        return {"strftime_now": now, **self._defaults, "tools": self._seal_variable("tools", tools)}
+        return {"strftime_now": now, **given, **self.check_variables(variables)}
 
     def __repr__(self) -> str:
         return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
@@ -490,14 +497,6 @@ def _read_text(path: Path) -> str:
         raise ConfigError(f"{path.name} is not UTF-8: {error}") from error
 
 
-def read_builtin(name: str) -> tuple[str, Mapping[str, str]]:
-    """Return one of our own templates and its special tokens."""
-    if name not in BUILTINS:
-        raise ConfigError(f"there is no built-in template {name!r}; there are {sorted(BUILTINS)}")
-    file = files("langchain_convmem.text") / "builtin" / f"{name}.jinja"
-    return file.read_text("utf-8"), BUILTINS[name]
-
-
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         return TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
@@ -546,8 +545,6 @@ class RenderStats(NamedTuple):
         diverged_at: Where the prompt differs from what the session holds; None if it goes on from
             it. The session has to be taken back there, or filled anew.
         diverged_in: Whether a `prompt` or a `reply` stood there.
-        session_had: What the session holds from there on, cut short.
-        prompt_has: What the prompt has there, cut short.
         neutralized: How many control tokens in the text of messages were broken up in what is sent.
     """
 
@@ -555,8 +552,6 @@ class RenderStats(NamedTuple):
     sent_chars: int
     diverged_at: int | None = None
     diverged_in: Origin | None = None
-    session_had: str = ""
-    prompt_has: str = ""
     neutralized: int = 0
 
 
@@ -687,6 +682,7 @@ class RenderState:
         *,
         extra_context: Mapping[str, Any] | None = None,
         add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
     ) -> Increment:
         """Add messages and return what the session needs for them.
 
@@ -694,51 +690,26 @@ class RenderState:
             messages: What is new: the reply to the last turn, then what comes next. May be empty.
             extra_context: Variables for this turn alone; they go before those of `start`.
             add_generation_prompt: Whether the model is to write next.
+            continue_final_message: Whether the last message is still being said. The session reads
+                its text so far, without what closes it, and the state does not keep it. Feed it
+                again as it is then: the session is sent what is new. Any template can do this that
+                shows the text of its messages.
 
         Raises:
-            ChatTemplateError: If the template refuses the messages.
-            InvalidMessageError: If a message cannot be shown to a template.
+            ChatTemplateError: If the template refuses the messages, or does not show the last one,
+                which goes on.
+            InvalidMessageError: If a message cannot be shown to a template, or the last one is to
+                go on and does not end with text.
         """
-        return self._feed(messages, extra_context, add_generation_prompt)
-
-    def feed_unended(
-        self, messages: Iterable[MessageLike], *, extra_context: Mapping[str, Any] | None = None
-    ) -> Increment:
-        """Add messages but for the last, and return what the session needs to read that as well.
-
-        The last message is still being said: the session reads its text so far, without what closes
-        it. Feed it again as it is then, by this method or at last by `feed`; the session is sent
-        what is new. Any template can do this that shows the text of its messages.
-
-        Args:
-            messages: What is new; at least the message that goes on, which ends with text.
-            extra_context: See `feed`.
-
-        Raises:
-            ChatTemplateError: If the template refuses the messages, or does not show the last one.
-            InvalidMessageError: If a message cannot be shown to a template, or the last does not
-                end with text.
-        """
-        return self._feed(messages, extra_context, None)
-
-    def _feed(
-        self,
-        messages: Iterable[MessageLike],
-        extra: Mapping[str, Any] | None,
-        prompt: bool | None,
-    ) -> Increment:
-        """Render all messages; the last one without its end, and not kept, if `prompt` is None."""
         template, names = self._template, dict(self._call_names)
-        everything = [
-            *self._messages,
-            *template.seal_messages(template.convert_messages(messages, names)),
-        ]
+        added = template.seal_messages(template.convert_messages(messages, names))
+        everything = [*self._messages, *added]
         variables = {
             **self._variables,
-            _PROMPT: prompt,
-            **template.check_variables(extra or {}),
+            _PROMPT: add_generation_prompt,
+            **template.check_variables(extra_context or {}),
         }
-        if prompt is None:
+        if continue_final_message:
             text = template.render_unended(everything, variables)
             everything = everything[:-1]
         else:
@@ -753,12 +724,7 @@ class RenderState:
         sent = text[kept:]
         stats = RenderStats(reused_chars=kept, sent_chars=len(sent), neutralized=sent.count(SEAL))
         if kept < len(self._sent):
-            stats = stats._replace(
-                diverged_at=kept,
-                diverged_in=self._get_origin(kept),
-                session_had=show_seals(self._sent[kept : kept + _SHOWN]),
-                prompt_has=show_seals(sent[:_SHOWN]),
-            )
+            stats = stats._replace(diverged_at=kept, diverged_in=self._get_origin(kept))
             self.rewind(kept)
         self._sent = text
         return Increment(kept, show_seals(sent), stats)
@@ -768,11 +734,5 @@ def _count_common(held: str, text: str) -> int:
     """Return how many code points two texts share at the beginning."""
     if text.startswith(held):
         return len(held)
-    low, high = 0, min(len(held), len(text))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if held.startswith(text[low:middle], low):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    ends = range(1, min(len(held), len(text)) + 1)
+    return bisect_left(ends, True, key=lambda end: not held.startswith(text[:end]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import inspect
+import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -410,9 +411,7 @@ class TokenReader:
 
     def finish(self) -> str:
         """Return what was held back; no more tokens come."""
-        new = self._decode_new()
-        self._told = len(self._ids)
-        return new
+        return self._decode_new()
 
     def _decode_new(self) -> str:
         told = decode_ids(self._tokenizer, self._ids[: self._told])
@@ -447,23 +446,17 @@ class Sampling(BaseModel, extra="forbid", frozen=True):
         try:
             return cls(**options)
         except ValidationError as error:
-            wrong = {str(one["loc"][0]): one for one in error.errors()}
-            told = "; ".join(
-                f"{name}={one['input']!r}: {one['msg']}" for name, one in wrong.items()
-            )
+            wrong = [f"{one['loc'][0]}={one['input']!r}: {one['msg']}" for one in error.errors()]
             known = ", ".join(cls.model_fields)
-            raise ConfigError(f"a local model takes {known}, not {told}") from error
+            raise ConfigError(f"a local model takes {known}, not {'; '.join(wrong)}") from error
 
     def create_chooser(self) -> Callable[[Any], int]:
         """Return the function that chooses a token by the scores of all, a tensor of one axis."""
         import torch
         from transformers import TopKLogitsWarper, TopPLogitsWarper
 
-        generator = torch.Generator()
-        if self.seed is None:
-            generator.seed()
-        else:
-            generator.manual_seed(self.seed)
+        seed = secrets.randbits(63) if self.seed is None else self.seed
+        generator = torch.Generator().manual_seed(seed)
 
         def choose(scores: Any) -> int:
             if not self.temperature:

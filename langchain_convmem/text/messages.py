@@ -91,11 +91,12 @@ def build_template_messages(
     made = []
     for number, message in enumerate(messages):
         found = _build_message(message, f"message {number}", as_parts=as_parts)
+        role = found.get("role")
+        if not isinstance(role, str) or not _NAME_OF_ROLE.fullmatch(role):
+            told = f"has the role {describe_value(role)}; it needs a name such as 'user'"
+            raise InvalidMessageError(f"message {number} {told}")
         _name_results(found, call_names)
-        given: str = found["role"]
-        role = ROLES.get(given, given)
-        if not _NAME_OF_ROLE.fullmatch(role):
-            raise InvalidMessageError(f"message {number} has no name as its role, such as 'user'")
+        role = ROLES.get(role, role)
         found["role"] = roles.get(role, role)
         made.append(found)
     return made
@@ -113,10 +114,6 @@ def _build_message(message: Any, what: str, *, as_parts: bool) -> TemplateMessag
     if not isinstance(message, Mapping):
         told = "pass text, a LangChain message, a map with 'role', or a pair of role and content"
         raise TypeError(f"{what} is a {type(message).__name__}; {told}")
-    role = message.get("role")
-    if not isinstance(role, str) or not role:
-        told = describe_value(role)
-        raise InvalidMessageError(f"{what} has the role {told}; it needs a text such as 'user'")
     found: TemplateMessage = make_plain(message, what)
     if isinstance(found.get("content"), list):
         found["content"] = [
@@ -149,11 +146,8 @@ def _name_results(message: TemplateMessage, call_names: MutableMapping[str, str]
 # -- LangChain messages ---------------------------------------------------------------------------
 def _read_langchain(message: BaseMessage, what: str, *, as_parts: bool) -> TemplateMessage:
     kind = message.type.removesuffix("MessageChunk").lower()
-    role = (
-        message.role
-        if isinstance(message, ChatMessage)
-        else {**ROLES, "function": "function"}.get(kind)
-    )
+    known = {**ROLES, "function": "function"}
+    role = message.role if isinstance(message, ChatMessage) else known.get(kind)
     if role is None:
         raise InvalidMessageError(f"{what} is a {type(message).__name__}; no template shows it")
     parts, reasoning = _split_parts(message, what)
@@ -270,19 +264,11 @@ def make_plain(value: Any, what: str, depth: int = 0) -> Any:
     raise InvalidMessageError(f"{what} is a {type(value).__name__}; {told}")
 
 
-def build_template_tools(tools: Any) -> list[Any] | None:
-    """Return tools as templates want them: maps are taken as they are, the rest is described.
-
-    Args:
-        tools: None, or a sequence of maps, functions, `BaseTool` or pydantic classes.
-    """
-    return None if tools is None else [_build_tool(tool) for tool in tools]
-
-
-def _build_tool(tool: Any) -> Any:
+def build_template_tool(tool: Any) -> Any:
+    """Return a tool as templates want it: a map is taken as it is, anything else is described."""
     if isinstance(tool, Mapping):
-        return make_plain(tool, f"tool {tool.get('name', '')!r}")
+        return tool
     if isinstance(tool, BaseTool) or callable(tool):
-        return make_plain(convert_to_openai_tool(tool), "tool")
+        return convert_to_openai_tool(tool)
     told = "pass a map, a function, a BaseTool or a pydantic class"
     raise TypeError(f"{describe_value(tool)} is not a tool; {told}")

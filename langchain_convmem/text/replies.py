@@ -6,7 +6,8 @@ import json
 import re
 import secrets
 import string
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import (
@@ -29,12 +30,11 @@ from langchain_convmem.text.reply_formats import (
     Channel,
     ReplyFormat,
     ToolCallBlock,
-    check_channels,
     get_reply_format,
 )
 
 _LETTERS_AND_DIGITS = string.ascii_letters + string.digits
-_SHORT_ID = 9
+_ID_LENGTH = 9
 
 
 class ReplyReader:
@@ -57,7 +57,6 @@ class ReplyReader:
         channels: Sequence[Channel] | None = None,
         prompt_end: str = "",
         tools: bool | Sequence[Any] = True,
-        call_ids: Callable[[], str] | None = None,
     ) -> None:
         """Begin a reply.
 
@@ -68,16 +67,15 @@ class ReplyReader:
             tools: Whether there may be calls; otherwise what looks like one is text. The tools
                 themselves, in the form of OpenAI, say which arguments are texts where the model
                 does not.
-            call_ids: Makes an id for a call that the model gave none, or one given before.
 
         Raises:
             ConfigError: If there is no such format, or a channel has an empty name or mark.
         """
         form = get_reply_format(format)
-        chosen = form.channels if channels is None else check_channels(channels)
-        self._parser = ReplyParser(form, chosen, prompt_end=prompt_end, tools=bool(tools))
+        if channels is not None:
+            form = replace(form, channels=tuple(channels))
+        self._parser = ReplyParser(form, prompt_end=prompt_end, tools=bool(tools))
         self._texts = {} if isinstance(tools, bool) else find_text_arguments(tools)
-        self._new_id = call_ids or (_create_short_id if form.has_short_ids else _create_long_id)
         self._ids: set[str] = set()
         self._raw: list[str] = []
 
@@ -125,9 +123,7 @@ class ReplyReader:
     def _build_call(self, found: ParsedCall) -> ToolCallChunk:
         call = set_texts(found, self._texts.get(found.name or "", ()))
         index = len(self._ids)
-        call_id = self._new_id() if call.id is None or call.id in self._ids else call.id
-        while call_id in self._ids:
-            call_id = f"{call_id}_{index}"
+        call_id = _create_id() if call.id is None or call.id in self._ids else call.id
         self._ids.add(call_id)
         args = call.arguments or json.dumps(call.text, ensure_ascii=False)
         return ToolCallChunk(
@@ -160,12 +156,9 @@ def read_reply(
     return message
 
 
-def _create_long_id() -> str:
-    return f"call_{secrets.token_hex(12)}"
-
-
-def _create_short_id() -> str:
-    return "".join(secrets.choice(_LETTERS_AND_DIGITS) for _ in range(_SHORT_ID))
+def _create_id() -> str:
+    """Return an id that all templates take; those of Mistral take no other length."""
+    return "".join(secrets.choice(_LETTERS_AND_DIGITS) for _ in range(_ID_LENGTH))
 
 
 # -- A reply, taken apart while it comes ----------------------------------------------------------
@@ -184,9 +177,7 @@ class ReplyParser:
         calls: The calls found so far.
     """
 
-    def __init__(
-        self, form: ReplyFormat, channels: Sequence[Channel], *, prompt_end: str, tools: bool
-    ) -> None:
+    def __init__(self, form: ReplyFormat, *, prompt_end: str, tools: bool) -> None:
         """Begin a reply after the prompt that ends so."""
         self.content = TextSink()
         self.channels: dict[str | None, TextSink] = {}
@@ -194,14 +185,14 @@ class ReplyParser:
         self._opens: dict[str, Channel | ToolCallBlock | None] = {
             **dict.fromkeys(form.marks),
             **{block.start: block for block in (form.call_blocks if tools else ())},
-            **{channel.start: channel for channel in channels},
+            **{channel.start: channel for channel in form.channels},
         }
         self._starts = Delimiters(self._opens)
         self._may_be_bare = form.has_bare_calls and tools
         # What follows may make a longer mark of it.
         self._held = max(filter(prompt_end.endswith, form.marks), key=len, default="")
         self._enter(None)
-        for channel in channels:
+        for channel in form.channels:
             _, start, after = prompt_end.rpartition(channel.start)
             if start and channel.end not in after and not _LOOKS_LIKE_A_MARK.search(after):
                 self._held = ""
@@ -341,8 +332,7 @@ class Delimiters:
         longest_first = sorted(texts, key=len, reverse=True)
         self._longest = max(map(len, texts), default=0)
         self._whole = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-        begun = [_build_prefix_pattern(text[:-1]) for text in longest_first if text[1:]]
-        self._begun = re.compile(rf"(?:{'|'.join(begun) or '(?!)'})\Z")
+        self._begun = {text[:end] for text in texts for end in range(1, len(text))}
 
     def find(self, data: str, *, is_end: bool) -> tuple[int, str | None]:
         """Return up to where there is no delimiter, and the one that stands there.
@@ -357,18 +347,11 @@ class Delimiters:
         found = self._whole.search(data)
         place = len(data) if found is None else found.start()
         if not is_end:
-            begun = self._begun.search(data, max(0, len(data) - self._longest + 1))
-            if begun is not None and begun.start() <= place:
-                return begun.start(), None
+            tail = range(max(0, len(data) - self._longest + 1), len(data))
+            begun = next((start for start in tail if data[start:] in self._begun), len(data))
+            if begun <= place:
+                return begun, None
         return place, None if found is None else found.group()
-
-
-def _build_prefix_pattern(text: str) -> str:
-    """Return the pattern of all beginnings of a text that are not empty."""
-    pattern = ""
-    for character in reversed(text):
-        pattern = re.escape(character) + (f"(?:{pattern})?" if pattern else "")
-    return pattern
 
 
 # -- Which arguments of tools are texts -----------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -12,7 +12,6 @@ from langchain_convmem.text.call_syntaxes import (
     NamedJson,
     ParsedCall,
     Syntax,
-    TaggedCalls,
     read_gemma_calls,
     read_json_calls,
     read_open_tagged_calls,
@@ -69,8 +68,7 @@ class ReplyFormat:
         has_bare_calls: Whether a reply may begin with calls in JSON, without a block.
         marks: Texts that say nothing, and are left out.
         stop: Texts that end a reply.
-        has_short_ids: Whether ids of calls have to be nine letters and digits.
-        signs: What the templates of the family are known by, if not by the marks of its calls.
+        signs: What the templates of the family are known by.
     """
 
     name: str
@@ -79,27 +77,16 @@ class ReplyFormat:
     has_bare_calls: bool = False
     marks: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
-    has_short_ids: bool = False
     signs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_channels(self.channels)
+        for channel in self.channels:
+            if not (channel.name and channel.start and channel.end):
+                raise ConfigError(f"a channel needs a name, a start and an end, not {channel!r}")
+            if channel.name in _MERGED_OTHERWISE:
+                raise ConfigError(f"LangChain reserves {channel.name!r}; rename the channel")
         if not all((*self.marks, *self.stop, *(block.start for block in self.call_blocks))):
             raise ConfigError(f"the format {self.name!r} has an empty mark: it stands everywhere")
-
-
-def check_channels(channels: Sequence[Channel]) -> tuple[Channel, ...]:
-    """Return channels.
-
-    Raises:
-        ConfigError: If one has an empty name or mark, or a name that chunks cannot carry.
-    """
-    for channel in channels:
-        if not (channel.name and channel.start and channel.end):
-            raise ConfigError(f"a channel needs a name, a start and an end, not {tuple(channel)}")
-        if channel.name in _MERGED_OTHERWISE:
-            raise ConfigError(f"a channel cannot be called {channel.name!r}; LangChain reserves it")
-    return tuple(channels)
 
 
 # -- How families of models mark their reasoning and their calls, as data -------------------------
@@ -137,15 +124,6 @@ def _read_mistral_calls(text: str) -> list[ParsedCall]:
     """Read what older models write, JSON, or newer ones, a name and arguments."""
     return read_json_calls(text) if text.lstrip().startswith(("[", "{")) else _MISTRAL_NAMED(text)
 
-
-_ATEM = TaggedCalls(
-    '<atem:invoke name="',
-    '<atem:parameter name="',
-    '">',
-    "</atem:parameter>",
-    "</atem:invoke>",
-    "<atem:function_calls>",
-)
 
 _BAR, _LOW = "\uff5c", "\u2581"
 
@@ -192,21 +170,6 @@ _FORMATS = (
         signs=(_mark("tool", "calls", "begin"), _mark("Assistant")),
     ),
     ReplyFormat(
-        name="muse",
-        channels=(Channel("self", "<|start|>assistant to=self<|message|>", "<|eom|>"),),
-        call_blocks=(
-            ToolCallBlock(
-                "<|start|>assistant to=",
-                "</atem:function_calls>",
-                _ATEM,
-                r"[\w.-]+\s*<\|message\|>",
-            ),
-        ),
-        marks=("<|start|>assistant", "<|start|>assistant to=user<|message|>", "<|eom|>"),
-        stop=("<|eot|>",),
-        signs=("<atem:function_calls>",),
-    ),
-    ReplyFormat(
         name="cohere",
         channels=(Channel("thinking", "<|START_THINKING|>", "<|END_THINKING|>"),),
         call_blocks=(ToolCallBlock("<|START_ACTION|>", "<|END_ACTION|>", read_json_calls),),
@@ -232,6 +195,7 @@ _FORMATS = (
             for name in ("tool_call", "python")
         ),
         stop=("<|im_end|>",),
+        signs=("<|tool_call_start|>", "<|python_start|>"),
     ),
     ReplyFormat(
         name="mistral",
@@ -240,7 +204,7 @@ _FORMATS = (
             ToolCallBlock("[TOOL_CALLS]", "", _read_mistral_calls, r"\s*(?:[\[{]|[\w.-]+\s*[\[{])"),
         ),
         stop=("</s>",),
-        has_short_ids=True,
+        signs=("[TOOL_CALLS]",),
     ),
     ReplyFormat(
         name="llama3",
@@ -291,12 +255,8 @@ def find_reply_format(template: ChatTemplate) -> ReplyFormat:
     It is `plain` if nothing is recognised.
     """
     source = template.source
-    found = REPLY_FORMATS["plain"]
-    for form in _FORMATS:
-        signs = form.signs or [block.start for block in form.call_blocks]
-        if any(sign in source for sign in signs):
-            found = form
-            break
+    known = (form for form in _FORMATS if any(sign in source for sign in form.signs))
+    found = next(known, REPLY_FORMATS["plain"])
     inner = {channel.end for channel in found.channels} | {*found.marks} - {*found.stop}
     ends = [mark for mark in _TURN_ENDS if mark in source and mark not in inner]
     eos = template.special_tokens.get("eos_token", "")

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from traceback import walk_tb
 from typing import Any, NoReturn
@@ -29,7 +29,7 @@ from jinja2.tests import TESTS
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-from langchain_convmem.errors import ChatTemplateError, ConfigError
+from langchain_convmem.errors import ChatTemplateError
 
 # What any operation and any value weighs, besides its text.
 _STEP = 64
@@ -88,10 +88,6 @@ class TemplateLimits:
     max_output: int = 50_000_000
     max_work: int = 500_000_000
 
-    def __post_init__(self) -> None:
-        if min(astuple(self)) <= 0:
-            raise ConfigError(f"the limits of a template must be above zero, got {self}")
-
 
 class Work:
     """What is left of the work of one rendering. Not thread-safe: it runs in one thread."""
@@ -137,10 +133,6 @@ class Work:
         for value in values:
             self.spend()
             yield value
-
-    def copy(self, values: Iterable[Any]) -> Any:
-        """Return values as a list."""
-        return self.keep(iter(values))
 
     def write(self, value: Any) -> str:
         """Return a value as a template writes it, once it is known how long that is."""
@@ -314,7 +306,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             **{name: _count(FILTERS[name]) for name in _FILTERS},
             **{name: _count(FILTERS[name], reads_all=True) for name in _WRITING},
             "join": _by_work(Work.join),
-            "list": _by_work(Work.copy),
+            "list": _count(list),
             "replace": _by_work(Work.replace),
             "tojson": _by_work(Work.write_json),
             "trim": _by_work(Work.trim),
@@ -444,9 +436,8 @@ def _find_line(error: BaseException) -> int:
     """Return the line of the template that an error came from, 0 if it is not known."""
     if isinstance(error, TemplateSyntaxError):
         return error.lineno
-    frames = [
-        (frame.f_globals.get("__jinja_template__"), at)
-        for frame, at in walk_tb(error.__traceback__)
-    ]
-    lines = [one.get_corresponding_lineno(at) for one, at in frames if isinstance(one, Template)]
-    return lines[-1] if lines else 0
+    line = 0
+    for frame, at in walk_tb(error.__traceback__):
+        template = frame.f_globals.get("__jinja_template__")
+        line = line if template is None else template.get_corresponding_lineno(at)
+    return line

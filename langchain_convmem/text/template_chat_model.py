@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import (
-    AsyncIterator,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel, BaseLLM
-from langchain_core.messages import AIMessage, BaseMessage, message_chunk_to_message
-from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks
-from langchain_core.outputs import (
-    ChatGeneration,
-    ChatGenerationChunk,
-    ChatResult,
-    Generation,
-    LLMResult,
-)
+from langchain_core.language_models.chat_models import generate_from_stream
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGenerationChunk, ChatResult, Generation, LLMResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr, field_validator
@@ -50,6 +41,8 @@ class _PreparedCall:
     stop: tuple[str, ...]
     options: Mapping[str, Any]
     has_tools: bool
+    form: ReplyFormat
+    model_name: str
 
     @property
     def text(self) -> str:
@@ -202,7 +195,8 @@ class TemplateChatModel(BaseChatModel):
         forced = f"{opened[0]}\n\n{start}" if start and opened else start
         stops = tuple(dict.fromkeys([*(stop or ()), *self.stop, *self._format.stop]))
         told = {**options, "stop": list(stops[:MOST_STOPS]) or None}
-        return _PreparedCall(prompt, forced, stops, told, bool(shown))
+        form, name = self._format, self.model_name
+        return _PreparedCall(prompt, forced, stops, told, bool(shown), form, name)
 
     # The public methods of the model would report each call a second time. LangChain itself reports
     # the runs and chunks of these, and passes no `run_manager` where none is asked for.
@@ -225,13 +219,12 @@ class TemplateChatModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         call = self._prepare_call(messages, stop, kwargs)
-        reply = _TemplateReply(call, self._format, self.model_name)
-        yield from reply.begin()
+        reply = _TemplateReply(call)
         pieces: Any = self.llm._stream(call.text, **call.options)  # noqa: SLF001
         with closing(pieces):
             for piece in pieces:
                 yield from reply.take(piece)
-                if reply.is_over:
+                if reply.stops.found:
                     break
         yield from reply.end()
 
@@ -239,15 +232,13 @@ class TemplateChatModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         call = await hop(partial(self._prepare_call, messages, stop, kwargs))
-        reply = _TemplateReply(call, self._format, self.model_name)
-        for chunk in reply.begin():
-            yield chunk
+        reply = _TemplateReply(call)
         pieces: Any = self.llm._astream(call.text, **call.options)  # noqa: SLF001
         async with aclosing(pieces):
             async for piece in pieces:
                 for chunk in reply.take(piece):
                     yield chunk
-                if reply.is_over:
+                if reply.stops.found:
                     break
         for chunk in reply.end():
             yield chunk
@@ -260,61 +251,42 @@ class TemplateChatModel(BaseChatModel):
 
     def _build_result(self, call: _PreparedCall, written: LLMResult) -> ChatResult:
         told = (written.llm_output or {}).get("token_usage")
-        reply = _TemplateReply(call, self._format, self.model_name, told)
-        pieces = (*reply.begin(), *reply.take(written.generations[0][0]), *reply.end())
-        chunks: Any = [piece.message for piece in pieces]
-        message = message_chunk_to_message(add_ai_message_chunks(*chunks))
-        info = {"finish_reason": message.response_metadata["finish_reason"]}
-        generation = ChatGeneration(message=message, generation_info=info)
-        return ChatResult(generations=[generation], llm_output={"model_name": self.model_name})
+        reply = _TemplateReply(call, told)
+        return generate_from_stream(chain(reply.take(written.generations[0][0]), reply.end()))
 
 
 class _TemplateReply:
     """One reply, from the model's text to chunks of a message."""
 
-    def __init__(
-        self,
-        call: _PreparedCall,
-        form: ReplyFormat,
-        model_name: str,
-        usage: Mapping[str, int] | None = None,
-    ) -> None:
+    def __init__(self, call: _PreparedCall, usage: Mapping[str, int] | None = None) -> None:
         self._call = call
-        self._model_name = model_name
-        self._stops = StopTexts(call.stop)
-        self._reader = ReplyReader(form, prompt_end=call.prompt, tools=call.has_tools)
+        self.stops = StopTexts(call.stop)
+        self._reader = ReplyReader(call.form, prompt_end=call.prompt, tools=call.has_tools)
+        self._forced = call.forced  # not read yet
         self._finish_reason = "stop"
         self._usage = usage or {}
-
-    @property
-    def is_over(self) -> bool:
-        """Whether a stop text came."""
-        return bool(self._stops.found)
-
-    def begin(self) -> Iterator[ChatGenerationChunk]:
-        """Yield the chunks of what the reply is made to begin with."""
-        return self._read(self._call.forced)
 
     def take(self, piece: Generation) -> Iterator[ChatGenerationChunk]:
         """Yield the chunks of what comes next."""
         reason = (piece.generation_info or {}).get("finish_reason")
         self._finish_reason = self._finish_reason if reason is None else str(reason)
-        return self._read(self._stops.feed(piece.text))
+        return self._read(self.stops.feed(piece.text))
 
     def _read(self, text: str) -> Iterator[ChatGenerationChunk]:
+        text, self._forced = self._forced + text, ""
         for chunk in self._reader.feed(text):
             yield ChatGenerationChunk(message=chunk)
 
     def end(self) -> Iterator[ChatGenerationChunk]:
         """Yield the chunks of what was held back, and the last one."""
-        yield from self._read(self._stops.finish())
-        reason = "stop" if self._stops.found else self._finish_reason
+        yield from self._read(self.stops.finish())
+        reason = "stop" if self.stops.found else self._finish_reason
         *before, last = self._reader.finish(finish_reason=reason)
         for chunk in before:
             yield ChatGenerationChunk(message=chunk)
         wrote: str = last.response_metadata["raw_text"].removeprefix(self._call.forced)
         last.usage_metadata = self._count_usage(self._call.text, wrote)
-        last.response_metadata["model_name"] = self._model_name
+        last.response_metadata["model_name"] = self._call.model_name
         yield ChatGenerationChunk(message=last, generation_info={"finish_reason": reason})
 
     def _count_usage(self, *texts: str) -> UsageMetadata:

@@ -119,7 +119,9 @@ class _Chat:
         *before, last = turn.messages
         half = {**last, "content": _half(last.get("content"))}
         try:
-            ahead = self._state.feed_unended([*before, half], extra_context=turn.extra)
+            ahead = self._state.feed(
+                [*before, half], extra_context=turn.extra, continue_final_message=True
+            )
         except (ChatTemplateError, InvalidMessageError):
             return turn  # it refuses the half, or does not show where that ends
         self._findings.ahead += 1

@@ -17,7 +17,7 @@ from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from langchain_convmem.text.chat_template import BUILTINS, read_builtin
+from langchain_convmem.text.chat_template import BUILTINS, ChatTemplate
 
 __all__ = ["NOW", "builtin_templates", "plain_renderer", "real_templates"]
 
@@ -58,7 +58,7 @@ def plain_renderer(source: str) -> Callable[..., str]:
 
 def builtin_templates() -> dict[str, str]:
     """Return our own templates by name."""
-    return {name: read_builtin(name)[0] for name in BUILTINS}
+    return {name: ChatTemplate.from_builtin(name).source for name in BUILTINS}
 
 
 def real_templates(cache: Path | None = None) -> dict[str, str]:

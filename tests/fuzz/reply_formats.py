@@ -3,7 +3,7 @@
 A template shows how a model writes its calls and its reasoning. What it writes behind the prompt is
 what the model would have written; the format that is recognised in it must read that back. For
 each template it is told whether one call, two calls and reasoning were `read`, are `unwritten` (the
-template leaves them out), or were `refused` by the template.
+template leaves them out), or were `refused` by the template. Muse's calls have no format of ours.
 
 Templates: our own, and those of TRL's wheel; see `tests.fuzz.chat_templates`. Exit code 1 for
 anything that was misread.
@@ -101,6 +101,8 @@ def main() -> int:
     ours = {f"our {name}": source for name, source in builtin_templates().items()}
     misread = 0
     for name, source in {**ours, **real_templates(options.cache)}.items():
+        if name.startswith("muse"):
+            continue
         form, outcomes = read_back(source)
         misread += sum(outcome.startswith("misread") for outcome in outcomes.values())
         told = ", ".join(f"{reply} {outcome}" for reply, outcome in outcomes.items())

@@ -113,16 +113,5 @@ WRITTEN = {
             f"<{_BAR}tool{_LOW}call{_LOW}end{_BAR}><{_BAR}tool{_LOW}calls{_LOW}end{_BAR}>"
         ),
     ),
-    "muse": (
-        "muse",
-        (
-            "<|start|>assistant to=find<|message|><atem:function_calls>\n"
-            '<atem:invoke name="find">\n<atem:parameter name="text">an "a"</atem:parameter>\n'
-            '<atem:parameter name="n">3</atem:parameter>\n<atem:parameter name="from">'
-            '[1, {"k": null, "b": true}]</atem:parameter>\n</atem:invoke>\n</atem:function_calls>'
-            "<|eom|><|start|>assistant to=sort<|message|><atem:function_calls>\n"
-            '<atem:invoke name="sort">\n</atem:invoke>\n</atem:function_calls>'
-        ),
-    ),
 }
 """Name of the format, and text, by family and form."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from conformance.cases import INFORMATION, check_equal, check_keys
 from langchain_convmem import ChatTemplate
@@ -154,7 +155,7 @@ class _Chat:
         new = self._join(sent if isinstance(sent, list) else [sent])
         pending = step.get("pending", not step.get("decode", True))
         extra = step.get("extra_context")
-        feed = self.state.feed_unended if pending else self.state.feed
+        feed = partial(self.state.feed, continue_final_message=pending)
         if "error" in step:
             self._check_error(step["error"], what, lambda: feed(new, extra_context=extra))
             return

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from langchain_convmem import ChatTemplate
-from langchain_convmem.text.chat_template import BUILTINS, read_builtin
+from langchain_convmem.text.chat_template import BUILTINS
 from langchain_convmem.text.reply_formats import REPLY_FORMATS, find_reply_format
 
 OURS = {
@@ -37,7 +37,7 @@ def read_back(monkeypatch):
 def test_what_our_templates_write_is_read_back(read_back, name):
     form = find_reply_format(ChatTemplate.from_builtin(name))
     assert (form.name, form.stop) == OURS[name]
-    _, outcomes = read_back(read_builtin(name)[0])
+    _, outcomes = read_back(ChatTemplate.from_builtin(name).source)
     assert {reply for reply, outcome in outcomes.items() if outcome == "read"} == WRITES.get(
         name, set()
     )

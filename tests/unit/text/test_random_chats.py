@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from langchain_convmem.text.chat_template import BUILTINS, read_builtin
+from langchain_convmem.text.chat_template import BUILTINS, ChatTemplate
 
 REMEMBERING = """\
 {%- set ns = namespace(users=0, open=false) -%}
@@ -22,7 +22,10 @@ REMEMBERING = """\
 {%- endfor -%}
 {{- '?' if ns.open -}}{{- '=' if add_generation_prompt -}}
 """
-SOURCES = {"remembering": REMEMBERING, **{name: read_builtin(name)[0] for name in BUILTINS}}
+SOURCES = {
+    "remembering": REMEMBERING,
+    **{name: ChatTemplate.from_builtin(name).source for name in BUILTINS},
+}
 
 
 @pytest.fixture

@@ -46,7 +46,6 @@ def test_a_reply_that_is_shown_otherwise_diverges_where_it_differs():
     increment = state.feed([reply("B"), user("c")])
     assert increment.stats.diverged_at == increment.kept == len("<user>a</><assistant>")
     assert increment.stats.diverged_in == "reply"
-    assert (increment.stats.session_had, increment.stats.prompt_has[:2]) == ("b", "B<")
     assert increment.text == "B</><user>c</><assistant>"
 
 
@@ -108,7 +107,7 @@ def test_a_template_that_knows_parts_alone_writes_whole_conversations_of_them():
     state = template.start()
     state.feed([user("a")])
     state.record_reply("b")
-    increment = state.feed_unended([reply("b"), user("c ")])
+    increment = state.feed([reply("b"), user("c ")], continue_final_message=True)
     assert (increment.text, increment.diverged) == ("</><user>c ", False)
     assert state.feed([user("c d")]).text == "d</><assistant>"
 
@@ -120,8 +119,8 @@ def test_a_template_that_knows_parts_alone_writes_whole_conversations_of_them():
 def test_what_is_said_so_far_is_read_before_the_message_ends(source):
     state = started(source)
     texts = [
-        state.feed_unended([reply("b"), user("Hel")]).text,
-        state.feed_unended([user("Hello, ")]).text,
+        state.feed([reply("b"), user("Hel")], continue_final_message=True).text,
+        state.feed([user("Hello, ")], continue_final_message=True).text,
         state.feed([user("Hello, Ana")]).text,
     ]
     if source is SCANNING:  # the first prompt told of one message, the next of three
@@ -138,9 +137,9 @@ def test_what_is_said_so_far_is_read_before_the_message_ends(source):
 def test_a_message_in_blocks_goes_on_with_its_last_text():
     source = "{% for m in messages %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endfor %}"
     state = ChatTemplate(source).start()
-    assert state.feed_unended([user([{"type": "text", "text": "a"}])]).text == "[a"
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert state.feed_unended([user(parts)]).text == "][b"
+    assert state.feed([user(parts[:1])], continue_final_message=True).text == "[a"
+    assert state.feed([user(parts)], continue_final_message=True).text == "][b"
 
 
 def test_a_session_that_was_lost_is_filled_anew():
@@ -157,8 +156,8 @@ def test_a_session_that_was_lost_is_filled_anew():
 def test_a_template_that_hides_the_message_cannot_let_it_go_on(source):
     state = ChatTemplate(source).start()
     with pytest.raises(InvalidMessageError, match="end with text"):
-        state.feed_unended([user([{"type": "image"}])])
+        state.feed([user([{"type": "image"}])], continue_final_message=True)
     with pytest.raises(ChatTemplateError) as caught:
-        state.feed_unended([user("a")])
+        state.feed([user("a")], continue_final_message=True)
     assert caught.value.kind == "NothingToContinue"
     assert (state.read_text(), state.messages) == ("", [])

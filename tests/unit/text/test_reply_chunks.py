@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
-from itertools import count, pairwise
+from itertools import pairwise
 from operator import add
 from typing import Any
 
@@ -23,23 +23,24 @@ PIECES += ['"name"', '"arguments"', "{}", '{"name": "f", "arguments": ', "<", "<
 
 
 def seen_of(message: AIMessage) -> dict[str, Any]:
+    """Return all of a message that counts, its ids of calls, which are made at random, numbered."""
+    kinds = ("tool_calls", "invalid_tool_calls")
+    calls = {
+        kind: [{**call, "id": f"{n}"} for n, call in enumerate(getattr(message, kind))]
+        for kind in kinds
+    }
+    seen = message.model_copy(update=calls)
     return {
-        "content": message.content,
-        "content_blocks": message.content_blocks,
-        "tool_calls": message.tool_calls,
-        "invalid_tool_calls": message.invalid_tool_calls,
-        "additional_kwargs": message.additional_kwargs,
-        "response_metadata": message.response_metadata,
+        "content": seen.content,
+        "content_blocks": seen.content_blocks,
+        **calls,
+        "additional_kwargs": seen.additional_kwargs,
+        "response_metadata": seen.response_metadata,
     }
 
 
-def numbers() -> Callable[[], str]:
-    given = count()
-    return lambda: f"call_{next(given)}"
-
-
 def chunks_of(parts: Iterable[str], name: str, **options: Any) -> list[AIMessageChunk]:
-    reader = ReplyReader(name, call_ids=numbers(), **options)
+    reader = ReplyReader(name, **options)
     chunks = [chunk for part in parts for chunk in reader.feed(part)]
     return [*chunks, *reader.finish()]
 
@@ -53,7 +54,7 @@ def agrees(parts: Sequence[str], name: str, **options: Any) -> None:
     text = "".join(parts)
     chunks = chunks_of(parts, name, **options)
     added = message_chunk_to_message(reduce(add, chunks))
-    whole = read_reply(text, name, call_ids=numbers(), **options)
+    whole = read_reply(text, name, **options)
     assert seen_of(added) == seen_of(whole)
     assert "".join(chunk.content for chunk in chunks) == whole.content
     assert [chunk.chunk_position for chunk in chunks] == [None] * (len(chunks) - 1) + ["last"]

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.templates_hostile import read_hostile, render_both
 from langchain_convmem import ChatTemplate
-from langchain_convmem.errors import ChatTemplateError, ConfigError
+from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.text import TemplateLimits
 
 USER = {"role": "user", "content": "Hi"}
@@ -58,9 +58,7 @@ def test_a_limit_names_itself_the_template_and_the_line():
     assert (caught.value.kind, caught.value.line) == ("LimitExceeded", 2)
 
 
-def test_limits_of_nothing_and_a_template_that_is_too_long_are_refused():
-    with pytest.raises(ConfigError, match="above zero"):
-        TemplateLimits(max_output=0)
+def test_a_template_that_is_too_long_is_refused():
     with pytest.raises(ChatTemplateError, match="11 characters, allowed 10"):
         ChatTemplate("x" * 11, limits=TemplateLimits(max_source=10))
 
