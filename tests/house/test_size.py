@@ -62,15 +62,10 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: views": 3_633,
     "room: turns": 4_798,
-    "room: recall": 3_124,
-    "room: words": 1_455,
-    "room: text": 2_672,
-    "room: integrations": 1_649,
-    "package": 35_634,
+    "package": 35_246,
     "files of the package": 160,
-    "lines of tests": 54_996,
+    "lines of tests": 53_297,
     "lines of benchmarks": 10_805,
 }
 """What is still above its ceiling, and what it may have until it is within."""
