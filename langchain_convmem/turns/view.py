@@ -466,7 +466,7 @@ class ModelContext:
             "messages": len(self.view.messages),
             "tokens": self.view.tokens,
             "repairs": len(self.view.repairs),
-            "left_out": int(self.view.is_cut),
+            "is_cut": self.view.is_cut,
             "blocks": len(self.blocks),
             "lines": sum(len(block.lines) for block in self.blocks),
             "opened": sum(len(one.sentences) for one in self.opened),
