@@ -94,11 +94,11 @@ def read_reply(
     if not messages and isinstance(answer, dict):
         messages = [one for one in answer.values() if isinstance(one, AIMessage)]
     if messages or (found is not None and heard is None):
-        if not messages and isinstance(answer, dict) and answer.keys() - _HANDED_ON:
+        if not messages and isinstance(answer, dict) and (left := answer.keys() - _HANDED_ON):
             _logger.warning(
                 "the chain returned a dict without a new message, so no reply is stored; name the "
                 "key of its reply with output_messages_key= (it has %s)",
-                ", ".join(sorted(map(describe_name, answer.keys() - _HANDED_ON))),
+                ", ".join(sorted(map(describe_name, left))),
             )
         return [message_chunk_to_message(message) for message in messages]
     # A chain that returns nothing, and whose models said nothing, answers nothing.
@@ -161,8 +161,8 @@ def _find_answer(
     # A chain that hands on what it got, as `RunnablePassthrough.assign` does, returns the words
     # of the user, too.
     said = given[-1].text
-    found = (output[name] for name in names if name in output and output[name] != said)
-    return next((one for one in found if _find_messages(one) is not None), output)
+    found = (output[name] for name in names if _find_messages(output.get(name)) is not None)
+    return next((one for one in found if one != said), output)
 
 
 def _find_messages(output: Any) -> list[BaseMessage] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import numpy as np
 import pytest
 from langchain_core.messages import (
     AIMessage,
@@ -121,6 +122,7 @@ def test_the_answer_among_other_results_is_found_by_its_key(memory, way):
         ({"context": "a", "result": "Level 3."}, ["Where?", "Level 3."]),
         ({"answer": "Where?", "response": "Level 3."}, ["Where?", "Level 3."]),
         ({"answer": {"level": 3}}, ["Where?"]),
+        ({"answer": np.arange(3), "result": "Level 3."}, ["Where?", "Level 3."]),
         ({"told": "Level 3."}, ["Where?"]),
     ],
 )
