@@ -16,12 +16,7 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langchain_convmem.background import finish, hop
 from langchain_convmem.errors import MissingExtraError
 from langchain_convmem.ids import get_now_ms
-from langchain_convmem.integrations.state_run import (
-    KeepState,
-    ModelCall,
-    StateRun,
-    check_settings,
-)
+from langchain_convmem.integrations.state_run import KeepState, ModelCall, StateRun, check_settings
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import check_question, mark_unstored

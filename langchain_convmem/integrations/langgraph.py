@@ -20,12 +20,7 @@ from typing_extensions import TypedDict
 
 from langchain_convmem.background import finish, hop, to_async
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
-from langchain_convmem.integrations.state_run import (
-    KeepState,
-    ModelCall,
-    StateRun,
-    check_settings,
-)
+from langchain_convmem.integrations.state_run import KeepState, ModelCall, StateRun, check_settings
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory

@@ -116,8 +116,13 @@ class VectorStoreRecall(DialogRecall):
                 order an answer then, and a `threshold` is refused.
 
         Raises:
-            ConfigError: If the store is asynchronous alone.
+            ConfigError: If the store is none or asynchronous alone, or `candidates` is below 1.
         """
+        if not isinstance(store, VectorStore):
+            msg = f"store must be a LangChain VectorStore, got {type(store).__name__}"
+            raise ConfigError(msg)
+        if candidates < 1:
+            raise ConfigError(f"candidates must be at least 1, got {candidates!r}")
         if getattr(store, "async_mode", False):
             raise ConfigError("the store must work synchronously: make it with async_mode=False")
         settings = settings or RecallSettings()

@@ -259,3 +259,10 @@ def test_forgetting_holds_though_the_store_is_away(over_store, in_memory, monkey
     assert len(in_memory.store) == 1
     over_store.reindex(user_id="ana")
     assert not in_memory.store
+
+
+def test_what_is_no_store_or_finds_nothing_is_refused(log, store):
+    with pytest.raises(ConfigError, match="a LangChain VectorStore, got HashEmbeddings"):
+        VectorStoreRecall(log, HashEmbeddings())
+    with pytest.raises(ConfigError, match="at least 1, got 0"):
+        VectorStoreRecall(log, store, candidates=0)
