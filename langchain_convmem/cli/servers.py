@@ -57,7 +57,7 @@ _STOP_AFTER_S = 3
     envvar="CONVMEM_MODEL",
     show_default=True,
     show_envvar=True,
-    help="Provider and model, such as openai:gpt-5, or offline; more are to choose from.",
+    help="Provider and model, such as openai:gpt-5, or offline. Pass it again to offer several.",
 )
 @click.option("--base-url", metavar="URL", help="The address of the model's server.")
 @click.option(
@@ -120,9 +120,8 @@ def serve_web(
         host=host,
         names=allow_host,
     )
-    chosen = {
-        name: choose_model(None if name == _OFFLINE else name, base_url=base_url) for name in models
-    }
+    urls = dict.fromkeys(models, base_url) | ({_OFFLINE: None} if len(models) > 1 else {})
+    chosen = {n: choose_model(None if n == _OFFLINE else n, base_url=urls[n]) for n in models}
     settings: dict[str, Any] = {"profile_tokens": PROFILE_TOKENS}
     if not no_summaries:
         settings["summarizer"] = ExtractiveSummarizer() if models[0] == _OFFLINE else "auto"

@@ -148,7 +148,7 @@ class SafeEmbedder:
         is_titan = "titan" in str(getattr(embeddings, "model_id", ""))
         known = is_titan or type(embeddings).__name__ in _ALIKE
         self.is_alike = bool(getattr(embeddings, "embeds_alike", known))
-        # By a digest: no text stays in a cache. Threads only ever do one whole thing to it at once.
+        # By a digest: no text stays in a cache. Each step on it is atomic, so it needs no lock.
         self._latest: dict[bytes, Future[Vector | None]] = {}
         self._pause_s = 0.0
         self._resume_at = 0.0

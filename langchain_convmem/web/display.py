@@ -42,7 +42,7 @@ _SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
 _TITLE_CHARS = 60
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""Sorts of pictures that people attach and pages show."""
+"""Media types of the pictures that people attach and pages show."""
 
 
 # -- Markdown -------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def _render(role: Role, text: str) -> tuple[Markup, Markup]:
 
 def list_pictures(message: BaseMessage | None) -> list[tuple[int, MediaBlock]]:
     """Return the pictures that a message itself holds, with the numbers of their blocks."""
-    content = message.content if message is not None else []
+    content = message.content if message and not isinstance(message.content, str) else []
     found = ((n, read_media(one)) for n, one in enumerate(content) if isinstance(one, dict))
     return [(n, one) for n, one in found if one and one.form == "base64" and one.type in PICTURES]
 

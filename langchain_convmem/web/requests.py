@@ -45,7 +45,7 @@ class Form:
 
 
 class Attachment(BaseModel):
-    """A file that somebody says something about; its data are text, or base64 of another sort."""
+    """A file that is sent with a message: `data` is text if `type` is `text`, else base64."""
 
     name: str
     type: str
@@ -55,7 +55,7 @@ class Attachment(BaseModel):
         """Return it as a content block.
 
         Raises:
-            ConfigError: If it is of a sort that no model reads.
+            ConfigError: If no model reads its type.
         """
         if self.type in PICTURES:
             return {"type": "image", "base64": self.data, "mime_type": self.type}
@@ -64,7 +64,7 @@ class Attachment(BaseModel):
             return {"type": "file", "base64": self.data, **named}
         if self.type == "text":
             return {"type": "text", "text": f"{self.name}:\n\n{self.data}"}
-        raise ConfigError(f"{self.name!r} is no text, PDF or picture ({', '.join(PICTURES)})")
+        raise ConfigError(f"{self.name!r} is not a text, PDF or picture ({', '.join(PICTURES)})")
 
 
 _ATTACHMENTS = TypeAdapter(list[Attachment])

@@ -16,9 +16,7 @@ from langchain_convmem.history import LiveThread
 from langchain_convmem.records import Entry
 from langchain_convmem.testing.log_contract import read_backwards
 from langchain_convmem.views.codec import clean_text
-from langchain_convmem.views.content import (
-    find_compactions,
-)
+from langchain_convmem.views.content import find_compactions
 from langchain_convmem.views.context import (
     LEFT_OUT_ID,
     LEFT_OUT_TEXT,

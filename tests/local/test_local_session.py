@@ -9,11 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from benchmarks.tiny_model import tiny_model
-from langchain_convmem.errors import (
-    BudgetError,
-    ConfigError,
-    ConversationError,
-)
+from langchain_convmem.errors import BudgetError, ConfigError, ConversationError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.local import LocalEngine, LocalSession
 from langchain_convmem.text.sessions import (

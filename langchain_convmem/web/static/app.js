@@ -316,7 +316,7 @@
       if (file.size > 8e6) throw new Error(`${file.name} is larger than 8 MB.`);
       const isBinary = file.type.startsWith("image/") || file.type === "application/pdf";
       const data = isBinary ? (await readAs(file, "readAsDataURL")).split(",")[1] : await readAs(file, "readAsText");
-      if (!isBinary && data.includes("\u0000")) throw new Error(`${file.name} is no text, PDF or picture.`);
+      if (!isBinary && data.includes("\u0000")) throw new Error(`${file.name} is not a text, PDF or picture.`);
       attached.push({ name: file.name || "picture", type: isBinary ? file.type : "text", data });
       showAttached();
     }

@@ -4,10 +4,7 @@ import sys
 
 import pytest
 
-from langchain_convmem.cli.models import (
-    choose_embeddings,
-    choose_model,
-)
+from langchain_convmem.cli.models import choose_embeddings, choose_model
 from langchain_convmem.errors import ConfigError, MissingExtraError
 
 

@@ -9,11 +9,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall.options import (
-    LONGEST_QUESTION,
-    cut_question,
-    read_parts,
-)
+from langchain_convmem.recall.options import LONGEST_QUESTION, cut_question, read_parts
 from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")

@@ -6,10 +6,7 @@ import threading
 
 import pytest
 
-from langchain_convmem.errors import (
-    ConfigError,
-    ConversationError,
-)
+from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.testing import (
     ScriptedEngine,
     ScriptedSession,

@@ -8,9 +8,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.views.content import find_compactions
-from langchain_convmem.views.context import (
-    build_context,
-)
+from langchain_convmem.views.context import build_context
 from langchain_convmem.views.providers import PROVIDERS, find_provider, join_providers
 from tests.fuzz.validators import VALIDATORS
 

@@ -9,11 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.cli.rendering import describe_log, format_log
-from langchain_convmem.logs.base import (
-    decode_entry,
-    encode_drafts,
-    plan_append,
-)
+from langchain_convmem.logs.base import decode_entry, encode_drafts, plan_append
 from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.transfer.formats.convmem import encode_entry
