@@ -626,7 +626,7 @@ class Engine:
         if engine is None:
             for name in _FOR_TEXT:
                 if getattr(config, name) != ConversationConfig.model_fields[name].default:
-                    raise ConfigError(f"{name} is for text engines and TemplateChatModel alone")
+                    raise ConfigError(f"{name} is for text engines; leave it out")
             return ChatModelBackend(cast("Runnable[Any, Any]", self.model), tools)
         template = load_template(config.template or engine.template)
         if template is None:
