@@ -25,8 +25,6 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from tests.support.strict_chats import find_chat_fault
 from tests.support.strict_converse import find_converse_fault
 
-__all__ = ["ORACLES", "Oracle"]
-
 
 class Oracle(ABC):
     """One converter and the rules of what it makes."""

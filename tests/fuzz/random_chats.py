@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Turn", "random_chat"]
-
 _WORDS = (
     *(
         "a",

@@ -54,9 +54,6 @@ def _packages(modules: set[str]) -> set[str]:
     return {module.partition(".")[0] for module in modules}
 
 
-# -- what is loaded -----------------------------------------------------------------------------
-
-
 def test_the_list_of_heavy_packages_would_notice_one():
     assert _packages(_imported("import numpy")) & HEAVY == {"numpy"}
 
@@ -81,8 +78,6 @@ chain.invoke("Hello", {"configurable": {"thread_id": "t"}})
     assert "langchain_convmem.wrap" in modules
     assert _packages(modules) & HEAVY == set()
 
-
-# -- what importing does ------------------------------------------------------------------------
 
 _SIDE_EFFECTS = """
 import json, logging, os, socket, sys, threading, warnings
@@ -127,8 +122,6 @@ def test_importing_changes_nothing_and_asks_for_nothing():
     assert found["opened"] == []
     assert [name for name in found["read"] if "CONVMEM" in name] == []
 
-
-# -- what can be imported -----------------------------------------------------------------------
 
 PROMISED = {
     "ConversationHistory",
@@ -232,9 +225,6 @@ def test_every_room_exports_what_it_says(path):
 
 def test_the_package_is_typed():
     assert (PACKAGE / "py.typed").is_file()
-
-
-# -- layers -------------------------------------------------------------------------------------
 
 
 def test_imports_go_down_only():

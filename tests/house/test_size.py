@@ -73,8 +73,6 @@ NOT_YET: dict[str, int] = {
 TURN_FILES = {"memory", "history", "wrap", "summarizing_memory", "thread_memory", "titles"}
 """Files of the top level that belong to the room of the turn."""
 
-# -- counting -----------------------------------------------------------------------------------
-
 _NO_CODE = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -184,9 +182,6 @@ def list_public_names() -> dict[str, list[str]]:
     }
 
 
-# -- import circles -----------------------------------------------------------------------------
-
-
 def list_imports(source: Source, modules: set[str]) -> Iterator[str]:
     """Yield the modules of the package that a file imports anywhere, for type checkers too."""
     for node in ast.walk(source.tree):
@@ -221,9 +216,6 @@ def find_own_circles() -> set[str]:
 
 def test_a_circle_is_found():
     assert find_circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {"b", "c"}
-
-
-# -- the ceilings -------------------------------------------------------------------------------
 
 
 @cache

@@ -100,9 +100,6 @@ def test_a_file_that_is_no_database_is_one_sentence(convmem, tmp_path):
     assert notes.read_text().startswith("these are my notes")
 
 
-# -- keys -----------------------------------------------------------------------------------------
-
-
 def test_a_key_comes_with_the_first_entry_and_is_needed_from_then_on(
     convmem, db, monkeypatch, tmp_path
 ):

@@ -25,9 +25,6 @@ def blocks(page, language):
     return [found[2] for found in _FENCED.finditer(page.read_text("utf-8")) if found[1] == language]
 
 
-# -- every command line can be typed --------------------------------------------------------------
-
-
 def command_lines():
     for page in PAGES:
         for block in blocks(page, "") + blocks(page, "console"):
@@ -58,8 +55,6 @@ def test_a_command_line_of_a_page_is_one_that_convmem_takes(line):
         group = command
     command.make_context("convmem", words)
 
-
-# -- transcripts ----------------------------------------------------------------------------------
 
 _VARYING = [
     (re.compile(r"relevance -?\d+\.\d+, similarity -?\d+\.\d+"), "(scores)"),
@@ -109,9 +104,6 @@ def test_the_transcripts_of_the_page_on_the_command_line_are_true(tmp_path, monk
             continue
         printed = run(line, monkeypatch).replace(f"{tmp_path}/", "/chats/")
         assert masked(printed) == masked(shown), line
-
-
-# -- shapes of JSON -------------------------------------------------------------------------------
 
 
 def test_the_page_on_the_command_line_lists_the_shape_of_every_command():

@@ -27,9 +27,6 @@ def test_the_written_pages_of_the_reference_are_what_the_code_says_now():
     assert stale == [], "run make reference"
 
 
-# -- public names ---
-
-
 def public_names():
     """Yield each name of each `__all__` with what it names, found without the generator."""
     names = [langchain_convmem.__name__]
@@ -115,9 +112,6 @@ class Log:
     assert log["read"].docstring.value == "Read.\n\nAsync: `aread`, with the same arguments."
 
 
-# -- commands ---
-
-
 def commands_below(group, words):
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
@@ -139,9 +133,6 @@ def test_every_option_of_a_command_is_in_the_reference(words, command):
     ]
     assert section
     assert missing == []
-
-
-# -- errors and settings ---
 
 
 def test_every_error_is_in_the_table_of_errors_and_has_its_fix_on_the_page_of_troubles():

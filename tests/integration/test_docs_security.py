@@ -34,9 +34,6 @@ CLAIMS = tomllib.loads((Path(__file__).parent / "security_claims.toml").read_tex
 """The tests of each line by section and first cell."""
 
 
-# -- the page -----------------------------------------------------------------------------------
-
-
 def list_rows():
     """Return section and first cell of each line of each table."""
     rows, section = [], ""
@@ -71,9 +68,6 @@ def test_each_test_that_the_page_names_is_collected():
 def test_the_page_lists_every_drill_of_the_benchmark():
     listed = [cell for section, cell in list_rows() if section == UNTESTED]
     assert listed == list(DRILLS)
-
-
-# -- what its lines say of files ------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -116,9 +110,6 @@ def test_a_turn_and_its_recall_go_on_beside_a_damaged_entry(path):
         found = memory.recall("How many euros do I pay?", user_id="ana", k=3)
         assert not any("euros" in match.line.text for match in found.matches)
         assert "1 entry is damaged" in " ".join(found.problems)
-
-
-# -- what its lines say of templates --------------------------------------------------------------
 
 
 def test_a_template_changes_no_message_and_keeps_nothing():

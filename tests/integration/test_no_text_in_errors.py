@@ -110,8 +110,6 @@ def quote(value):
     raise RuntimeError(f"400 Bad Request: cannot take {value!r}")
 
 
-# -- refused inputs -------------------------------------------------------------------------------
-
 MALFORMED = {
     "an object in a field": HumanMessage("Hi", additional_kwargs={"x": {SECRET: object()}}),
     "a key that is no text": HumanMessage(SECRET, additional_kwargs={"x": {(SECRET,): 1}}),
@@ -211,8 +209,6 @@ def test_what_stands_in_the_place_of_an_option_is_not_quoted(sieve, memory, valu
     assert sieve.failures
 
 
-# -- what is damaged in storage -------------------------------------------------------------------
-
 DAMAGE = {
     "a body cut short": "UPDATE entries SET body = substr(body, 1, 60)",
     "a body of another kind": """UPDATE entries SET body = json_array(body)""",
@@ -262,9 +258,6 @@ def test_a_damaged_row_is_not_quoted(sieve, tmp_path, damage):
             found = sieve.try_call(call)
             assert MARK not in (found if isinstance(found, str) else "").casefold()
         assert memory.log.verify().problems
-
-
-# -- what others raise ----------------------------------------------------------------------------
 
 
 class QuotingEmbeddings(Embeddings):
@@ -410,8 +403,6 @@ def test_a_provider_that_fails_leaves_nothing_of_the_turn_in_the_log_records(sie
         sieve.try_call(call)
     assert len(sieve.failures) == 5
 
-
-# -- files ----------------------------------------------------------------------------------------
 
 ROW = {"role": "user", "content": SECRET}
 FILES = {

@@ -252,8 +252,6 @@ async def test_tasks_cancelled_at_any_moment_leave_all_or_nothing(server, log):
     await log.aclose()
 
 
-# -- processes ------------------------------------------------------------------------------------
-
 UNCLOSED = """
 import asyncio, sys
 from langchain_convmem.logs.postgres import PostgresLog
@@ -278,9 +276,6 @@ def test_a_program_may_end_without_closing(server, schema, log):
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
-
-
-# -- what the caller gave -------------------------------------------------------------------------
 
 
 def test_a_given_pool_is_left_as_it_was(server, schema):

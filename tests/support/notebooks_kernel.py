@@ -47,9 +47,6 @@ def is_loopback(host):
         return False
 
 
-# -- figures in words -----------------------------------------------------------------------------
-
-
 def describe_figure(figure):
     """Return what a matplotlib figure shows: titles, axes, units, and the values of each series."""
     lines = [line for axes in figure.axes for line in _describe_axes(axes)]

@@ -97,9 +97,6 @@ class Host(ABC):
         """Return what runs turns that are answered by an object; nothing is recalled."""
 
 
-# -- wrapped chains -------------------------------------------------------------------------------
-
-
 class _Chain(App):
     def __init__(self, chain):
         self.chain = chain
@@ -175,9 +172,6 @@ class WrapHost(Host):
         return self.app(memory, model.with_structured_output(schema), recall=False)
 
 
-# -- conversations --------------------------------------------------------------------------------
-
-
 class _Conversations(App):
     """Begins a conversation in the thread of each call, and sends to it."""
 
@@ -217,9 +211,6 @@ class ConversationHost(Host):
 
     def structured(self, memory, model, schema):
         return self.app(memory, model.with_structured_output(schema), recall=False)
-
-
-# -- graphs and agents ----------------------------------------------------------------------------
 
 
 class _Graph(App):
@@ -349,9 +340,6 @@ HOSTS = {
     for host in (WrapHost, ConversationHost, GraphHost, NodesHost, AgentHost, DeepAgentHost)
 }
 """Every host of a turn, by its name."""
-
-
-# -- around them ----------------------------------------------------------------------------------
 
 
 class Text(TypedDict):

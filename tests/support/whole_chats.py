@@ -29,9 +29,6 @@ def make_words(number):
     return chr(0x4E00 + number) * 12
 
 
-# -- doors ----------------------------------------------------------------------------------------
-
-
 def _wrap(memory, model):
     chain = memory.wrap(model, recall=False)
     return lambda messages: chain.invoke(messages, at()).text
@@ -56,9 +53,6 @@ def _conversation(memory, model):
 
 DOORS = {"wrap": _wrap, "conversation": _conversation, "graph": _graph, "agent": _agent}
 """Hosts that take lists of messages, graphs and agents without a checkpointer."""
-
-
-# -- callers --------------------------------------------------------------------------------------
 
 
 class News:
@@ -146,9 +140,6 @@ def run(caller, actions, *, dated):
             )
             caller.edit(action == "edit earlier", said[-1], system)
     return caller
-
-
-# -- what came of it ------------------------------------------------------------------------------
 
 
 def log_of(memory):

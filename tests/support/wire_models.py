@@ -70,9 +70,6 @@ def embed_bedrock(server, *, tries=1, **options):
     return _open_bedrock("BedrockEmbeddings", server, tries, {"client": "bedrock-runtime"}, **own)
 
 
-# -- requests as lines ----------------------------------------------------------------------------
-
-
 def lines_of_chat(body):
     """Return a request to Chat Completions as lines: texts, calls and results in order."""
     return [line for message in body["messages"] for line in _chat_lines(message)]

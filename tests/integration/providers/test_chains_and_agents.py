@@ -158,9 +158,6 @@ async def test_the_provider_may_be_chosen_at_the_call_within_a_thread(memory, pr
     assert len(stored(memory)) == 8
 
 
-# -- chains ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_reply_is_stored_as_one_whole_message_with_its_usage(memory, provider, way):
     async with provider.answer("One two three four five six.") as (model, _):

@@ -45,9 +45,6 @@ async def test_people_keep_their_names_beside_what_they_say(memory, way):
     ]
 
 
-# -- streams that end in good order, but too soon ---------------------------------------------
-
-
 @pytest.mark.parametrize("way", STREAMED)
 async def test_a_stream_that_never_says_why_it_ended_is_stored_as_interrupted(
     memory, way, ending_early
@@ -86,9 +83,6 @@ async def test_a_model_that_streams_within_one_call_is_watched_as_well(memory, w
             chain = memory.wrap(model.model_copy(update={"streaming": True}), recall=False)
             await ONCE[way](chain, "Where?", at())
     assert last_attributes(memory) == ("interrupted",)
-
-
-# -- what is asked for ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)

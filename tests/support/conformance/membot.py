@@ -91,9 +91,6 @@ class Membot:
         return [[f"{SPEAKERS[line.role]}: {line.text}" for line in block.lines] for block in blocks]
 
 
-# -- checks -------------------------------------------------------------------------------------
-
-
 def _compare(bot, expect):
     for key, expected in expect.items():
         CHECKS[key](bot, expected)

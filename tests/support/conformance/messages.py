@@ -70,8 +70,6 @@ class Manager:
         self.threads += 1
         self.history = self.memory.history(f"thread {self.threads}", user_id="ana")
 
-    # -- operations -----------------------------------------------------------------------------
-
     def add(self, role, contents, label=None):
         turn = self._unless_refused(lambda: self.history.add(role, contents))
         if label is not None:
@@ -151,9 +149,6 @@ class Manager:
 OPERATIONS = {"add", "summary_info", "add_summary", "export", "format", "set_data", "set_timing"}
 OPERATIONS |= {"set_attribute", "state", "print", "last_summary", "new_manager"}
 """Methods of a manager that cases call."""
-
-
-# -- checks -------------------------------------------------------------------------------------
 
 
 def _compare(manager, expect):

@@ -84,8 +84,6 @@ class _Chat:
     def _rendered(self, messages, **more):
         return self.template.render(messages, tools=self.tools, **{**self.context, **more})
 
-    # -- the preface ------------------------------------------------------------------------------
-
     def check_preface(self, fields):
         if "preface_error" in fields:
             self._check_error(fields["preface_error"], "preface", self._preface_text)
@@ -94,8 +92,6 @@ class _Chat:
 
     def _preface_text(self):
         return self._rendered(self.preface, add_generation_prompt=False)
-
-    # -- turns ------------------------------------------------------------------------------------
 
     def check_turn(self, turn, what):
         extra = turn.get("extra_context") or {}
@@ -147,8 +143,6 @@ class _Chat:
         self.state.record_reply(turn.get("raw_reply") or "")
         self.unfed = [turn["reply_message"]] if turn.get("reply_message") else []
         self.history += self.unfed
-
-    # -- steps of one turn ------------------------------------------------------------------------
 
     def check_step(self, step, what):
         sent = step["send"] if "send" in step else step["message"]
