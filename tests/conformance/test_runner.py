@@ -1,7 +1,5 @@
 """The runner can fail: each thing that a case expects is compared, and unknown keys are refused."""
 
-from __future__ import annotations
-
 import pytest
 from conformance.cases import Case
 

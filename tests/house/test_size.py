@@ -65,8 +65,7 @@ NOT_YET: dict[str, int] = {
     "room: turns": 4_798,
     "package": 35_246,
     "files of the package": 160,
-    "lines of tests": 53_297,
-    "lines of benchmarks": 10_805,
+    "lines of tests": 52_223,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 

@@ -1,7 +1,5 @@
 """Checks, copies and restored copies of a database file, as typed."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 
@@ -46,17 +44,6 @@ def test_each_problem_is_a_line_and_the_code_is_1(convmem, db):
         "position 2 of thread 't1' of user 'me': it does not match its checksum",
         f"{db}: 2 entries, 1 thread, 1 owner: 2 problems",
     ]
-
-
-@pytest.mark.parametrize("words", [("verify",), ("backup", "copy.db")])
-def test_a_missing_file_is_named_and_not_made(convmem, tmp_path, words):
-    command, *rest = words
-    path = tmp_path / "typo.db"
-    code, out, err = convmem("db", command, *(tmp_path / name for name in rest), "--db", path)
-    assert (code, out) == (1, "")
-    assert err.startswith(f"convmem: there is no database at {path}; ")
-    assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_copy_takes_the_place_of_the_file(convmem, db, tmp_path):

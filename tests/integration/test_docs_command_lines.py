@@ -1,7 +1,5 @@
 """Command lines of the documentation are ones that convmem takes, and print what the page shows."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -1,7 +1,5 @@
 """Every figure of README and docs comes from `benchmarks/results.json`; pictures from the code."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from xml.etree import ElementTree as ET

@@ -1,7 +1,5 @@
 """The reference is complete, and what the code says now."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

@@ -4,8 +4,6 @@ Lines that no other test is about are tried here, from the outside: through file
 command line.
 """
 
-from __future__ import annotations
-
 import itertools
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """A process killed while its model answers leaves the question."""
 
-from __future__ import annotations
-
 import signal
 
 from forked_processes import ForkedProcess

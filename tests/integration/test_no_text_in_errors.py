@@ -96,14 +96,9 @@ def fill(log, texts=(SECRET,)):
 
 
 def alter(path, statement):
-    """Change a log's file behind its back, past the triggers that refuse older releases."""
+    """Change a log's file behind its back."""
     with closing(sqlite3.connect(path)) as db, db:
-        found = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        for name, _ in found:
-            db.execute(f"DROP TRIGGER {name}")
         db.execute(statement)
-        for _, sql in found:
-            db.execute(sql)
 
 
 def quote(value):

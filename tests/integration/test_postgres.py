@@ -1,14 +1,9 @@
 """What `PostgresLog` does when connections break, in event loops, and on pools of the caller."""
 
-from __future__ import annotations
-
 import asyncio
-import contextlib
-import itertools
 import subprocess
 import sys
 import tempfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -130,37 +125,6 @@ def test_a_server_that_is_down_is_unavailable_until_it_is_back(server, log):
         server.start()
     assert list_texts(log.entries(ANA)) == ["first"]
     assert list_texts(asyncio.run(log.aentries(ANA))) == ["first"]
-
-
-def test_writers_lose_and_double_nothing_while_backends_are_killed_and_the_server_restarts(
-    server, log
-):
-    """Who writes repeats a call that failed, with messages that have ids of their own."""
-    is_over, kept = threading.Event(), []
-
-    def write(writer):
-        for number in itertools.count():
-            if is_over.is_set():
-                return
-            message = HumanMessage(f"{writer}-{number}", id=f"{writer}-{number}")
-            while message.id not in kept:
-                with contextlib.suppress(LogUnavailableError):
-                    say(log, ANA, message)
-                    kept.append(message.id)
-
-    with ThreadPoolExecutor(4) as pool:
-        writers = [pool.submit(write, writer) for writer in range(4)]
-        for _ in range(20):
-            server.kill(wait_for(server.backends)[:1])
-            server.stop()
-            server.start()
-            before = len(kept)
-            wait_for(lambda before=before: len(kept) > before)
-        is_over.set()
-        for done in writers:
-            done.result()
-    assert sorted(list_texts(log.entries(ANA))) == sorted(["first", *kept])
-    assert log.verify().ok
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -1,7 +1,5 @@
 """Servers that speak DynamoDB's protocol on loopback, and clients for them."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import json

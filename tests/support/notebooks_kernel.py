@@ -1,7 +1,5 @@
 """What the kernels of executed notebooks do before a notebook: no network, figures in words."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 

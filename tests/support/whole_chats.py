@@ -1,7 +1,5 @@
 """Callers of one thread: who sends what is new, and who sends what a page of a chat shows."""
 
-from __future__ import annotations
-
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.graph import MessagesState
 from scripted_agents import agent_with

@@ -1,7 +1,5 @@
 """Chat models of the providers before the kit's servers, and their requests as plain lines."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack, asynccontextmanager, closing
 from functools import cache

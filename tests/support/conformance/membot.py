@@ -1,7 +1,5 @@
 """Cases of recall: hand-made vectors, and what comes back for a thread's newest line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from langchain_core.embeddings import Embeddings

@@ -1,7 +1,5 @@
 """Cases of the kind `manager`: a conversation, its summaries, its export and its table."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Cases of chat templates: whole prompts, and what a session is sent for each turn."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from functools import partial
 
