@@ -65,7 +65,7 @@ NOT_YET: dict[str, int] = {
     "room: turns": 4_798,
     "package": 35_246,
     "files of the package": 160,
-    "lines of tests": 52_223,
+    "lines of tests": 52_234,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 
