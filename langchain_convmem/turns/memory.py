@@ -51,6 +51,8 @@ SummarizeWhen: TypeAlias = Literal["background", "foreground"]
 
 _DEFAULT_RECALL_TOKENS = 1000
 """Budget of recalled text where neither a call nor the settings name one."""
+_PROFILE_SHARE = 0.25
+"""What is known of the user takes at most this part of what the thread may take."""
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -562,15 +564,17 @@ class TurnMemory:
 
     def get_profile_budget(self, options: TurnOptions) -> int:
         """Return the token budget for what is known of the user in a turn with these options."""
-        default = self.profile_tokens if options.recall else 0
-        return default if options.profile_tokens is None else options.profile_tokens
+        most = self.profile_tokens if options.recall else 0
+        most = most if options.profile_tokens is None else options.profile_tokens
+        return most if options.room is None else min(most, int(options.room * _PROFILE_SHARE))
 
     def check_options(self, options: TurnOptions) -> None:
         """Have threads summarised before these options leave something out."""
         self.summaries.fit_budget(options.history_tokens)
         if options.budget is not None:
             recalled = self.get_recall_budget(options)
-            self.summaries.fit_budget(options.budget.list_message_budgets(recalled)[0])
+            budget = options.budget.reserve(self.get_profile_budget(options))
+            self.summaries.fit_budget(budget.list_message_budgets(recalled)[0])
 
     def use_model(self, model: ModelFacts) -> None:
         """Have threads summarised before the window of a turn's model is full."""

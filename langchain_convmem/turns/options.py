@@ -129,6 +129,14 @@ class TurnOptions:
             return None
         return ContextBudget(self.context_tokens, self.reserved_tokens)
 
+    @property
+    def room(self) -> int | None:
+        """How many tokens the thread may take in what the model gets; None for no limit."""
+        if self.context_tokens is None:
+            return self.history_tokens
+        room = self.context_tokens - self.reserved_tokens
+        return room if self.history_tokens is None else min(self.history_tokens, room)
+
     def merge_call(
         self, configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None = None
     ) -> TurnOptions:

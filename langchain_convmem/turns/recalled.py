@@ -176,7 +176,7 @@ def join_system(messages: Sequence[BaseMessage], text: str, *, source: str) -> l
     if not text:
         return list(messages)
     if not messages or not isinstance(messages[0], SystemMessage):
-        return [SystemMessage(text, additional_kwargs={"source": source}), *messages]
+        return [SystemMessage(text, id=source, additional_kwargs={"source": source}), *messages]
     first = messages[0]
     joined: Any = (
         f"{first.content}\n\n{text}"

@@ -51,8 +51,6 @@ _LINES_SHARE = 0.3
 """How much of the room of recall lines keep that do not answer, beside folded summaries."""
 _WAIT_S = 1.0
 """How long a turn waits until what was said a moment ago is embedded."""
-_PROFILE_SHARE = 0.25
-"""What is known of the user takes at most this part of what the thread may take."""
 
 
 @dataclass(slots=True)
@@ -117,16 +115,7 @@ class TurnView:
 
     def read_thread(self) -> LiveThread:
         """Return as much of the thread as the view can show, and all that no budget leaves out."""
-        return read_live(self.memory.log, self.key, self._room, self.memory.token_counter)
-
-    @property
-    def _room(self) -> int | None:
-        """How many tokens the thread may take in what the model gets; None for no limit."""
-        most, budget = self.options.history_tokens, self.options.budget
-        if budget is None:
-            return most
-        room = budget.tokens - budget.reserved
-        return room if most is None else min(most, room)
+        return read_live(self.memory.log, self.key, self.options.room, self.memory.token_counter)
 
     def read_view(self, locate: Locate, thread: LiveThread | None = None) -> ModelContext:
         """Return what the model gets of the thread, without recall; see `build_context`."""
@@ -136,7 +125,7 @@ class TurnView:
             # A turn that is answered once more: what the summary tells of is shown again.
             thread = read_all(self.memory.log, thread)
             turn = locate(thread.entries)
-        most, room = self.memory.get_profile_budget(self.options), self._room
+        most = self.memory.get_profile_budget(self.options)
         if not most:
             return self._read_within(locate, thread, turn)
         read = partial(
@@ -144,7 +133,7 @@ class TurnView:
             self.key,
             turn.before,
             turn.own,
-            max_tokens=most if room is None else min(most, int(room * _PROFILE_SHARE)),
+            max_tokens=most,
             count=self.memory.count_text,
             stores=self.options.remember,
         )

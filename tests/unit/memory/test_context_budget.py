@@ -14,7 +14,7 @@ from watched_runs import RunWatcher
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import Cover, Draft, ThreadKey
-from langchain_convmem.views.context import NOTED_TEXT
+from langchain_convmem.views.context import LEFT_OUT_TEXT, NOTED_TEXT
 from langchain_convmem.views.messages import count_tokens
 
 FACT = "My boat is called Wilhelmina and lies in Rotterdam."
@@ -53,6 +53,20 @@ def test_a_chat_with_summaries_and_recall_stays_within_its_budget_at_every_turn(
         # What was recalled beside the summary did not crowd out the latest exchange.
         assert "Rotterdam" in str(replies.seen[-1])
         assert replies.seen[-1][-2].type == "ai"
+
+
+def test_a_thread_is_compacted_before_the_profile_crowds_out_what_no_summary_covers():
+    settings = SummarySettings(max_summary_tokens=60, facts_tokens=0)
+    options = {"summarizer": ExtractiveSummarizer(), "summary_settings": settings}
+    with ConversationMemory(InMemoryLog(), summarize_when="foreground", **options) as memory:
+        told = ["I am allergic to peanuts.", "I live in Porto.", "I work as a nurse.", FACT]
+        memory.add_messages(list(map(HumanMessage, told)), thread_id="before", user_id="ana")
+        replies = ScriptedChatModel(replies=["It is as long as the one before, and wide."])
+        chain = memory.wrap(replies, recall_tokens=100, context_tokens=900)
+        for number in range(40):
+            chain.invoke(f"How long is river number {number} of the list, and how wide?", at())
+    assert "<profile>" in str(replies.seen[-1])
+    assert not any(LEFT_OUT_TEXT in str(seen) for seen in replies.seen)
 
 
 def test_between_compactions_what_a_model_reads_begins_alike(memory):
