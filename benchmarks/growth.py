@@ -127,8 +127,7 @@ def _take_turn(text: str) -> None:
 def _list_facts(text: str) -> None:
     said = [FactSource(text, "Vera", 1)]
     find_untold(find_facts(said), text)
-    for _ in list_points(said):
-        pass
+    list(list_points(said))
 
 
 def _parse_prompt(text: str) -> None:

@@ -54,28 +54,10 @@ def test_what_is_said_again_is_one_item_that_names_both_entries(memory):
     assert (item.entry_id, item.again) == (first.id, (second.id,))
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("I drive a Ford Ranger.", "I sold the Ranger."),
-        ("I drive a Ford Ranger.", "We no longer have a car."),
-        ("My boyfriend Ned is a roofer.", "My boyfriend Ned and I broke up in May."),
-        ("I play squash on Mondays.", "It hurts my hip, so I gave up squash."),
-        ("I work at the bakery.", "I quit my job at the bakery."),
-    ],
-)
-def test_what_is_sold_or_stopped_holds_no_more(memory, before, after):
-    say(memory, before, after)
-    profile = memory.profile("ana")
-    assert [(one.text, one.state, one.until_ms) for one in profile.past] == [
-        (before, "ended", START_MS + DAY_MS)
-    ]
-    assert list_texts(profile.current) == [after]
-
-
-def test_what_names_a_thing_again_takes_the_place_of_its_end(memory):
-    say(memory, "We don't have a car any more.", "I bought a Ford Ranger.")
-    assert list_texts(memory.profile("ana").current) == ["I bought a Ford Ranger."]
+def test_what_is_sold_or_stopped_holds_no_more(memory):
+    say(memory, "I drive a Ford Ranger.", "I sold the Ranger.")
+    [old], [new] = memory.profile("ana").past, memory.profile("ana").current
+    assert (old.state, old.until_ms, new.text) == ("ended", START_MS + DAY_MS, "I sold the Ranger.")
 
 
 NO_LONGER = """
@@ -83,11 +65,9 @@ I stopped eating meat. | I don't eat meat anymore. | I no longer eat gluten.
 I can no longer eat dairy. | I gave up smoking. | I'm no longer allergic to cats.
 I don't work at the bakery anymore. | I no longer live in Leeds. | Ich esse kein Fleisch mehr.
 Je ne mange plus de viande. | Ya no como carne. | Non mangio più carne.
-We don't keep goats any longer. | I used to teach judo. | I'm done with fizzy drinks.
-I haven't touched whisky since 2019. | Just sold our caravan. | I don't own a bike.
-I dropped out of the orchestra. | We moved out of Soho. | I ditched my smartphone.
-Wir haben keinen Garten mehr. | Ich habe das Klavier verkauft. | J'ai vendu ma moto.
-Nous n'habitons plus à Lyon. | Dejé de fumar. | Ya no tenemos gatos. | Ho venduto la barca.
+We don't keep goats any longer. | I used to teach judo. | I'm done with fizzy drinks. | I can't ski.
+I haven't touched whisky since 2019. | Just sold our caravan. | I dropped out of the orchestra.
+We had to give our parrot away. | Wir haben keinen Garten mehr. | J'ai vendu ma moto.
 """
 
 
@@ -103,6 +83,8 @@ def test_what_a_user_does_no_longer_holds_now(memory, text):
         ("I'm vegan.", "I'm not vegan any more.", "I'm vegan again."),
         ("I love jazz.", "I no longer love jazz.", "I love jazz again."),
         ("I eat fish.", "I stopped eating fish.", "I eat fish again."),
+        ("I drive a Ford Ranger.", "We no longer have a car.", "I bought a Ford Ranger."),
+        ("I play squash.", "It hurts, so I gave up squash.", "I play squash again."),
     ],
 )
 def test_what_ends_and_what_begins_again_take_each_others_place(before, after, again):
@@ -115,11 +97,9 @@ def test_what_ends_and_what_begins_again_take_each_others_place(before, after, a
 
 NO_END = """
 I don't care anymore. | I don't like it any more. | I quit. | I'm not cold any more.
-I stopped the timer. | I threw away the crusts. | I lost my glasses. | I left the lights on.
-We split up the bill. | I gave up hope. | I'm used to noise. | I used to get that warning, too.
-I can no longer open the door. | I don't have time these days. | My aunt no longer eats eggs.
-Had I sold my car, I'd cycle. | Have you stopped smoking? | I gave up sugar for Lent.
-Ich verstehe das nicht mehr. | Je ne sais plus. | Ya no entiendo nada. | Non ho più tempo.
+I stopped the timer. | I threw away the crusts. | I lost my glasses. | We split up the bill.
+I'm used to noise. | I used to get that warning, too. | I can no longer open the door.
+My aunt no longer eats eggs. | Had I sold my car, I'd cycle. | I gave up sugar for Lent.
 """
 
 
