@@ -528,7 +528,7 @@ def _name_place(item: ProfileItem) -> tuple[ItemKind, str]:
 
 
 def _split_value(value: str) -> set[str]:
-    return set(normalize_value(value).split())
+    return set(re.findall(r"[\w'-]+", normalize_value(value)))
 
 
 def _is_replacing(statement: Statement) -> bool:

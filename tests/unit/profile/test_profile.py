@@ -55,9 +55,10 @@ def test_what_is_said_again_is_one_item_that_names_both_entries(memory):
 
 
 def test_what_is_sold_or_stopped_holds_no_more(memory):
-    say(memory, "I drive a Ford Ranger.", "I sold the Ranger.")
+    say(memory, "We keep bees, six hives.", "We gave our bees away.")
     [old], [new] = memory.profile("ana").past, memory.profile("ana").current
-    assert (old.state, old.until_ms, new.text) == ("ended", START_MS + DAY_MS, "I sold the Ranger.")
+    assert (old.text, old.state) == ("We keep bees, six hives.", "ended")
+    assert (old.until_ms, new.text) == (START_MS + DAY_MS, "We gave our bees away.")
 
 
 NO_LONGER = """
