@@ -28,6 +28,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from benchmarks import ui
 from langchain_convmem import ConversationMemory, ConvMemError
 from langchain_convmem.offline import OfflineChatModel
+from langchain_convmem.profile.statements import LONGEST_TEXT
 from langchain_convmem.prompts import PromptFile
 from langchain_convmem.testing import HashEmbeddings
 from langchain_convmem.text.replies import read_reply
@@ -113,7 +114,7 @@ def _search(text: str) -> None:
 
 
 def _read_profile(text: str) -> None:
-    with _open_memory(text) as memory:
+    with _open_memory(text[:LONGEST_TEXT]) as memory:  # of more it reads nothing
         memory.profile("ana").to_markdown()
 
 
@@ -126,8 +127,7 @@ def _take_turn(text: str) -> None:
 def _list_facts(text: str) -> None:
     said = [FactSource(text, "Vera", 1)]
     find_untold(find_facts(said), text)
-    for _ in list_points(said):
-        pass
+    list(list_points(said))
 
 
 def _parse_prompt(text: str) -> None:

@@ -423,8 +423,6 @@ _SLOWLY_CHANGING = ("job", "plan:")
 """Slots of which a later statement takes an earlier one's place only where it says so."""
 _OVER, _AVOID = "over:", "avoid:"
 """Beginnings of slots of what users do no longer, and of what they never do."""
-_JUST_GONE: tuple[ItemKind, ...] = ("possessions",)
-"""What is sold says nothing of whoever sold it; what somebody stopped holds from then on."""
 
 
 def build_profile(
@@ -456,7 +454,7 @@ class _ProfileBuilder:
         self._verdicts = verdicts
         self.items: dict[str, ProfileItem] = {}
         self._slots: dict[tuple[ItemKind, str], list[str]] = {}
-        self._said: set[str] = set()  # where the sentences stand that are items
+        self._named: dict[str, list[tuple[set[str], str]]] = {}  # what may end, by its words
 
     def add(self, said: SaidStatement) -> None:
         """Add what was said after all that was added before."""
@@ -466,18 +464,8 @@ class _ProfileBuilder:
             self.items[item.id] = replace(item, state="retracted")
             return
         item = replace(item, is_pinned=verdict == "pin")
-        place = item.id.rpartition(".")[0]
-        if statement.ends:
-            self._end(item)
-            if item.kind in _JUST_GONE or place in self._said:
-                return
-            item = replace(item, slot=f"{_OVER}{normalize_value(item.value)}")
-        else:
-            item = self._resume(item)
-        self._said.add(place)
-        held = self._slots.setdefault(
-            (item.kind, item.slot or f"={normalize_value(item.text)}"), []
-        )
+        item = self._end(item) if statement.ends else self._resume(item)
+        held = self._slots.setdefault(_name_place(item), [])
         for name in reversed(held):
             if _is_same(self.items[name], item):
                 self._repeat(name, item)
@@ -486,6 +474,11 @@ class _ProfileBuilder:
             item = self._replace(held, item)
         self.items[item.id] = item
         held.append(item.id)
+        if not item.slot.startswith((_OVER, _AVOID)):
+            names = filter(None, (item.value, item.slot.rpartition(":")[2]))
+            for words in [_split_value(name) for name in names] or [_split_value(item.text)]:
+                for word in words:
+                    self._named.setdefault(word, []).append((words, item.id))
 
     def _repeat(self, name: str, item: ProfileItem) -> None:
         known = self.items[name]
@@ -501,35 +494,41 @@ class _ProfileBuilder:
             self.items[name] = replace(
                 old, state="replaced", until_ms=item.since_ms, replaced_by=item.id
             )
-        last = held[-1]
         held.clear()
-        return replace(item, replaces=last)
+        return replace(item, replaces=name)
 
     def _resume(self, item: ProfileItem) -> ProfileItem:
         """Let an item take the place of what says that the same is over, or is avoided."""
         value = normalize_value(item.value).removesuffix(" again")
-        for slot in (f"{_OVER}{value}", f"{_AVOID}{value}"):
+        named = item.slot.rpartition(":")[2]  # whoever drives a Corolla has a car
+        for slot in (f"{_OVER}{value}", f"{_AVOID}{value}", f"{_OVER}{named}"):
             held = self._slots.get((item.kind, slot))
             if held and slot != item.slot:
                 item = self._replace(held, item)
         return item
 
-    def _end(self, item: ProfileItem) -> None:
-        """Let what an item says is over be over: what has its value, or holds its slot.
+    def _end(self, item: ProfileItem) -> ProfileItem:
+        """Let what an item says is over be over: what has its value, or a slot that it names.
 
         What the same message says holds: "I stopped eating meat" is not over.
         """
-        value = set(normalize_value(item.value).split())
-        for (kind, slot), held in self._slots.items():
-            for name in list(held):
+        gone = _split_value(item.value)
+        for word in gone:
+            for words, name in self._named.get(word, ()):
                 old = self.items[name]
-                if old.entry_id == item.entry_id:
-                    continue
-                words = set(normalize_value(old.value).split())
-                is_meant = bool(value and words) and (value <= words or words <= value)
-                if is_meant or (not value and slot == item.slot and kind == item.kind):
+                is_earlier = old.is_current and old.entry_id != item.entry_id
+                if is_earlier and (gone <= words or words <= gone):
                     self.items[name] = replace(old, state="ended", until_ms=item.since_ms)
-                    held.remove(name)
+                    self._slots[_name_place(old)].remove(name)
+        return replace(item, slot=f"{_OVER}{normalize_value(item.value)}")
+
+
+def _name_place(item: ProfileItem) -> tuple[ItemKind, str]:
+    return item.kind, item.slot or f"={normalize_value(item.text)}"
+
+
+def _split_value(value: str) -> set[str]:
+    return set(re.findall(r"[\w'-]+", normalize_value(value)))
 
 
 def _is_replacing(statement: Statement) -> bool:
@@ -545,8 +544,8 @@ def _is_same(old: ProfileItem, new: ProfileItem) -> bool:
     """Return whether two items of a slot say the same: one value holds the other."""
     if not old.value or not new.value:
         return normalize_value(old.text) == normalize_value(new.text)
-    before, after = normalize_value(old.value).split(), normalize_value(new.value).split()
-    return bool(before and after) and (set(before) <= set(after) or set(after) <= set(before))
+    before, after = _split_value(old.value), _split_value(new.value)
+    return bool(before and after) and (before <= after or after <= before)
 
 
 # -- how a model reads it -----------------------------------------------------------------------

@@ -68,7 +68,7 @@ class Statement:
         value: What it fills it with, verbatim; empty where no rule can tell.
         days: The first stretch of days that its clause names, milliseconds since the epoch, as
             seen from when it was said; of a plan, one that is not over then.
-        ends: Whether it only says that what was said before is over.
+        ends: Whether it says that its value is over, or that there is none.
         adds: Whether it adds to what was said of its slot ("I also have a van").
         changes: Whether it says that something is new or otherwise ("now", "moved to the 20th").
     """
@@ -152,18 +152,19 @@ class Rule:
 
 
 class StatementRules(NamedTuple):
-    """The rules of one language."""
+    """The rules of one language; of what ends, the first of `kinds` that is found is the kind."""
 
     language: str
     frames: Mapping[str, re.Pattern[str]]
     statements: tuple[Rule, ...]
+    kinds: tuple[tuple[ItemKind, re.Pattern[str]], ...]
     instructions: tuple[Rule, ...]
     topics: tuple[tuple[str, re.Pattern[str]], ...]
 
 
 _MACRO = re.compile(r"\{\{(\w+)\}\}")
 _NEVER = re.compile(r"(?!)")
-_NO_RULES = StatementRules("", defaultdict(lambda: _NEVER), (), (), ())
+_NO_RULES = StatementRules("", defaultdict(lambda: _NEVER), (), (), (), ())
 """What is left of a language that has no rules: marks, which many languages share."""
 
 
@@ -181,8 +182,9 @@ def get_rules(language: str) -> StatementRules:
         {name: _compile(text, parts) for name, text in data["frames"].items()},
         tuple(
             _make_rule(rule, parts, r"\b" if rule.get("anywhere") else f"(?:{lead})?")
-            for rule in data["rule"]
+            for rule in (*({"ends": True, **stop} for stop in data["stop"]), *data["rule"])
         ),
+        tuple((kind, _compile(text, parts)) for kind, text in data["stop_kinds"].items()),
         tuple(_make_rule(rule, parts) for rule in data["instruction"]),
         tuple((topic["name"], _compile(topic["match"], parts)) for topic in data["topic"]),
     )
@@ -270,7 +272,7 @@ def _mask_worked_on(masked: str, rules: StatementRules) -> str:
     for line in masked.split("\n"):
         end = start + len(line)
         for colon in _COLON.finditer(masked, start, end + 1):
-            head = re.split(r"[.!?]\s", masked[start : colon.start()])[-1]
+            head = re.split(r"[.!?]\s", masked[start : colon.start()][-_LONGEST_REST:])[-1]
             if rules.frames["foreign"].search(head):
                 is_whole = bool(masked[colon.end() : end].strip())
                 return _blank_between(masked, colon.end(), end if is_whole else len(masked))
@@ -286,8 +288,8 @@ _CLAUSE_END = re.compile("[,;:](?=\\s|$)|[()\u2014\u2013]|\\s-\\s|\\s/\\s|\u2026
 _DATED_END = re.compile(r"(?<=\d\.)\s+(?=[A-Z\u00c0-\u00de])")
 _ENDS_ASKING = re.compile(r"[?\uff1f\u061f][\s!?.\"'\u201d\u2019\u00bb)]*\Z")
 _LONGEST_REST = 400
-"""Characters from the beginning of a clause on that a statement may take: each is read once for
-every clause before it."""
+"""Characters from the beginning of a clause on that a statement may take, or before a colon that
+its head may: each is read once for every clause or colon."""
 _JOINTS = " ,;:-\n"
 """What joins clauses and belongs to none of them."""
 _AFTERTHOUGHT = 5
@@ -403,7 +405,7 @@ class _SentenceReader:
         found: list[tuple[int, Statement]] = []
         others: set[int] = set()  # the clauses that ask or state
         for number, clause in enumerate(clauses):
-            said = self._strip(sentence[clause.start : clause.end])
+            said = self._strip(sentence[clause.start : clause.end][:_LONGEST_REST])
             expert = self._frames["expert"].match(said)
             if expert is not None:
                 said = said[expert.end() :]
@@ -416,7 +418,7 @@ class _SentenceReader:
                 others.add(number)
             else:
                 at = sentence.index(said, clause.start)
-                rest = sentence[at : at + max(len(said), _LONGEST_REST)]
+                rest = sentence[at : at + _LONGEST_REST]
                 words = _ClauseWords(said, rest, before, span[0] + at, span[0] + clause.start)
                 matched = [(number, one) for one in self._match_clause(words)]
                 found += matched
@@ -464,7 +466,7 @@ class _SentenceReader:
             if statement is not None:
                 seen.add(rule.kind)
                 yield statement
-                if rule.dated:
+                if rule.dated or rule.ends:
                     return
 
     def _apply(self, rule: Rule, words: _ClauseWords) -> Statement | None:
@@ -479,6 +481,8 @@ class _SentenceReader:
         days = self._find_days(words, is_planned=rule.dated)
         if rule.dated and days is None:
             return None
+        said = match.string[: _find_group(match, "value")[1]]
+        ended = (kind for kind, sign in self.rules.kinds if rule.ends and sign.search(said))
         names = {
             name: normalize_value(match.string[slice(*_find_group(match, name))])
             for name in ("what", "who")
@@ -486,7 +490,7 @@ class _SentenceReader:
         return Statement(
             start=words.offset,
             end=words.offset,
-            kind=rule.kind,
+            kind=next(ended, "tastes" if rule.ends else rule.kind),
             slot=rule.slot.format(value=normalize_value(value), **names),
             value=value,
             days=days,
@@ -526,11 +530,11 @@ class _SentenceReader:
     # -- instructions -----------------------------------------------------------------------------
 
     def _read_instruction(self, start: int, sentence: str) -> Iterator[Statement]:
-        """Yield the standing instruction of a sentence; clauses are read to the end of it."""
+        """Yield the standing instruction of a sentence; clauses are read on to the end of it."""
         frames = self._frames
         before = ""
         for clause in self._split(sentence):
-            said = self._strip(sentence[clause.start :])
+            said = self._strip(sentence[clause.start : clause.start + _LONGEST_REST])
             goes_on = frames["describes"].match(f"{before}\n{said}") is not None
             before = self._strip(sentence[clause.start : clause.end])
             if goes_on:

@@ -55,9 +55,10 @@ def test_what_is_said_again_is_one_item_that_names_both_entries(memory):
 
 
 def test_what_is_sold_or_stopped_holds_no_more(memory):
-    say(memory, "I drive a Ford Ranger.", "I sold the Ranger.")
-    [item] = memory.profile("ana").items
-    assert (item.state, item.until_ms) == ("ended", START_MS + DAY_MS)
+    say(memory, "We keep bees, six hives.", "We gave our bees away.")
+    [old], [new] = memory.profile("ana").past, memory.profile("ana").current
+    assert (old.text, old.state) == ("We keep bees, six hives.", "ended")
+    assert (old.until_ms, new.text) == (START_MS + DAY_MS, "We gave our bees away.")
 
 
 NO_LONGER = """
@@ -65,6 +66,9 @@ I stopped eating meat. | I don't eat meat anymore. | I no longer eat gluten.
 I can no longer eat dairy. | I gave up smoking. | I'm no longer allergic to cats.
 I don't work at the bakery anymore. | I no longer live in Leeds. | Ich esse kein Fleisch mehr.
 Je ne mange plus de viande. | Ya no como carne. | Non mangio più carne.
+We don't keep goats any longer. | I used to teach judo. | I'm done with fizzy drinks. | I can't ski.
+I haven't touched whisky since 2019. | Just sold our caravan. | I dropped out of the orchestra.
+We had to give our parrot away. | Wir haben keinen Garten mehr. | J'ai vendu ma moto.
 """
 
 
@@ -80,6 +84,8 @@ def test_what_a_user_does_no_longer_holds_now(memory, text):
         ("I'm vegan.", "I'm not vegan any more.", "I'm vegan again."),
         ("I love jazz.", "I no longer love jazz.", "I love jazz again."),
         ("I eat fish.", "I stopped eating fish.", "I eat fish again."),
+        ("I drive a Ford Ranger.", "We no longer have a car.", "I bought a Ford Ranger."),
+        ("I play squash.", "It hurts, so I gave up squash.", "I play squash again."),
     ],
 )
 def test_what_ends_and_what_begins_again_take_each_others_place(before, after, again):
@@ -90,8 +96,16 @@ def test_what_ends_and_what_begins_again_take_each_others_place(before, after, a
             assert list_texts(fresh.profile("ana").current) == [said[number - 1]]
 
 
-@pytest.mark.parametrize("text", ["I don't care anymore.", "I don't like it any more.", "I quit."])
-def test_an_end_of_nothing_named_says_nothing(memory, text):
+NO_END = """
+I don't care anymore. | I don't like it any more. | I quit. | I'm not cold any more.
+I stopped the timer. | I threw away the crusts. | I lost my glasses. | We split up the bill.
+I'm used to noise. | I used to get that warning, too. | I can no longer open the door.
+My aunt no longer eats eggs. | Had I sold my car, I'd cycle. | I gave up sugar for Lent.
+"""
+
+
+@pytest.mark.parametrize("text", NO_END.strip().replace("\n", " | ").split(" | "))
+def test_an_end_of_nothing_that_lasts_says_nothing(memory, text):
     say(memory, text)
     assert not memory.profile("ana").items
 
