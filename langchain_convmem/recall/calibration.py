@@ -159,12 +159,10 @@ class _Rows:
 
     def select_near(self) -> tuple[Mask, Mask]:
         """Return what any question gets where nobody answers; it is shown whole."""
-        nothing = np.zeros_like(self.said)
-        if self.is_few:
-            return (self.said if self._is_related() else nothing), nothing
-        if self.ranking.evidence.max() < _RELATED * self.scale**2:
-            return nothing, nothing
-        return self.reach(_NEAR), nothing
+        nothing, most = np.zeros_like(self.said), self.ranking.evidence.max()
+        near = self.said if self.is_few else self.reach(_NEAR)
+        is_related = self._is_related() if self.is_few else most >= _RELATED * self.scale**2
+        return (near if is_related else nothing), nothing
 
     def _is_related(self) -> bool:
         """Return whether anything is related to a question, by its words and by its meaning.

@@ -416,18 +416,21 @@ def _compute_vague_relevance(
 def _raise_answer(view: _View, ranking: Ranking) -> frozenset[int]:
     """Let all of the line that answers clearly, and of a long reply to it, be worth half as much.
 
-    A long reply takes nothing of the scores of what it replies to, and seldom repeats its words.
+    A long reply takes nothing of the scores of what it replies to, and seldom repeats its words. A
+    long reply to the same question, the last time that it was asked, counts as well.
 
     Returns:
         The numbers of their segments.
     """
     evidence, relevance, table = ranking.evidence, ranking.relevance, view.table
-    if not (view.counted.any() and _is_clear(view, evidence)):
-        return frozenset()
-    line = table.find_line_number(int(evidence.argmax()))
-    following = table.find_next_line(line, 1)
-    reply = table.list_segments(line if following is None else following)
-    answer = [*table.list_segments(line), *(reply if len(reply) > 1 else ())]
+    hits = (view.muted & view.lexical.select_marked("asks")).nonzero()[0][-1:].tolist()
+    if view.counted.any() and _is_clear(view, evidence):
+        hits.append(int(evidence.argmax()))
+    answer: set[int] = set()
+    for line in map(table.find_line_number, hits):
+        following = table.find_next_line(line, 1)
+        reply = table.list_segments(line if following is None else following)
+        answer |= {*table.list_segments(line), *(reply if len(reply) > 1 else ())}
     found = [number for number in answer if view.counted[number]]
     worth = _ANSWER_SHARE * relevance.max(where=view.counted, initial=0.0)
     relevance[found] = np.maximum(relevance[found], worth)
@@ -484,7 +487,9 @@ def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
 
 
 def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
-    """Let the latest of the statements about the same thing as the best one lead.
+    """Let later statements about the same thing as the best one come before it, the latest first.
+
+    A reply of the assistant is no statement of how things are, which a later one would change.
 
     Returns:
         The numbers of the older ones.
@@ -500,7 +505,7 @@ def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
         and not (asks[lead] or asks[number])
         and evidence[number] > -math.inf
     ]
-    if not others:
+    if not others or table.select_role("assistant")[lead]:
         return frozenset()
     sameness = _measure_sameness(view, lead, others)
     # Of a few segments one always stands out and another never does: all have so large a share.
@@ -512,10 +517,10 @@ def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
         and more + min(evidence[number] / most if not is_few else 1, _MOST_EVIDENCE) >= _SAME
     ]
     # What was written later counts as said later within the same millisecond.
-    latest = max([lead, *same], key=lambda number: (table.get_column("time")[number], number))
-    if latest != lead:
-        ranking.relevance[latest] = ranking.relevance[lead] + _AHEAD
-    return frozenset({lead, *same} - {latest})
+    said = sorted([lead, *same], key=lambda number: (table.get_column("time")[number], number))
+    later = said[said.index(lead) :]
+    ranking.relevance[later] = ranking.relevance[lead] + _AHEAD * np.arange(len(later))
+    return frozenset(said[:-1])
 
 
 def _measure_sameness(view: _View, lead: int, others: Sequence[int]) -> list[float]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
@@ -215,6 +215,45 @@ def test_of_notes_that_nobody_answers_only_what_comes_near_the_best_one_is_shown
     ]
     recall = recall_of(chat, [(note, None) for note in notes])
     assert lines(recall.recall(ANA, "Where did I travel?")) == ["I was in Oslo."]
+
+
+ASKED_ONCE = "How do I keep my beehives through the winter?"
+PARAGRAPHS = [
+    f"{number}. {step} " + f"{why} " * 4
+    for number, (step, why) in enumerate(
+        [
+            ("Weigh each box in October.", "Below eighteen kilograms the food will not do."),
+            ("Close the entrance with wire.", "Mice look for a warm place at that time."),
+            ("Treat against mites with acid.", "It drips best at about three degrees."),
+            ("Tilt the floor by a finger.", "Water has to run out at the front."),
+            ("Leave them alone until March.", "Every knock on the wood costs them warmth."),
+        ],
+        start=1,
+    )
+]
+LONG_REPLY = "\n\n".join(PARAGRAPHS)
+
+
+@pytest.mark.encoder
+@pytest.mark.parametrize("name", [None, "Ana"])
+@pytest.mark.parametrize("question", ["How did I want to keep the beehives in winter?", ASKED_ONCE])
+def test_what_was_asked_brings_the_whole_long_reply_to_it(chat, everyday, question, name):
+    log = InMemoryLog()
+    chat(log, everyday)
+    asked = HumanMessage(ASKED_ONCE, name=name)
+    log.append(ThreadKey("ana", "bees"), [make_draft(asked), make_draft(AIMessage(LONG_REPLY))])
+    found = LineRecall(log).recall(ANA, question)
+    shown = " ".join(block.text for block in found.blocks)
+    assert [step for step in PARAGRAPHS if step.strip() not in shown] == []
+
+
+@pytest.mark.encoder
+@pytest.mark.parametrize(
+    "question", ["What do I do at weekends?", "Translate 'honey' into Welsh.", "Is Pluto far away?"]
+)
+def test_a_long_reply_takes_no_room_where_something_else_is_asked(chat, everyday, question):
+    found = recall_of(chat, [*everyday, (ASKED_ONCE, LONG_REPLY)]).recall(ANA, question)
+    assert LONG_REPLY not in lines(found)
 
 
 # -- the verdict -------------------------------------------------------------------------------
