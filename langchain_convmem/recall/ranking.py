@@ -489,7 +489,7 @@ def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
 def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
     """Let later statements about the same thing as the best one come before it, the latest first.
 
-    A reply of the assistant is no statement of how things are, which a later one would change.
+    Of replies the latest alone: what an assistant says seldom changes what it said before.
 
     Returns:
         The numbers of the older ones.
@@ -505,7 +505,7 @@ def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
         and not (asks[lead] or asks[number])
         and evidence[number] > -math.inf
     ]
-    if not others or table.select_role("assistant")[lead]:
+    if not others:
         return frozenset()
     sameness = _measure_sameness(view, lead, others)
     # Of a few segments one always stands out and another never does: all have so large a share.
@@ -518,8 +518,9 @@ def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
     ]
     # What was written later counts as said later within the same millisecond.
     said = sorted([lead, *same], key=lambda number: (table.get_column("time")[number], number))
-    later = said[said.index(lead) :]
-    ranking.relevance[later] = ranking.relevance[lead] + _AHEAD * np.arange(len(later))
+    most_ahead = 1 if table.select_role("assistant")[lead] else len(same)
+    later = said[said.index(lead) + 1 :][-most_ahead:]
+    ranking.relevance[later] = ranking.relevance[lead] + _AHEAD * np.arange(1, len(later) + 1)
     return frozenset(said[:-1])
 
 
