@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
@@ -183,11 +183,11 @@ def test_unrelated_lines_make_no_clear_answer_disappear(chat, everyday, copies):
 
 
 @pytest.mark.encoder
-def test_a_hundred_unrelated_questions_find_little_in_ten_dialogues():
+def test_in_ten_dialogues_questions_find_parts_of_long_replies_and_unrelated_ones_little():
     log, asked = InMemoryLog(), []
     for file in sorted((DATA / "long_replies").glob("*.json")):
         value = json.loads(file.read_text(encoding="utf-8"))
-        asked += [one["question"] for one in value["questions"]]
+        asked += value["questions"]
         said = [
             make_draft(HumanMessage(content=one["text"], id=one["id"], name=one["speaker"]))
             for one in value["lines"]
@@ -196,12 +196,16 @@ def test_a_hundred_unrelated_questions_find_little_in_ten_dialogues():
     unrelated = json.loads((DATA / "off_topic.json").read_text(encoding="utf-8"))["questions"]
     recall = LineRecall(log)
 
-    def tokens(questions):
-        answers = [recall.recall(Owner(user_id="nora"), text) for text in questions]
-        return [sum(len(block.text) for block in one.blocks) / 4 for one in answers]
+    def find(question):
+        return [block.text for block in recall.recall(Owner(user_id="nora"), question).blocks]
 
-    assert np.mean(tokens([text.replace("{speaker}", "Nora") for text in unrelated])) <= 300
-    assert np.mean([found > 0 for found in tokens(asked)]) >= 0.97
+    off_topic = [find(text.replace("{speaker}", "Nora")) for text in unrelated]
+    assert np.mean([len("".join(texts)) / 4 for texts in off_topic]) <= 300
+    found = [
+        [one["part"] in "\n".join(texts) for one in question["evidence"]]
+        for question, texts in ((one, find(one["question"])) for one in asked)
+    ]
+    assert np.mean([np.mean(parts) for parts in found]) >= 0.93
 
 
 @pytest.mark.encoder
@@ -215,45 +219,6 @@ def test_of_notes_that_nobody_answers_only_what_comes_near_the_best_one_is_shown
     ]
     recall = recall_of(chat, [(note, None) for note in notes])
     assert lines(recall.recall(ANA, "Where did I travel?")) == ["I was in Oslo."]
-
-
-ASKED_ONCE = "How do I keep my beehives through the winter?"
-PARAGRAPHS = [
-    f"{number}. {step} " + f"{why} " * 4
-    for number, (step, why) in enumerate(
-        [
-            ("Weigh each box in October.", "Below eighteen kilograms the food will not do."),
-            ("Close the entrance with wire.", "Mice look for a warm place at that time."),
-            ("Treat against mites with acid.", "It drips best at about three degrees."),
-            ("Tilt the floor by a finger.", "Water has to run out at the front."),
-            ("Leave them alone until March.", "Every knock on the wood costs them warmth."),
-        ],
-        start=1,
-    )
-]
-LONG_REPLY = "\n\n".join(PARAGRAPHS)
-
-
-@pytest.mark.encoder
-@pytest.mark.parametrize("name", [None, "Ana"])
-@pytest.mark.parametrize("question", ["How did I want to keep the beehives in winter?", ASKED_ONCE])
-def test_what_was_asked_brings_the_whole_long_reply_to_it(chat, everyday, question, name):
-    log = InMemoryLog()
-    chat(log, everyday)
-    asked = HumanMessage(ASKED_ONCE, name=name)
-    log.append(ThreadKey("ana", "bees"), [make_draft(asked), make_draft(AIMessage(LONG_REPLY))])
-    found = LineRecall(log).recall(ANA, question)
-    shown = " ".join(block.text for block in found.blocks)
-    assert [step for step in PARAGRAPHS if step.strip() not in shown] == []
-
-
-@pytest.mark.encoder
-@pytest.mark.parametrize(
-    "question", ["What do I do at weekends?", "Translate 'honey' into Welsh.", "Is Pluto far away?"]
-)
-def test_a_long_reply_takes_no_room_where_something_else_is_asked(chat, everyday, question):
-    found = recall_of(chat, [*everyday, (ASKED_ONCE, LONG_REPLY)]).recall(ANA, question)
-    assert LONG_REPLY not in lines(found)
 
 
 # -- the verdict -------------------------------------------------------------------------------
