@@ -327,7 +327,7 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
     shown = {line for group in groups for line in group.lines}
     rejected = (
         float(ranking.relevance[number])
-        for number in ranking
+        for number in ranking.order.tolist()
         if table.find_line_number(number) not in shown
     )
     if not hits and isinstance(query.threshold, float) and len(ranking):
@@ -359,9 +359,8 @@ def _select_hits(ranking: Ranking) -> tuple[list[int], NDArray[np.bool_] | None]
         kept, loose = select_worth(ranking)
         loose &= ranking.table.select_role("user")
         return ranking.order[kept[ranking.order]].tolist(), loose
-    if threshold is None:
-        return list(ranking), None
-    return ranking.select_above(threshold).tolist(), None
+    least = -np.inf if threshold is None else threshold
+    return ranking.select_above(least).tolist(), None
 
 
 @lru_cache(maxsize=4096)

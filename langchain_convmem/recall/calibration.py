@@ -33,12 +33,10 @@ if TYPE_CHECKING:
 
     Mask = NDArray[np.bool_]
 
-# Evidence, in standard deviations: what is worth its room next to a segment that answers clearly,
-# and what stands out though nothing relates it to the question.
-_NEAR_CLEAR = 4.5
-_NEAR_REPLY = 7.5
-_NEAR = 4.2
+# Evidence, in standard deviations: what stands out, and is worth its room next to a segment that
+# answers clearly or though nothing relates it to the question; and what does among people.
 _STANDING_OUT = 4.5
+_NEAR = 4.2
 # So much has the best of many lines of people among themselves, where anything is related to the
 # question at all; of few it has ever less.
 _RELATED = 5.5
@@ -81,7 +79,7 @@ def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     rows = _Rows(ranking)
     meant = read_person(query.text, query.before)
     if meant.asker or meant.subject_open or meant.listener:
-        near, loose = rows.select_for_asker(wants_replies=meant.listener)
+        near, loose = rows.select_for_asker()
     elif rows.is_two_sided:
         near, loose = rows.select_standing_out()
     else:
@@ -89,7 +87,7 @@ def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     kept = near | loose
     if kept.any():
         # Older ones that the best one replaces must be seen.
-        kept[[*ranking.older, *ranking.later, ranking.order[0]]] = True
+        kept[[*ranking.older, *ranking.beside, ranking.order[0]]] = True
         kept &= rows.said
     first = ranking.order[kept[ranking.order]]
     if not rows.is_few and (rows.clarity >= _CERTAIN or is_answered(ranking, first)):
@@ -140,14 +138,11 @@ class _Rows:
         found: Mask = self.ranking.evidence >= least
         return found
 
-    def select_for_asker(self, *, wants_replies: bool) -> tuple[Mask, Mask]:
+    def select_for_asker(self) -> tuple[Mask, Mask]:
         """Return what a question about one of both sides gets, and what of it only just."""
         evidence, relevance = self.ranking.evidence, self.ranking.relevance
         order, by_user = self.ranking.order, self.ranking.table.select_role("user")
-        near = evidence >= _NEAR_CLEAR * self.scale
-        if self.is_two_sided and not wants_replies:
-            # A reply costs several statements, and is seldom what somebody asks of themselves.
-            near &= by_user | self.reach(_NEAR_REPLY)
+        near = evidence >= _STANDING_OUT * self.scale
         loose = self.said & ~near & self.substance
         if self.is_two_sided:
             stated = by_user & self.ranking.lexical.select_marked("states")
@@ -164,12 +159,10 @@ class _Rows:
 
     def select_near(self) -> tuple[Mask, Mask]:
         """Return what any question gets where nobody answers; it is shown whole."""
-        nothing = np.zeros_like(self.said)
-        if self.is_few:
-            return (self.said if self._is_related() else nothing), nothing
-        if self.ranking.evidence.max() < _RELATED * self.scale**2:
-            return nothing, nothing
-        return self.reach(_NEAR), nothing
+        nothing, most = np.zeros_like(self.said), self.ranking.evidence.max()
+        near = self.said if self.is_few else self.reach(_NEAR)
+        is_related = self._is_related() if self.is_few else most >= _RELATED * self.scale**2
+        return (near if is_related else nothing), nothing
 
     def _is_related(self) -> bool:
         """Return whether anything is related to a question, by its words and by its meaning.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,10 +53,9 @@ _LENGTH_SHARE = 0.3
 # score has a standard deviation of about 2.3.
 _SPEAKER = 2.25
 _SAID_THEN = 4.5
-# What lines gain at most that the person said whom the question is about, half of it where that may
-# be either side, or where the line only asks; in full from so much evidence on.
+# What lines gain at most that the person said whom the question is about; in full from so much
+# evidence on.
 _PERSON = np.float32(7.0)
-_HALF = np.float32(0.5)
 _SUPPORT = np.float32(2.0)
 # So much less is the evidence for a user's line that asks and states nothing.
 _ASKED = np.float32(3.0)
@@ -65,11 +64,10 @@ _REPEATS = 0.75
 _ROUNDING = 1e-9
 # Where nothing else has so much evidence, earlier askings are better than nothing.
 _SOMETHING_ELSE = 0.5
-# Where nothing answers clearly: shares of the bonus, of words (up to so much) and of neighbours,
-# and how much less a segment is worth for each factor of e that it is longer.
+# Where nothing answers clearly: shares of the bonus, of words and of neighbours, and how much less
+# a segment is worth for each factor of e that it is longer.
 _VAGUE_BONUS = np.float32(0.65)
 _VAGUE_WORDS = np.float32(0.3)
-_MOST_OF_WORDS = np.float32(4.0)
 _VAGUE_NEIGHBOURS = np.float32(0.5)
 _VAGUE_LENGTH = np.float32(0.5)
 _LEAST_LENGTH = np.float32(3.0)
@@ -79,6 +77,8 @@ _NEARLY_CLEAR = np.float32(2.0)
 # Evidence, in standard deviations, from where on one of so many segments answers clearly.
 _CLEAR = 8.4
 _MANY = 400
+# What the rest of the line that answers is worth of the best one, and a long reply to it.
+_ANSWER_SHARE = np.float32(0.5)
 # Below every score that is one.
 _MUTED = np.float32(1000.0)
 FEW = 8
@@ -132,7 +132,8 @@ class Ranking:
             the question names; minus infinity for what says nothing, such as an earlier asking, and
             for what may not be recalled.
         older: Numbers of segments of which a later statement about the same thing ranks first.
-        later: Numbers of statements that may replace the leading one.
+        beside: Numbers of what is worth its room beside the best: statements that may replace the
+            leading one, and the rest of the line that answers, with a long reply to it.
         order: Numbers of those that rank, best first.
     """
 
@@ -149,7 +150,7 @@ class Ranking:
     said_by: Scores
     evidence: Scores
     older: frozenset[int] = frozenset()
-    later: frozenset[int] = frozenset()
+    beside: frozenset[int] = frozenset()
     order: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -161,10 +162,6 @@ class Ranking:
     def __len__(self) -> int:
         """Return how many segments are ranked."""
         return len(self.order)
-
-    def __iter__(self) -> Iterator[int]:
-        """Yield the segment numbers, best first."""
-        return iter(self.order.tolist())
 
     def select_above(self, similarity: float) -> NDArray[np.int64]:
         """Return those that are more similar to the question than that, best first."""
@@ -204,8 +201,9 @@ def rank(
         # Nothing else was said about it: an earlier asking is better than nothing.
         view = view._replace(muted=np.zeros_like(muted))
         ranking = _score(view)
+    answer = _raise_answer(view, ranking)
     older, later = _lead_with_latest(view, ranking), _raise_successors(view, ranking)
-    return replace(ranking, older=older, later=later)
+    return replace(ranking, older=older, beside=later | answer)
 
 
 class _View(NamedTuple):
@@ -367,10 +365,6 @@ def _compute_person_bonus(view: _View) -> Scores:
         bonus[~user] = _PERSON
     if view.is_about_asker:
         bonus[user & ~view.lexical.select_marked("courtesy")] = _PERSON
-        # Who only asked something has said little about themselves.
-        bonus[user & view.lexical.select_marked("asks")] *= _HALF
-        if meant.listener:
-            bonus *= _HALF
     return bonus
 
 
@@ -407,14 +401,40 @@ def _compute_vague_relevance(
     length = np.log(view.lexical.lengths + _LEAST_LENGTH, dtype=np.float32)
     relevance: Scores = (
         evidence
-        - words
-        + np.minimum(words, _MOST_OF_WORDS) * _VAGUE_WORDS
+        - words * (1 - _VAGUE_WORDS)
         - around * (1 - _VAGUE_NEIGHBOURS)
         + bonus * _VAGUE_BONUS
         + np.maximum(evidence - near_clear, np.float32(0.0)) * _NEARLY_CLEAR
         - length * _VAGUE_LENGTH
     )
     return relevance
+
+
+# -- the whole answer --------------------------------------------------------------------------
+
+
+def _raise_answer(view: _View, ranking: Ranking) -> frozenset[int]:
+    """Let all of the line that answers clearly, and of a long reply to it, be worth half as much.
+
+    A long reply takes nothing of the scores of what it replies to, and seldom repeats its words. A
+    long reply to the same question, the last time that it was asked, counts as well.
+
+    Returns:
+        The numbers of their segments.
+    """
+    evidence, relevance, table = ranking.evidence, ranking.relevance, view.table
+    hits = (view.muted & view.lexical.select_marked("asks")).nonzero()[0][-1:].tolist()
+    if view.counted.any() and _is_clear(view, evidence):
+        hits.append(int(evidence.argmax()))
+    answer: set[int] = set()
+    for line in map(table.find_line_number, hits):
+        following = table.find_next_line(line, 1)
+        reply = table.list_segments(line if following is None else following)
+        answer |= {*table.list_segments(line), *(reply if len(reply) > 1 else ())}
+    found = [number for number in answer if view.counted[number]]
+    worth = _ANSWER_SHARE * relevance.max(where=view.counted, initial=0.0)
+    relevance[found] = np.maximum(relevance[found], worth)
+    return frozenset(found)
 
 
 # -- what says nothing -------------------------------------------------------------------------
@@ -467,22 +487,22 @@ def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
 
 
 def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
-    """Let the latest of the statements about the same thing as the best one lead.
+    """Let later statements about the same thing as the best one come before it, the latest first.
+
+    Of replies the latest alone: what an assistant says seldom changes what it said before.
 
     Returns:
         The numbers of the older ones.
     """
     table, asks, evidence = view.table, view.lexical.select_marked("asks"), ranking.evidence
     lead, *others = ranking.order[:_LEADERS].tolist() or (-1,)
-    if not others or asks[lead]:
-        return frozenset()
     speakers, lines = table.get_column("speaker"), table.get_column("line")
     others = [
         number
         for number in others
         if speakers[number] == speakers[lead]
         and lines[number] != lines[lead]
-        and not asks[number]
+        and not (asks[lead] or asks[number])
         and evidence[number] > -math.inf
     ]
     if not others:
@@ -497,10 +517,11 @@ def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
         and more + min(evidence[number] / most if not is_few else 1, _MOST_EVIDENCE) >= _SAME
     ]
     # What was written later counts as said later within the same millisecond.
-    latest = max([lead, *same], key=lambda number: (table.get_column("time")[number], number))
-    if latest != lead:
-        ranking.relevance[latest] = ranking.relevance[lead] + _AHEAD
-    return frozenset({lead, *same} - {latest})
+    said = sorted([lead, *same], key=lambda number: (table.get_column("time")[number], number))
+    most_ahead = 1 if table.select_role("assistant")[lead] else len(same)
+    later = said[said.index(lead) + 1 :][-most_ahead:]
+    ranking.relevance[later] = ranking.relevance[lead] + _AHEAD * np.arange(1, len(later) + 1)
+    return frozenset(said[:-1])
 
 
 def _measure_sameness(view: _View, lead: int, others: Sequence[int]) -> list[float]:

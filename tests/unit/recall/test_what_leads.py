@@ -82,6 +82,14 @@ def test_the_later_of_two_statements_leads_and_the_other_is_called_older(
 
 
 @pytest.mark.encoder
+def test_of_three_statements_each_comes_before_those_said_earlier(recall_of):
+    said = [NEW, "My phone number is 555 4321.", OLD]
+    found = recall_of(*[(text, None) for text in said]).recall(ANA, QUESTION)
+    assert [text for text in lines(found) if text in said] == said[::-1]
+    assert older_lines(found) == said[1::-1]
+
+
+@pytest.mark.encoder
 def test_the_order_of_writing_is_not_the_order_of_time(log, chat, everyday):
     chat(log, everyday)
     for number, (text, time_ms) in enumerate(((NEW, LATER_MS), (OLD, LATER_MS - 10**10))):
