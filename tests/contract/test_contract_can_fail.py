@@ -1,5 +1,3 @@
-"""The contract of logs is one that a stranger can use, and one that a wrong log does not keep."""
-
 from __future__ import annotations
 
 import re

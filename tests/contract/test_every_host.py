@@ -1,5 +1,3 @@
-"""One thread under every host: what one of them writes, all others read the same."""
-
 from __future__ import annotations
 
 import pytest

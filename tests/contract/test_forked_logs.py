@@ -1,5 +1,3 @@
-"""Logs keep their promises when their process forks, whatever other threads are doing."""
-
 from __future__ import annotations
 
 import asyncio

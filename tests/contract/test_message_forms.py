@@ -1,5 +1,3 @@
-"""Forms of messages by doors: what reaches the model, and what the log holds, is one message."""
-
 from __future__ import annotations
 
 import pytest

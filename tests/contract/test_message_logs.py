@@ -1,5 +1,3 @@
-"""The logs that need no server keep the contract; and the contract cannot be cheated."""
-
 from __future__ import annotations
 
 import sqlite3

@@ -1,5 +1,3 @@
-"""Vector stores answer as an exact search does, where they can: by value, on three of them."""
-
 from __future__ import annotations
 
 import numpy as np

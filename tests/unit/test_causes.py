@@ -1,5 +1,3 @@
-"""What may be said of foreign errors and refused values."""
-
 from __future__ import annotations
 
 import json

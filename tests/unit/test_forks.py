@@ -1,5 +1,3 @@
-"""What a child finds after a fork: work that is whole, and locks that are free."""
-
 from __future__ import annotations
 
 import faulthandler

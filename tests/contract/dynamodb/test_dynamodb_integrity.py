@@ -1,5 +1,3 @@
-"""What somebody else changed in the table of a `DynamoDBLog` is named, and takes nothing down."""
-
 from __future__ import annotations
 
 import random

@@ -1,5 +1,3 @@
-"""Batches that are too large for one item, owners, and what forgetting leaves."""
-
 from __future__ import annotations
 
 import pytest

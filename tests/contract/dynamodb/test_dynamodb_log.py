@@ -1,5 +1,3 @@
-"""`DynamoDBLog` keeps the contract, on a server with its protocol; and what it costs."""
-
 from __future__ import annotations
 
 import json

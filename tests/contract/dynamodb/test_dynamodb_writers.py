@@ -1,5 +1,3 @@
-"""Writers who meet, throttling, failures and lost answers."""
-
 from __future__ import annotations
 
 import pytest

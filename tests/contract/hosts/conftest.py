@@ -1,5 +1,3 @@
-"""What every turn of the contract runs over."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""What goes wrong in a turn, and what is left of it then: the same at every host."""
-
 from __future__ import annotations
 
 import asyncio
@@ -35,9 +33,6 @@ def _stored(memory):
 
 def _shown(memory):
     return [str(one.text) for one in _history(memory).messages]
-
-
-# -- models that fail ---------------------------------------------------------------------------
 
 
 @kept_by_all("failing model")
@@ -116,9 +111,6 @@ def test_a_turn_that_is_retried_is_stored_once(host, way, memory):
     assert [str(one.text) for one in model.seen[-1]] == ["Where is it?"]
 
 
-# -- writes that fail ---------------------------------------------------------------------------
-
-
 @kept_by_all("failed question")
 def test_a_question_that_cannot_be_stored_is_raised_before_the_model_is_called(host, run, model):
     memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=1))
@@ -135,9 +127,6 @@ def test_a_reply_that_cannot_be_stored_is_raised(host, run, model):
     assert len(model.seen) == 1
     causes = [raised.value, raised.value.__cause__]
     assert any(isinstance(error, LogUnavailableError) for error in causes)
-
-
-# -- streams that do not end --------------------------------------------------------------------
 
 
 def _broken(host, way, memory, **options):
@@ -313,9 +302,6 @@ def test_a_state_whose_stream_is_closed_at_once_leaves_the_whole_reply(host, mem
     assert _stored(memory) == [("user", "Count."), ("assistant", "One two three")]
 
 
-# -- what recall needs --------------------------------------------------------------------------
-
-
 class _BrokenEmbeddings(Embeddings):
     """An embedder whose service is down."""
 
@@ -334,9 +320,6 @@ def test_a_failing_embedder_costs_neither_the_message_nor_the_turn(host, run, mo
         run(host.app(memory, model), "Where did I chain my bicycle?", at())
         assert _shown(memory) == ["Where did I chain my bicycle?", "Yes."]
         assert "to the oak" in given(model), "words still find it"
-
-
-# -- a process that ends ------------------------------------------------------------------------
 
 
 class _EndingChatModel(ScriptedChatModel):
@@ -400,9 +383,6 @@ def test_a_conversation_of_direct_calls_takes_it_back_when_the_process_exits(hos
 def test_a_state_of_direct_calls_has_the_whole_reply_when_the_process_exits(host, memory):
     _exit_within(host, "stream", memory)
     assert _stored(memory) == [("user", "Count."), ("assistant", "One two three four")]
-
-
-# -- turns that would wait for ever -------------------------------------------------------------
 
 
 @kept_by_all("busy thread")

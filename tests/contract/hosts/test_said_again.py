@@ -1,5 +1,3 @@
-"""What is said again, edited or sent with more: the same at every host."""
-
 from __future__ import annotations
 
 import pytest
@@ -20,9 +18,6 @@ def _stored(memory):
 
 def _texts(messages):
     return [str(one.text) for one in messages]
-
-
-# -- one message under its id -------------------------------------------------------------------
 
 
 @kept_by_all("asked again")
@@ -69,8 +64,6 @@ def test_the_same_text_said_twice_is_two_turns(host, run, memory):
         run(app, "And?", at())
     assert _shown(memory) == ["And?", "First.", "And?", "Second."]
 
-
-# -- lists without ids --------------------------------------------------------------------------
 
 LISTS = {
     "several messages at once": ([], ["My name is Ana.", "-", "What is new?"], ["What is new?"]),
@@ -144,9 +137,6 @@ def test_what_is_for_the_call_alone_is_shown_and_not_stored(host, run, memory, m
     run(app, "And 4 + 4?", at())
     assert _texts(model.seen[-1]) == ["3 + 3?", "Yes.", "And 4 + 4?"]
     assert _shown(memory) == ["3 + 3?", "Yes.", "And 4 + 4?", "Yes."]
-
-
-# -- two users ----------------------------------------------------------------------------------
 
 
 @kept_by_all("users apart")

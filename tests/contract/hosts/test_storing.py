@@ -1,5 +1,3 @@
-"""What a turn stores, when, and what a model gets of it: the same at every host."""
-
 from __future__ import annotations
 
 import json
@@ -67,9 +65,6 @@ def test_a_blank_question_is_refused_and_nothing_stored(host, run, text, memory,
     assert model.seen == []
 
 
-# -- what is not stored -------------------------------------------------------------------------
-
-
 @kept_by_all("marked")
 def test_nothing_is_stored_of_a_turn_whose_question_says_so(host, run, memory, model):
     app = host.app(memory, model)
@@ -117,9 +112,6 @@ def test_nothing_is_stored_of_a_turn_whose_question_the_write_hook_drops(host, r
         assert _entries(memory) == []
         run(app, "Hello", at())
         assert _talk(memory) == [("user", "Hello"), ("assistant", "Yes.")]
-
-
-# -- what is recalled, and summarised -----------------------------------------------------------
 
 
 @kept_by_all("recalled text")
@@ -209,9 +201,6 @@ def test_a_follow_up_recalls_what_its_topic_recalls(host, run, model):
         assert BOAT in str(model.seen[-1][-1].text)
 
 
-# -- answers of other kinds ---------------------------------------------------------------------
-
-
 class Level(BaseModel):
     """On which level something is."""
 
@@ -254,9 +243,6 @@ def test_a_text_that_a_parser_took_out_of_a_message_is_kept_as_that_message(host
 @differs("parsed text", "conversation")
 def test_a_conversation_keeps_the_text_that_it_replies(host, run, memory):
     assert _reply_behind_a_parser(host, run, memory).usage_metadata is None
-
-
-# -- callers that send everything ---------------------------------------------------------------
 
 
 FORMS = {

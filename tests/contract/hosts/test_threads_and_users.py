@@ -1,5 +1,3 @@
-"""Whose turn it is: the thread and the user of a call, wherever it names them."""
-
 from __future__ import annotations
 
 from uuid import UUID

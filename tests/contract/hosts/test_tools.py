@@ -1,5 +1,3 @@
-"""Calls of tools and their results: the same at every host."""
-
 from __future__ import annotations
 
 from host_promises import differs, kept_by_all

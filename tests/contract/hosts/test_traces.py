@@ -1,5 +1,3 @@
-"""What callbacks learn of a turn, and what its reply tells: the same at every host."""
-
 from __future__ import annotations
 
 from importlib.metadata import version
@@ -82,9 +80,6 @@ def test_no_event_tells_of_a_turn_that_is_taken_back(host, way, memory):
     assert _interrupted_events(host, way, memory) == []
 
 
-# -- models of the memory's own -----------------------------------------------------------------
-
-
 @pytest.fixture
 def asking():
     """Return a memory whose embedder asks a model."""
@@ -125,9 +120,6 @@ def test_models_of_the_write_hook_are_tagged_too(host, run, model):
 def test_tokens_of_the_memorys_own_models_are_in_its_stats(host, run, asking, model):
     run(host.app(asking, model), ASKED, at())
     assert asking.stats("t", user_id="ana").own_calls == 1
-
-
-# -- what a reply tells -------------------------------------------------------------------------
 
 
 @kept_by_all("times")

@@ -1,5 +1,3 @@
-"""What a turn may set: the same at every host, and for a host as for a call."""
-
 from __future__ import annotations
 
 import pytest
@@ -143,8 +141,6 @@ def test_a_turn_that_is_not_to_be_remembered_leaves_nothing(host, run, place, to
     assert told.log.entries(key) == before
 
 
-# -- what is refused ----------------------------------------------------------------------------
-
 REFUSED = {
     "an unknown option": ({"memory": {"recal": False}}, "no option 'recal'; it has recall, "),
     "text for a switch": ({"memory": {"recall": "no"}}, "recall must be True or False, got 'no'"),
@@ -219,9 +215,6 @@ def test_what_was_never_answered_does_not_block_a_thread(host, run, memory, mode
     memory.add_messages([HumanMessage("lost " * 300)], thread_id="t", user_id="ana")
     run(host.app(memory, model, recall=False, context_tokens=60), "Hello?", at())
     assert given(model) == "Hello?"
-
-
-# -- what belongs to the model ------------------------------------------------------------------
 
 
 @kept_by_all("other names")

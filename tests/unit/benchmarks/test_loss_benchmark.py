@@ -16,16 +16,10 @@ def _wrong(expected, messages, **happened):
     return judge_chat(Happened(expected, **happened), messages)
 
 
-# -- judging --------------------------------------------------------------------------------------
-
-
 def test_what_is_missing_or_there_twice_is_named():
     messages = [HumanMessage("Q1"), AIMessage("A1"), AIMessage("A1")]
     found = _wrong(["Q1", "A1", "Q2"], messages, swallowed=1)
     assert found == {"lost": ["Q2"], "doubled": ["A1"], "swallowed": 1}
-
-
-# -- running --------------------------------------------------------------------------------------
 
 
 def test_the_report_says_for_every_scenario_what_each_system_lost(capsys):

@@ -27,9 +27,6 @@ ASKED = HumanMessage("m003 and now?")
 EARLIER = [HumanMessage("m001 one"), AIMessage("m002 two")]
 
 
-# -- judging --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("got", "found"),
     [
@@ -46,9 +43,6 @@ def test_what_is_wrong_is_counted(got, found):
     if "orphaned" in found:
         said.insert(2, got[2])
     assert _wrong(said, got, ["noted m001"]) == found
-
-
-# -- running --------------------------------------------------------------------------------------
 
 
 def test_ours_lose_nothing_of_what_they_summarise(capsys):

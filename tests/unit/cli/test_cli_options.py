@@ -113,9 +113,6 @@ def test_the_summaries_of_commands_are_not_cut_off(capsys):
         assert all(re.search(r"[^.]\.$", line) for line in listed.splitlines()), listed
 
 
-# -- version, completion, what is missing ---------------------------------------------------------
-
-
 def test_the_version_is_that_of_the_distribution(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"convmem {version('langchain-convmem')}\n"

@@ -1,5 +1,3 @@
-"""The terminal: what it prints cannot command it, nor seem to be something else."""
-
 from __future__ import annotations
 
 import io

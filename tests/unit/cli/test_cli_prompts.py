@@ -1,5 +1,3 @@
-"""Prompt files on the command line: checked, compiled, gone through with somebody."""
-
 from __future__ import annotations
 
 import io
@@ -145,9 +143,6 @@ def test_what_must_not_be_compiled_or_written_over_is_left_alone(check, tmp_path
     assert compiled(tmp_path) == {"good.json"}
     check("warned.prompt", "--compile", "binary")
     assert "name its source" in check("warned.bytes", "--compile", "binary")[1]
-
-
-# -- with somebody in front -----------------------------------------------------------------------
 
 
 def test_a_file_is_asked_for_shown_and_compiled(check, tmp_path):

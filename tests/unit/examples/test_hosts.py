@@ -1,5 +1,3 @@
-"""The examples for other frameworks: one thread, read and written by them and by chains."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""What docs/how_to/own_log.md shows of the examples stands there."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""A history: what is added and shown, what a write hook leaves of it, and how much is read."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Undo, redo, replacements, replies cut to what was heard, and summaries that are edited."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""What a history gives away: exports, tables, forks."""
-
 from __future__ import annotations
 
 import base64

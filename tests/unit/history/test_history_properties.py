@@ -1,5 +1,3 @@
-"""Random conversations: summarised, taken back, edited, pinned, exported, forked in any order."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,5 +1,3 @@
-"""Pinned facts: in view word for word, gone with their message, back with it, carried by forks."""
-
 from __future__ import annotations
 
 import pytest

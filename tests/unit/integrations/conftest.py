@@ -1,5 +1,3 @@
-"""A memory and a checkpointer to test integrations with."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""The memory as an MCP server, asked by the SDK's own client within the process."""
-
 from __future__ import annotations
 
 from contextlib import asynccontextmanager

@@ -1,5 +1,3 @@
-"""Runs whose callers or checkpointers send what was said before: each thing once."""
-
 from __future__ import annotations
 
 from itertools import pairwise

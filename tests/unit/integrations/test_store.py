@@ -1,5 +1,3 @@
-"""A LangGraph store over the log: beside LangGraph's own, and with other packages' tools."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Recall over a vector store: fresh whatever happened, and never in the store's own words."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Addresses and options of logs: checked before anything is opened, without passwords."""
-
 from __future__ import annotations
 
 import builtins

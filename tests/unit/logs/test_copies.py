@@ -1,5 +1,3 @@
-"""Copies of a SQLite log, and how one takes the place of the log: safely, or not at all."""
-
 from __future__ import annotations
 
 import os

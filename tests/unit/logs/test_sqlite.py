@@ -1,5 +1,3 @@
-"""What a SQLite log promises beyond the contract: its file, its neighbours, reading alone."""
-
 from __future__ import annotations
 
 import gc

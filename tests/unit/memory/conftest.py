@@ -1,5 +1,3 @@
-"""Memories to test wrapped chains with."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

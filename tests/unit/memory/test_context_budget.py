@@ -1,5 +1,3 @@
-"""One budget for all that a model gets, and what of the thread it is shown."""
-
 from __future__ import annotations
 
 import random

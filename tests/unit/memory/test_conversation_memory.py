@@ -1,5 +1,3 @@
-"""ConversationMemory: opening, closing, writing, recall, search, indexes, erasing."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""`explain_summary` says of each sentence of a summary which entries it may come from."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""`ConversationMemory.import_file`: files of other services, their threads and lines."""
-
 from __future__ import annotations
 
 import asyncio

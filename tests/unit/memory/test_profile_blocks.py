@@ -1,5 +1,3 @@
-"""The block of a user's profile that a thread's model gets: frozen, in every process."""
-
 from __future__ import annotations
 
 from scripted_chat import ScriptedChatModel, at

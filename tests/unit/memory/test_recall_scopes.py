@@ -1,5 +1,3 @@
-"""Promises of a memory about whose lines it recalls, of what kind, and with which hooks."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""`SummarizingMemory`: the same shape comes out, shorter."""
-
 from __future__ import annotations
 
 import asyncio

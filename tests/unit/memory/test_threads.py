@@ -1,5 +1,3 @@
-"""Threads of a memory: names, titles, numbers, moves, and what is forgotten."""
-
 from __future__ import annotations
 
 import asyncio

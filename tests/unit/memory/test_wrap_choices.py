@@ -1,5 +1,3 @@
-"""Wrapped chains among LangChain's other means: configured, bound, chosen at the call, combined."""
-
 from __future__ import annotations
 
 import pytest

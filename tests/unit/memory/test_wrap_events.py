@@ -1,5 +1,3 @@
-"""What callbacks and event streams show of a turn, and what they leave out."""
-
 from __future__ import annotations
 
 import asyncio

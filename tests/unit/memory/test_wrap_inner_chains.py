@@ -1,5 +1,3 @@
-"""What a wrapped chain may be made of: what it is given, and what it may return."""
-
 from __future__ import annotations
 
 from operator import itemgetter

@@ -1,5 +1,3 @@
-"""What a wrapped chain is shown of other conversations and of folded summaries."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Streams of a wrapped chain: closed, typed, of graphs, at once, and off the event loop."""
-
 from __future__ import annotations
 
 import asyncio
@@ -147,9 +145,6 @@ def test_a_reply_whose_source_was_closed_behind_its_back_is_no_whole_reply(memor
     reader.source.close()
     assert list(stream) == []
     assert _talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
-
-
-# -- turns at once ------------------------------------------------------------------------------
 
 
 async def test_streams_and_calls_in_tasks_and_threads_share_one_line(memory):

@@ -1,5 +1,3 @@
-"""Memories that summarise: in the background, within the turn, and what is told of it."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""What a turn of a wrapped chain stores: once, whole, and nothing that is not to be stored."""
-
 from __future__ import annotations
 
 import asyncio

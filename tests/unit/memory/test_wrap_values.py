@@ -1,5 +1,3 @@
-"""What a wrapped chain is called with, what it returns, and what it says of itself."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""A secret that the write hook takes out is nowhere: not in the file, the index or an answer."""
-
 from __future__ import annotations
 
 import asyncio

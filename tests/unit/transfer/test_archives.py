@@ -1,5 +1,3 @@
-"""Exports as people have them: zips, folders and the JSON inside; what is unsafe is refused."""
-
 from __future__ import annotations
 
 import json
@@ -62,9 +60,6 @@ def refusal(path, **options):
     with pytest.raises(ImportFormatError) as caught:
         read_file(path, **options)
     return str(caught.value)
-
-
-# -- what arrives -------------------------------------------------------------------------------
 
 
 def test_a_zip_brings_threads_and_titles(memory, export):
@@ -141,9 +136,6 @@ def test_an_export_that_changed_before_it_was_stored_is_refused(export):
         list(file.threads)
 
 
-# -- JSON in pieces -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("size", [1, 7, 64, 4096])
 def test_conversations_are_found_wherever_pieces_of_the_file_end(tmp_path, monkeypatch, size):
     monkeypatch.setattr(archives, "CHUNK_BYTES", size)
@@ -173,9 +165,6 @@ def test_conversations_are_found_wherever_pieces_of_the_file_end(tmp_path, monke
 def test_broken_json_is_refused_with_its_place(tmp_path, text, problem):
     path = write_zip(tmp_path / "export.zip", conversations__json=text)
     assert problem in refusal(path)
-
-
-# -- what is refused before anything is written ---------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Copies and exports: what arrives is what was there, whatever was done to it, and only once."""
-
 from __future__ import annotations
 
 import json
@@ -85,9 +83,6 @@ def in_place(view):
 def assert_copied(source, target, *keys):
     for key in keys:
         assert in_place(seen(target, key)) == in_place(seen(source, key))
-
-
-# -- copies -------------------------------------------------------------------------------------
 
 
 def test_every_kind_of_message_arrives_exactly():
@@ -264,9 +259,6 @@ def test_a_copy_shows_what_the_log_shows_after_any_history(steps):
     assert report.short == ()
     assert_copied(source, target, ANA, OTHER)
     assert copied(source, target).written == 0
-
-
-# -- exports ------------------------------------------------------------------------------------
 
 
 def exported(log, owner=ANA.owner, **options):

@@ -1,5 +1,3 @@
-"""How recalled lines and message lists read, and where they stand in the prompt of a chain."""
-
 from __future__ import annotations
 
 import re

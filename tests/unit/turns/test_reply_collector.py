@@ -1,5 +1,3 @@
-"""From the chunks of a stream to the messages of a reply, and which replies are heard."""
-
 from __future__ import annotations
 
 from uuid import UUID, uuid4

@@ -1,5 +1,3 @@
-"""One turn, without a host: what is begun, drafted, finished and taken back."""
-
 from __future__ import annotations
 
 import gc

@@ -1,5 +1,3 @@
-"""Items of a provider's own compaction: who gets them back, until when, and what others read."""
-
 from __future__ import annotations
 
 import pytest
@@ -32,7 +30,6 @@ def items(found):
 OWN = [("anthropic", "anthropic", CLAUDES), ("openai", "openai_responses", CIPHER)]
 
 
-# -- to whom ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_it_goes_back_to_its_provider_verbatim(provider, profile, item, wrapped):
@@ -72,7 +69,6 @@ def test_one_that_stands_for_nothing_is_left_out(block, provider):
         assert items(found) == []
 
 
-# -- until when ---------------------------------------------------------------------------------
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
 def test_it_ends_with_what_it_stands_for(provider, profile, item):
     with ConversationMemory.open(":memory:") as memory:
@@ -97,7 +93,6 @@ def test_what_is_changed_after_it_does_not_end_it(provider, profile, item):
         assert items(history.context(provider=profile)) == [item]
 
 
-# -- erasing ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
 def test_forgetting_what_it_stands_for_erases_it_and_keeps_the_reply(provider, profile, item):
     with ConversationMemory.open(":memory:") as memory:
@@ -112,7 +107,6 @@ def test_forgetting_what_it_stands_for_erases_it_and_keeps_the_reply(provider, p
         assert history.context().messages[3].id == "m"
 
 
-# -- whose model it is --------------------------------------------------------------------------
 class ChatOpenAI:
     __module__ = "langchain_openai"
 

@@ -1,5 +1,3 @@
-"""Text, names, reasoning and media: shown without what no provider takes."""
-
 from __future__ import annotations
 
 import base64

@@ -1,5 +1,3 @@
-"""The judges of contexts are judged: each rule is broken once, and somebody must say so."""
-
 from __future__ import annotations
 
 import pytest

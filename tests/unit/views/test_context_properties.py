@@ -1,5 +1,3 @@
-"""What holds for the context of any thread, for every provider, whole, cut or read backwards."""
-
 from __future__ import annotations
 
 import contextlib

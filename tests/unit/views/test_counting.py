@@ -1,5 +1,3 @@
-"""Counters, the estimate of tokens, and long texts that are cut to a budget."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""A damaged entry is a named gap in every view, and takes nothing else down."""
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Messages out of whatever callers pass for them, and what a write hook makes of them."""
-
 from __future__ import annotations
 
 import functools

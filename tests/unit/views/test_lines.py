@@ -1,5 +1,3 @@
-"""Dialog lines and their times, and how much of a spoken reply was heard."""
-
 from __future__ import annotations
 
 from dataclasses import replace

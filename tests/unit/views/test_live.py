@@ -1,5 +1,3 @@
-"""What of a thread counts, in which order, its turns, windows, summaries and maps."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -72,9 +70,6 @@ def uncovered(log):
     return [entry.contents[0] for entry in found]
 
 
-# -- what counts, and in which order --------------------------------------------------------------
-
-
 def test_retracted_entries_are_skipped_and_a_retracted_retraction_does_nothing(log):
     one, _, three = (say(log, text) for text in "abc")
     undo = control(log, one.id, three.id, "unknown")
@@ -138,9 +133,6 @@ def test_live_entries_are_all_that_nothing_retracts_once_each_turn_by_turn(entri
     assert len(changes) == len(set(changes))
 
 
-# -- summaries ------------------------------------------------------------------------------------
-
-
 def test_a_summary_stands_behind_the_last_entry_it_covers(log):
     one, two, _ = [say(log, text) for text in "abc"]
     summary = summarise(log, one, two)
@@ -160,9 +152,6 @@ def test_a_chain_of_summaries_covers_what_each_link_covers(log):
     assert uncovered(log) == ["d"]
     say(log, "a2", own="a")
     assert uncovered(log) == ["a2", "d"], "what replaces a covered entry is not covered"
-
-
-# -- turns ----------------------------------------------------------------------------------------
 
 
 def shape(entries):

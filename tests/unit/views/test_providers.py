@@ -1,5 +1,3 @@
-"""What each provider takes, rule by rule, by named examples."""
-
 from __future__ import annotations
 
 import dataclasses

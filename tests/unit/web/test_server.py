@@ -47,9 +47,6 @@ def post(client, path, thread, **more):
     return answer
 
 
-# -- saying ---------------------------------------------------------------------------------------
-
-
 def test_a_reply_comes_word_by_word_and_is_stored(client, memory):
     answer = client.post("/say", data={"user": "ana", "thread": "t1", "text": PARKED})
     events = read_events(answer.text)
@@ -161,9 +158,6 @@ def test_a_reply_cannot_be_answered(client, memory):
     )
 
 
-# -- taking back, forking, naming -----------------------------------------------------------------
-
-
 def test_the_last_exchange_is_taken_back_and_brought_back(client, memory):
     say(client, "t1", PARKED)
     say(client, "t1", "My tea is oolong.")
@@ -209,9 +203,6 @@ def test_a_thread_is_put_away_and_taken_out(client):
     assert PARKED in show(client, "/threads", archived=1)
     post(client, "/archive", "t1", archived="0")
     assert PARKED in show(client, "/threads")
-
-
-# -- what was remembered, and why -----------------------------------------------------------------
 
 
 def test_a_reply_shows_what_it_recalled_when_and_why(client, memory):
@@ -317,9 +308,6 @@ def test_search_finds_by_meaning_and_word_for_word(client):
     )
 
 
-# -- forgetting -----------------------------------------------------------------------------------
-
-
 def test_a_message_a_thread_and_a_user_are_forgotten_with_a_receipt(client, memory):
     for thread in ("t1", "t2"):
         say(client, thread, PARKED, id="m1")
@@ -337,9 +325,6 @@ def test_a_message_a_thread_and_a_user_are_forgotten_with_a_receipt(client, memo
     assert len(memory.threads("ana")) == 1
     post(client, "/forget", "", scope="user", confirm="ana")
     assert memory.threads("ana") == []
-
-
-# -- files ----------------------------------------------------------------------------------------
 
 
 def wait_for(client, job):
@@ -382,9 +367,6 @@ def test_what_is_no_name_of_a_file_is_refused(client, name):
     answer = client.post("/import", params={"user": "ana", "name": name}, content=b"x")
     assert answer.status_code == 400
     assert "is not the name of a file" in answer.text
-
-
-# -- who may come in ------------------------------------------------------------------------------
 
 
 def test_users_see_their_own_threads_alone(client):

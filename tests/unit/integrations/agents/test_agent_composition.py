@@ -1,5 +1,3 @@
-"""Other middleware around the memory: what each of them does still holds, and nothing is lost."""
-
 from __future__ import annotations
 
 import pytest

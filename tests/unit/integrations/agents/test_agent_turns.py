@@ -1,5 +1,3 @@
-"""An agent remembers: its turns, its tools, its retries, and other agents beside it."""
-
 from __future__ import annotations
 
 import asyncio
@@ -241,8 +239,6 @@ def test_an_approved_tool_leaves_nothing_in_a_thread_that_was_erased_meanwhile()
         texts = [message.text for message in memory.history("mail", user_id="ana").messages]
         assert texts == ["Good morning.", "Hello."]
 
-
-# -- beside a checkpointer -------------------------------------------------------------------------
 
 KEPT = pytest.mark.parametrize("keep_state", ["all", "turn"])
 LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]

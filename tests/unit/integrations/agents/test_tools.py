@@ -1,5 +1,3 @@
-"""`search_dialog`: whose lines it finds, and what it leaves out."""
-
 from __future__ import annotations
 
 import asyncio

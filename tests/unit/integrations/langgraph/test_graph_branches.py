@@ -1,5 +1,3 @@
-"""Branches and streams: each reply once, under its own name, none lost."""
-
 from __future__ import annotations
 
 import operator

@@ -1,5 +1,3 @@
-"""States that are edited, forked, taken back or older than the log: the log follows."""
-
 from __future__ import annotations
 
 import pytest

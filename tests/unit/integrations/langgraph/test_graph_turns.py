@@ -1,5 +1,3 @@
-"""Graphs with the nodes of a memory: turns, pauses, retries, and what is not stored."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""One table: what its driver is asked, and the keys and items of its layout."""
-
 from __future__ import annotations
 
 import pickle

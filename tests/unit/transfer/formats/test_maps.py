@@ -1,5 +1,3 @@
-"""Turns of `to_maps()` are imported again as they were, whatever happened to them."""
-
 from __future__ import annotations
 
 import json

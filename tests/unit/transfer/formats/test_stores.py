@@ -1,5 +1,3 @@
-"""Stores of LangChain and LangGraph: DynamoDB items, SQL tables, checkpoints."""
-
 from __future__ import annotations
 
 import json
@@ -61,8 +59,6 @@ def assert_is_the_history(thread):
     assert system.id != result.id
 
 
-# -- DynamoDB -----------------------------------------------------------------------------------
-
 ITEM = {"SessionId": "s1", "History": HISTORY, "expireAt": 1_700_000_000}
 TAGGED = tagged(ITEM)["M"]
 
@@ -96,9 +92,6 @@ def test_a_bad_item_is_refused_with_its_place(history, location, says):
         threads_in({"SessionId": session, "History": history})
     assert caught.value.location == location
     assert says in str(caught.value)
-
-
-# -- SQL ----------------------------------------------------------------------------------------
 
 
 def sql_file(path, *rows, table="message_store"):
@@ -137,9 +130,6 @@ def test_a_bad_row_and_other_databases_are_refused_by_name(tmp_path):
     (tmp_path / "broken.db").write_bytes(b"SQLite format 3\x00" + b"\xff" * 200)
     with pytest.raises(ImportFormatError, match="SQLite"):
         read_threads(tmp_path / "broken.db")
-
-
-# -- checkpoints --------------------------------------------------------------------------------
 
 
 def checkpoint_file(path, *rows):
