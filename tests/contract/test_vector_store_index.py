@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from vector_stores import HashedEmbeddings, in_memory, pgvector, qdrant, said

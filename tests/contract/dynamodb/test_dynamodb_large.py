@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from dynamodb_servers import FaultyServer, delete_item, items, kinds, new_client, once_only
 from langchain_core.messages import HumanMessage

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from dynamodb_servers import THROTTLED, kinds
 from langchain_core.messages import HumanMessage

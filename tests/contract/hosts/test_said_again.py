@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from host_promises import kept_by_all
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage

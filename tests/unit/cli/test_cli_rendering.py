@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.cli.output import escape_controls

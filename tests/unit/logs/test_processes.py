@@ -1,7 +1,5 @@
 """Several processes on one SQLite file: readers stand in nobody's way, and none is held up."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import threading

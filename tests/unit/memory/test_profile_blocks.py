@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory

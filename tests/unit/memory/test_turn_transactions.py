@@ -1,7 +1,5 @@
 """How often a turn asks a SQLite file: figures that the pages on cost and reliability name."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage

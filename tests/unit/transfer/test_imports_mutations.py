@@ -1,7 +1,5 @@
 """One value of a good file is changed to anything: the file is refused, or read and storable."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

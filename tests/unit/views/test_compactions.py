@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from histories import spoken
 from langchain_core.messages import AIMessage

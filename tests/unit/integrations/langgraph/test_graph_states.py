@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from graphs import FORMS, echo, graph_of, messages_of, says, shown, snapshot, spoken
 from langchain.agents import create_agent
