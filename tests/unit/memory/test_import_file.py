@@ -3,6 +3,7 @@ import json
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from scripted_chat import texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
@@ -34,22 +35,13 @@ def imported(request, memory):
     return lambda *args, **options: WAYS[request.param](memory, *args, **options)
 
 
-def _texts(memory, thread_id="chat", user_id="ana"):
-    return [message.text for message in memory.history(thread_id, user_id=user_id).messages]
-
-
-def _export(path, log):
-    path.write_text("\n".join(export_rows(log, Owner(user_id="ana"))))
-    return path
-
-
 def test_a_file_becomes_threads_that_are_recalled(memory, imported, chat):
     report = imported(chat, user_id="ana")
     assert report == ImportReport(
         path=str(chat), thread_ids=("chat",), branches=0, added=2, known=0, skipped=()
     )
     assert len(report) == 2
-    assert _texts(memory) == ["My boat is red.", "I see."]
+    assert texts(memory, "chat") == ["My boat is red.", "I see."]
     assert "My boat is red." in str(memory.recall("Which boat?", user_id="ana").blocks)
 
 
@@ -74,7 +66,8 @@ def test_an_export_goes_through_the_hook_with_its_edits(discreet, tmp_path, way)
         history.add_messages([HumanMessage("Who?", id="q1"), AIMessage("42-42.", id="a1")])
         history.replace("a1", "Dial 42-42!")
         history.add_summary("They dialled 42-42.", history.summary_window())
-        path = _export(tmp_path / "export.jsonl", other.log)
+        path = tmp_path / "export.jsonl"
+        path.write_text("\n".join(export_rows(other.log, Owner(user_id="ana"))))
     report = WAYS[way](discreet, path, user_id="ana")
     assert report.skipped == ("message 'q0' of thread 't': the write hook stores nothing of it",)
     shown = discreet.history("t", user_id="ana")

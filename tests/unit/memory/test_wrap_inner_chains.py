@@ -18,7 +18,7 @@ from langchain_core.runnables import (
     RunnableParallel,
     RunnablePassthrough,
 )
-from scripted_chat import WAYS, ScriptedChatModel, at
+from scripted_chat import WAYS, ScriptedChatModel, at, talk
 
 from langchain_convmem.errors import ConfigError
 
@@ -28,12 +28,6 @@ CALL = {"name": "look", "args": {"where": "garage"}, "id": "c1", "type": "tool_c
 def look(where: str) -> str:
     """Look somewhere."""
     return where
-
-
-def _told(memory):
-    """Return the thread's entries as (role, text)."""
-    entries = memory.history("t", user_id="ana").entries
-    return [(entry.role, str(entry.message.text)) for entry in entries]
 
 
 class DeferredModel(Runnable):
@@ -78,7 +72,7 @@ def test_a_model_is_given_messages_however_it_is_dressed(memory, kind):
     list(wrapped.stream("Second?", at()))
     shown = [("human", "First?"), ("ai", "One."), ("human", "Second?")]
     assert [(message.type, message.text) for message in model.seen[1]] == shown
-    assert [text for _, text in _told(memory)] == ["First?", "One.", "Second?", "Two."]
+    assert [text for _, text in talk(memory)] == ["First?", "One.", "Second?", "Two."]
 
 
 def test_a_template_of_text_reads_input_and_history_as_text(memory):
@@ -179,7 +173,7 @@ def test_a_prompt_behind_a_retriever_remembers(memory, kind, way, has_place):
     assert [one.text for one in said[:2]] == ["Hello?", "One."]
     assert "The bike is green." in said[2].text
     assert [query.rpartition("\n")[2] for query in shelf.asked] == ["Hello?", "My bike?"]
-    assert [text for _, text in _told(memory)] == ["Hello?", "One.", "My bike?", "Two."]
+    assert [text for _, text in talk(memory)] == ["Hello?", "One.", "My bike?", "Two."]
 
 
 def test_a_step_that_formats_what_the_user_says_gets_the_words_alone(memory):
@@ -293,7 +287,7 @@ def test_a_chain_may_return_its_reply_in_many_shapes_and_other_values(memory, ki
     wrapped = memory.wrap(inner, recall=False)
     for number in (1, 2) if told == ["Done."] else (1,):
         WAYS[way](wrapped, f"Question {number}?", at())
-        question, *replies = _told(memory)[-1 - len(told) :]
+        question, *replies = talk(memory)[-1 - len(told) :]
         assert question == ("user", f"Question {number}?")
         assert sorted(replies) == [("assistant", text) for text in told]
 

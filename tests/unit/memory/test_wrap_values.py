@@ -17,7 +17,7 @@ from langchain_core.output_parsers import PydanticToolsParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from pydantic import BaseModel
-from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at, entries, texts
 
 from langchain_convmem.errors import InvalidMessageError
 
@@ -32,13 +32,9 @@ def chain(memory, model):
     return memory.wrap(model, recall=False)
 
 
-def _texts(memory):
-    return [str(one.text) for one in memory.history("t", user_id="ana").messages]
-
-
 def test_input_that_comes_in_pieces_is_one_message(chain, memory):
     list(chain.transform(iter(["Where did ", "I park?"]), at()))
-    assert _texts(memory)[0] == "Where did I park?"
+    assert texts(memory)[0] == "Where did I park?"
 
 
 def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(memory, model):
@@ -48,8 +44,8 @@ def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(memory, model):
     chain = memory.wrap(prompt | model, recall=False)
     chain.invoke({"input": "Hello", "language": "Latin"}, at())
     assert model.seen[0][0] == SystemMessage("Speak Latin.")
-    assert _texts(memory)[0] == "Hello"
-    assert "Latin" not in str(memory.history("t", user_id="ana").entries)
+    assert texts(memory)[0] == "Hello"
+    assert "Latin" not in str(entries(memory))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +77,7 @@ def test_input_that_nobody_can_answer_is_refused(chain, memory, model, value, fo
         chain.invoke(value, at())
     with pytest.raises(InvalidMessageError, match=found):
         asyncio.run(chain.ainvoke(value, at()))
-    assert memory.history("t", user_id="ana").entries == []
+    assert entries(memory) == []
     assert model.seen == []
 
 
@@ -101,7 +97,7 @@ def test_what_is_said_and_what_was_said_stand_under_the_keys_that_the_chain_know
     assert [one.text for one in model.seen[1]] == ["Speak Greek.", "Where?", "Yes.", "When?"]
     past = [HumanMessage("Where?"), AIMessage("Yes."), HumanMessage("When?"), AIMessage("Yes.")]
     chain.invoke({"question": "Why?", "past": past, "language": "Latin"}, at())
-    assert _texts(memory) == ["Where?", "Yes.", "When?", "Yes.", "Why?", "Yes."]
+    assert texts(memory) == ["Where?", "Yes.", "When?", "Yes.", "Why?", "Yes."]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -110,7 +106,7 @@ def test_the_answer_among_other_results_is_found_by_its_key(memory, way):
     chain = memory.wrap(inner, recall=False, output_messages_key="answer")
     found = WAYS[way](chain, "Where?", at())
     assert (found if isinstance(found, dict) else found[-1])["sources"] == [1]
-    assert _texts(memory) == ["Where?", "Level 3."]
+    assert texts(memory) == ["Where?", "Level 3."]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +126,7 @@ def test_an_answer_beside_what_the_chain_got_is_stored_or_missed(
 ):
     chain = memory.wrap(RunnableLambda(lambda given: {**given, **added}), recall=False)
     WAYS[way](chain, "Where?", at())
-    assert _texts(memory) == stored
+    assert texts(memory) == stored
     assert ("name the key of its reply" in caplog.text) is (len(stored) == 1)
 
 
@@ -145,7 +141,7 @@ USAGE = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
 
 
 def _answer(memory):
-    [_, answer] = memory.history("t", user_id="ana").entries
+    [_, answer] = entries(memory)
     return answer
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.service_exports import make_chatgpt_zip, make_claude_zip
-from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ImportFormatError
 from langchain_convmem.transfer import archives, read_threads
 from langchain_convmem.transfer.imports import read_file
@@ -35,12 +34,6 @@ def write_zip(path, **files):
         for name, content in files.items():
             archive.writestr(name.replace("__", "."), content)
     return path
-
-
-@pytest.fixture
-def memory():
-    with ConversationMemory.open(":memory:") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, Prom
 from langchain_core.runnables import RunnablePassthrough
 from scripted_chat import WAYS, ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import DialogLine, ThreadKey
 from langchain_convmem.turns.recalled import fence_blocks, fold_recalled
@@ -73,12 +72,6 @@ def test_recalled_text_becomes_the_first_text_block_of_a_copy():
 
 
 ASKED = ("system", "Be brief."), ("human", "{input}")
-
-
-@pytest.fixture
-def memory():
-    with ConversationMemory.open(":memory:") as memory:
-        yield memory
 
 
 @pytest.fixture

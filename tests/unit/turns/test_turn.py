@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables.config import ensure_config
 from scripted_chat import ScriptedChatModel
 
-from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem import InMemoryLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import find_place, get_turn_memory
@@ -15,12 +15,6 @@ from langchain_convmem.turns.turn import Turn
 
 KEY = ThreadKey("ana", "t")
 ASKED = HumanMessage("How warm is it?")
-
-
-@pytest.fixture
-def memory():
-    with ConversationMemory(InMemoryLog()) as opened:
-        yield opened
 
 
 @pytest.fixture

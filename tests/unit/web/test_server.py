@@ -10,17 +10,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from web_client import COUNTING, open_client, read_events, say, show
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.web.access import Access
 from langchain_convmem.web.live import LiveReply
 
 PARKED = "I parked on level C, next to the blue pillar."
-
-
-@pytest.fixture
-def memory():
-    with ConversationMemory.open(":memory:") as opened:
-        yield opened
 
 
 @pytest.fixture
