@@ -119,20 +119,15 @@ class StructuredModel(ScriptedChatModel):
         return self | JsonOutputParser()
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
-async def test_what_a_summariser_and_a_profiler_take_is_counted(way):
+async def test_what_a_summariser_and_a_profiler_take_is_counted():
     texts = ("They live.", '{"items": []}')
     replies = [AIMessage(text, usage_metadata=_usage(90, 10)) for text in texts]
     model = StructuredModel(replies=replies)
     with ConversationMemory(InMemoryLog(), summarizer=model, profiler=model) as memory:
         memory.history("t").add("user", "I live in Porto, near the river.")
         memory.history("t").add("assistant", "Noted.")
-        if way == "sync":
-            assert memory.summarize("t", force=True)
-            assert memory.update_profile(thread_id="t").calls == 1
-        else:
-            assert await memory.asummarize("t", force=True)
-            assert (await memory.aupdate_profile(thread_id="t")).calls == 1
+        assert await memory.asummarize("t", force=True)
+        assert (await memory.aupdate_profile(thread_id="t")).calls == 1
         found = memory.stats("t")
     assert (found.own_calls, found.own_input_tokens, found.own_output_tokens) == (2, 180, 20)
 
@@ -205,24 +200,25 @@ def test_a_move_that_was_cut_short_goes_on_and_doubles_nothing():
 
 
 def test_a_user_who_goes_on_with_what_a_guest_said_keeps_one_thread(memory):
-    said = [HumanMessage("A table for two?"), AIMessage("At eight.")]
-    memory.add_messages(said, thread_id="booking")
-    more = [*said, HumanMessage("And a high chair.")]
-    memory.add_messages(more, thread_id="booking", user_id="ana")
+    said = [("user", "A table for two?"), ("ai", "At eight."), ("user", "And a high chair.")]
+    memory.add_messages(said[:2], thread_id="booking")
+    memory.add_messages(said, thread_id="booking", user_id="ana")
     moved = memory.assign_user("booking", "ana")
-    assert [one.content for one in moved.messages] == [one.content for one in more]
+    assert [one.content for one in moved.messages] == [text for _, text in said]
     assert memory.threads() == []
 
 
 @pytest.fixture
 def middle(memory):
     """A time between the older and the newer half of four threads."""
-    threads = [{"thread_id": "a", "user_id": "ana"}, {"thread_id": "b", "user_id": "ana"}]
-    threads += [{"thread_id": "a", "user_id": "bo"}, {"thread_id": "c"}]
-    for of in threads:
-        memory.add_messages(["The old code is 4711."], **of)
+    threads = [("ana", "a"), ("ana", "b"), ("bo", "a"), (None, "c")]
+    for user, name in threads:
+        memory.add_messages(["The old code is 4711."], thread_id=name, user_id=user)
     time.sleep(0.005)
-    newer = [memory.add_messages(["The new code is 815."], **of)[0] for of in threads[1:]]
+    newer = [
+        memory.add_messages(["The new code is 815."], thread_id=name, user_id=user)[0]
+        for user, name in threads[1:]
+    ]
     return datetime.fromtimestamp(get_ulid_ms(newer[0].id) / 1000, UTC)
 
 
