@@ -72,10 +72,12 @@ def test_an_unknown_choice_is_refused_before_anything_is_stored(memory, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_that_a_function_uses_decides_the_profile(memory, way):
+    """Also where the function names the wrapped chain itself."""
     model = ChatOpenAI(replies=["Yes."])
     _two_systems(memory)
-    inner = RunnableLambda(lambda given: model.invoke(given["messages"]))
-    WAYS[way](memory.wrap(inner, recall=False), "Well?", at())
+    inner = RunnableLambda(lambda given: model.invoke(given["messages"]) if chain else inner)
+    chain = memory.wrap(inner, recall=False)
+    WAYS[way](chain, "Well?", at())
     assert _kinds(model) == MIDDLE
 
 
@@ -85,14 +87,3 @@ def test_another_spelling_of_a_users_key_is_refused_before_anything_is_stored(me
     with pytest.raises(ConfigError, match="did you mean 'user_id'"):
         chain.invoke("I am Ana.", {"configurable": {name: "ana", "thread_id": "t"}})
     assert memory.threads() == []
-
-
-def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
-    model = ChatOpenAI(replies=["Yes."])
-
-    def answer(given):
-        return model.invoke(given["messages"]) if chain else itself
-
-    itself = RunnableLambda(answer)
-    chain = memory.wrap(itself, recall=False)
-    assert chain.invoke("Well?", at()).text == "Yes."
