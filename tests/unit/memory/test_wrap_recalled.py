@@ -3,7 +3,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnablePassthrough
 from scripted_chat import ScriptedChatModel, at
-from summaries import bare
 from summary_trees import add_chat, add_leaf, add_parent
 from watched_embedder import WatchedEmbedder
 from watched_runs import RunWatcher
@@ -22,8 +21,8 @@ def model():
     return ScriptedChatModel(replies=["I see."])
 
 
-def _remembering(memory, thread_id="earlier", user_id="ana"):
-    memory.add_messages(LINES, thread_id=thread_id, user_id=user_id)
+def _remembering(memory, thread_id="earlier"):
+    memory.add_messages(LINES, thread_id=thread_id, user_id="ana")
     return memory
 
 
@@ -92,15 +91,6 @@ def folded(memory):
     ]
     add_parent(memory.log, KEY, "They talked about many things.", leaves)
     return memory
-
-
-def test_what_stands_before_the_question_stays_the_same(folded, model):
-    chain = folded.wrap(model)
-    for question in ("Good morning!", QUESTION):
-        chain.invoke(question, at())
-    first, second = model.seen
-    assert second[: len(first) - 1] == first[:-1], "a provider's cache goes on"
-    assert bare(str(first[0].text)) == "They talked about many things."
 
 
 def test_what_the_summary_in_view_says_is_not_repeated(memory, model):
