@@ -36,8 +36,9 @@ ONE = {
 }
 """Every way to say one thing."""
 
+CHAT = [HELLO, AIMessage("Hi."), HumanMessage("Where?")]
 MANY = {
-    "messages": [HELLO, AIMessage("Hi."), HumanMessage("Where?")],
+    "messages": CHAT,
     "pairs": [("user", "Hello"), ("assistant", "Hi."), ("user", "Where?")],
     "role dicts": [
         {"role": "user", "content": "Hello"},
@@ -46,9 +47,7 @@ MANY = {
     ],
     "mixed": ["Hello", AIMessage("Hi."), {"role": "user", "content": "Where?"}],
     "under messages": {"messages": ["Hello", ("ai", "Hi."), "Where?"]},
-    "the value of a prompt": ChatPromptValue(
-        messages=[HELLO, AIMessage("Hi."), HumanMessage("Where?")]
-    ),
+    "the value of a prompt": ChatPromptValue(messages=CHAT),
 }
 """Every way to pass a whole chat."""
 
