@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 from langchain.agents.middleware import (
+    AgentMiddleware,
     HumanInTheLoopMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
+    hook_config,
 )
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
@@ -16,7 +18,6 @@ from scripted_chat import ScriptedChatModel, at
 from langchain_convmem.errors import ConfigError
 
 INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
-LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]
 
 
 def _decided(memory, place, *decisions):
@@ -89,12 +90,9 @@ def test_what_is_redacted_in_the_state_is_redacted_in_the_views(memory, place):
 
 
 def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(memory):
-    from langchain.agents.middleware import AgentMiddleware, hook_config
-
     class Jump(AgentMiddleware):
         @hook_config(can_jump_to=["end", "model"])
         def before_agent(self, state, runtime):
-            del runtime
             if "rude" in state["messages"][-1].text:
                 return {"jump_to": "end", "messages": [AIMessage("No.")]}
             return {"jump_to": "model"}
@@ -140,13 +138,11 @@ def test_a_tool_that_acts_is_not_called_where_its_result_could_not_be_stored(mem
         return "paid"
 
     asked = AIMessage("", tool_calls=[{"name": "pay", "args": {"amount": 9}, "id": "c1"}])
-    agent = agent_with(
-        memory,
+    model, person = (
         ScriptedChatModel(replies=[asked, "Done."]),
-        tools=[pay],
-        checkpointer=InMemorySaver(),
-        after=[HumanInTheLoopMiddleware({"pay": True})],
+        HumanInTheLoopMiddleware({"pay": True}),
     )
+    agent = agent_with(memory, model, tools=[pay], checkpointer=InMemorySaver(), after=[person])
     agent.invoke(says("Pay."), at())
     approved = Command(resume={"decisions": [{"type": "approve"}]})
     with pytest.raises(ConfigError):
