@@ -3,12 +3,15 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from functools import partial
 from typing import Annotated
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, ModelFallbackMiddleware
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelFallbackMiddleware,
+    before_model,
+)
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -20,7 +23,6 @@ from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import LogUnavailableError
-from langchain_convmem.integrations import ConversationMemoryMiddleware
 from langchain_convmem.records import Owner
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
@@ -44,16 +46,16 @@ def test_no_caller_can_say_which_turn_is_under_way(memory):
     assert json.loads(json.dumps(kept)) == kept, "plain values for any checkpointer"
 
 
-def _append_and_tell(append, stored, key, drafts, **more):
-    added = append(key, drafts, **more)
-    if drafts[-1].role == "tool":
-        stored.set()
-    return added
-
-
 def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(memory):
-    stored = threading.Event()
-    memory.log.append = partial(_append_and_tell, memory.log.append, stored)
+    stored, append = threading.Event(), memory.log.append
+
+    def append_and_tell(key, drafts, **more):
+        added = append(key, drafts, **more)
+        if drafts[-1].role == "tool":
+            stored.set()
+        return added
+
+    memory.log.append = append_and_tell
 
     @tool
     async def wait(place: str) -> str:
@@ -93,11 +95,8 @@ def test_a_tool_that_returns_a_message_and_a_command_has_one_result(memory, way)
 
 
 def test_what_is_said_in_the_middle_of_a_loop_belongs_to_the_turn(memory):
-    from langchain.agents.middleware import before_model
-
     @before_model
     def remind(state, runtime):
-        del runtime
         said = state["messages"]
         return {"messages": [HumanMessage("Hurry.")]} if said[-1].type == "tool" else None
 
@@ -184,15 +183,11 @@ def test_an_agent_that_hands_over_to_another_leaves_each_message_once_and_named(
     assert controls(memory) == []
 
 
-def side_by_side(memory, saver, abe, bea):
-    builder = StateGraph(MessagesState).add_node("abe", abe).add_node("bea", bea)
-    return builder.add_edge(START, "abe").add_edge(START, "bea").compile(checkpointer=saver)
-
-
 def test_agents_side_by_side_each_leave_their_loop_under_their_own_name(memory, saver):
     abe = an_agent(memory, "abe", calls("yard"), "In the yard.", "Sure.")
     bea = an_agent(memory, "bea", calls("hall", first=1), "In the hall.", "Quite.")
-    graph = side_by_side(memory, saver, abe, bea)
+    builder = StateGraph(MessagesState).add_node("abe", abe).add_node("bea", bea)
+    graph = builder.add_edge(START, "abe").add_edge(START, "bea").compile(checkpointer=saver)
     graph.invoke(says("Where?", "q1"), at())
     assert sorted(said_by(memory)) == [
         ("abe", ""),
@@ -209,35 +204,17 @@ def test_agents_side_by_side_each_leave_their_loop_under_their_own_name(memory, 
     assert memory.history("t", user_id="ana").context().repairs == ()
 
 
-@tool
-def send_mail(text: str) -> str:
-    """Send a mail."""
-    return f"sent: {text}"
-
-
-def test_an_approved_tool_leaves_nothing_in_a_thread_that_was_erased_meanwhile():
-    call = {"name": "send_mail", "args": {"text": "the code is 4711"}, "id": "c1"}
-    model = ScriptedChatModel(
-        replies=[AIMessage("", tool_calls=[call]), "Sent the code 4711.", "Hello."]
-    )
-    with ConversationMemory.open(":memory:") as memory:
-        agent = create_agent(
-            model,
-            [send_mail],
-            middleware=[
-                HumanInTheLoopMiddleware(interrupt_on={"send_mail": True}),
-                ConversationMemoryMiddleware(memory),
-            ],
-            checkpointer=InMemorySaver(),
-        )
-        agent.invoke({"messages": [("user", "Mail the code 4711.")]}, at("mail"))
-        memory.forget(user_id="ana", thread_id="mail")
-        decision = Command(resume={"decisions": [{"type": "approve"}]})
-        assert agent.invoke(decision, at("mail"))["messages"][-1].text == "Sent the code 4711."
-        assert memory.threads("ana") == []
-        agent.invoke({"messages": [("user", "Good morning.")]}, at("mail"))
-        texts = [message.text for message in memory.history("mail", user_id="ana").messages]
-        assert texts == ["Good morning.", "Hello."]
+def test_an_approved_tool_leaves_nothing_in_a_thread_that_was_erased_meanwhile(memory):
+    model = ScriptedChatModel(replies=[calls("safe 4711"), "Seen: 4711.", "Hello."])
+    person = HumanInTheLoopMiddleware({"look": True})
+    agent = agent_with(memory, model, before=[person], checkpointer=InMemorySaver())
+    agent.invoke(says("Look into safe 4711."), at())
+    memory.forget(user_id="ana", thread_id="t")
+    decision = Command(resume={"decisions": [{"type": "approve"}]})
+    assert agent.invoke(decision, at())["messages"][-1].text == "Seen: 4711."
+    assert memory.threads("ana") == []
+    agent.invoke(says("Good morning."), at())
+    assert view(memory) == ["human: Good morning.", "ai: Hello."]
 
 
 KEPT = pytest.mark.parametrize("keep_state", ["all", "turn"])
@@ -250,26 +227,13 @@ def ask(place: str) -> str:
     return f"{place}: {interrupt(place)}"
 
 
-def _loops(*answers, first=0):
-    replies = [
-        reply
-        for number, text in enumerate(answers, first)
-        for reply in (calls("yard", first=number), text)
-    ]
-    return ScriptedChatModel(replies=replies)
-
-
 def test_nothing_leaves_the_state_before_it_is_in_the_log(memory):
     saver = InMemorySaver()
     agent = agent_with(memory, ScriptedChatModel(replies=["One."]), checkpointer=saver)
     agent.invoke(says("First?"), at())
     broken = ConversationMemory(FailingLog(memory.log, 1))
-    agent = agent_with(
-        broken,
-        ScriptedChatModel(replies=["Two."]),
-        options={"keep_state": "turn"},
-        checkpointer=saver,
-    )
+    options, model = {"keep_state": "turn"}, ScriptedChatModel(replies=["Two."])
+    agent = agent_with(broken, model, options=options, checkpointer=saver)
     with pytest.raises(LogUnavailableError):
         agent.invoke(says("Second?"), at())
     assert shape(agent.get_state(at()).values["messages"])[:2] == ["human: First?", "ai: One."]
@@ -277,8 +241,8 @@ def test_nothing_leaves_the_state_before_it_is_in_the_log(memory):
 
 @KEPT
 def test_an_agent_that_had_no_memory_so_far_brings_what_its_state_holds(memory, saver, keep_state):
-    before = create_agent(_loops("In the yard."), [look], checkpointer=saver)
-    before.invoke(says("Where?"), at())
+    looking = ScriptedChatModel(replies=[calls("yard"), "In the yard."])
+    create_agent(looking, [look], checkpointer=saver).invoke(says("Where?"), at())
     model = ScriptedChatModel(replies=["Yes."])
     agent = agent_with(memory, model, options={"keep_state": keep_state}, checkpointer=saver)
     agent.invoke(says("Sure?"), at())
