@@ -24,12 +24,6 @@ def asks(query=QUESTION, **more):
     return {"name": "search_dialog", "args": args, "id": "c0", "type": "tool_call"}
 
 
-def searching(*queries):
-    """Return a reply that searches."""
-    made = [{**asks(query), "id": f"c{number}"} for number, query in enumerate(queries)]
-    return AIMessage("", tool_calls=made)
-
-
 def say(memory, user_id, thread_id, *texts):
     """Store lines of a user and answers to them."""
     for text in texts:
@@ -94,7 +88,8 @@ def test_it_says_so_where_nothing_was_said(memory, way):
 
 
 def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found(memory):
-    model = ScriptedChatModel(replies=["Noted.", searching(QUESTION, "the bicycle"), "Red."])
+    made = [{**asks(query), "id": query} for query in (QUESTION, "the bicycle")]
+    model = ScriptedChatModel(replies=["Noted.", AIMessage("", tool_calls=made), "Red."])
     agent = agent_with(
         memory, model, tools=[create_search_tool(memory)], checkpointer=InMemorySaver()
     )
