@@ -4,7 +4,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from scripted_chat import ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at, entries
 from summaries import bare
 
 from langchain_convmem import ConversationMemory, ConversationMemoryMiddleware
@@ -42,8 +42,7 @@ def remove(graph, *numbers):
 
 
 def controls(memory):
-    entries = memory.history("t", user_id="ana").entries
-    return [entry.control.reason for entry in entries if entry.control is not None]
+    return [entry.control.reason for entry in entries(memory) if entry.control is not None]
 
 
 @pytest.mark.parametrize(
@@ -82,16 +81,14 @@ def test_messages_trimmed_to_keep_the_state_small_stay_in_the_log_if_told_so(mem
     def trim(state):
         return {"messages": [RemoveMessage(id=one.id) for one in state["messages"][:-2]]}
 
-    builder = StateGraph(MessagesState)
-    builder.add_node("recall", recall_node(memory, follow_edits=False))
-    builder.add_node("model", model_node(memory, model))
-    builder.add_node("record", record_node(memory))
-    builder.add_node("trim", trim)
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "model")
-    builder.add_edge("model", "record")
-    builder.add_edge("record", "trim")
-    graph = builder.compile(checkpointer=saver)
+    nodes = {
+        "recall": recall_node(memory, follow_edits=False),
+        "model": model_node(memory, model),
+        "record": record_node(memory),
+        "trim": trim,
+    }
+    builder = StateGraph(MessagesState).add_sequence(list(nodes.items()))
+    graph = builder.add_edge(START, "recall").compile(checkpointer=saver)
     chat(graph, "one", "two", "three")
     assert len(messages_of(graph)) == 2
     assert [one.text for one in model.seen[-1]] == ["one", "re: one", "two", "re: two", "three"]
@@ -134,41 +131,6 @@ def test_running_a_turn_again_from_within_replaces_it(memory, saver, node):
     assert shown(memory) == ["one", "answer 0", "two", again]
 
 
-def test_a_branch_that_was_left_is_found_again(memory, saver):
-    model = ScriptedChatModel(replies=[echo])
-    graph = a_graph(memory, saver, model)
-    chat(graph, "one", "two", "three")
-    graph.invoke(says("another two"), snapshot(graph, ended("one")))
-    graph.invoke(says("four"), snapshot(graph, ended("three")))
-    first = ["one", "two", "three", "four"]
-    assert shown(memory) == [text for said in first for text in (said, f"re: {said}")]
-
-    graph.invoke(says("five"), snapshot(graph, ended("another two")))
-    second = ["one", "another two", "five"]
-    assert shown(memory) == [text for said in second for text in (said, f"re: {said}")]
-
-    graph.invoke(says("six"), snapshot(graph, ended("four")))
-    assert shown(memory) == [text for said in [*first, "six"] for text in (said, f"re: {said}")]
-    assert [one.text for one in model.seen[-1]][-2:] == ["re: four", "six"]
-    assert len(spoken(memory)) == 2 * 7
-
-
-def test_a_question_edited_in_a_fork_is_answered_anew(memory, saver):
-    model = ScriptedChatModel(replies=[echo])
-    graph = a_graph(memory, saver, model)
-    chat(graph, "one", "two", "three")
-    asked = messages_of(graph)[2]
-    before = snapshot(
-        graph, lambda s: s.next == ("recall",) and s.values["messages"][-1].id == asked.id
-    )
-    fork = graph.update_state(before, {"messages": [HumanMessage("another two", id=asked.id)]})
-    graph.invoke(None, {"configurable": {**fork["configurable"], "user_id": "ana"}})
-
-    assert [one.text for one in model.seen[-1]] == ["one", "re: one", "another two"]
-    assert shown(memory) == ["one", "re: one", "another two", "re: another two"]
-    assert "re: three" in spoken(memory)
-
-
 def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, saver):
     graph = a_graph(memory, saver)
     chat(graph, "one", "two")
@@ -205,14 +167,10 @@ def numbered():
     return ScriptedChatModel(replies=[f"Reply {number}." for number in range(1, 10)])
 
 
-def _snapshot(app, size, *, is_open=False):
-    """Return the config of a snapshot: as LangGraph has it, without a user."""
+def _snapshot(app, size):
+    """Return the end of a turn with so many messages, as LangGraph has it, without a user."""
     states = app.get_state_history(at())
-    return next(
-        state
-        for state in states
-        if bool(state.next) == is_open and len(state.values["messages"]) == size
-    )
+    return next(one for one in states if not one.next and len(one.values["messages"]) == size)
 
 
 def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
@@ -223,10 +181,7 @@ def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
     chat(app, "In June?")
     assert [one.text for one in numbered.seen[-1]] == ["Lisbon?", "Reply 1.", "In June?"]
     assert shown(memory) == ["Lisbon?", "Reply 1.", "In June?", "Reply 4."]
-    said = [
-        entry.contents[0] for entry in memory.history("t", user_id="ana").entries if entry.contents
-    ]
-    assert "By train?" in said, "the log keeps it"
+    assert "By train?" in spoken(memory), "the log keeps it"
 
 
 def test_a_turn_beside_an_earlier_state_takes_nothing_back(memory, numbered):
@@ -288,14 +243,10 @@ def test_a_reply_under_the_id_of_an_earlier_one_gets_its_own(memory, numbered, k
     assert len(shown(memory)) == 8
 
 
-def own_nodes(memory, saver, schema=MessagesState):
-    """Return a graph made of the nodes, whose state has the keys of its schema alone."""
-    return graph_of(
-        memory,
-        ("model", model_node(memory, ScriptedChatModel(replies=[echo]))),
-        saver=saver,
-        schema=schema,
-    )
+def own_nodes(memory, saver):
+    """Return a graph made of the nodes, whose state has messages alone."""
+    model = ScriptedChatModel(replies=[echo])
+    return graph_of(memory, ("model", model_node(memory, model)), saver=saver)
 
 
 @pytest.mark.parametrize("follow_edits", [True, False])
