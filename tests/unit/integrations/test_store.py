@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
+from scripted_chat import texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog, ids
 from langchain_convmem.errors import ConfigError, InvalidMessageError
@@ -103,16 +104,9 @@ def test_search_is_recall_over_what_was_said_and_what_was_put(memory, store):
 def test_a_thread_is_read_and_continued_as_items(memory, store):
     memory.add_messages([("user", "Hi"), ("ai", "Hello")], thread_id="t", user_id="ana")
     store.put(("threads", "t"), "m3", {"role": "user", "content": "And now?"})
-    assert [entry.contents for entry in memory.history("t", user_id="ana").turns] == [
-        ("Hi",),
-        ("Hello",),
-        ("And now?",),
-    ]
-    assert [item.value["content"] for item in store.search(("threads", "t"))] == [
-        "And now?",
-        "Hello",
-        "Hi",
-    ]
+    said = ["Hi", "Hello", "And now?"]
+    assert texts(memory) == said
+    assert [item.value["content"] for item in store.search(("threads", "t"))] == said[::-1]
 
 
 def test_items_are_not_trusted_as_words_of_the_user(memory, store):
