@@ -217,21 +217,15 @@ def in_memory():
 
 
 @pytest.fixture
-def over_store(in_memory):
-    log = InMemoryLog()
-    return ConversationMemory(log, recall=VectorStoreRecall(log, in_memory))
-
-
-def told(over_store):
-    history = over_store.history("monday", user_id="ana")
-    history.add("user", KEY)
-    over_store.history("monday", user_id="ben").add("user", "The spare key is under the mat.")
-    return history
+def over_store(log, in_memory):
+    memory = ConversationMemory(log, recall=VectorStoreRecall(log, in_memory))
+    memory.history("monday", user_id="ana").add("user", KEY)
+    memory.history("monday", user_id="ben").add("user", "The spare key is under the mat.")
+    return memory
 
 
 @pytest.mark.parametrize("way", ["invoke", "astream"])
 def test_a_wrapped_chain_recalls_from_the_store(over_store, in_memory, way):
-    told(over_store)
     model = ScriptedChatModel(replies=["With Teresa."])
     WAYS[way](over_store.wrap(model), "Who has the spare key?", at("tuesday"))
     asked = str(model.seen[0][-1].content)
@@ -243,7 +237,6 @@ def test_a_wrapped_chain_recalls_from_the_store(over_store, in_memory, way):
 
 
 def test_forgetting_holds_though_the_store_is_away(over_store, in_memory, monkeypatch, caplog):
-    told(over_store)
     over_store.refresh(user_id="ana")
 
     def away(*_, **__):
