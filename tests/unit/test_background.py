@@ -166,11 +166,6 @@ async def test_what_a_cancelled_hop_asks_is_cancelled_and_the_call_may_tidy_up()
     assert done == [1]
 
 
-async def test_a_call_that_raises_stop_iteration_does_not_wait_for_ever():
-    with pytest.raises(RuntimeError, match="StopIteration"):
-        await hop(lambda: next(iter(())))
-
-
 KEYS = [ThreadKey("ana", str(number)) for number in range(20)]
 SOON_S = 20
 

@@ -13,17 +13,12 @@ from langchain_convmem.transfer import archives, read_threads
 from langchain_convmem.transfer.imports import read_file
 
 
-def make_chat(name, *texts, title="A title"):
+def make_chat(name, *texts):
     messages = [
-        {
-            "uuid": f"{name}-{number}",
-            "sender": "human",
-            "text": text,
-            "created_at": f"{2019 + number}-01-01T00:00:00Z",
-        }
-        for number, text in enumerate(texts)
+        {"uuid": f"{name}-{n}", "sender": "human", "text": text, "created_at": f"{2019 + n}-01-01"}
+        for n, text in enumerate(texts)
     ]
-    return {"uuid": name, "name": title, "chat_messages": messages}
+    return {"uuid": name, "name": "A title", "chat_messages": messages}
 
 
 CHATS = [make_chat("c1", "The key is at Teresa's.", "Noted?"), make_chat("c2", "Red boat.")]
@@ -96,26 +91,17 @@ def test_fabricated_exports_arrive_with_titles_branches_and_attached_texts(tmp_p
 def test_a_conversation_that_cannot_be_read_is_named_and_the_others_arrive(tmp_path, memory):
     bad = make_chat("c3", "x")
     bad["chat_messages"][0]["sender"] = "robot"
-    odd = {"what": "is this"}
     lone = make_chat("c4", "half \ud800 of a pair")
-    path = write_zip(
-        tmp_path / "export.zip",
-        conversations__json=json.dumps([CHATS[0], bad, odd, lone, CHATS[0], CHATS[1]]),
-        inner__zip="PK",
-    )
+    chats = json.dumps([CHATS[0], bad, {"what": "is this"}, lone, CHATS[0], CHATS[1]])
+    path = write_zip(tmp_path / "export.zip", conversations__json=chats, inner__zip="PK")
     report = memory.import_file(path, user_id="ana")
     assert report.thread_ids == ("c1", "c2")
-    assert [sentence.split(": ")[0].split(",")[0] for sentence in report.unread] == [
-        "inner.zip is an archive itself; unpack it and import what it holds",
-        "conversations.json",
-        "conversations.json",
-        "conversations.json",
-        "conversations.json",
-    ]
-    assert "$[1].chat_messages[0].sender" in report.unread[1]
-    assert "$[2]" in report.unread[2]
-    assert "$[3]" in report.unread[3]
-    assert "the conversation 'c1' is there already" in report.unread[4]
+    inner, *others = report.unread
+    assert inner == "inner.zip is an archive itself; unpack it and import what it holds"
+    places = ("$[1].chat_messages[0].sender", "$[2]", "$[3]", "'c1' is there already")
+    for sentence, place in zip(others, places, strict=True):
+        assert sentence.startswith("conversations.json")
+        assert place in sentence
     with pytest.raises(ImportFormatError, match=r"inner\.zip is an archive"):
         read_threads(path)
 

@@ -13,7 +13,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.views.edits import count_heard, cut_to_heard
 from langchain_convmem.views.lines import (
@@ -29,7 +28,6 @@ from langchain_convmem.views.lines import (
 )
 
 REPLY = "Your train leaves from platform 9, at noon. Do you need a ticket?"
-CALL = {"name": "platform", "args": {}, "id": "c1", "type": "tool_call"}
 USAGE = {"input_tokens": 3, "output_tokens": 20, "total_tokens": 23}
 
 
@@ -233,12 +231,3 @@ def test_a_recall_prints_what_a_model_would_read_and_its_problems_last():
     block = RecalledBlock((), "[2023-11-14]\nAna: Before.", (), 4.0, 0.8)
     found = Recall((), (block,), problems=("the embedder failed",), verdict="answered")
     assert str(found) == "answered: 1 block\n\n[2023-11-14]\nAna: Before.\n\nthe embedder failed"
-
-
-def test_a_turn_prints_how_it_begins_and_not_all_of_it():
-    with ConversationMemory.open(":memory:") as memory:
-        turn = memory.history("t", user_id="ana").add("user", "word " * 1000)
-        shown = repr(turn)
-    assert shown.startswith("AddedTurn(user: 'word word")
-    assert shown.endswith(f"…', id={turn.id!r})")
-    assert len(shown) < 120

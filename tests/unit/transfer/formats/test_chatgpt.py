@@ -40,28 +40,15 @@ def silent(name, parent):
 
 def conversation(*nodes, current, name="c-1"):
     mapping = {key: value for node in nodes for key, value in node.items()}
-    return {
-        "title": "Bikes",
-        "create_time": 1_700_000_000.5,
-        "conversation_id": name,
-        "id": name,
-        "mapping": mapping,
-        "current_node": current,
-    }
+    known = {"title": "Bikes", "create_time": 1_700_000_000.5, "conversation_id": name, "id": name}
+    return {**known, "mapping": mapping, "current_node": current}
 
 
 PLAIN = conversation(
     silent("root", None),
     said("s", "root", "system", ""),
     said("a", "s", "user", "Where do I lock it?", time=1_700_000_000.25),
-    said(
-        "b",
-        "a",
-        "assistant",
-        "Behind the bakery.",
-        time=1_700_000_003,
-        metadata={"model_slug": "gpt-4o"},
-    ),
+    said("b", "a", "assistant", "Behind the bakery.", metadata={"model_slug": "gpt-4o"}),
     current="b",
 )
 
@@ -100,18 +87,13 @@ def test_what_was_left_for_another_branch_makes_threads_of_its_own():
 
 def test_what_a_model_sends_to_a_tool_is_a_call_and_the_answer_its_result():
     code = {"content_type": "code", "language": "unknown", "text": "print(6 * 7)"}
+    output = {"content_type": "execution_output", "text": "42"}
     search = {"content_type": "code", "text": '{"query": "bakery"}'}
     thread = threads_in(
         conversation(
             said("a", None, "user", "Calculate."),
             said("b", "a", "assistant", recipient="python", content=code),
-            said(
-                "c",
-                "b",
-                "tool",
-                author="python",
-                content={"content_type": "execution_output", "text": "42"},
-            ),
+            said("c", "b", "tool", author="python", content=output),
             said("d", "c", "assistant", recipient="file_search.msearch", content=search),
             said("e", "d", "tool", "two bakeries", author="file_search"),
             said("f", "e", "assistant", "42, and two."),
@@ -133,11 +115,8 @@ def test_what_a_model_sends_to_a_tool_is_a_call_and_the_answer_its_result():
 def test_pictures_thoughts_voices_and_instructions_are_kept_as_what_they_are():
     picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://f1"}
     thoughts = {"content_type": "thoughts", "thoughts": [{"summary": "Look", "content": "closer"}]}
-    profile = {
-        "content_type": "user_editable_context",
-        "user_profile": "I cycle.",
-        "user_instructions": "Be short.",
-    }
+    profile = {"content_type": "user_editable_context", "user_profile": "I cycle."}
+    profile["user_instructions"] = "Be short."
     thread = threads_in(
         conversation(
             said("p", None, "user", content=profile),
@@ -160,9 +139,7 @@ def test_pictures_thoughts_voices_and_instructions_are_kept_as_what_they_are():
 
 
 def test_conversations_without_a_word_make_no_thread():
-    empty = conversation(
-        silent("root", None), said("s", "root", "system", ""), current="s", name="e"
-    )
+    empty = conversation(said("s", None, "system", ""), current="s", name="e")
     unused = conversation(current=None, name="u")
     assert [thread.thread_id for thread in threads_in([empty, PLAIN, unused])] == ["c-1"]
     assert "no conversation with a message" in refusal([empty])
@@ -208,9 +185,8 @@ def test_every_message_of_a_tree_is_in_one_thread_and_follows_what_it_followed(t
         for number, parent in enumerate(above)
     ]
     threads = threads_in(conversation(*nodes, current=f"n{current}"))
-    assert sorted(m.id for t in threads for m in t.messages) == sorted(
-        f"n{number}" for number in range(len(above))
-    )
+    there = sorted(message.id for thread in threads for message in thread.messages)
+    assert there == sorted(f"n{number}" for number in range(len(above)))
     assert threads[0].messages[-1].id == f"n{current}"
     for thread in threads:
         ids = [message.id for message in thread.messages]
