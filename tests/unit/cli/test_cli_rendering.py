@@ -21,21 +21,6 @@ KEY = ThreadKey("me", "garden")
 AT = 1_683_554_160_000  # 2023-05-08 13:56 UTC
 
 
-def line(number, speaker, text, session="3"):
-    return DialogLine(
-        line_id=f"D1:{number}",
-        key=KEY,
-        position=number,
-        part=0,
-        speaker=speaker,
-        text=text,
-        time_ms=AT + number,
-        session=session,
-        role="user",
-        entry_id=f"e{number}",
-    )
-
-
 def entry(number, role, message=None, **fields):
     fields.setdefault("metadata", Metadata(timing={"creation": AT}))
     contents = () if message is None or not message.content else (message.content,)

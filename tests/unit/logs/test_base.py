@@ -110,17 +110,13 @@ def draft(action, entries):
 
 def shape(entries):
     """Return entries with ids as places, so that two logs can be compared."""
-    places = {entry.id: place for place, entry in enumerate(entries)}
-    return [
-        (
-            entry.role,
-            entry.contents,
-            entry.message and places.get(entry.message.id, entry.message.id),
-            entry.control and [places.get(one, one) for one in entry.control.retracts],
-            places.get(entry.turn_id, entry.turn_id),
-        )
-        for entry in entries
-    ]
+    found = []
+    for entry in entries:
+        ids = [entry.turn_id, entry.message and entry.message.id]
+        ids += entry.control.retracts if entry.control else []
+        places = {one.id: place for place, one in enumerate(entries)}
+        found.append((entry.role, entry.contents, [places.get(one, one) for one in ids]))
+    return found
 
 
 @given(st.lists(st.lists(ACTIONS, max_size=6), max_size=6))

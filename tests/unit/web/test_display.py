@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -51,7 +49,7 @@ ALLOWED = re.compile(
 )
 
 
-def entry(message, **more) -> Entry:
+def entry(message, **more):
     return Entry(
         id="01AAAAAAAAAAAAAAAAAAAAAAAA",
         key=ThreadKey("ana", "t1"),
@@ -60,12 +58,8 @@ def entry(message, **more) -> Entry:
         role=get_role(message),
         message=message,
         contents=get_text_pieces(message),
-        metadata=Metadata(timing={"creation": 5}, **more),
+        metadata=Metadata(**{"timing": {"creation": 5}, **more}),
     )
-
-
-def count_text(html: Markup) -> int:
-    return len(html.striptags())
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -102,7 +96,7 @@ def test_what_the_user_said_is_no_markdown():
 def test_a_long_text_waits_to_be_unfolded_and_loses_nothing():
     text = "x" * 100_000
     shown = show_message(entry(HumanMessage(text)))
-    lengths = [count_text(part) for part in (shown.html, shown.rest)]
+    lengths = [len(part.striptags()) for part in (shown.html, shown.rest)]
     assert lengths == [LONG_TEXT, 100_000 - LONG_TEXT]
 
 
@@ -140,19 +134,9 @@ def test_what_an_application_wrote_under_the_key_of_the_note_is_not_read(value):
 
 def test_times_usage_and_marks_of_a_reply_are_shown():
     usage = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
-    reply = entry(AIMessage("x", usage_metadata=usage), attributes=("interrupted",))
     timing = {"creation": 5, "llmStart": 10, "firstToken": 12, "llmEnd": 30}
-    shown = show_message(
-        Entry(
-            **{
-                **{name: getattr(reply, name) for name in ("id", "key", "position", "turn_id")},
-                "role": "assistant",
-                "message": reply.message,
-                "contents": reply.contents,
-                "metadata": Metadata(("interrupted",), timing),
-            }
-        )
-    )
+    reply = AIMessage("x", usage_metadata=usage)
+    shown = show_message(entry(reply, attributes=("interrupted",), timing=timing))
     assert shown.is_interrupted
     assert (shown.first_word_ms, shown.total_ms) == (2, 20)
     assert shown.usage == {"input_tokens": 9, "output_tokens": 3}
