@@ -5,8 +5,6 @@ create a system user when it runs as root), or from an installed PostgreSQL. A s
 as root; then it runs as `nobody`. What is missing on a machine is a skip with its reason.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import importlib.util

@@ -103,9 +103,6 @@ def chunks_of(message):
     yield AIMessageChunk(content="", id=message.id, usage_metadata=message.usage_metadata)
 
 
-# -- calling ------------------------------------------------------------------------------------
-
-
 def at(thread_id="t", user_id="ana", **values):
     """Return the config of a call in a thread: options of its turn, and what else it carries."""
     names = TurnOptions.__annotations__.keys() & values.keys()
@@ -150,9 +147,6 @@ def talk(memory):
 def texts(memory, thread_id="t", user_id="ana"):
     """Return the texts of a thread's view."""
     return [str(one.text) for one in memory.history(thread_id, user_id=user_id).messages]
-
-
-# -- logs ---------------------------------------------------------------------------------------
 
 
 @MessageLog.register

@@ -6,11 +6,10 @@ One class a host; a contract runs every promise at each of them.
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
 from functools import reduce
+from itertools import pairwise
 from operator import add
-from typing import Any, ClassVar, TypedDict
+from typing import Any, TypedDict
 
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
@@ -32,24 +31,20 @@ from langchain_convmem.integrations.langgraph import (
 )
 
 
-class App(ABC):
-    """Something that runs turns, whatever it is made of."""
+class App:
+    """Something that runs turns, whatever it is made of: by `run`, in one of four ways."""
 
-    @abstractmethod
-    def invoke(self, said: Any, config: RunnableConfig) -> Any:
-        """Run a turn."""
+    def invoke(self, said, config):
+        return self.run("invoke", said, config)
 
-    @abstractmethod
-    async def ainvoke(self, said: Any, config: RunnableConfig) -> Any:
-        """Run a turn."""
+    async def ainvoke(self, said, config):
+        return await self.run("ainvoke", said, config)
 
-    @abstractmethod
-    def stream(self, said: Any, config: RunnableConfig) -> Iterator[Any]:
-        """Run a turn; its words come one by one."""
+    def stream(self, said, config):
+        return self.run("stream", said, config)
 
-    @abstractmethod
-    def astream(self, said: Any, config: RunnableConfig) -> AsyncIterator[Any]:
-        """Run a turn; its words come one by one."""
+    def astream(self, said, config):
+        return self.run("astream", said, config)
 
     @property
     def runnable(self):
@@ -75,46 +70,24 @@ RUNS = {
 """Every way to run one."""
 
 
-class Host(ABC):
-    """A host of turns.
+class Host:
+    """A host of turns; `name` is what the documentation calls it.
 
-    Attributes:
-        name: What the documentation calls it.
+    `app` returns what runs turns with a model, by options of a turn and `provider`; `with_tool`
+    what runs turns in which the model may call a tool; `structured` what is answered by an object.
+    The latter two recall nothing.
     """
 
-    name: ClassVar[str]
-
-    @abstractmethod
-    def app(self, memory, model, **options):
-        """Return what runs turns with a model; options are those of a turn, and `profile`."""
-
-    @abstractmethod
-    def with_tool(self, memory, model, tool):
-        """Return what runs turns in which the model may call a tool; nothing is recalled."""
-
-    @abstractmethod
     def structured(self, memory, model, schema):
-        """Return what runs turns that are answered by an object; nothing is recalled."""
-
-
-# -- wrapped chains -------------------------------------------------------------------------------
+        return self.app(memory, model.with_structured_output(schema), recall=False)
 
 
 class _Chain(App):
     def __init__(self, chain):
         self.chain = chain
 
-    def invoke(self, said, config):
-        return self.chain.invoke(said, config)
-
-    async def ainvoke(self, said, config):
-        return await self.chain.ainvoke(said, config)
-
-    def stream(self, said, config):
-        return self.chain.stream(said, config)
-
-    def astream(self, said, config):
-        return self.chain.astream(said, config)
+    def run(self, way, said, config):
+        return getattr(self.chain, way)(said, config)
 
     @property
     def runnable(self):
@@ -171,12 +144,6 @@ class WrapHost(Host):
     def with_tool(self, memory, model, tool):
         return _LoopingChain(memory.wrap(model.bind_tools([tool]), recall=False), tool)
 
-    def structured(self, memory, model, schema):
-        return self.app(memory, model.with_structured_output(schema), recall=False)
-
-
-# -- conversations --------------------------------------------------------------------------------
-
 
 class _Conversations(App):
     """Begins a conversation in the thread of each call, and sends to it."""
@@ -184,24 +151,12 @@ class _Conversations(App):
     def __init__(self, memory, model, options):
         self._memory, self._model, self._options = memory, model, options
 
-    def talk(self, config: RunnableConfig) -> Any:
-        configurable = config["configurable"]
-        thread_id, user_id = configurable["thread_id"], configurable.get("user_id")
-        return self._memory.conversation(
-            self._model, thread_id=thread_id, user_id=user_id, **self._options
-        )
-
-    def invoke(self, said, config):
-        return self.talk(config).send_message(said, config)
-
-    async def ainvoke(self, said, config):
-        return await self.talk(config).asend_message(said, config)
-
-    def stream(self, said, config):
-        return self.talk(config).stream(said, config)
-
-    def astream(self, said, config):
-        return self.talk(config).astream(said, config)
+    def run(self, way, said, config):
+        named = config["configurable"]
+        owner = {"thread_id": named["thread_id"], "user_id": named.get("user_id")}
+        talk = self._memory.conversation(self._model, **owner, **self._options)
+        name = {"invoke": "send_message", "ainvoke": "asend_message"}.get(way, way)
+        return getattr(talk, name)(said, config)
 
 
 class ConversationHost(Host):
@@ -215,12 +170,6 @@ class ConversationHost(Host):
     def with_tool(self, memory, model, tool):
         return self.app(memory, model, recall=False, preface={"tools": [tool]})
 
-    def structured(self, memory, model, schema):
-        return self.app(memory, model.with_structured_output(schema), recall=False)
-
-
-# -- graphs and agents ----------------------------------------------------------------------------
-
 
 class _Graph(App):
     """A graph; what is said may be a list of messages."""
@@ -233,17 +182,9 @@ class _Graph(App):
             said = HumanMessage(said)
         return {"messages": [said] if isinstance(said, BaseMessage) else said}
 
-    def invoke(self, said, config):
-        return self.graph.invoke(self._input(said), config)
-
-    async def ainvoke(self, said, config):
-        return await self.graph.ainvoke(self._input(said), config)
-
-    def stream(self, said, config):
-        return self.graph.stream(self._input(said), config, stream_mode="messages")
-
-    def astream(self, said, config):
-        return self.graph.astream(self._input(said), config, stream_mode="messages")
+    def run(self, way, said, config):
+        words = {"stream_mode": "messages"} if "stream" in way else {}
+        return getattr(self.graph, way)(self._input(said), config, **words)
 
     @property
     def runnable(self):
@@ -261,25 +202,16 @@ class GraphHost(Host):
     def with_tool(self, memory, model, tool):
         return self.app(memory, create_agent(model, [tool]), recall=False)
 
-    def structured(self, memory, model, schema):
-        return self.app(memory, model.with_structured_output(schema), recall=False)
-
 
 class NodesHost(Host):
     """A graph of one's own, with the nodes of the memory."""
 
     name = "nodes"
 
-    def app(self, memory, model, **options):
-        return self._graph(memory, model, **options)
-
     def with_tool(self, memory, model, tool):
-        return self._graph(memory, model.bind_tools([tool]), tool, recall=False)
+        return self.app(memory, model.bind_tools([tool]), tool, recall=False)
 
-    def structured(self, memory, model, schema):
-        return self._graph(memory, model.with_structured_output(schema), recall=False)
-
-    def _graph(self, memory, model, *tools, checkpointer=None, **options):
+    def app(self, memory, model, *tools, checkpointer=None, **options):
         shared = {name: options[name] for name in ("recall", "remember") if name in options}
         stored = {name: options[name] for name in ("remember",) if name in options}
         builder = StateGraph(MessagesState)
@@ -288,18 +220,11 @@ class NodesHost(Host):
         builder.add_node("model", model_node(memory, model, provider=provider, options=chosen))
         builder.add_node("record", record_node(memory, **stored))
         builder.add_node("summarize", summarize_node(memory))
-        builder.add_edge(START, "recall")
-        builder.add_edge("recall", "model")
-        if tools:
-            builder.add_node("tools", ToolNode(tools))
-            builder.add_conditional_edges(
-                "model", tools_condition, {"tools": "tools", END: "record"}
-            )
-            builder.add_edge("tools", "model")
-        else:
-            builder.add_edge("model", "record")
-        builder.add_edge("record", "summarize")
-        builder.add_edge("summarize", END)
+        builder.add_node("tools", ToolNode(tools))
+        builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "record"})
+        edges = [START, "recall", "model"], ["tools", "model"], ["record", "summarize", END]
+        for before, after in (pair for row in edges for pair in pairwise(row)):
+            builder.add_edge(before, after)
         return _Graph(builder.compile(checkpointer=checkpointer))
 
 
@@ -349,9 +274,6 @@ HOSTS = {
     for host in (WrapHost, ConversationHost, GraphHost, NodesHost, AgentHost, DeepAgentHost)
 }
 """Every host of a turn, by its name."""
-
-
-# -- around them ----------------------------------------------------------------------------------
 
 
 class Text(TypedDict):

@@ -3,7 +3,7 @@ from uuid import UUID
 import pytest
 from host_promises import kept_by_all
 from scripted_chat import at, texts
-from turn_hosts import in_a_graph
+from turn_hosts import App, in_a_graph
 
 from langchain_convmem.errors import ConfigError
 
@@ -60,18 +60,9 @@ def _in_a_graph(run, app, config, user_id):
     """Run a turn in the node of a graph whose context names a user."""
     graph = in_a_graph(app)
 
-    class InGraph:
-        def invoke(self, said, config):
-            return graph.invoke({"text": said}, config, context={"user_id": user_id})
-
-        async def ainvoke(self, said, config):
-            return await graph.ainvoke({"text": said}, config, context={"user_id": user_id})
-
-        def stream(self, said, config):
-            return graph.stream({"text": said}, config, context={"user_id": user_id})
-
-        def astream(self, said, config):
-            return graph.astream({"text": said}, config, context={"user_id": user_id})
+    class InGraph(App):
+        def run(self, way, said, config):
+            return getattr(graph, way)({"text": said}, config, context={"user_id": user_id})
 
     run(InGraph(), "Hello", config)
 
