@@ -14,26 +14,6 @@ from langchain_convmem.testing import HashEmbeddings
 TALK = [HumanMessage("My bicycle is behind the library."), AIMessage("Noted.")]
 
 
-@pytest.mark.parametrize(
-    ("address", "package", "name"),
-    [
-        ("postgresql://ana@host/chats?schema=x", "langchain_convmem.logs.postgres", "PostgresLog"),
-        ("dynamodb://log?region=eu-west-1", "langchain_convmem.logs.dynamodb", "DynamoDBLog"),
-    ],
-)
-def test_the_address_of_a_server_opens_its_log_which_the_memory_closes(
-    monkeypatch, address, package, name
-):
-    log = InMemoryLog()
-    home = pytest.importorskip(package)
-    monkeypatch.setattr(home, name, lambda *_args, **_options: log)
-    with ConversationMemory.open(address) as memory:
-        memory.add_messages(TALK, thread_id="t", user_id="ana")
-        assert memory.log is log
-    with pytest.raises(LogClosedError):
-        log.threads("ana")
-
-
 def test_closing_twice_is_closing():
     memory = ConversationMemory.open(":memory:")
     memory.close()
@@ -59,15 +39,6 @@ def test_a_call_that_names_nobody_is_refused(memory, call):
     arguments = ["bicycle"] if call == "recall" else []
     with pytest.raises(ConfigError, match=r"user_id, (or|a) thread_id"):
         getattr(memory, call)(*arguments)
-
-
-def test_forgetting_a_user_erases_all_their_threads_and_no_other(memory):
-    for thread_id, user_id in [("t1", "ana"), ("t2", "ana"), ("t1", "ben"), ("t1", None)]:
-        memory.add_messages(TALK, thread_id=thread_id, user_id=user_id)
-    receipt = memory.forget(user_id="ana")
-    assert (receipt.entries, receipt.threads) == (4, 2)
-    assert memory.threads("ana") == []
-    assert len(texts(memory, "t1", "ben")) == len(texts(memory, "t1", None)) == 2
 
 
 def test_nothing_of_what_was_forgotten_is_recalled_by_any_handle(tmp_path):

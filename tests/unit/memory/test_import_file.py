@@ -84,17 +84,6 @@ def test_an_export_goes_through_the_hook_with_its_edits(discreet, tmp_path, way)
     assert [entry.contents for entry in shown.entries if entry not in entries] == []
 
 
-def test_what_a_file_brought_is_told_from_what_was_said_here(imported, memory, chat):
-    imported(chat, user_id="ana")
-    memory.add_messages([HumanMessage("My boat is green.")], thread_id="now", user_id="ana")
-    imported(chat, user_id="ana")
-    documents = memory.retriever(user_id="ana", k=2).invoke("Which colour has the boat?")
-    assert {one.metadata["thread_id"]: one.metadata["trust"] for one in documents} == {
-        "chat": ["import"],
-        "now": ["user"],
-    }
-
-
 def test_a_finder_says_whose_each_thread_is_and_a_branch_goes_with_it(imported, memory, tmp_path):
     path = tmp_path / "export.json"
     says = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Hello."]}}

@@ -139,6 +139,12 @@ CHAINS = {
         | prompt.configurable_alternatives(ConfigurableField(id="prompt"), other=prompt)
         | model
     ),
+    "bound": lambda shelf, prompt, model: (
+        _look(shelf) | (prompt.with_config(tags=["x"]) | model).with_config(tags=["x"])
+    ),
+    "fallbacks": lambda shelf, prompt, model: (
+        _look(shelf) | (prompt | model).with_fallbacks([prompt | model])
+    ),
     "assigned": lambda shelf, prompt, model: _look(shelf).assign(answer=_answer(prompt, model)),
     "a map": lambda shelf, prompt, model: (
         _look(shelf)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -19,45 +18,6 @@ CALL = {"name": "erase", "args": {"path": "/srv/all"}, "id": "c1", "type": "tool
 @pytest.fixture
 def model():
     return ScriptedChatModel(replies=["One two three four"])
-
-
-@pytest.mark.parametrize("way", ["ainvoke", "astream"])
-async def test_a_task_cancelled_in_its_last_write_has_written_it(way):
-    log = GatedLog()
-    memory = ConversationMemory(log)
-    chain = memory.wrap(ScriptedChatModel(replies=["One"]), recall=False)
-
-    async def run():
-        if way == "ainvoke":
-            return await chain.ainvoke("Count.", at())
-        return [chunk async for chunk in chain.astream("Count.", at())]
-
-    task = asyncio.create_task(run())
-    await asyncio.to_thread(log.began.wait, 20)
-    for _ in range(3):
-        task.cancel()
-        await asyncio.sleep(0)
-    log.gate.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert talk(memory) == [("user", "Count."), ("assistant", "One")]
-
-
-class GatedLog(InMemoryLog):
-    """A log whose second append begins, and goes on when its gate opens."""
-
-    def __init__(self):
-        super().__init__()
-        self._appends = 0
-        self.began = threading.Event()
-        self.gate = threading.Event()
-
-    def append(self, *args, **kwargs):
-        self._appends += 1
-        if self._appends == 2:
-            self.began.set()
-            self.gate.wait(20)
-        return super().append(*args, **kwargs)
 
 
 def test_a_write_that_fails_while_a_stream_is_closed_is_raised():

@@ -12,7 +12,6 @@ from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryL
 from langchain_convmem.records import Owner
 from langchain_convmem.summarizing import aresummarize
 from langchain_convmem.transfer import export_rows
-from langchain_convmem.turns.memory import get_turn_memory
 
 SECRET = "sk-4242"
 SAID = f"The key of the boat is {SECRET}, hidden below deck."
@@ -209,9 +208,6 @@ QUESTIONS = {
     "arecall": lambda memory: asyncio.run(memory.arecall(SAID, user_id="ana")),
     "retriever": lambda memory: memory.retriever(user_id="ana").invoke(SAID),
     "async retriever": lambda memory: asyncio.run(memory.retriever(user_id="ana").ainvoke(SAID)),
-    "the engine": lambda memory: get_turn_memory(memory).line_recall.recall(
-        Owner(user_id="ana"), SAID
-    ),
 }
 
 
