@@ -54,10 +54,6 @@ def say_numbers(log, key=ANA):
     return say_all(log, key, [HumanMessage(text, id=text) for text in ("one", "two", "three")])
 
 
-def flip(text):
-    return text[:-1] + chr(ord(text[-1]) ^ 1)
-
-
 @pytest.mark.parametrize(
     ("column", "new", "what"),
     [

@@ -14,11 +14,6 @@ from langchain_convmem.views.messages import count_tokens
 ASKED = "What is my bicycle like?"
 
 
-def _blocks(model):
-    """Return how many blocks of lines a model got."""
-    return given(model).count("My bicycle is")
-
-
 def _given_by_host_and_call(host, run, memory, model, **options):
     """Return what a model gets where the host sets options; the same where a call does."""
     run(host.app(memory, model, **options), ASKED, at())
@@ -33,7 +28,7 @@ def _given_by_host_and_call(host, run, memory, model, **options):
 def test_without_options_a_model_gets_the_thread_and_lines_of_others(host, run, told, model):
     run(host.app(told, model), ASKED, at())
     assert "My name is Ana." in given(model)
-    assert _blocks(model) == 3
+    assert given(model).count("My bicycle is") == 3
 
 
 @kept_by_all("recall")
@@ -53,7 +48,9 @@ def test_a_number_of_blocks_is_what_is_recalled(host, run, told, model):
     text = _given_by_host_and_call(host, run, told, model, recall_k=2)
     assert text.count("My bicycle is") == 2
     run(host.app(told, model, recall_k=1), ASKED, at("u", recall_tokens=1000))
-    assert _blocks(model) == 3, "a budget of the call replaces the number of the host"
+    assert given(model).count("My bicycle is") == 3, (
+        "a budget of the call replaces the number of the host"
+    )
 
 
 @kept_by_all("recall_place")

@@ -1,4 +1,3 @@
-import base64
 import json
 import re
 
@@ -8,7 +7,6 @@ from summaries import bare_texts
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, LogUnavailableError
-from langchain_convmem.views.lines import Recall
 
 
 def texts(maps):
@@ -125,32 +123,6 @@ def test_a_turn_is_one_line_whatever_was_said(history):
     table.encode()
 
 
-def test_pictures_calls_and_blocks_of_other_sorts_leave_a_trace(history):
-    png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(85_992)).decode()
-    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}}
-    history.add_message(HumanMessage(["Where is it?", picture, {"type": "odd", "value": 1}]))
-    call = {"name": "weather", "args": {"city": "Porto", "days": 2}, "id": "c1"}
-    broken = {"name": "map", "args": "{oops", "id": "c2", "error": None}
-    history.add_message(AIMessage("", tool_calls=[call], invalid_tool_calls=[broken]))
-    assert [pieces for _, pieces in rows(history)] == [
-        "'Where is it?' '[image, png, 86 kB]' '[odd]'",
-        "'[calls weather(city=\"Porto\", days=2)]' '[calls map({oops)]'",
-    ]
-
-
-def test_metadata_are_shown(history):
-    turn = history.add("user", "a")
-    history.add("user", "b")
-    turn.add_timing("playStart", 5)
-    turn.add_data("k", {"x": [True, None, "t\n"]})
-    created = history.turns[0].metadata.timing["creation"]
-    shown = (
-        "{'attribute': ['merged'], 'aux': {'k': {'x': [True, None, 't\\n']}}, "
-        f"'timing': {{'creation': {created}, 'playStart': 5}}}}"
-    )
-    assert shown in str(history)
-
-
 @pytest.fixture
 def forking(history):
     return ConversationMemory(history.log)
@@ -252,12 +224,3 @@ def test_a_turn_names_the_point_behind_its_last_part(forking, history, shape_of)
     assert shape_of(forking.fork("t1", at=merged.id, user_id="ana")) == ["...", "Welcome!", "a"]
     with pytest.raises(ConfigError, match="placeholder"):
         forking.fork("t1", at=history.turns[0], user_id="ana")
-
-
-def test_a_notebook_shows_a_value_as_print_does(history):
-    pytest.importorskip("IPython")
-    from IPython.lib.pretty import pretty
-
-    history.add("user", "a")
-    assert pretty(history) == str(history)
-    assert pretty(Recall((), ())) == "nothing: 0 blocks"

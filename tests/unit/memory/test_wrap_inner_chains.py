@@ -77,9 +77,7 @@ def test_a_model_is_given_messages_however_it_is_dressed(memory, kind):
 
 def test_a_template_of_text_reads_input_and_history_as_text(memory):
     model = ScriptedChatModel(replies=["One.", "Two."])
-    prompt = ChatPromptTemplate.from_messages(
-        [("system", "So far:\n{history}"), ("human", "Answer: {input}")]
-    )
+    prompt = ChatPromptTemplate([("system", "So far:\n{history}"), ("human", "Answer: {input}")])
     wrapped = memory.wrap(prompt | model, recall=False)
     wrapped.invoke("First?", at())
     wrapped.invoke("Second?", at())
@@ -198,12 +196,8 @@ def test_a_thread_with_instructions_gives_a_prompt_with_its_own_one_system_messa
     model = ScriptedChatModel(replies=["One."])
     prompt = ChatPromptTemplate([("system", "Be brief."), ("human", "{input}")])
     memory.wrap(prompt | model, recall=False).invoke("And now?", at())
-    assert [message.text for message in model.seen[0]] == [
-        "Be brief.\n\nSpeak like a pirate.",
-        "Hello.",
-        "Arr.",
-        "And now?",
-    ]
+    seen = [message.text for message in model.seen[0]]
+    assert seen == ["Be brief.\n\nSpeak like a pirate.", "Hello.", "Arr.", "And now?"]
 
 
 def test_a_profile_joins_the_system_message_also_where_a_chain_hands_on_some_messages(memory):
@@ -252,37 +246,26 @@ def _again(given):
 
 
 DONE = AIMessage("Done.")
-RETURNED = {
-    "text": (lambda given: "Done.", ["Done."]),
-    "a message": (lambda given: DONE, ["Done."]),
-    "a list": (lambda given: [DONE], ["Done."]),
-    "messages": (lambda given: {"messages": [DONE]}, ["Done."]),
-    "one under messages": (lambda given: {"messages": DONE}, ["Done."]),
-    "the given ones in front": (
-        lambda given: {"messages": [*given["messages"], DONE]},
-        ["Done."],
-    ),
-    "the given ones, copied": (lambda given: {"messages": [*_again(given), DONE]}, ["Done."]),
-    "the user's, built anew": (
-        lambda given: [HumanMessage(given["input"][0].text), DONE],
-        ["Done."],
-    ),
+REPLIES = {
+    "text": lambda given: "Done.",
+    "a message": lambda given: DONE,
+    "a list": lambda given: [DONE],
+    "messages": lambda given: {"messages": [DONE]},
+    "one under messages": lambda given: {"messages": DONE},
+    "the given ones in front": lambda given: {"messages": [*given["messages"], DONE]},
+    "the given ones, copied": lambda given: {"messages": [*_again(given), DONE]},
+    "the user's, built anew": lambda given: [HumanMessage(given["input"][0].text), DONE],
+}
+A, B, LEVEL = (ScriptedChatModel(replies=[text]) for text in ("A.", "B.", '{"level": 3}'))
+OTHERS = {
     "only what it got": (lambda given: given["messages"], []),
-    "a parsed dict": (
-        ScriptedChatModel(replies=['{"level": 3}']) | JsonOutputParser(),
-        ['{"level": 3}'],
-    ),
-    "parallel replies": (
-        RunnableLambda(lambda given: given["messages"])
-        | RunnableParallel(
-            a=ScriptedChatModel(replies=["A."]), b=ScriptedChatModel(replies=["B."])
-        ),
-        ["A.", "B."],
-    ),
+    "a parsed dict": (LEVEL | JsonOutputParser(), ['{"level": 3}']),
+    "parallel replies": (itemgetter("messages") | RunnableParallel(a=A, b=B), ["A.", "B."]),
     "a number": (lambda given: 7, ["7"]),
     "nothing": (lambda given: None, []),
     "numbers": (lambda given: [1, 2], ["[1, 2]"]),
 }
+RETURNED = {**{name: (reply, ["Done."]) for name, reply in REPLIES.items()}, **OTHERS}
 
 
 @pytest.mark.parametrize("kind", RETURNED)

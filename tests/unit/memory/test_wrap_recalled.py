@@ -47,14 +47,11 @@ def test_an_earlier_turn_tried_again_does_not_recall_what_came_later(memory):
     assert "Paris" not in str(model.seen[2])
 
 
-SLOTTED = ChatPromptTemplate.from_messages(
-    [MessagesPlaceholder("recalled", optional=True), ("human", "{input}")]
-)
-
-
 def test_a_place_for_recalled_lines_gets_them(memory, model):
+    place = MessagesPlaceholder("recalled", optional=True)
+    slotted = ChatPromptTemplate([place, ("human", "{input}")])
     step = RunnablePassthrough.assign(note=lambda _: "n")
-    chain = _remembering(memory).wrap(step | (SLOTTED | model).with_retry())
+    chain = _remembering(memory).wrap(step | (slotted | model).with_retry())
     chain.invoke("Where did I chain my bicycle?", at("now"))
     recalled, question = model.seen[0]
     assert recalled.text.startswith("<recalled>")

@@ -38,9 +38,7 @@ def test_input_that_comes_in_pieces_is_one_message(chain, memory):
 
 
 def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(memory, model):
-    prompt = ChatPromptTemplate.from_messages(
-        [("system", "Speak {language}."), ("human", "{input}")]
-    )
+    prompt = ChatPromptTemplate([("system", "Speak {language}."), ("human", "{input}")])
     chain = memory.wrap(prompt | model, recall=False)
     chain.invoke({"input": "Hello", "language": "Latin"}, at())
     assert model.seen[0][0] == SystemMessage("Speak Latin.")
@@ -82,16 +80,12 @@ def test_input_that_nobody_can_answer_is_refused(chain, memory, model, value, fo
 
 
 def test_what_is_said_and_what_was_said_stand_under_the_keys_that_the_chain_knows(memory, model):
-    prompt = ChatPromptTemplate.from_messages(
+    prompt = ChatPromptTemplate(
         [("system", "Speak {language}."), MessagesPlaceholder("past"), ("human", "{question}")]
     )
-    chain = memory.wrap(
-        prompt | model,
-        recall=False,
-        input_messages_key="question",
-        history_messages_key="past",
-        output_messages_key="answer",
-    )
+    keys = {"input": "question", "history": "past", "output": "answer"}
+    named = {f"{kind}_messages_key": key for kind, key in keys.items()}
+    chain = memory.wrap(prompt | model, recall=False, **named)
     chain.invoke({"question": "Where?", "language": "Latin"}, at())
     chain.invoke({"question": "When?", "language": "Greek"}, at())
     assert [one.text for one in model.seen[1]] == ["Speak Greek.", "Where?", "Yes.", "When?"]
@@ -148,9 +142,8 @@ def _answer(memory):
 @pytest.mark.parametrize("way", WAYS)
 def test_a_value_made_of_a_tool_call_leaves_no_call_open(memory, way):
     calling = AIMessage("", id="m1", tool_calls=[CALL], usage_metadata=USAGE)
-    inner = ScriptedChatModel(replies=[calling]) | PydanticToolsParser(
-        tools=[Place], first_tool_only=True
-    )
+    parser = PydanticToolsParser(tools=[Place], first_tool_only=True)
+    inner = ScriptedChatModel(replies=[calling]) | parser
     found = WAYS[way](memory.wrap(inner, recall=False), "Where?", at())
     assert (found if isinstance(found, Place) else found[-1]) == Place(level=3)
     message = _answer(memory).message

@@ -150,31 +150,28 @@ class Interrupted(Exception):  # noqa: N818 - as a process that was killed
     pass
 
 
-class FailingLog(InMemoryLog):
-    """Breaks off before one of its writes, or right after it."""
+def breaking_off(name):
+    """Return a write that breaks off before or right after it is made."""
 
-    def __init__(self, fail_at=None, *, late=False):
-        super().__init__()
-        self.fail_at, self.late, self.writes = fail_at, late, 0
-
-    def _write(self, call, *args, **kwargs):
-        self.writes += 1
-        failing = self.writes == self.fail_at
-        if failing and not self.late:
+    def write(log, *args, **kwargs):
+        log.writes += 1
+        failing = log.writes == log.fail_at
+        if failing and not log.late:
             raise Interrupted
-        result = call(*args, **kwargs)
+        result = getattr(InMemoryLog, name)(log, *args, **kwargs)
         if failing:
             raise Interrupted
         return result
 
-    def append(self, *args, **kwargs):
-        return self._write(super().append, *args, **kwargs)
+    return write
 
-    def set_state(self, *args, **kwargs):
-        return self._write(super().set_state, *args, **kwargs)
 
-    def annotate(self, *args, **kwargs):
-        return self._write(super().annotate, *args, **kwargs)
+class FailingLog(InMemoryLog):
+    append, set_state, annotate = map(breaking_off, ("append", "set_state", "annotate"))
+
+    def __init__(self, fail_at=None, *, late=False):
+        super().__init__()
+        self.fail_at, self.late, self.writes = fail_at, late, 0
 
 
 def eventful():

@@ -94,34 +94,21 @@ def test_every_beginning_of_a_text_is_found_as_it_is(text, length):
 
 
 def test_a_cut_reply_keeps_all_that_is_known_of_it():
-    reply = AIMessage(
-        REPLY,
-        id="r1",
-        name="agent",
-        usage_metadata=USAGE,
-        response_metadata={"model_name": "m", "finish_reason": "stop"},
-        additional_kwargs={"voice": "alto", "audio": {"id": "a1"}},
-    )
+    known = {"id": "r1", "name": "agent", "usage_metadata": USAGE}
+    told = {"model_name": "m", "finish_reason": "stop"}
+    beside = {"voice": "alto", "audio": {"id": "a1"}}
+    reply = AIMessage(REPLY, **known, response_metadata=told, additional_kwargs=beside)
     cut = cut_to_heard(reply, "Your train leaves ")
-    assert cut == AIMessage(
-        "Your train leaves",
-        id="r1",
-        name="agent",
-        usage_metadata=USAGE,
-        response_metadata={"model_name": "m", "finish_reason": "stop", "interrupted": True},
-        additional_kwargs={"voice": "alto"},
-    )
+    told["interrupted"], beside = True, {"voice": "alto"}
+    text = "Your train leaves"
+    assert cut == AIMessage(text, **known, response_metadata=told, additional_kwargs=beside)
     assert reply.content == REPLY
 
 
 def test_a_line_says_who_said_what_when_and_where():
-    message = HumanMessage(
-        "Behind the harbour.",
-        id="h1",
-        name="Ana",
-        additional_kwargs={"timestamp": "1970-01-01T00:00:07Z", "session": 4},
-    )
-    [entry] = spoken(message)
+    beside = {"timestamp": "1970-01-01T00:00:07Z", "session": 4}
+    said = HumanMessage("Behind the harbour.", id="h1", name="Ana", additional_kwargs=beside)
+    [entry] = spoken(said)
     [line] = make_dialog_lines(entry)
     assert (line.line_id, line.part, line.entry_id) == ("h1", 0, entry.id)
     assert (line.key, line.position, line.role) == (entry.key, entry.position, "user")
