@@ -48,9 +48,7 @@ def test_a_number_of_blocks_is_what_is_recalled(host, run, told, model):
     text = _given_by_host_and_call(host, run, told, model, recall_k=2)
     assert text.count("My bicycle is") == 2
     run(host.app(told, model, recall_k=1), ASKED, at("u", recall_tokens=1000))
-    assert given(model).count("My bicycle is") == 3, (
-        "a budget of the call replaces the number of the host"
-    )
+    assert given(model).count("My bicycle is") == 3, "a budget of the call replaces the number"
 
 
 @kept_by_all("recall_place")

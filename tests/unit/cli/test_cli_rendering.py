@@ -7,14 +7,7 @@ from langchain_convmem.cli.rendering import (
     format_recall_briefly,
     format_threads,
 )
-from langchain_convmem.records import (
-    Control,
-    DialogLine,
-    Entry,
-    Metadata,
-    ThreadInfo,
-    ThreadKey,
-)
+from langchain_convmem.records import Control, DialogLine, Entry, Metadata, ThreadInfo, ThreadKey
 from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock
 
 KEY = ThreadKey("me", "garden")
@@ -36,6 +29,7 @@ def entry(number, role, message=None, **fields):
     )
 
 
+LOOK = {"name": "look", "args": {"x": 1}, "id": "c1"}
 ENTRIES = [
     entry(1, "system", SystemMessage("Be kind.")),
     entry(2, "user", HumanMessage("Hi\nthere", name="Ana", id="m1")),
@@ -45,9 +39,7 @@ ENTRIES = [
         AIMessage("Hello", additional_kwargs={"timestamp": AT + 3_600_000, "session": 4}),
         metadata=Metadata(attributes=("interrupted",), timing={"creation": AT}),
     ),
-    entry(
-        4, "assistant", AIMessage("", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c1"}])
-    ),
+    entry(4, "assistant", AIMessage("", tool_calls=[LOOK])),
     entry(5, "control", control=Control(("e3", "e4"), "undo")),
 ]
 

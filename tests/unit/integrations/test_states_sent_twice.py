@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -47,21 +49,19 @@ def test_a_graph_of_ones_own_stores_and_shows_each_said_thing_once(memory, model
     assert [one.text for one in model.seen[2]] == [one["content"] for one in shown[:-1]]
 
 
+LATEST = {"options": {"keep_state": "turn"}}
+PLAIN = {"state_schema": MessagesState, "recall": False}
 SAVED_HOSTS = {
-    "agent": lambda memory, model, saver: agent_with(memory, model, tools=(), checkpointer=saver),
-    "agent of the latest turn": lambda memory, model, saver: agent_with(
-        memory, model, tools=(), checkpointer=saver, options={"keep_state": "turn"}
-    ),
-    "graph": lambda memory, model, saver: create_memory_graph(
-        memory, model, state_schema=MessagesState, recall=False, checkpointer=saver
-    ),
+    "agent": partial(agent_with, tools=()),
+    "agent of the latest turn": partial(agent_with, tools=(), **LATEST),
+    "graph": partial(create_memory_graph, **PLAIN),
 }
 WHOLE_STATES = pytest.mark.parametrize("saved", ["agent", "graph"], indirect=True)
 
 
 @pytest.fixture(params=SAVED_HOSTS)
 def saved(request, memory, model):
-    return SAVED_HOSTS[request.param](memory, model, InMemorySaver())
+    return SAVED_HOSTS[request.param](memory, model, checkpointer=InMemorySaver())
 
 
 def _ask(saved, text, name=None):
@@ -101,7 +101,7 @@ def test_a_loop_of_tools_that_comes_again_makes_way_whole(memory):
 def test_an_answer_stays_where_another_one_could_not_be_stored():
     log, model = InMemoryLog(), ScriptedChatModel(replies=["One.", "Two.", "Bye."])
     memory = ConversationMemory(FailingLog(log, fails_at=3))
-    saved = SAVED_HOSTS["graph"](memory, model, InMemorySaver())
+    saved = SAVED_HOSTS["graph"](memory, model, checkpointer=InMemorySaver())
     _ask(saved, "When?", "q1")
     with pytest.raises(LogUnavailableError):
         _ask(saved, "When?", "q1")

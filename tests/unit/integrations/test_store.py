@@ -58,9 +58,8 @@ def test_it_holds_what_langgraphs_own_store_holds(changes, prefix, wanted):
         for one in (ours, theirs):
             one.batch([PutOp(namespace, key, value)])
     for namespace, key, _ in changes:
-        assert getattr(ours.get(namespace, key), "value", None) == getattr(
-            theirs.get(namespace, key), "value", None
-        )
+        mine, other = ours.get(namespace, key), theirs.get(namespace, key)
+        assert (mine and mine.value) == (other and other.value)
     found = [
         {(item.namespace, item.key, json.dumps(item.value)) for item in one.batch([search])[0]}
         for search in [SearchOp(prefix, wanted, 100, 0)]
@@ -185,9 +184,8 @@ def test_the_label_of_a_namespace_names_the_user(memory):
     store = ConversationStore(memory, user_at=1)
     store.put(("memories", "ana"), "k", {"content": "Ana likes tea."})
     store.put(("memories", "bo"), "k", {"content": "Bo likes coffee."})
-    assert values(store.search(("memories", "ana"), query="What is liked?")) == [
-        {"content": "Ana likes tea."}
-    ]
+    found = store.search(("memories", "ana"), query="What is liked?")
+    assert values(found) == [{"content": "Ana likes tea."}]
     assert store.list_namespaces(prefix=("memories", "bo")) == [("memories", "bo")]
     assert [info.key.user_id for info in memory.threads(user_id="bo")] == ["bo"]
     for call in (

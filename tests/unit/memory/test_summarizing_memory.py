@@ -24,14 +24,10 @@ TOPICS = ["tea", "coffee", "bread", "salt", "pepper", "rice"]
 
 
 def talk(exchanges):
-    return [
-        message
-        for number in range(exchanges)
-        for message in (
-            HumanMessage(f"about {TOPICS[number]}"),
-            AIMessage(f"{TOPICS[number]} it is"),
-        )
-    ]
+    said = []
+    for topic in TOPICS[:exchanges]:
+        said += [HumanMessage(f"about {topic}"), AIMessage(f"{topic} it is")]
+    return said
 
 
 def summarising(*replies, **options):
@@ -136,12 +132,9 @@ class Kept(MessagesState):
 def test_a_node_replaces_the_messages_of_a_real_graph(way):
     step = summarising("They talked.")
     model = ScriptedChatModel(replies=["Fine."])
-    builder = StateGraph(Kept)
-    builder.add_node("summarize", step.as_node())
-    builder.add_node("answer", lambda state: {"messages": [model.invoke(state["messages"])]})
-    builder.add_edge(START, "summarize")
-    builder.add_edge("summarize", "answer")
-    graph = builder.compile(checkpointer=InMemorySaver())
+    answer = lambda state: {"messages": [model.invoke(state["messages"])]}  # noqa: E731
+    builder = StateGraph(Kept).add_sequence([("summarize", step.as_node()), ("answer", answer)])
+    graph = builder.add_edge(START, "summarize").compile(checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "t"}}
     for number in range(3):
         said = {"messages": [HumanMessage(f"about {TOPICS[number]}")], "more": 7}

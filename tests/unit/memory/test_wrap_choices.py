@@ -20,11 +20,8 @@ class ChatBedrockConverse(ScriptedChatModel):
 
 
 def _two_systems(memory):
-    memory.add_messages(
-        [HumanMessage("Hi."), AIMessage("Hello."), SystemMessage("Be brief.")],
-        thread_id="t",
-        user_id="ana",
-    )
+    said = [HumanMessage("Hi."), AIMessage("Hello."), SystemMessage("Be brief.")]
+    memory.add_messages(said, thread_id="t", user_id="ana")
 
 
 MIDDLE = ["human", "ai", "system", "human"]
@@ -62,9 +59,8 @@ def test_a_chosen_chain_gets_a_dict_where_the_default_gets_messages(memory, way)
 
 @pytest.mark.parametrize("way", ["invoke", "stream"])
 def test_an_unknown_choice_is_refused_before_anything_is_stored(memory, way):
-    inner = ScriptedChatModel(replies=["Yes."]).configurable_alternatives(
-        ConfigurableField(id="llm")
-    )
+    model = ScriptedChatModel(replies=["Yes."])
+    inner = model.configurable_alternatives(ConfigurableField(id="llm"))
     with pytest.raises(ValueError, match="nobody"):
         WAYS[way](memory.wrap(inner), "Well?", at(llm="nobody"))
     assert memory.threads("ana") == []

@@ -100,9 +100,6 @@ def test_marks_of_the_cache_go_to_the_provider_that_has_them_and_only_so_many():
     assert not any("cache_control" in m.content[0] for m in plain if m.type == "human")
 
 
-PICTURE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
-
-
 def said_by(found):
     return [(m.name, m.content) for m in found.messages if m.type == "human"]
 

@@ -23,11 +23,6 @@ from langchain_convmem.views.messages import DraftBuilder, read_messages
 SECRET = "sk-4242"
 
 
-def shout(message):
-    message.content = str(message.content).upper()
-    return message
-
-
 async def _coroutine(message):
     return message
 
@@ -69,10 +64,8 @@ def test_what_a_hook_does_to_its_copy_leaves_the_callers_message_alone():
         return copy
 
     call = {"name": "look", "args": {"key": SECRET}, "id": "c1", "type": "tool_call"}
-    beside = {"mood": {"now": "calm"}}
-    said = AIMessage(
-        [{"type": "text", "text": SECRET}], additional_kwargs=beside, tool_calls=[call]
-    )
+    text, beside = {"type": "text", "text": SECRET}, {"mood": {"now": "calm"}}
+    said = AIMessage([text], additional_kwargs=beside, tool_calls=[call])
     before = said.model_copy(deep=True)
     assert SECRET not in str(DraftBuilder(wipe).build(said))
     assert said == before

@@ -22,9 +22,8 @@ INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
 
 def _decided(memory, place, *decisions):
     person = HumanInTheLoopMiddleware({"look": True})
-    model = ScriptedChatModel(
-        replies=[calls(*["yard", "hall"][: len(decisions)]), "So be it.", "Yes."]
-    )
+    looks = calls(*["yard", "hall"][: len(decisions)])
+    model = ScriptedChatModel(replies=[looks, "So be it.", "Yes."])
     agent = agent_with(memory, model, checkpointer=InMemorySaver(), **{place: [person]})
     agent.invoke(says("Where?"), at())
     assert [entry.role for entry in entries(memory)] == ["user", "assistant"], "stored and waiting"
@@ -34,9 +33,8 @@ def _decided(memory, place, *decisions):
 
 @INNER_AND_OUTER
 def test_a_call_that_a_person_rejects_has_the_rejection_for_a_result(memory, place):
-    agent, model = _decided(
-        memory, place, {"type": "approve"}, {"type": "reject", "message": "Not the hall."}
-    )
+    rejects = {"type": "reject", "message": "Not the hall."}
+    agent, model = _decided(memory, place, {"type": "approve"}, rejects)
     agent.invoke(says("Sure?"), at())
     results = [message for message in model.seen[2] if message.type == "tool"]
     assert [result.tool_call_id for result in results] == ["c0", "c1"]
@@ -106,9 +104,8 @@ def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(memory):
 
 
 def test_a_summary_in_the_middle_of_a_loop_loses_nothing_of_it(memory):
-    model = ScriptedChatModel(
-        replies=[*(calls("yard", first=number) for number in range(4)), "In the yard.", "Yes."]
-    )
+    looks = [calls("yard", first=number) for number in range(4)]
+    model = ScriptedChatModel(replies=[*looks, "In the yard.", "Yes."])
     agent = agent_with(memory, model, before=[_summarizing(2)], checkpointer=InMemorySaver())
     agent.invoke(says("Where?"), at())
     assert shape(model.seen[4])[0].startswith("human: Here is a summary")
@@ -157,9 +154,8 @@ def test_what_is_forgotten_while_a_call_waits_is_not_shown_when_the_turn_goes_on
     memory.add_messages([HumanMessage("The yard has a well.")], thread_id="old", user_id="ana")
     model = ScriptedChatModel(replies=[calls("yard"), "Yes."])
     person = HumanInTheLoopMiddleware({"look": True})
-    agent = agent_with(
-        memory, model, checkpointer=InMemorySaver(), after=[person], options={"recall": True}
-    )
+    around = {"after": [person], "options": {"recall": True}}
+    agent = agent_with(memory, model, checkpointer=InMemorySaver(), **around)
     agent.invoke(says("Where in the yard is the well?"), at())
     assert "has a well" in model.asked[0]
     memory.forget(user_id="ana", thread_id="old")

@@ -27,9 +27,8 @@ def asks(query=QUESTION, **more):
 def say(memory, user_id, thread_id, *texts):
     """Store lines of a user and answers to them."""
     for text in texts:
-        memory.add_messages(
-            [HumanMessage(text), AIMessage("Noted.")], user_id=user_id, thread_id=thread_id
-        )
+        said = [HumanMessage(text), AIMessage("Noted.")]
+        memory.add_messages(said, user_id=user_id, thread_id=thread_id)
 
 
 @WAYS
@@ -90,9 +89,8 @@ def test_it_says_so_where_nothing_was_said(memory, way):
 def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found(memory):
     made = [{**asks(query), "id": query} for query in (QUESTION, "the bicycle")]
     model = ScriptedChatModel(replies=["Noted.", AIMessage("", tool_calls=made), "Red."])
-    agent = agent_with(
-        memory, model, tools=[create_search_tool(memory)], checkpointer=InMemorySaver()
-    )
+    tools = [create_search_tool(memory)]
+    agent = agent_with(memory, model, tools=tools, checkpointer=InMemorySaver())
     agent.invoke(says("The bicycle is red."), at())
     returned = agent.invoke(says(QUESTION), at())["messages"]
     for result in returned[4:6]:

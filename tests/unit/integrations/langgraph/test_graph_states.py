@@ -24,7 +24,7 @@ def model():
 
 @pytest.fixture
 def graph(memory, saver, model):
-    return create_memory_graph(memory, model, checkpointer=saver)
+    return a_graph(memory, saver, model)
 
 
 def chat(graph, *texts):
@@ -34,11 +34,6 @@ def chat(graph, *texts):
 
 def change(graph, *messages):
     graph.update_state(at(), {"messages": list(messages)})
-
-
-def remove(graph, *numbers):
-    messages = messages_of(graph)
-    change(graph, *[RemoveMessage(id=messages[number].id) for number in numbers])
 
 
 def controls(memory):
@@ -59,7 +54,8 @@ def test_removed_messages_go_out_of_the_views_by_a_control_entry(
     memory, model, graph, numbers, left
 ):
     chat(graph, "one", "two", "three")
-    remove(graph, *numbers)
+    messages = messages_of(graph)
+    change(graph, *[RemoveMessage(id=messages[number].id) for number in numbers])
     chat(graph, "four")
     assert shown(memory) == [*left, "four", "re: four"]
     assert [one.text for one in model.seen[-1]] == [*left, "four"] or numbers == [1]
@@ -109,8 +105,7 @@ def ended(text):
     return holds
 
 
-def test_going_back_to_the_very_beginning_takes_back_everything(memory, saver):
-    graph = a_graph(memory, saver)
+def test_going_back_to_the_very_beginning_takes_back_everything(memory, graph):
     chat(graph, "one", "two")
     beginning = snapshot(graph, lambda s: s.next == ("__start__",) and s.metadata["step"] == -1)
     graph.invoke(says("anew"), beginning)
@@ -119,8 +114,7 @@ def test_going_back_to_the_very_beginning_takes_back_everything(memory, saver):
 
 @pytest.mark.parametrize("node", ["recall", "model", "record"])
 def test_running_a_turn_again_from_within_replaces_it(memory, saver, node):
-    replies = [lambda _, number=number: f"answer {number}" for number in range(9)]
-    model = ScriptedChatModel(replies=replies)
+    model = ScriptedChatModel(replies=[f"answer {number}" for number in range(9)])
     graph = a_graph(memory, saver, model)
     chat(graph, "one", "two", "three")
 
@@ -131,8 +125,7 @@ def test_running_a_turn_again_from_within_replaces_it(memory, saver, node):
     assert shown(memory) == ["one", "answer 0", "two", again]
 
 
-def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, saver):
-    graph = a_graph(memory, saver)
+def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, graph):
     chat(graph, "one", "two")
     config = next(iter(graph.get_state_history(at()))).config
     with pytest.raises(ConfigError, match="names no user: add user_id"):
@@ -140,8 +133,7 @@ def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, saver):
     assert memory.threads() == []
 
 
-def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, saver):
-    graph = a_graph(memory, saver)
+def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, graph):
     chat(graph, "one", "two")
     history = memory.history("t", user_id="ana")
     history.add_summary("They said one and two.", history.summary_window())
@@ -274,8 +266,7 @@ def test_a_message_that_was_forgotten_does_not_come_back_from_a_state(memory, sa
     assert shown(memory)[-2:] == ["two", "re: two"]
 
 
-def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(memory, saver):
-    graph = a_graph(memory, saver)
+def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(memory, graph):
     chat(graph, "one")
     graph.invoke(says("The code is 1234."), at(), interrupt_before=["model"])
     memory.forget(thread_id="t", user_id="ana")
@@ -292,8 +283,7 @@ def test_a_log_that_is_new_gets_what_the_state_holds(memory, saver):
         assert shown(other) == ["one", "re: one", "two", "re: two"]
 
 
-def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
-    graph = a_graph(memory, saver)
+def test_what_was_undone_stays_undone_though_the_state_has_it(memory, graph):
     chat(graph, "one", "two")
     memory.history("t", user_id="ana").undo()
     chat(graph, "three")
