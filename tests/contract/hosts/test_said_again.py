@@ -103,11 +103,8 @@ def test_of_a_list_what_follows_the_last_known_message_is_new(host, run, case, m
     for text in before:
         run(app, text, at())
     earlier = _stored(memory)
-    messages = [
-        (AIMessage if number % 2 else HumanMessage)(text)
-        for number, text in enumerate(given)
-        if text != "-"
-    ]
+    kinds = (HumanMessage, AIMessage)
+    messages = [kinds[n % 2](text) for n, text in enumerate(given) if text != "-"]
     run(app, messages, at())
     if not before:
         new = _texts(messages)

@@ -194,12 +194,11 @@ def test_an_answer_that_is_an_object_is_kept(host, run, memory):
     run(host.structured(memory, model, Level), "On which level is it?", at())
     shown = memory.history("t", user_id="ana").context()
     assert shown.repairs == ()
-    assert shown.messages[0].text == "On which level is it?"
-    kept = [str(one.text) for one in shown.messages[1:]]
-    kept += [
-        json.dumps(c["args"]) for one in shown.messages for c in getattr(one, "tool_calls", ())
-    ]
-    assert '{"level": 3}' in kept
+    asked, *kept = shown.messages
+    assert asked.text == "On which level is it?"
+    calls = [call for one in kept for call in getattr(one, "tool_calls", ())]
+    told = [str(one.text) for one in kept] + [json.dumps(call["args"]) for call in calls]
+    assert '{"level": 3}' in told
 
 
 USAGE = {"input_tokens": 12, "output_tokens": 3, "total_tokens": 15}

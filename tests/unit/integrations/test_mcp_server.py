@@ -2,7 +2,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from mcp import Client
-from scripted_chat import texts as texts_of
+from scripted_chat import entries
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
@@ -92,7 +92,7 @@ async def test_a_note_is_stored_once_however_often_it_is_sent(memory):
         for _ in range(2):
             stored = await client.call_tool("remember", call)
             assert stored.structured_content == {"message_id": "n1", "thread_id": "mcp"}
-    assert texts_of(memory, "mcp") == ["Likes tea."]
+    assert [entry.contents for entry in entries(memory, "mcp")] == [("Likes tea.",)]
 
 
 @pytest.mark.parametrize("said_by", ["user", "assistant"])

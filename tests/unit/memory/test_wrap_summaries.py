@@ -11,17 +11,11 @@ from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at, texts
 from summaries import ScriptedSummarizer, bare, bare_texts
 
-from langchain_convmem import (
-    ConversationMemory,
-    InMemoryLog,
-    SQLiteLog,
-    SummaryEvent,
-    SummarySettings,
-)
+from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog, SummaryEvent
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.summarizing import aresummarize, resummarize
+from langchain_convmem.summarizing import SummarySettings, aresummarize, resummarize
 from langchain_convmem.views.context import LEFT_OUT_TEXT, NOTED_TEXT, is_framing
 
 KEY = ThreadKey("ana", "t")
@@ -237,12 +231,9 @@ def test_the_model_sees_the_summary_or_what_it_covers():
     is_due = threading.Event()
 
     def answer(payload):
-        messages = payload["messages"]
-        seen[:] = [message.text for message in messages]
-        if messages[-1].text == "Send it.":
-            call = {"name": "send", "args": {}, "id": "c1"}
-            return AIMessage("", tool_calls=[call])
-        return AIMessage("Noted.")
+        seen[:] = [message.text for message in payload["messages"]]
+        calls = [{"name": "send", "args": {}, "id": "c1"}] if seen[-1] == "Send it." else []
+        return AIMessage("" if calls else "Noted.", tool_calls=calls)
 
     def summarize(messages):
         is_due.wait(5)

@@ -80,15 +80,10 @@ def test_a_file_over_the_limit_is_refused_and_one_at_the_limit_is_read(tmp_path)
         read_source(path, max_bytes=len(GOOD) - 1)
 
 
-def _write_files(folder, *names):
-    paths = [folder / name for name in names]
-    for path in paths:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(GOOD)
-    return paths
-
-
 def test_two_files_that_are_the_same_thread_are_refused(tmp_path):
-    paths = _write_files(tmp_path, "a/chat.jsonl", "b/chat.jsonl")
+    paths = [tmp_path / folder / "chat.jsonl" for folder in "ab"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(GOOD)
     with pytest.raises(ImportFormatError, match=r"a/chat\.jsonl.*--thread"):
         read_files(paths)
