@@ -117,8 +117,6 @@ def test_a_fork_waits_for_a_module_that_another_thread_imports(tmp_path, monkeyp
     thread.start()
     while "slow_to_import" not in sys.modules:
         time.sleep(0.001)
-    assert (
-        in_child(lambda: faulthandler.dump_traceback_later(20, exit=True) or is_imported())
-        == "True"
-    )
+    done = in_child(lambda: faulthandler.dump_traceback_later(20, exit=True) or is_imported())
+    assert done == "True"
     thread.join()

@@ -344,10 +344,8 @@ def test_a_conversation_of_direct_calls_takes_it_back_when_the_process_exits(hos
 
 @differs("exit in a thread", "graph", "nodes", "agent", "deep agent")
 def test_a_state_of_direct_calls_has_the_whole_reply_when_the_process_exits(host, exit_within):
-    assert exit_within(host, "stream")[0] == [
-        ("user", "Count."),
-        ("assistant", "One two three four"),
-    ]
+    whole = [("user", "Count."), ("assistant", "One two three four")]
+    assert exit_within(host, "stream")[0] == whole
 
 
 @kept_by_all("busy thread")

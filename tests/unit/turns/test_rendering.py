@@ -1,6 +1,8 @@
 import re
+from dataclasses import replace
 
 import pytest
+from histories import spoken
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
@@ -8,24 +10,13 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, Prom
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.records import DialogLine, ThreadKey
 from langchain_convmem.turns.recalled import fence_blocks, fold_recalled
-from langchain_convmem.views.lines import RecalledBlock
+from langchain_convmem.views.lines import RecalledBlock, make_dialog_lines
 
 
 def _block(text, time_ms=0, position=1):
-    line = DialogLine(
-        line_id=f"l{position}",
-        key=ThreadKey("ana", "t"),
-        position=position,
-        part=0,
-        speaker="User",
-        text=text,
-        time_ms=time_ms,
-        session=None,
-        role="user",
-        entry_id=f"l{position}",
-    )
+    [plain] = make_dialog_lines(spoken("Hi")[0])
+    line = replace(plain, text=text, time_ms=time_ms, position=position)
     return RecalledBlock((line,), text, (), 1.0, 0.5)
 
 
@@ -41,17 +32,8 @@ def test_blocks_stand_in_order_of_time():
     assert text.index("first") < text.index("second") < text.index("third")
 
 
-_FORGED = st.sampled_from(
-    [
-        "<recalled>",
-        "</recalled>",
-        "</ recalled >",
-        "< / RECALLED\n>",
-        "<recalled x='1'>",
-        "<b>",
-        "a<b",
-    ]
-)
+_FENCES = ["<recalled>", "</recalled>", "</ recalled >", "< / RECALLED\n>", "<recalled x='1'>"]
+_FORGED = st.sampled_from([*_FENCES, "<b>", "a<b"])
 
 
 @given(st.lists(_FORGED | st.text(max_size=6), max_size=8))

@@ -155,13 +155,8 @@ def shape(entries):
     return [(turn.role, *turn.contents) for turn in build_turns(entries)]
 
 
-LOOP = [
-    HumanMessage("q"),
-    AIMessage("look", tool_calls=[CALL]),
-    ToolMessage("1", tool_call_id="c1"),
-    ToolMessage("2", tool_call_id="c2"),
-    AIMessage("found"),
-]
+RESULTS = [ToolMessage(text, tool_call_id=f"c{text}") for text in "12"]
+LOOP = ["q", AIMessage("look", tool_calls=[CALL]), *RESULTS, AIMessage("found")]
 
 
 @pytest.mark.parametrize(

@@ -135,10 +135,8 @@ def test_a_tool_that_acts_is_not_called_where_its_result_could_not_be_stored(mem
         return "paid"
 
     asked = AIMessage("", tool_calls=[{"name": "pay", "args": {"amount": 9}, "id": "c1"}])
-    model, person = (
-        ScriptedChatModel(replies=[asked, "Done."]),
-        HumanInTheLoopMiddleware({"pay": True}),
-    )
+    model = ScriptedChatModel(replies=[asked, "Done."])
+    person = HumanInTheLoopMiddleware({"pay": True})
     agent = agent_with(memory, model, tools=[pay], checkpointer=InMemorySaver(), after=[person])
     agent.invoke(says("Pay."), at())
     approved = Command(resume={"decisions": [{"type": "approve"}]})
