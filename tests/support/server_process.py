@@ -7,6 +7,8 @@ the thread], "recalled": text}`, or `{"error": its name and message}`. Turns run
 thread of its own, and are answered in the order in which they end, with their `id`.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 import threading

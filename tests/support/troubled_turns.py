@@ -32,6 +32,9 @@ class Halt(BaseException):
     """What not even a tool may swallow."""
 
 
+# -- where and what -----------------------------------------------------------------------------
+
+
 @dataclass
 class Trouble:
     """Does something when the turn comes to the point numbered `at`, once; counts the points."""
@@ -59,6 +62,9 @@ def boom(name):
     if name == "log":
         raise LogUnavailableError("the disk is full")
     raise BoomError(name)
+
+
+# -- what the model says ------------------------------------------------------------------------
 
 
 def _next(question, rounds):
@@ -117,6 +123,9 @@ class TroubledTemplate(ChatTemplate):
 def _template():
     """Return the one template, of the latest conversation: to compile it takes long."""
     return TroubledTemplate.from_builtin("qwen")
+
+
+# -- conversations ------------------------------------------------------------------------------
 
 
 @MessageLog.register
@@ -233,6 +242,9 @@ class _Outlined(list):
 
     def append(self, messages):
         self._kept.append([outline(one) for one in messages])
+
+
+# -- ways to send -------------------------------------------------------------------------------
 
 
 def _streamed(conversation, message):
