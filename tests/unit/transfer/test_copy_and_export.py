@@ -210,14 +210,8 @@ def test_an_interrupted_copy_goes_on_and_doubles_nothing(late):
         assert len(target.entries(ANA)) == len(source.entries(ANA))
 
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["say", "say as", "undo", "cover", "annotate", "forget"]),
-        st.integers(0, 5),
-        st.sampled_from([ANA, OTHER]),
-    ),
-    max_size=25,
-)
+NAMES = st.sampled_from(["say", "say as", "undo", "cover", "annotate", "forget"])
+STEPS = st.lists(st.tuples(NAMES, st.integers(0, 5), st.sampled_from([ANA, OTHER])), max_size=25)
 
 
 def perform(log, name, number, key):

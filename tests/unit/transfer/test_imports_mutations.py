@@ -38,13 +38,9 @@ def _node(parent, role, **content):
 
 
 CALLS = [{"id": "c", "function": {"name": "f", "arguments": '{"n": 1}'}}]
-STORED = messages_to_dict(
-    [
-        HumanMessage("x", name="a"),
-        AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c"}]),
-        ToolMessage("y", tool_call_id="c"),
-    ]
-)
+ASKS = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c"}])
+TALK = [HumanMessage("x", name="a"), ASKS, ToolMessage("y", tool_call_id="c")]
+STORED = messages_to_dict(TALK)
 [TAGGED] = to_dynamodb([{"SessionId": "s", "History": STORED[:1]}])
 RESULT = {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "y"}]}
 GOOD = [

@@ -147,13 +147,9 @@ def test_what_langchain_reads_is_read_as_langchain_does(pairs):
 
 
 def test_chunks_are_the_message_that_they_are_pieces_of():
-    pieces = [
-        HumanMessageChunk(content="Whe"),
-        HumanMessageChunk(content="re?"),
-        AIMessageChunk(content="The", id="a"),
-        AIMessageChunk(content="re.", id="a", chunk_position="last"),
-        AIMessageChunk(content="More", id="b"),
-    ]
+    last = AIMessageChunk(content="re.", id="a", chunk_position="last")
+    pieces = [HumanMessageChunk(content=text) for text in ("Whe", "re?")]
+    pieces += [AIMessageChunk(content="The", id="a"), last, AIMessageChunk(content="More", id="b")]
     whole = [HumanMessage("Where?"), AIMessage("There.", id="a"), AIMessage("More", id="b")]
     assert read_messages(pieces) == whole
 

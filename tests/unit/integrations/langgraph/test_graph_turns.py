@@ -150,11 +150,8 @@ def test_a_reply_before_a_pause_is_part_of_what_follows_it(memory, saver, has_no
         return {"messages": [HumanMessage(interrupt("How is it?"))]}
 
     schema = Noted if has_note else MessagesState
-    nodes = [
-        ("draft", model_node(memory, model)),
-        ("approve", approve),
-        ("model", model_node(memory, model)),
-    ]
+    draft, final = (model_node(memory, model) for _ in range(2))
+    nodes = [("draft", draft), ("approve", approve), ("model", final)]
     graph = graph_of(memory, *nodes, saver=saver, schema=schema)
     graph.invoke(says("Write a title."), at())
     graph.invoke(Command(resume="Shorter, please."), at())

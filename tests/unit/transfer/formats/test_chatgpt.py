@@ -22,15 +22,10 @@ def refusal(content):
 
 def said(name, parent, role, *parts, time=None, author=None, **rest):
     """A node of the mapping with a text message."""
-    message = {
-        "id": name,
-        "author": {"role": role, "name": author, "metadata": {}},
-        "create_time": time,
-        "content": {"content_type": "text", "parts": list(parts)},
-        "recipient": "all",
-        "metadata": {},
-        **rest,
-    }
+    author = {"role": role, "name": author, "metadata": {}}
+    content = {"content_type": "text", "parts": list(parts)}
+    message = {"id": name, "author": author, "create_time": time, "content": content}
+    message |= {"recipient": "all", "metadata": {}, **rest}
     return {name: {"id": name, "message": message, "parent": parent, "children": []}}
 
 
@@ -130,10 +125,9 @@ def test_pictures_thoughts_voices_and_instructions_are_kept_as_what_they_are():
     about, question, thought, voice, answer = thread.messages
     assert isinstance(about, SystemMessage)
     assert [block["text"] for block in about.content] == ["I cycle.", "Be short."]
-    assert question.content == [
-        {"type": "non_standard", "value": picture},
-        {"type": "text", "text": "What is this?"},
-    ]
+    shown, asked = question.content
+    assert shown == {"type": "non_standard", "value": picture}
+    assert asked == {"type": "text", "text": "What is this?"}
     assert thought.content == [{"type": "reasoning", "reasoning": "Look\ncloser"}]
     assert (voice.content, answer.content) == ("Tell me", "A barn.")
 

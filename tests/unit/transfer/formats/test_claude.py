@@ -31,13 +31,9 @@ def test_a_conversation_is_a_thread_with_ids_and_times():
 
 def test_a_reply_is_parted_at_its_tool_results():
     use = {"type": "tool_use", "id": "t1", "name": "web.search", "input": {"q": "bakery"}}
-    result = {
-        "type": "tool_result",
-        "tool_use_id": "t1",
-        "name": "web.search",
-        "content": [{"type": "text", "text": "two found"}, {"type": "knowledge", "title": "Map"}],
-        "is_error": False,
-    }
+    two = [{"type": "text", "text": "two found"}, {"type": "knowledge", "title": "Map"}]
+    result = {"type": "tool_result", "tool_use_id": "t1", "name": "web.search", "content": two}
+    result["is_error"] = False
     nameless_use = {"type": "tool_use", "name": "clock", "input": {}}
     failed = {"type": "tool_result", "content": "no clock", "is_error": True}
     blocks = [{"type": "thinking", "thinking": "A map."}, "Let me look.", use, result]
@@ -45,10 +41,8 @@ def test_a_reply_is_parted_at_its_tool_results():
     (thread,) = threads_in(said("a", "human", "Where?"), said("b", "assistant", *blocks))
     _, looking, found, between, no_clock, last = thread.messages
     assert [message.id for message in thread.messages[1:]] == ["b", "b~2", "b~3", "b~4", "b~5"]
-    assert looking.content == [
-        {"type": "reasoning", "reasoning": "A map."},
-        {"type": "text", "text": "Let me look."},
-    ]
+    thought = {"type": "reasoning", "reasoning": "A map."}
+    assert looking.content == [thought, {"type": "text", "text": "Let me look."}]
     assert looking.tool_calls == [
         {"name": "web_search", "args": {"q": "bakery"}, "id": "t1", "type": "tool_call"}
     ]

@@ -127,10 +127,8 @@ def checkpoint_file(path, *rows):
         )
         for thread, namespace, checkpoint_id, checkpoint in rows:
             kind, data = serde.dumps_typed(checkpoint)
-            db.execute(
-                "INSERT INTO checkpoints VALUES (?, ?, ?, NULL, ?, ?, '{}')",
-                (thread, namespace, checkpoint_id, kind, data),
-            )
+            row = (thread, namespace, checkpoint_id, kind, data)
+            db.execute("INSERT INTO checkpoints VALUES (?, ?, ?, NULL, ?, ?, '{}')", row)
     return path
 
 
