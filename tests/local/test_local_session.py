@@ -232,13 +232,6 @@ def test_sessions_of_one_engine_do_not_disturb_each_other(engine):
         assert list(pool.map(reply, prompts)) == [reply(prompt) for prompt in prompts]
 
 
-async def test_the_asynchronous_form_does_the_same(engine):
-    session, other = engine.create_session(), engine.create_session()
-    await session.aprefill([PROMPT])
-    other.prefill([PROMPT])
-    assert "".join([piece async for piece in session.adecode()]) == _written(other)
-
-
 async def test_a_cancelled_step_is_over_when_the_error_comes(engine):
     session = engine.create_session()
     await session.aprefill([PROMPT])

@@ -164,15 +164,14 @@ OF_TEXT_ENGINES = {
     "channels": (),
     "stop": ("<end>",),
     "prefill_preface": True,
+    "thinking_tokens": 100,
 }
 
 
-def test_settings_of_the_other_kind_of_model_are_refused():
+def test_settings_of_text_engines_are_refused_by_chat_models():
     for name, value in OF_TEXT_ENGINES.items():
         with pytest.raises(ConfigError, match=f"{name} is for text engines"):
             Conversation(ScriptedChatModel(replies=["Yes."]), **{name: value})
-    with pytest.raises(ConfigError, match="context_kwargs is for chat models"):
-        Conversation(text_engine(FINE), context_kwargs=dict)
 
 
 # -- while a turn is stored ---------------------------------------------------------------------
