@@ -40,7 +40,7 @@ def refusal(text, **options):
         ('[{"role": "tool", "content": "x"}]', "$[0]", '"tool_call_id"'),
         ('[{"role": "ai", "tool_calls": [{"id": 1}]}]', "$[0].tool_calls[0]", '"function"'),
         ('[{"role": "user", "content": [7]}]', "$[0].content", "objects"),
-        ('[{"role": "user", "content": [{"type": "text", "text": 7}]}]', "$[0].content", "are text"),
+        ('[{"role": "user", "content": [{"type": "text", "text": 7}]}]', "$[0].content", "text"),
         ('{"role": "user", "content": "\\ud800"}', "$", "surrogate"),
         ('{"role": "user", "content": "a", "id": true}', "$.id", "whole number"),
         ('{"role": "user", "content": "a", "name": 1}', "$.name", "expected a valid string"),
