@@ -17,11 +17,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
-
-T = TypeVar("T")
 
 UNPRIVILEGED = "nobody"
 _NAMES = itertools.count()

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -30,9 +29,6 @@ class BoomError(Exception):
 
 class Halt(BaseException):
     """What not even a tool may swallow."""
-
-
-# -- where and what -----------------------------------------------------------------------------
 
 
 @dataclass
@@ -62,9 +58,6 @@ def boom(name):
     if name == "log":
         raise LogUnavailableError("the disk is full")
     raise BoomError(name)
-
-
-# -- what the model says ------------------------------------------------------------------------
 
 
 def _next(question, rounds):
@@ -108,24 +101,6 @@ class TroubledChatModel(ScriptedChatModel):
         for chunk in super()._chunks(messages):
             self.trouble.point("chunk")
             yield chunk
-
-
-class TroubledTemplate(ChatTemplate):
-    trouble: Trouble | None = None
-
-    def converted(self, messages, call_names):
-        if self.trouble is not None:
-            self.trouble.point("render")
-        return super().converted(messages, call_names)
-
-
-@cache
-def _template():
-    """Return the one template, of the latest conversation: to compile it takes long."""
-    return TroubledTemplate.from_builtin("qwen")
-
-
-# -- conversations ------------------------------------------------------------------------------
 
 
 @MessageLog.register
@@ -191,8 +166,6 @@ def talk(kind, **settings):
         model = TroubledChatModel(replies=[said], trouble=trouble)
         model.seen = _Outlined(seen)
     else:
-        template = _template()
-        template.trouble = trouble
 
         def reply(text):
             seen.append(text)
@@ -200,7 +173,7 @@ def talk(kind, **settings):
 
         model = engine = ScriptedEngine(
             reply,
-            template=template,
+            template=ChatTemplate.from_builtin("qwen"),
             end_text="<|im_end|>",
             chunking=_in_three,
             rewindable="rewinds" in words,
@@ -242,9 +215,6 @@ class _Outlined(list):
 
     def append(self, messages):
         self._kept.append([outline(one) for one in messages])
-
-
-# -- ways to send -------------------------------------------------------------------------------
 
 
 def _streamed(conversation, message):
