@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.service_exports import make_chatgpt_zip, make_claude_zip
 from langchain_convmem.errors import ImportFormatError
 from langchain_convmem.transfer import archives, read_threads
 from langchain_convmem.transfer.imports import read_file
