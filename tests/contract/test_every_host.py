@@ -1,7 +1,3 @@
-"""One thread under every host: what one of them writes, all others read the same."""
-
-from __future__ import annotations
-
 import pytest
 from mcp import Client
 from scripted_chat import ScriptedChatModel
@@ -70,19 +66,16 @@ async def read_by_store(memory, user_id):
     return [(item.value["role"], item.value["content"]) for item in reversed(items)]
 
 
-WRITERS = {name: write_by_turn(host) for name, host in HOSTS.items()} | {
-    "MCP": write_by_mcp,
-    "store": write_by_store,
-}
-READERS = {"history": read_by_history, "MCP": read_by_mcp, "store": read_by_store}
+WRITERS = [*map(write_by_turn, HOSTS.values()), write_by_mcp, write_by_store]
+READERS = [read_by_history, read_by_mcp, read_by_store]
 
 
 @pytest.mark.parametrize("host", HOSTS.values(), ids=list(HOSTS))
 async def test_a_turn_continues_what_all_others_wrote(memory, host):
     expected = []
-    for number, write in enumerate(WRITERS.values()):
+    for number, write in enumerate(WRITERS):
         await write(memory, "ana", f"Question {number}?", f"Answer {number}.")
         expected += [("user", f"Question {number}?"), ("assistant", f"Answer {number}.")]
     assert await read_by_turn(host)(memory, "ana") == expected
-    for read in READERS.values():
+    for read in READERS:
         assert (await read(memory, "ana"))[: len(expected)] == expected

@@ -1,7 +1,3 @@
-"""Logs keep their promises when their process forks, whatever other threads are doing."""
-
-from __future__ import annotations
-
 import asyncio
 import os
 import threading
@@ -30,15 +26,14 @@ pytestmark = [
 ]
 
 
-BACKENDS = {
-    "sqlite": (),
-    "memory": (),
-    "postgres": pytest.mark.postgres,
-    "dynamodb": pytest.mark.sockets,
-}
-
-
-@pytest.fixture(params=[pytest.param(name, marks=marks) for name, marks in BACKENDS.items()])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        "memory",
+        pytest.param("postgres", marks=pytest.mark.postgres),
+        pytest.param("dynamodb", marks=pytest.mark.sockets),
+    ]
+)
 def opening(request, path, monkeypatch):
     """Yield what opens the log of a backend, with a client of its own; in memory, another one."""
     with ExitStack() as stack:
@@ -162,13 +157,11 @@ async def test_a_child_of_an_event_loop_writes_in_a_loop_of_its_own(log):
     assert sorted(list_texts(await log.aentries(KEY))) == [*theirs, "parent", "x"]
 
 
+SLOW = {True: pytest.mark.slow, False: ()}
+
+
 @pytest.mark.parametrize(
-    "scenario",
-    [
-        pytest.param(scenario, marks=pytest.mark.slow if "third" in scenario else ())
-        for scenario in SCENARIOS
-    ],
-    ids="-".join,
+    "scenario", [pytest.param(one, marks=SLOW["third" in one]) for one in SCENARIOS], ids="-".join
 )
 def test_what_was_acknowledged_around_a_fork_is_there(scenario, path):
     for seed in range(2):

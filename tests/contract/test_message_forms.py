@@ -1,7 +1,3 @@
-"""Forms of messages by doors: what reaches the model, and what the log holds, is one message."""
-
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import (
     AIMessage,
@@ -13,7 +9,7 @@ from langchain_core.messages import (
 from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
 from langgraph.graph import MessagesState
 from scripted_agents import agent_with
-from scripted_chat import ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at, entries
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.integrations.langgraph import create_memory_graph
@@ -40,8 +36,9 @@ ONE = {
 }
 """Every way to say one thing."""
 
+CHAT = [HELLO, AIMessage("Hi."), HumanMessage("Where?")]
 MANY = {
-    "messages": [HELLO, AIMessage("Hi."), HumanMessage("Where?")],
+    "messages": CHAT,
     "pairs": [("user", "Hello"), ("assistant", "Hi."), ("user", "Where?")],
     "role dicts": [
         {"role": "user", "content": "Hello"},
@@ -50,19 +47,13 @@ MANY = {
     ],
     "mixed": ["Hello", AIMessage("Hi."), {"role": "user", "content": "Where?"}],
     "under messages": {"messages": ["Hello", ("ai", "Hi."), "Where?"]},
-    "the value of a prompt": ChatPromptValue(
-        messages=[HELLO, AIMessage("Hi."), HumanMessage("Where?")]
-    ),
+    "the value of a prompt": ChatPromptValue(messages=CHAT),
 }
 """Every way to pass a whole chat."""
 
 
 def _wrap(memory, model, value):
     memory.wrap(model, recall=False).invoke(value, at())
-
-
-def _wrap_under_input(memory, model, value):
-    memory.wrap(model, recall=False).invoke({"input": value}, at())
 
 
 def _conversation(memory, model, value):
@@ -97,8 +88,15 @@ def _agent(memory, model, value):
     agent_with(memory, model, tools=()).invoke(_state(value), at())
 
 
-CALLS = {"wrap": _wrap, "wrap, under input": _wrap_under_input, "conversation": _conversation}
-DOORS = {**CALLS, "history": _history, "memory": _memory, "graph": _graph, "agent": _agent}
+DOORS = {
+    "wrap": _wrap,
+    "wrap, under input": lambda memory, model, value: _wrap(memory, model, {"input": value}),
+    "conversation": _conversation,
+    "history": _history,
+    "memory": _memory,
+    "graph": _graph,
+    "agent": _agent,
+}
 
 READ_BY_LANGGRAPH = {"a chat message", "a message written down", "chunks"}
 """Forms that LangGraph reads in its own way, or refuses, before any node or middleware runs."""
@@ -115,8 +113,7 @@ def model():
 
 
 def _told(memory):
-    entries = memory.history("t", user_id="ana").entries
-    return [(type(one.message), str(one.message.text)) for one in entries if one.message]
+    return [(type(one.message), str(one.message.text)) for one in entries(memory) if one.message]
 
 
 @pytest.mark.parametrize("form", ONE)

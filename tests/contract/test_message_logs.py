@@ -1,12 +1,9 @@
-"""The logs that need no server keep the contract; and the contract cannot be cheated."""
-
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from functools import partial
 
 import pytest
+from list_log import ListLog
 from recall_rows_contract import RecallRowsContract
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
@@ -16,6 +13,14 @@ from langchain_convmem.testing.log_contract import MessageLogContract
 class TestInMemoryLog(RecallRowsContract, MessageLogContract):
     def make_log(self, tmp_path):
         log = InMemoryLog()
+        return lambda: log
+
+
+class TestListLog(MessageLogContract):
+    """The log of the page "A log of your own"."""
+
+    def make_log(self, tmp_path):
+        log = ListLog()
         return lambda: log
 
 

@@ -1,7 +1,3 @@
-"""`PostgresLog` keeps the contract, against a real server; and its numbers when many write."""
-
-from __future__ import annotations
-
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -1,7 +1,3 @@
-"""`PostgresLog` keeps the contract behind PgBouncer in transaction mode, where there is one."""
-
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -3,8 +3,6 @@
 Fifty turns with edits, other answers, repeated words, dated system prompts and two pages at once.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

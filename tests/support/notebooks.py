@@ -37,7 +37,6 @@ MOST_BYTES = 60_000
 _TIMEOUT_S = 300
 _SECRETS = ("API_KEY", "AWS_", "CONVMEM_")
 
-# -- what runs in the kernel before a notebook ----------------------------------------------------
 
 PRELUDE = """
 import socket as _socket
@@ -166,8 +165,6 @@ def _hide_in(text):
     return _TEMPORARY.sub(_SOME_PATH, text.replace(str(ROOT), "..."))
 
 
-# -- comparing ------------------------------------------------------------------------------------
-
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w])")
 _VOLATILE = (
     (re.compile(r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b"), "<id>"),
@@ -264,9 +261,6 @@ def _may_differ(old, new, tolerance):
         return False
     digits = min(len(number.partition(".")[2]) for number in (old, new))
     return abs(before - now) <= max(FRACTION * abs(before), 1.01 * 10**-digits)
-
-
-# -- the command -----------------------------------------------------------------------------------
 
 
 def merge_outputs(stored, made):

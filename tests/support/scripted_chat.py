@@ -154,3 +154,22 @@ class FailingLog:
     def append(self, *args, **kwargs):
         self._count()
         return self._log.append(*args, **kwargs)
+
+
+def entries(memory, thread_id="t", user_id="ana"):
+    """Return all that the log holds of a thread."""
+    return memory.history(thread_id, user_id=user_id).entries
+
+
+def talk(memory):
+    """Return all that was ever said in the thread: role, texts, and what marks them."""
+    return [
+        (one.role, *one.contents, *one.metadata.attributes)
+        for one in entries(memory)
+        if one.control is None
+    ]
+
+
+def texts(memory, thread_id="t", user_id="ana"):
+    """Return the texts of a thread's view."""
+    return [str(one.text) for one in memory.history(thread_id, user_id=user_id).messages]

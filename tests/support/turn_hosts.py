@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import reduce
+from itertools import pairwise
 from operator import add
 from typing import Any, TypedDict
 
@@ -31,7 +32,19 @@ from langchain_convmem.integrations.langgraph import (
 
 
 class App:
-    """Something that runs turns by `invoke`, `ainvoke`, `stream` and `astream`."""
+    """Something that runs turns, whatever it is made of: by `run`, in one of four ways."""
+
+    def invoke(self, said, config):
+        return self.run("invoke", said, config)
+
+    async def ainvoke(self, said, config):
+        return await self.run("ainvoke", said, config)
+
+    def stream(self, said, config):
+        return self.run("stream", said, config)
+
+    def astream(self, said, config):
+        return self.run("astream", said, config)
 
     @property
     def runnable(self):
@@ -58,11 +71,11 @@ RUNS = {
 
 
 class Host:
-    """A host of turns, by the name that the documentation has for it.
+    """A host of turns; `name` is what the documentation calls it.
 
-    `app` returns what runs turns with a model and options of a turn, `with_tool` what runs those in
-    which the model may call a tool, and `structured` those that are answered by an object. In these
-    two nothing is recalled.
+    `app` returns what runs turns with a model, by options of a turn and `provider`; `with_tool`
+    what runs turns in which the model may call a tool; `structured` what is answered by an object.
+    The latter two recall nothing.
     """
 
     def structured(self, memory, model, schema):
@@ -73,17 +86,8 @@ class _Chain(App):
     def __init__(self, chain):
         self.chain = chain
 
-    def invoke(self, said, config):
-        return self.chain.invoke(said, config)
-
-    async def ainvoke(self, said, config):
-        return await self.chain.ainvoke(said, config)
-
-    def stream(self, said, config):
-        return self.chain.stream(said, config)
-
-    def astream(self, said, config):
-        return self.chain.astream(said, config)
+    def run(self, way, said, config):
+        return getattr(self.chain, way)(said, config)
 
     @property
     def runnable(self):
@@ -147,24 +151,12 @@ class _Conversations(App):
     def __init__(self, memory, model, options):
         self._memory, self._model, self._options = memory, model, options
 
-    def talk(self, config: RunnableConfig) -> Any:
-        configurable = config["configurable"]
-        thread_id, user_id = configurable["thread_id"], configurable.get("user_id")
-        return self._memory.conversation(
-            self._model, thread_id=thread_id, user_id=user_id, **self._options
-        )
-
-    def invoke(self, said, config):
-        return self.talk(config).send_message(said, config)
-
-    async def ainvoke(self, said, config):
-        return await self.talk(config).asend_message(said, config)
-
-    def stream(self, said, config):
-        return self.talk(config).stream(said, config)
-
-    def astream(self, said, config):
-        return self.talk(config).astream(said, config)
+    def run(self, way, said, config):
+        named = config["configurable"]
+        owner = {"thread_id": named["thread_id"], "user_id": named.get("user_id")}
+        talk = self._memory.conversation(self._model, **owner, **self._options)
+        name = {"invoke": "send_message", "ainvoke": "asend_message"}.get(way, way)
+        return getattr(talk, name)(said, config)
 
 
 class ConversationHost(Host):
@@ -190,17 +182,9 @@ class _Graph(App):
             said = HumanMessage(said)
         return {"messages": [said] if isinstance(said, BaseMessage) else said}
 
-    def invoke(self, said, config):
-        return self.graph.invoke(self._input(said), config)
-
-    async def ainvoke(self, said, config):
-        return await self.graph.ainvoke(self._input(said), config)
-
-    def stream(self, said, config):
-        return self.graph.stream(self._input(said), config, stream_mode="messages")
-
-    def astream(self, said, config):
-        return self.graph.astream(self._input(said), config, stream_mode="messages")
+    def run(self, way, said, config):
+        words = {"stream_mode": "messages"} if "stream" in way else {}
+        return getattr(self.graph, way)(self._input(said), config, **words)
 
     @property
     def runnable(self):
@@ -224,16 +208,10 @@ class NodesHost(Host):
 
     name = "nodes"
 
-    def app(self, memory, model, **options):
-        return self._graph(memory, model, **options)
-
     def with_tool(self, memory, model, tool):
-        return self._graph(memory, model.bind_tools([tool]), tool, recall=False)
+        return self.app(memory, model.bind_tools([tool]), tool, recall=False)
 
-    def structured(self, memory, model, schema):
-        return self._graph(memory, model.with_structured_output(schema), recall=False)
-
-    def _graph(self, memory, model, *tools, checkpointer=None, **options):
+    def app(self, memory, model, *tools, checkpointer=None, **options):
         shared = {name: options[name] for name in ("recall", "remember") if name in options}
         stored = {name: options[name] for name in ("remember",) if name in options}
         builder = StateGraph(MessagesState)
@@ -242,18 +220,11 @@ class NodesHost(Host):
         builder.add_node("model", model_node(memory, model, provider=provider, options=chosen))
         builder.add_node("record", record_node(memory, **stored))
         builder.add_node("summarize", summarize_node(memory))
-        builder.add_edge(START, "recall")
-        builder.add_edge("recall", "model")
-        if tools:
-            builder.add_node("tools", ToolNode(tools))
-            builder.add_conditional_edges(
-                "model", tools_condition, {"tools": "tools", END: "record"}
-            )
-            builder.add_edge("tools", "model")
-        else:
-            builder.add_edge("model", "record")
-        builder.add_edge("record", "summarize")
-        builder.add_edge("summarize", END)
+        builder.add_node("tools", ToolNode(tools))
+        builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "record"})
+        edges = [START, "recall", "model"], ["tools", "model"], ["record", "summarize", END]
+        for before, after in (pair for row in edges for pair in pairwise(row)):
+            builder.add_edge(before, after)
         return _Graph(builder.compile(checkpointer=checkpointer))
 
 

@@ -1,7 +1,3 @@
-"""Calls off the event loop, what they ask of it, and jobs behind turns."""
-
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import logging
@@ -28,9 +24,6 @@ async def get_loop_thread():
 def ask_for_it():
     """Ask which thread answers, and under which context."""
     return ask(lambda: ("called", NAME.get()), get_loop_thread)
-
-
-# -- hops -----------------------------------------------------------------------------------------
 
 
 async def test_a_hop_sees_the_callers_context_and_is_another_thread():
@@ -171,14 +164,6 @@ async def test_what_a_cancelled_hop_asks_is_cancelled_and_the_call_may_tidy_up()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert done == [1]
-
-
-async def test_a_call_that_raises_stop_iteration_does_not_wait_for_ever():
-    with pytest.raises(RuntimeError, match="StopIteration"):
-        await hop(lambda: next(iter(())))
-
-
-# -- Background jobs: one per thread at a time, and none is left over ------------------------------
 
 
 KEYS = [ThreadKey("ana", str(number)) for number in range(20)]

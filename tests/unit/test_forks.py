@@ -1,12 +1,9 @@
-"""What a child finds after a fork: work that is whole, and locks that are free."""
-
-from __future__ import annotations
-
 import faulthandler
 import os
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 from forked_processes import in_child
@@ -19,35 +16,27 @@ pytestmark = [
 ]
 
 
-class Held:
-    """A thread that holds something until it is told to let go."""
+@contextmanager
+def held_elsewhere(held):
+    """Let another thread hold something for as long as the block."""
+    holds, let_go = threading.Event(), threading.Event()
 
-    def __init__(self, held):
-        self._let_go = threading.Event()
-        self._holds = threading.Event()
-        self._thread = threading.Thread(target=self._hold, args=(held,))
-
-    def _hold(self, held):
+    def hold():
         with held:
-            self._holds.set()
-            self._let_go.wait()
+            holds.set()
+            let_go.wait()
 
-    def let_go(self):
-        self._let_go.set()
-
-    def __enter__(self):
-        self._thread.start()
-        self._holds.wait()
-        return self
-
-    def __exit__(self, *_):
-        self.let_go()
-        self._thread.join()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holds.wait()
+    yield
+    let_go.set()
+    thread.join()
 
 
 def test_a_lock_that_another_thread_holds_is_free_in_a_child():
     lock = make_lock()
-    with Held(lock):
+    with held_elsewhere(lock):
         assert not lock.acquire(blocking=False)
         assert in_child(lambda: lock.acquire(blocking=False)) == "True"
         assert not lock.acquire(blocking=False)
@@ -84,7 +73,7 @@ def test_a_fork_waits_neither_for_itself_nor_for_ever():
     with gate.hold():
         gate.prepare_fork()
         gate.resume_after_fork()
-    with Held(gate.hold()):
+    with held_elsewhere(gate.hold()):
         gate.prepare_fork()
         gate.resume_after_fork()
 
@@ -128,8 +117,6 @@ def test_a_fork_waits_for_a_module_that_another_thread_imports(tmp_path, monkeyp
     thread.start()
     while "slow_to_import" not in sys.modules:
         time.sleep(0.001)
-    assert (
-        in_child(lambda: faulthandler.dump_traceback_later(20, exit=True) or is_imported())
-        == "True"
-    )
+    done = in_child(lambda: faulthandler.dump_traceback_later(20, exit=True) or is_imported())
+    assert done == "True"
     thread.join()

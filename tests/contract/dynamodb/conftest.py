@@ -1,7 +1,3 @@
-"""Logs on a server that speaks DynamoDB's protocol."""
-
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

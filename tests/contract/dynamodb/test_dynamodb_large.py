@@ -1,7 +1,3 @@
-"""Batches that are too large for one item, owners, and what forgetting leaves."""
-
-from __future__ import annotations
-
 import pytest
 from dynamodb_servers import FaultyServer, delete_item, items, kinds, new_client, once_only
 from langchain_core.messages import HumanMessage
@@ -26,10 +22,10 @@ ITEM_LIMIT = 400 * 1024
 
 def stored_bytes(item):
     """Return the size of an item as the service counts it, nearly."""
+    values = [(name, value) for name, held in item.items() for value in held.values()]
     return sum(
-        len(name) + len(value) if isinstance(value, bytes) else len(name) + len(value.encode())
-        for name, attribute in item.items()
-        for value in attribute.values()
+        len(name) + len(value if isinstance(value, bytes) else value.encode())
+        for name, value in values
     )
 
 
@@ -77,10 +73,8 @@ def test_a_reader_follows_a_batch_that_is_changed_while_it_is_read(log, open_log
         pieces = params["ExpressionAttributeValues"][":first"]["S"].startswith("P#")
         if pieces and waiting:
             waiting.clear()
-            if act == "annotate":
-                other.annotate(ANA, entry.id, attributes=["seen"])
-            else:
-                other.forget(ANA)
+            acts = {"forget": {}, "annotate": {"entry_id": entry.id, "attributes": ["seen"]}}
+            getattr(other, act)(ANA, **acts[act])
 
     client.meta.events.register("before-parameter-build.dynamodb.Query", change)
     found = [one.metadata.attributes for one in log.changes(ANA.owner).entries]
@@ -120,13 +114,10 @@ def test_nothing_of_what_is_forgotten_stays_but_marks(client, log, scope):
     left = {key: item for key, item in items(log, client).items() if "user_id" not in item}
     for told in ("secret", "ana", "t1"):
         assert told not in str(left)
-    assert all(
-        set(item) <= {"pk", "sk", "write_token", "mark_checksum", "generation"}
-        for item in left.values()
-    )
-    assert kinds(log, client) == ["E"] * 5, (
-        "a mark for each batch and one more, the generation, and Bo's"
-    )
+    fields = {name for item in left.values() for name in item}
+    assert fields <= {"pk", "sk", "write_token", "mark_checksum", "generation"}
+    # A mark for each batch and one more, the generation, and Bo's.
+    assert kinds(log, client) == ["E"] * 5
     assert log.entries(BO) == [other]
     assert verify_log(log).ok
     assert log.changes(ANA.owner).entries == ()

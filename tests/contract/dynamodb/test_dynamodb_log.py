@@ -1,7 +1,3 @@
-"""`DynamoDBLog` keeps the contract, on a server with its protocol; and what it costs."""
-
-from __future__ import annotations
-
 import json
 import re
 from functools import partial
@@ -107,15 +103,8 @@ def test_a_table_is_verified_by_its_address(log, endpoint, monkeypatch, client, 
     client.put_item(TableName=log.table_name, Item=item)
     assert main(["db", "verify", "--db", address, "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
-    assert report["damaged"] == [
-        {
-            "user_id": "ana",
-            "thread_id": "t1",
-            "position": first.position,
-            "entry_id": first.id,
-            "what": "it does not match its checksum",
-        }
-    ]
+    [found] = report["damaged"]
+    assert (found["entry_id"], found["what"]) == (first.id, "it does not match its checksum")
     assert (report["ok"], len(report["problems"])) == (False, 1)
 
 
@@ -200,14 +189,11 @@ def test_the_documented_rights_are_those_that_are_used(endpoint):
     log.create_table()
     made = set(calls)
     calls.clear()
-    large = "x" * 500_000
-    entry, _ = say_all(log, ANA, ["Hi", large])
+    entry, _ = say_all(log, ANA, ["Hi", "x" * 500_000])
     log.annotate(ANA, entry.id, attributes=["seen"])
-    log.entries(ANA, last=1)
     log.changes(ANA.owner)
     log.threads(None)
     log.owners()
-    log.threads("ana")
     log.find(ANA, [entry.id])
     log.set_state(ANA, "buffer", 1, expected=None)
     log.get_state(ANA, "buffer")

@@ -1,7 +1,3 @@
-"""Writers who meet, throttling, failures and lost answers."""
-
-from __future__ import annotations
-
 import pytest
 from dynamodb_servers import THROTTLED, kinds
 from langchain_core.messages import HumanMessage
@@ -57,9 +53,8 @@ def test_a_number_is_not_used_again_while_a_writer_holds_it(open_log, in_between
     def act():
         gone = say(fast, third, "gone")
         positions.extend([gone.position, say(fast, ANAS_OTHER, "there").position])
-        fast.forget(
-            third.owner if scope == "owner" else third, [gone.id] if scope == "entry" else None
-        )
+        scopes = {"entry": (third, [gone.id]), "thread": (third,), "owner": (third.owner,)}
+        fast.forget(*scopes[scope])
 
     in_between(act)
     positions.append(say(slow, ANA, "slow").position)

@@ -1,5 +1,3 @@
-"""What every turn of the contract runs over."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -28,11 +26,8 @@ def told():
     """
     with ConversationMemory(InMemoryLog(), profile_tokens=0) as opened:
         for number, text in enumerate(("red and fast", "locked in the shed", "ten years old")):
-            opened.add_messages(
-                [HumanMessage(f"My bicycle is {text}. {'It rained on that day. ' * 9}")],
-                thread_id=f"old {number}",
-                user_id="ana",
-            )
+            said = HumanMessage(f"My bicycle is {text}. {'It rained on that day. ' * 9}")
+            opened.add_messages([said], thread_id=f"old {number}", user_id="ana")
         turn = [HumanMessage("My name is Ana. " * 20), AIMessage("Nice to meet you.")]
         opened.add_messages(turn, thread_id="t", user_id="ana")
         yield opened

@@ -1,7 +1,3 @@
-"""What goes wrong in a turn, and what is left of it then: the same at every host."""
-
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal
@@ -11,7 +7,7 @@ import pytest
 from host_promises import differs, kept_by_all
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
-from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at, entries, talk, texts
 from turn_hosts import STREAMS, given
 
 from langchain_convmem import ConversationMemory, InMemoryLog
@@ -20,40 +16,17 @@ from langchain_convmem.errors import LogError, LogUnavailableError, ThreadBusyEr
 CUT = [("user", "Count."), ("assistant", "One two ", "interrupted")]
 
 
-def _history(memory):
-    return memory.history("t", user_id="ana")
-
-
-def _stored(memory):
-    """Return all that was ever said in the thread, with what marks it."""
-    return [
-        (entry.role, *entry.contents, *entry.metadata.attributes)
-        for entry in _history(memory).entries
-        if entry.control is None
-    ]
-
-
-def _shown(memory):
-    return [str(one.text) for one in _history(memory).messages]
-
-
-# -- models that fail ---------------------------------------------------------------------------
-
-
 @kept_by_all("failing model")
 def test_the_question_stays_when_the_model_fails(host, run, memory):
     model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
     app = host.app(memory, model)
     with pytest.raises(ProviderError, match="down"):
         run(app, "Where is it?", at())
-    assert _shown(memory) == ["Where is it?"]
+    assert texts(memory) == ["Where is it?"]
     run(app, "Are you there?", at())
     assert "Where is it?" in str(model.seen[-1][0].text), "the next turn sees it"
-    assert _stored(memory) == [
-        ("user", "Where is it?"),
-        ("user", "Are you there?"),
-        ("assistant", "Yes."),
-    ]
+    asked = [("user", "Where is it?"), ("user", "Are you there?")]
+    assert talk(memory) == [*asked, ("assistant", "Yes.")]
 
 
 @differs("failing model", "conversation")
@@ -62,10 +35,10 @@ def test_a_conversation_is_as_before_when_the_model_fails(host, run, memory):
     app = host.app(memory, model)
     with pytest.raises(ProviderError, match="down"):
         run(app, "Where is it?", at())
-    assert _shown(memory) == []
-    assert _stored(memory) == [("user", "Where is it?")]
+    assert texts(memory) == []
+    assert talk(memory) == [("user", "Where is it?")]
     run(app, "Are you there?", at())
-    assert _shown(memory) == ["Are you there?", "Yes."]
+    assert texts(memory) == ["Are you there?", "Yes."]
 
 
 @kept_by_all("sent again")
@@ -75,9 +48,9 @@ def test_a_message_sent_again_by_its_id_after_a_failure_is_one_turn(host, run, m
     with pytest.raises(ProviderError):
         run(app, said, at())
     run(app, said, at())
-    assert _shown(memory) == ["Where is it?", "Yes."]
+    assert texts(memory) == ["Where is it?", "Yes."]
     assert [str(one.text) for one in model.seen[-1]] == ["Where is it?"]
-    counted = [one for one in _history(memory).entries if one.control is None]
+    counted = [one for one in entries(memory) if one.control is None]
     assert len({one.turn_id for one in counted if one.role == "assistant"}) == 1
     assert counted[-1].turn_id in {one.turn_id for one in counted if one.role == "user"}
 
@@ -89,7 +62,7 @@ def test_a_text_sent_again_after_a_failure_is_one_turn(host, run, memory):
     with pytest.raises(ProviderError):
         run(app, "Where is it?", at())
     run(app, "Where is it?", at())
-    assert _shown(memory) == ["Where is it?", "Yes."]
+    assert texts(memory) == ["Where is it?", "Yes."]
     assert [str(one.text) for one in model.seen[-1]] == ["Where is it?"]
 
 
@@ -100,7 +73,7 @@ def test_the_same_text_under_another_id_is_another_message(host, run, memory):
     with pytest.raises(ProviderError):
         run(app, HumanMessage("Where is it?", id="m1"), at())
     run(app, HumanMessage("Where is it?", id="m2"), at())
-    assert _stored(memory) == [*[("user", "Where is it?")] * 2, ("assistant", "Yes.")]
+    assert talk(memory) == [*[("user", "Where is it?")] * 2, ("assistant", "Yes.")]
 
 
 @kept_by_all("retried")
@@ -112,11 +85,8 @@ def test_a_turn_that_is_retried_is_stored_once(host, way, memory):
         retrying.invoke("Where is it?", at())
     else:
         asyncio.run(retrying.ainvoke("Where is it?", at()))
-    assert _shown(memory) == ["Where is it?", "Yes."]
+    assert texts(memory) == ["Where is it?", "Yes."]
     assert [str(one.text) for one in model.seen[-1]] == ["Where is it?"]
-
-
-# -- writes that fail ---------------------------------------------------------------------------
 
 
 @kept_by_all("failed question")
@@ -137,22 +107,21 @@ def test_a_reply_that_cannot_be_stored_is_raised(host, run, model):
     assert any(isinstance(error, LogUnavailableError) for error in causes)
 
 
-# -- streams that do not end --------------------------------------------------------------------
-
-
-def _broken(host, way, memory, **options):
-    model = ScriptedChatModel(replies=["One two three four"], breaks_after=2)
+def _break(host, way, memory, reply="One two three four", after=2, **values):
+    """Run a turn whose stream breaks after so many chunks."""
+    model = ScriptedChatModel(replies=[reply], breaks_after=after)
+    app = host.app(memory, model, recall=False)
     with pytest.raises(ProviderError, match="connection broke"):
-        STREAMS[way](host.app(memory, model, recall=False, **options), "Count.", at())
+        STREAMS[way](app, HumanMessage("Count.", id="q1"), at(**values))
 
 
 @kept_by_all("broken stream")
 @pytest.mark.parametrize("way", STREAMS)
 def test_the_words_of_a_stream_that_breaks_stay(host, way, memory):
-    _broken(host, way, memory)
-    assert _stored(memory) == CUT
-    assert _shown(memory) == ["Count.", "One two "]
-    [asked, reply] = [one for one in _history(memory).entries if one.control is None]
+    _break(host, way, memory)
+    assert talk(memory) == CUT
+    assert texts(memory) == ["Count.", "One two "]
+    [asked, reply] = [one for one in entries(memory) if one.control is None]
     assert type(reply.message) is AIMessage
     assert reply.turn_id == asked.turn_id
     assert reply.metadata.timing.keys() >= {"llmStart", "llmEnd"}
@@ -161,19 +130,11 @@ def test_the_words_of_a_stream_that_breaks_stay(host, way, memory):
 @differs("broken stream", "conversation")
 @pytest.mark.parametrize("way", STREAMS)
 def test_the_words_of_a_turn_that_is_taken_back_are_in_the_log(host, way, memory):
-    _broken(host, way, memory)
-    assert _stored(memory) == CUT
-    assert _shown(memory) == []
-    [reply] = [one for one in _history(memory).entries if one.role == "assistant"]
+    _break(host, way, memory)
+    assert talk(memory) == CUT
+    assert texts(memory) == []
+    [reply] = [one for one in entries(memory) if one.role == "assistant"]
     assert "finish_reason" not in reply.message.response_metadata, "nobody cancelled it"
-
-
-def _break(host, way, memory, reply="One two three four", after=2, **values):
-    """Run a turn whose stream breaks after so many chunks."""
-    model = ScriptedChatModel(replies=[reply], breaks_after=after)
-    app = host.app(memory, model, recall=False)
-    with pytest.raises(ProviderError):
-        STREAMS[way](app, HumanMessage("Count.", id="q1"), at(**values))
 
 
 def _run_whole(host, memory, said, reply):
@@ -195,10 +156,10 @@ def test_the_next_turn_sees_the_words_of_a_stream_that_broke(host, way, memory):
 def test_a_whole_reply_takes_the_place_of_what_broke(host, way, memory):
     _break(host, way, memory)
     _break(host, way, memory, "Four five six seven")
-    assert _shown(memory) == ["Count.", "Four five "]
+    assert texts(memory) == ["Count.", "Four five "]
     said = HumanMessage("Count.", id="q1")
     assert _run_whole(host, memory, said, "One two three.") == ["Count."]
-    assert _shown(memory) == ["Count.", "One two three."]
+    assert texts(memory) == ["Count.", "One two three."]
 
 
 @kept_by_all("broken again")
@@ -206,7 +167,7 @@ def test_a_whole_reply_takes_the_place_of_what_broke(host, way, memory):
 def test_an_attempt_that_breaks_leaves_the_whole_reply_before_it(host, way, memory):
     _run_whole(host, memory, HumanMessage("Count.", id="q1"), "One two three.")
     _break(host, way, memory)
-    assert _shown(memory) == ["Count.", "One two three."]
+    assert texts(memory) == ["Count.", "One two three."]
 
 
 @differs("broken again")
@@ -214,15 +175,15 @@ def test_an_attempt_that_breaks_leaves_the_whole_reply_before_it(host, way, memo
 def test_a_chain_shows_the_words_of_the_attempt_that_broke(host, way, memory):
     _run_whole(host, memory, HumanMessage("Count.", id="q1"), "One two three.")
     _break(host, way, memory)
-    assert _shown(memory) == ["Count.", "One two "]
-    assert ("assistant", "One two three.") in _stored(memory)
+    assert texts(memory) == ["Count.", "One two "]
+    assert ("assistant", "One two three.") in talk(memory)
 
 
 @kept_by_all("interrupted message")
 @pytest.mark.parametrize("way", STREAMS)
 def test_a_message_that_was_cut_says_so(host, way, memory):
     _break(host, way, memory)
-    asked, cut = _history(memory).messages
+    asked, cut = memory.history("t", user_id="ana").messages
     assert (cut.response_metadata["interrupted"], asked.response_metadata) == (True, {})
 
 
@@ -232,7 +193,7 @@ def test_a_message_that_was_cut_says_so(host, way, memory):
 def test_half_a_call_is_no_call(host, way, after, memory):
     call = {"name": "erase", "args": {"all": 1}, "id": "c1", "type": "tool_call"}
     _break(host, way, memory, AIMessage("Erasing. ", tool_calls=[call]), after)
-    [cut] = [one.message for one in _history(memory).entries if one.role == "assistant"]
+    [cut] = [one.message for one in entries(memory) if one.role == "assistant"]
     assert (cut.text, cut.tool_calls, cut.invalid_tool_calls) == ("Erasing. ", [], [])
     assert "erase" not in str(cut)
 
@@ -241,7 +202,7 @@ def test_half_a_call_is_no_call(host, way, after, memory):
 @pytest.mark.parametrize("way", STREAMS)
 def test_of_a_stream_that_is_not_to_be_stored_no_words_are(host, way, memory):
     _break(host, way, memory, remember=False)
-    assert _history(memory).entries == []
+    assert entries(memory) == []
 
 
 async def _leave(app, how):
@@ -270,8 +231,8 @@ def _left(host, how, memory, **options):
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
 def test_the_words_of_a_stream_that_is_left_stay(host, how, memory):
     _left(host, how, memory)
-    assert _stored(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
-    assert _shown(memory) == ["Count.", "One "]
+    assert talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+    assert texts(memory) == ["Count.", "One "]
 
 
 @differs("left stream", "conversation")
@@ -281,39 +242,33 @@ def test_the_words_of_a_stream_that_is_left_stay(host, how, memory):
 )
 def test_a_conversation_that_is_left_does_as_it_was_told(host, how, on_cancel, shown, memory):
     _left(host, how, memory, on_cancel=on_cancel)
-    assert _stored(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
-    assert _shown(memory) == shown
+    assert talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+    assert texts(memory) == shown
 
 
-def _close(app):
-    stream = app.stream("Count.", at())
+def _close(host, memory):
+    """Close a stream behind its first word; return what is stored then."""
+    model = ScriptedChatModel(replies=["One two three"])
+    stream = host.app(memory, model, recall=False).stream("Count.", at())
     next(stream)
     stream.close()
+    return talk(memory)
 
 
 @kept_by_all("closed in a thread")
-def test_the_words_of_a_stream_that_is_closed_at_once_stay(host, memory, model):
-    model.replies = ["One two three"]
-    _close(host.app(memory, model, recall=False))
-    assert _stored(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+def test_the_words_of_a_stream_that_is_closed_at_once_stay(host, memory):
+    assert _close(host, memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
 
 
 @differs("closed in a thread", "conversation")
-def test_a_conversation_that_is_closed_at_once_takes_the_turn_back(host, memory, model):
-    model.replies = ["One two three"]
-    _close(host.app(memory, model, recall=False))
-    assert _stored(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
-    assert _shown(memory) == []
+def test_a_conversation_that_is_closed_at_once_takes_the_turn_back(host, memory):
+    assert _close(host, memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+    assert texts(memory) == []
 
 
 @differs("closed in a thread", "graph", "nodes", "agent", "deep agent")
-def test_a_state_whose_stream_is_closed_at_once_leaves_the_whole_reply(host, memory, model):
-    model.replies = ["One two three"]
-    _close(host.app(memory, model, recall=False))
-    assert _stored(memory) == [("user", "Count."), ("assistant", "One two three")]
-
-
-# -- what recall needs --------------------------------------------------------------------------
+def test_a_state_whose_stream_is_closed_at_once_leaves_the_whole_reply(host, memory):
+    assert _close(host, memory) == [("user", "Count."), ("assistant", "One two three")]
 
 
 class _BrokenEmbeddings(Embeddings):
@@ -332,11 +287,8 @@ def test_a_failing_embedder_costs_neither_the_message_nor_the_turn(host, run, mo
         said = HumanMessage("I chained my bicycle to the oak.")
         memory.add_messages([said], thread_id="old", user_id="ana")
         run(host.app(memory, model), "Where did I chain my bicycle?", at())
-        assert _shown(memory) == ["Where did I chain my bicycle?", "Yes."]
+        assert texts(memory) == ["Where did I chain my bicycle?", "Yes."]
         assert "to the oak" in given(model), "words still find it"
-
-
-# -- a process that ends ------------------------------------------------------------------------
 
 
 class _EndingChatModel(ScriptedChatModel):
@@ -357,52 +309,43 @@ def exits():
     signal.signal(signal.SIGTERM, before)
 
 
-def _exit_within(host, way, memory):
-    model = _EndingChatModel(replies=["One two three four"])
-    with pytest.raises(SystemExit):
-        STREAMS[way](host.app(memory, model, recall=False), "Count.", at())
+@pytest.fixture
+def exit_within(exits, memory):
+    """Exit within a turn; return what is stored then, and what is shown."""
+
+    def run(host, way):
+        model = _EndingChatModel(replies=["One two three four"])
+        with pytest.raises(SystemExit):
+            STREAMS[way](host.app(memory, model, recall=False), "Count.", at())
+        return talk(memory), texts(memory)
+
+    return run
 
 
 @kept_by_all("exit")
-@pytest.mark.usefixtures("exits")
-def test_the_words_of_a_stream_stay_when_the_process_exits(host, memory):
-    _exit_within(host, "astream", memory)
-    assert _stored(memory) == CUT
-    assert _shown(memory) == ["Count.", "One two "]
+def test_the_words_of_a_stream_stay_when_the_process_exits(host, exit_within):
+    assert exit_within(host, "astream") == (CUT, ["Count.", "One two "])
 
 
 @kept_by_all("exit in a thread")
-@pytest.mark.usefixtures("exits")
-def test_the_words_of_a_stream_of_direct_calls_stay_when_the_process_exits(host, memory):
-    _exit_within(host, "stream", memory)
-    assert _stored(memory) == CUT
-    assert _shown(memory) == ["Count.", "One two "]
+def test_the_words_of_a_stream_of_direct_calls_stay_when_the_process_exits(host, exit_within):
+    assert exit_within(host, "stream") == (CUT, ["Count.", "One two "])
 
 
 @differs("exit", "conversation")
-@pytest.mark.usefixtures("exits")
-def test_a_conversation_takes_the_turn_back_when_the_process_exits(host, memory):
-    _exit_within(host, "astream", memory)
-    assert _stored(memory) == CUT
-    assert _shown(memory) == []
+def test_a_conversation_takes_the_turn_back_when_the_process_exits(host, exit_within):
+    assert exit_within(host, "astream") == (CUT, [])
 
 
 @differs("exit in a thread", "conversation")
-@pytest.mark.usefixtures("exits")
-def test_a_conversation_of_direct_calls_takes_it_back_when_the_process_exits(host, memory):
-    _exit_within(host, "stream", memory)
-    assert _stored(memory) == CUT
-    assert _shown(memory) == []
+def test_a_conversation_of_direct_calls_takes_it_back_when_the_process_exits(host, exit_within):
+    assert exit_within(host, "stream") == (CUT, [])
 
 
 @differs("exit in a thread", "graph", "nodes", "agent", "deep agent")
-@pytest.mark.usefixtures("exits")
-def test_a_state_of_direct_calls_has_the_whole_reply_when_the_process_exits(host, memory):
-    _exit_within(host, "stream", memory)
-    assert _stored(memory) == [("user", "Count."), ("assistant", "One two three four")]
-
-
-# -- turns that would wait for ever -------------------------------------------------------------
+def test_a_state_of_direct_calls_has_the_whole_reply_when_the_process_exits(host, exit_within):
+    whole = [("user", "Count."), ("assistant", "One two three four")]
+    assert exit_within(host, "stream")[0] == whole
 
 
 @kept_by_all("busy thread")
@@ -418,7 +361,7 @@ def test_a_turn_within_a_turn_of_its_thread_is_an_error(host, run, memory):
     app = host.app(memory, ScriptedChatModel(replies=[reply]))
     run(app, "Hello", at())
     assert len(raised) == 1
-    assert _shown(memory) == ["Hello", "Yes."]
+    assert texts(memory) == ["Hello", "Yes."]
 
 
 @differs("busy thread")
@@ -430,4 +373,4 @@ def test_a_turn_within_a_turn_of_its_thread_is_a_turn_of_its_own(host, run, memo
     model = ScriptedChatModel(replies=[reply, "Inner.", "Never."])
     app = host.app(memory, model)
     run(app, "Hello", at())
-    assert sorted(_shown(memory)) == ["Again", "Hello", "Inner.", "Yes."]
+    assert sorted(texts(memory)) == ["Again", "Hello", "Inner.", "Yes."]

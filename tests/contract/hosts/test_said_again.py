@@ -1,28 +1,16 @@
-"""What is said again, edited or sent with more: the same at every host."""
-
-from __future__ import annotations
-
 import pytest
 from host_promises import kept_by_all
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from scripted_chat import ScriptedChatModel, at
-
-
-def _shown(memory, thread_id="t", user_id="ana"):
-    return [str(one.text) for one in memory.history(thread_id, user_id=user_id).messages]
+from scripted_chat import ScriptedChatModel, at, entries, texts
 
 
 def _stored(memory):
-    entries = memory.history("t", user_id="ana").entries
-    assert all(one.control is None for one in entries)
-    return [one.contents[0] for one in entries]
+    assert all(one.control is None for one in entries(memory))
+    return [one.contents[0] for one in entries(memory)]
 
 
 def _texts(messages):
     return [str(one.text) for one in messages]
-
-
-# -- one message under its id -------------------------------------------------------------------
 
 
 @kept_by_all("asked again")
@@ -32,14 +20,10 @@ def test_a_question_asked_again_under_its_id_has_the_newer_answer(host, run, mem
     run(app, "I am here.", at())
     for _ in range(2):
         run(app, HumanMessage("Where?", id="q1"), at())
-    assert _shown(memory) == ["I am here.", "Noted.", "Where?", "Level three."]
+    assert texts(memory) == ["I am here.", "Noted.", "Where?", "Level three."]
     assert _texts(model.seen[2]) == ["I am here.", "Noted.", "Where?"]
-    entries = memory.history("t", user_id="ana").entries
-    assert [one.contents[0] for one in entries if one.role == "assistant"] == [
-        "Noted.",
-        "Level two.",
-        "Level three.",
-    ], "the log loses nothing"
+    replies = [one.contents[0] for one in entries(memory) if one.role == "assistant"]
+    assert replies == ["Noted.", "Level two.", "Level three."], "the log loses nothing"
 
 
 @kept_by_all("asked later")
@@ -49,7 +33,7 @@ def test_an_earlier_question_asked_again_is_answered_in_its_place(host, run, mem
     for text, name in (("First?", "q1"), ("Second?", "q2"), ("First?", "q1")):
         run(app, HumanMessage(text, id=name), at())
     assert _texts(model.seen[2]) == ["First?"], "what came later is not before it"
-    assert _shown(memory) == ["First?", "One, better.", "Second?", "Two."]
+    assert texts(memory) == ["First?", "One, better.", "Second?", "Two."]
 
 
 @kept_by_all("edited")
@@ -59,7 +43,7 @@ def test_a_question_edited_under_its_id_is_replaced_with_its_answer(host, run, m
     run(app, HumanMessage("Where is the bike?", id="q1"), at())
     run(app, HumanMessage("Where is the car?", id="q1"), at())
     assert _texts(model.seen[1]) == ["Where is the car?"]
-    assert _shown(memory) == ["Where is the car?", "On three."]
+    assert texts(memory) == ["Where is the car?", "On three."]
 
 
 @kept_by_all("said twice")
@@ -67,10 +51,8 @@ def test_the_same_text_said_twice_is_two_turns(host, run, memory):
     app = host.app(memory, ScriptedChatModel(replies=["First.", "Second."]), recall=False)
     for _ in range(2):
         run(app, "And?", at())
-    assert _shown(memory) == ["And?", "First.", "And?", "Second."]
+    assert texts(memory) == ["And?", "First.", "And?", "Second."]
 
-
-# -- lists without ids --------------------------------------------------------------------------
 
 LISTS = {
     "several messages at once": ([], ["My name is Ana.", "-", "What is new?"], ["What is new?"]),
@@ -116,17 +98,13 @@ LISTS = {
 @pytest.mark.parametrize("case", LISTS)
 def test_of_a_list_what_follows_the_last_known_message_is_new(host, run, case, memory):
     before, given, new = LISTS[case]
-    replies = [f"Reply {number}." for number in range(1, 9)]
-    model = ScriptedChatModel(replies=replies)
+    model = ScriptedChatModel(replies=[f"Reply {number}." for number in range(1, 9)])
     app = host.app(memory, model, recall=False)
     for text in before:
         run(app, text, at())
     earlier = _stored(memory)
-    messages = [
-        (AIMessage if number % 2 else HumanMessage)(text)
-        for number, text in enumerate(given)
-        if text != "-"
-    ]
+    kinds = (HumanMessage, AIMessage)
+    messages = [kinds[n % 2](text) for n, text in enumerate(given) if text != "-"]
     run(app, messages, at())
     if not before:
         new = _texts(messages)
@@ -143,10 +121,7 @@ def test_what_is_for_the_call_alone_is_shown_and_not_stored(host, run, memory, m
     assert _texts(model.seen[-1]) == ["Be brief.", "2 + 2?", "4", "3 + 3?"]
     run(app, "And 4 + 4?", at())
     assert _texts(model.seen[-1]) == ["3 + 3?", "Yes.", "And 4 + 4?"]
-    assert _shown(memory) == ["3 + 3?", "Yes.", "And 4 + 4?", "Yes."]
-
-
-# -- two users ----------------------------------------------------------------------------------
+    assert texts(memory) == ["3 + 3?", "Yes.", "And 4 + 4?", "Yes."]
 
 
 @kept_by_all("users apart")
@@ -156,5 +131,5 @@ def test_threads_of_two_users_with_one_name_are_two_threads(host, run, memory, m
     for other in ("ben", None):
         run(app, "What is my bicycle like?", at(user_id=other))
         assert _texts(model.seen[-1]) == ["What is my bicycle like?"]
-    assert _shown(memory) == ["My bicycle is red.", "Yes."]
-    assert _shown(memory, user_id="ben") == ["What is my bicycle like?", "Yes."]
+    assert texts(memory) == ["My bicycle is red.", "Yes."]
+    assert texts(memory, user_id="ben") == ["What is my bicycle like?", "Yes."]

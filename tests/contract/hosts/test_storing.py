@@ -1,5 +1,3 @@
-"""What a turn stores, when, and what a model gets of it: the same at every host."""
-
 from __future__ import annotations
 
 import json
@@ -9,7 +7,7 @@ from host_promises import differs, kept_by_all
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from pydantic import BaseModel
-from scripted_chat import ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at, entries, talk, texts
 from summaries import ScriptedSummarizer
 from summary_trees import add_chat, add_leaf, add_parent
 from topics import BOAT, DOG, memory_of_topics, memory_with_a_buffer
@@ -23,26 +21,14 @@ from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.views.context import is_framing
 
 
-def _entries(memory):
-    return memory.history("t", user_id="ana").entries
-
-
-def _talk(memory):
-    return [(entry.role, *entry.contents) for entry in _entries(memory)]
-
-
 @kept_by_all("one turn")
 def test_question_and_reply_are_one_turn(host, run, memory, model):
     app = host.app(memory, model)
     run(app, "Hello", at())
     run(app, "Again", at())
-    assert _talk(memory) == [
-        ("user", "Hello"),
-        ("assistant", "Yes."),
-        ("user", "Again"),
-        ("assistant", "Yes."),
-    ]
-    first, second, third, fourth = (entry.turn_id for entry in _entries(memory))
+    reply = ("assistant", "Yes.")
+    assert talk(memory) == [("user", "Hello"), reply, ("user", "Again"), reply]
+    first, second, third, fourth = (entry.turn_id for entry in entries(memory))
     assert first == second != third == fourth
 
 
@@ -51,7 +37,7 @@ def test_the_question_is_durable_before_the_model_is_called(host, run, memory):
     before = []
 
     def reply(_messages):
-        before.extend(_talk(memory))
+        before.extend(talk(memory))
         return "Yes."
 
     run(host.app(memory, ScriptedChatModel(replies=[reply])), "Hello", at())
@@ -63,11 +49,8 @@ def test_the_question_is_durable_before_the_model_is_called(host, run, memory):
 def test_a_blank_question_is_refused_and_nothing_stored(host, run, text, memory, model):
     with pytest.raises(ConvMemError):
         run(host.app(memory, model), text, at())
-    assert _entries(memory) == []
+    assert entries(memory) == []
     assert model.seen == []
-
-
-# -- what is not stored -------------------------------------------------------------------------
 
 
 @kept_by_all("marked")
@@ -76,9 +59,9 @@ def test_nothing_is_stored_of_a_turn_whose_question_says_so(host, run, memory, m
     said = HumanMessage("My code is 1234.", additional_kwargs={"remember": False})
     run(app, said, at())
     assert given(model) == "My code is 1234."
-    assert _entries(memory) == []
+    assert entries(memory) == []
     run(app, "Hello", at())
-    assert _talk(memory) == [("user", "Hello"), ("assistant", "Yes.")]
+    assert talk(memory) == [("user", "Hello"), ("assistant", "Yes.")]
 
 
 def _redact(message):
@@ -89,7 +72,7 @@ def _run_redacted(host, run, model, question):
     watcher = RunWatcher()
     with ConversationMemory(InMemoryLog(), before_write=_redact) as memory:
         run(host.app(memory, model), question, {**at(), "callbacks": [watcher]})
-        said = _talk(memory)
+        said = talk(memory)
     [recall] = watcher.from_chain("retriever")
     return said, watcher.runs[recall]["query"]
 
@@ -114,12 +97,9 @@ def test_nothing_is_stored_of_a_turn_whose_question_the_write_hook_drops(host, r
         app = host.app(memory, model)
         run(app, "My code is 1234.", at())
         assert given(model) == "My code is 1234."
-        assert _entries(memory) == []
+        assert entries(memory) == []
         run(app, "Hello", at())
-        assert _talk(memory) == [("user", "Hello"), ("assistant", "Yes.")]
-
-
-# -- what is recalled, and summarised -----------------------------------------------------------
+        assert talk(memory) == [("user", "Hello"), ("assistant", "Yes.")]
 
 
 @kept_by_all("recalled text")
@@ -131,7 +111,7 @@ def test_recalled_lines_stand_in_the_question_and_not_in_the_log(host, run, told
     assert before.startswith("<recalled>")
     assert before.count("My bicycle is") == 3
     assert (fence, after.strip()) == ("</recalled>", "What is my bicycle like?")
-    assert _talk(told)[2:] == [("user", "What is my bicycle like?"), ("assistant", "Yes.")]
+    assert talk(told)[2:] == [("user", "What is my bicycle like?"), ("assistant", "Yes.")]
 
 
 @kept_by_all("in view")
@@ -139,11 +119,8 @@ def test_what_the_model_sees_anyway_is_not_recalled(host, run, memory, model):
     talk = [HumanMessage("My bicycle is red."), AIMessage("I see.")]
     memory.add_messages(talk, thread_id="t", user_id="ana")
     run(host.app(memory, model), "Which colour is my bicycle?", at())
-    assert [str(one.text) for one in model.seen[-1]] == [
-        "My bicycle is red.",
-        "I see.",
-        "Which colour is my bicycle?",
-    ]
+    seen = [str(one.text) for one in model.seen[-1]]
+    assert seen == ["My bicycle is red.", "I see.", "Which colour is my bicycle?"]
 
 
 @kept_by_all("summaries")
@@ -151,13 +128,8 @@ def test_a_summary_that_is_due_is_made_and_shown_from_then_on(host, run, model):
     settings = SummarySettings(
         trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000
     )
-    memory = ConversationMemory(
-        InMemoryLog(),
-        summarizer=ScriptedSummarizer(),
-        summary_settings=settings,
-        summarize_when="foreground",
-    )
-    with memory:
+    options = {"summary_settings": settings, "summarize_when": "foreground"}
+    with ConversationMemory(InMemoryLog(), summarizer=ScriptedSummarizer(), **options) as memory:
         app = host.app(memory, model, recall=False)
         for number in range(3):
             run(app, f"message {number}", at())
@@ -209,9 +181,6 @@ def test_a_follow_up_recalls_what_its_topic_recalls(host, run, model):
         assert BOAT in str(model.seen[-1][-1].text)
 
 
-# -- answers of other kinds ---------------------------------------------------------------------
-
-
 class Level(BaseModel):
     """On which level something is."""
 
@@ -225,12 +194,11 @@ def test_an_answer_that_is_an_object_is_kept(host, run, memory):
     run(host.structured(memory, model, Level), "On which level is it?", at())
     shown = memory.history("t", user_id="ana").context()
     assert shown.repairs == ()
-    assert shown.messages[0].text == "On which level is it?"
-    kept = [str(one.text) for one in shown.messages[1:]]
-    kept += [
-        json.dumps(c["args"]) for one in shown.messages for c in getattr(one, "tool_calls", ())
-    ]
-    assert '{"level": 3}' in kept
+    asked, *kept = shown.messages
+    assert asked.text == "On which level is it?"
+    calls = [call for one in kept for call in getattr(one, "tool_calls", ())]
+    told = [str(one.text) for one in kept] + [json.dumps(call["args"]) for call in calls]
+    assert '{"level": 3}' in told
 
 
 USAGE = {"input_tokens": 12, "output_tokens": 3, "total_tokens": 15}
@@ -256,9 +224,6 @@ def test_a_conversation_keeps_the_text_that_it_replies(host, run, memory):
     assert _reply_behind_a_parser(host, run, memory).usage_metadata is None
 
 
-# -- callers that send everything ---------------------------------------------------------------
-
-
 FORMS = {
     "pairs": lambda role, text: (role, text),
     "the same objects": lambda role, text: (HumanMessage if role == "user" else AIMessage)(text),
@@ -269,11 +234,11 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_each_thing_of_a_chat_that_is_sent_whole_is_stored_once(host, run, form, memory, model):
     app = host.app(memory, model, recall=False)
-    chat, texts = [], []
+    chat, said = [], []
     for text in ("Hello", "yes", "yes"):
         chat.append(FORMS[form]("user", text))
         run(app, list(chat), at())
         chat.append(FORMS[form]("assistant", "Yes."))
-        texts += [text, "Yes."]
-    assert [text for _, text in _talk(memory)] == texts
-    assert [str(one.text) for one in model.seen[-1]] == texts[:-1]
+        said += [text, "Yes."]
+    assert texts(memory) == said
+    assert [str(one.text) for one in model.seen[-1]] == said[:-1]

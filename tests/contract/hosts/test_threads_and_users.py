@@ -1,19 +1,11 @@
-"""Whose turn it is: the thread and the user of a call, wherever it names them."""
-
-from __future__ import annotations
-
 from uuid import UUID
 
 import pytest
 from host_promises import kept_by_all
-from scripted_chat import at
-from turn_hosts import in_a_graph
+from scripted_chat import at, texts
+from turn_hosts import App, in_a_graph
 
 from langchain_convmem.errors import ConfigError
-
-
-def _texts(memory, thread_id, user_id="ana"):
-    return [one.text for one in memory.history(thread_id, user_id=user_id).messages]
 
 
 @kept_by_all("no thread")
@@ -28,14 +20,14 @@ def test_a_call_names_a_thread(host, run, memory, model):
 def test_a_session_is_a_thread(host, run, memory, model):
     run(host.app(memory, model), "Hello", {"configurable": {"session_id": "s", "user_id": "ana"}})
     run(host.app(memory, model), "Again", at("s", session_id="s"))
-    assert _texts(memory, "s") == ["Hello", "Yes.", "Again", "Yes."]
+    assert texts(memory, "s") == ["Hello", "Yes.", "Again", "Yes."]
 
 
 @kept_by_all("ids")
 def test_ids_need_not_be_text(host, run, memory, model):
     thread_id = UUID(int=7)
     run(host.app(memory, model), "Hello", at(thread_id, 42))
-    assert _texts(memory, str(thread_id), "42") == ["Hello", "Yes."]
+    assert texts(memory, str(thread_id), "42") == ["Hello", "Yes."]
     for config in (at(" ", "ana"), at("t", " \n")):
         with pytest.raises(ConfigError):
             run(host.app(memory, model), "Hello", config)
@@ -53,14 +45,14 @@ def test_a_thread_and_another_session_are_refused(host, run, memory, model):
 def test_a_conversation_keeps_its_thread_whatever_thread_the_config_around_it_names(memory, model):
     talk = memory.conversation(model, thread_id="t", user_id="ana")
     talk.send_message("Hello", at("of the graph around it"))
-    assert _texts(memory, "t") == ["Hello", "Yes."]
+    assert texts(memory, "t") == ["Hello", "Yes."]
 
 
 def test_a_conversation_is_for_its_user_alone(memory, model):
     talk = memory.conversation(model, thread_id="t", user_id="ana")
     with pytest.raises(ConfigError, match="'ana', and this call names 'ben'"):
         talk.send_message("Hello", at("t", "ben"))
-    assert _texts(memory, "t") == []
+    assert texts(memory, "t") == []
     assert model.seen == []
 
 
@@ -68,18 +60,9 @@ def _in_a_graph(run, app, config, user_id):
     """Run a turn in the node of a graph whose context names a user."""
     graph = in_a_graph(app)
 
-    class InGraph:
-        def invoke(self, said, config):
-            return graph.invoke({"text": said}, config, context={"user_id": user_id})
-
-        async def ainvoke(self, said, config):
-            return await graph.ainvoke({"text": said}, config, context={"user_id": user_id})
-
-        def stream(self, said, config):
-            return graph.stream({"text": said}, config, context={"user_id": user_id})
-
-        def astream(self, said, config):
-            return graph.astream({"text": said}, config, context={"user_id": user_id})
+    class InGraph(App):
+        def run(self, way, said, config):
+            return getattr(graph, way)({"text": said}, config, context={"user_id": user_id})
 
     run(InGraph(), "Hello", config)
 
@@ -95,10 +78,10 @@ def test_two_users_in_one_call_are_refused(host, run, memory, model):
 @kept_by_all("one user twice")
 def test_the_same_user_in_both_places_is_one(host, run, memory, model):
     _in_a_graph(run, host.app(memory, model), at("new"), "ana")
-    assert _texts(memory, "new") == ["Hello", "Yes."]
+    assert texts(memory, "new") == ["Hello", "Yes."]
 
 
 @kept_by_all("user in the context")
 def test_a_context_may_name_the_user_alone(host, run, memory, model):
     _in_a_graph(run, host.app(memory, model), at("new", None), "ana")
-    assert _texts(memory, "new") == ["Hello", "Yes."]
+    assert texts(memory, "new") == ["Hello", "Yes."]

@@ -1,12 +1,10 @@
-"""Calls of tools and their results: the same at every host."""
-
 from __future__ import annotations
 
 from host_promises import differs, kept_by_all
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
-from scripted_chat import ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at, entries
 
 CALL = {"name": "look", "args": {"place": "garage"}, "id": "c1", "type": "tool_call"}
 
@@ -20,7 +18,7 @@ def _shape(messages):
 
 
 def _log(memory):
-    return _shape(one.message for one in memory.history("t", user_id="ana").entries)
+    return _shape(one.message for one in entries(memory))
 
 
 def _run_loop(host, run, memory):

@@ -1,13 +1,9 @@
-"""What callbacks learn of a turn, and what its reply tells: the same at every host."""
-
-from __future__ import annotations
-
 from importlib.metadata import version
 
 import pytest
 from host_promises import differs, kept_by_all
 from langchain_core.messages import HumanMessage
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from scripted_chat import ProviderError, ScriptedChatModel, at, entries
 from turn_hosts import STREAMS
 from watched_runs import AskingEmbeddings, RunWatcher
 
@@ -48,9 +44,7 @@ def test_two_events_tell_of_a_turn_in_counts(host, run, told, model):
 
 
 @kept_by_all("log lines")
-def test_a_turn_and_its_recall_are_a_line_of_figures_each_in_the_log(
-    host, run, told, model, caplog
-):
+def test_turn_and_recall_are_a_line_of_figures_each_in_the_log(host, run, told, model, caplog):
     caplog.set_level("DEBUG", logger="langchain_convmem")
     run(host.app(told, model), ASKED, at())
     lines = [one.getMessage() for one in caplog.records if one.name == "langchain_convmem"]
@@ -82,9 +76,6 @@ def test_no_event_tells_of_a_turn_that_is_taken_back(host, way, memory):
     assert _interrupted_events(host, way, memory) == []
 
 
-# -- models of the memory's own -----------------------------------------------------------------
-
-
 @pytest.fixture
 def asking():
     """Return a memory whose embedder asks a model."""
@@ -97,10 +88,8 @@ def asking():
 @kept_by_all("own models")
 def test_models_of_the_memorys_own_are_tagged_and_counted(host, run, asking, model):
     watcher = _watched(run, host.app(asking, model))
-    tagged = [
-        INTERNAL_TAGS[0] in watcher.runs[run_id]["tags"] for run_id in watcher.from_chain("model")
-    ]
-    assert tagged == [True, False]
+    models = watcher.from_chain("model")
+    assert [INTERNAL_TAGS[0] in watcher.runs[one]["tags"] for one in models] == [True, False]
     own = [data for name, data in _events(watcher) if name == "convmem.own_models"]
     assert own == [{"calls": 1, "input_tokens": 1, "output_tokens": 2}]
 
@@ -127,13 +116,10 @@ def test_tokens_of_the_memorys_own_models_are_in_its_stats(host, run, asking, mo
     assert asking.stats("t", user_id="ana").own_calls == 1
 
 
-# -- what a reply tells -------------------------------------------------------------------------
-
-
 @kept_by_all("times")
 def test_a_reply_tells_when_the_model_was_called_and_when_it_ended(host, run, memory, model):
     run(host.app(memory, model), "Hello", at())
-    timing = memory.history("t", user_id="ana").entries[-1].metadata.timing
+    timing = entries(memory)[-1].metadata.timing
     assert timing["llmStart"] <= timing["llmEnd"]
 
 
@@ -141,7 +127,7 @@ def test_a_reply_tells_when_the_model_was_called_and_when_it_ended(host, run, me
 @pytest.mark.parametrize("way", STREAMS)
 def test_the_reply_of_a_stream_tells_when_its_first_word_came(host, way, memory, model):
     STREAMS[way](host.app(memory, model), "Hello", at())
-    timing = memory.history("t", user_id="ana").entries[-1].metadata.timing
+    timing = entries(memory)[-1].metadata.timing
     assert timing["llmStart"] <= timing["firstToken"] <= timing["llmEnd"]
 
 

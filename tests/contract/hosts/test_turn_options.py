@@ -1,7 +1,3 @@
-"""What a turn may set: the same at every host, and for a host as for a call."""
-
-from __future__ import annotations
-
 import pytest
 from host_promises import kept_by_all
 from langchain_core.messages import AIMessage, HumanMessage
@@ -18,11 +14,6 @@ from langchain_convmem.views.messages import count_tokens
 ASKED = "What is my bicycle like?"
 
 
-def _blocks(model):
-    """Return how many blocks of lines a model got."""
-    return given(model).count("My bicycle is")
-
-
 def _given_by_host_and_call(host, run, memory, model, **options):
     """Return what a model gets where the host sets options; the same where a call does."""
     run(host.app(memory, model, **options), ASKED, at())
@@ -37,7 +28,7 @@ def _given_by_host_and_call(host, run, memory, model, **options):
 def test_without_options_a_model_gets_the_thread_and_lines_of_others(host, run, told, model):
     run(host.app(told, model), ASKED, at())
     assert "My name is Ana." in given(model)
-    assert _blocks(model) == 3
+    assert given(model).count("My bicycle is") == 3
 
 
 @kept_by_all("recall")
@@ -57,7 +48,7 @@ def test_a_number_of_blocks_is_what_is_recalled(host, run, told, model):
     text = _given_by_host_and_call(host, run, told, model, recall_k=2)
     assert text.count("My bicycle is") == 2
     run(host.app(told, model, recall_k=1), ASKED, at("u", recall_tokens=1000))
-    assert _blocks(model) == 3, "a budget of the call replaces the number of the host"
+    assert given(model).count("My bicycle is") == 3, "a budget of the call replaces the number"
 
 
 @kept_by_all("recall_place")
@@ -143,21 +134,16 @@ def test_a_turn_that_is_not_to_be_remembered_leaves_nothing(host, run, place, to
     assert told.log.entries(key) == before
 
 
-# -- what is refused ----------------------------------------------------------------------------
-
 REFUSED = {
     "an unknown option": ({"memory": {"recal": False}}, "no option 'recal'; it has recall, "),
     "text for a switch": ({"memory": {"recall": "no"}}, "recall must be True or False, got 'no'"),
     "a switch for a number": ({"memory": {"recall_k": True}}, "recall_k must be a whole number"),
     "a number below one": ({"memory": {"recall_tokens": 0}}, "at least 1 or None, got 0"),
     "something else": ({"memory": "off"}, "must be a map of options .*, got a str"),
-    "a budget in the wrong place": (
-        {"recall_tokens": 9},
-        "'recall_tokens'.* is not read; .*\"memory\"",
-    ),
-    "a number in the wrong place": ({"recall_k": 2}, "'recall_k'.* is not read; .*\"memory\""),
-    "a switch in the wrong place": ({"recall": False}, "'recall'.* is not read; .*\"memory\""),
-    "what is not to be stored": ({"remember": False}, "'remember'.* is not read; .*\"memory\""),
+    "a budget in the wrong place": ({"recall_tokens": 9}, "'recall_tokens'.* not read; .*memory"),
+    "a number in the wrong place": ({"recall_k": 2}, "'recall_k'.* not read; .*memory"),
+    "a switch in the wrong place": ({"recall": False}, "'recall'.* not read; .*memory"),
+    "what is not to be stored": ({"remember": False}, "'remember'.* not read; .*memory"),
 }
 
 
@@ -186,10 +172,8 @@ def test_threads_are_summarised_before_a_small_budget_leaves_something_out(
     host, run, options, model
 ):
     settings = SummarySettings(trigger=("tokens", 5000))
-    memory = ConversationMemory.open(
-        ":memory:", summarizer=ExtractiveSummarizer(), summary_settings=settings
-    )
-    with memory:
+    summarising = {"summarizer": ExtractiveSummarizer(), "summary_settings": settings}
+    with ConversationMemory.open(":memory:", **summarising) as memory:
         app = host.app(memory, model, **options)
         for number in range(12):
             run(app, f"Number {number} lives on a street of that name. {'So it is. ' * 20}", at())
@@ -219,9 +203,6 @@ def test_what_was_never_answered_does_not_block_a_thread(host, run, memory, mode
     memory.add_messages([HumanMessage("lost " * 300)], thread_id="t", user_id="ana")
     run(host.app(memory, model, recall=False, context_tokens=60), "Hello?", at())
     assert given(model) == "Hello?"
-
-
-# -- what belongs to the model ------------------------------------------------------------------
 
 
 @kept_by_all("other names")

@@ -1,7 +1,3 @@
-"""The drills run, and what they judge by finds what is lost, doubled or altered."""
-
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,3 @@
-"""No text becomes structure: each attack of the corpus, read by parsers that share no code."""
-
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.injections.corpus import load_attacks

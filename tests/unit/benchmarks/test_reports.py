@@ -1,7 +1,3 @@
-"""Each benchmark in miniature: its report is one JSON object, and its bars decide the exit code."""
-
-from __future__ import annotations
-
 import importlib
 import json
 import sys

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from langchain_convmem.cli.chat import parse_line

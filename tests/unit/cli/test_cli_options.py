@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 import sys
 from importlib.metadata import version
@@ -111,9 +109,6 @@ def test_the_summaries_of_commands_are_not_cut_off(capsys):
         listed = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0]
         assert listed
         assert all(re.search(r"[^.]\.$", line) for line in listed.splitlines()), listed
-
-
-# -- version, completion, what is missing ---------------------------------------------------------
 
 
 def test_the_version_is_that_of_the_distribution(capsys):

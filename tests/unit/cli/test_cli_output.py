@@ -1,7 +1,3 @@
-"""The terminal: what it prints cannot command it, nor seem to be something else."""
-
-from __future__ import annotations
-
 import io
 import json
 import sys
@@ -13,12 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from langchain_convmem.cli import main
-from langchain_convmem.cli.output import (
-    Terminal,
-    encode_json,
-    escape_controls,
-    escape_line,
-)
+from langchain_convmem.cli.output import Terminal, encode_json, escape_controls, escape_line
 from langchain_convmem.errors import ConfigError
 
 
@@ -93,10 +84,7 @@ def test_only_a_yes_is_an_agreement(monkeypatch, capsys, answer, agreed):
         ("\u2066a\u2067b\u2068c\u2069", "\\u2066a\\u2067b\\u2068c\\u2069"),
         ("a\u200eb\u200fc\u061cd", "a\\u200eb\\u200fc\\u061cd"),
         ("one\u2028Ana: two\u2029three\x85four", "one\\u2028Ana: two\\u2029three\\x85four"),
-        (
-            "👩\u200d👩\u200d👧 e\u0301 שלום مرحبا 漢",
-            "👩\u200d👩\u200d👧 e\u0301 שלום مرحبا 漢",
-        ),
+        ("👩\u200d👩\u200d👧 e\u0301 שלום مرحبا 漢",) * 2,
     ],
 )
 def test_text_cannot_command_the_terminal(text, shown):

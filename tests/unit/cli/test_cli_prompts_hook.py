@@ -1,7 +1,3 @@
-"""The definition for pre-commit fits the command line and the package."""
-
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

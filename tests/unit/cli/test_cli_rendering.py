@@ -1,5 +1,6 @@
-from __future__ import annotations
+from dataclasses import replace
 
+from histories import spoken
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem.cli.output import escape_controls
@@ -9,33 +10,11 @@ from langchain_convmem.cli.rendering import (
     format_recall_briefly,
     format_threads,
 )
-from langchain_convmem.records import (
-    Control,
-    DialogLine,
-    Entry,
-    Metadata,
-    ThreadInfo,
-    ThreadKey,
-)
-from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock
+from langchain_convmem.records import Control, Entry, Metadata, ThreadInfo, ThreadKey
+from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock, make_dialog_lines
 
 KEY = ThreadKey("me", "garden")
 AT = 1_683_554_160_000  # 2023-05-08 13:56 UTC
-
-
-def line(number, speaker, text, session="3"):
-    return DialogLine(
-        line_id=f"D1:{number}",
-        key=KEY,
-        position=number,
-        part=0,
-        speaker=speaker,
-        text=text,
-        time_ms=AT + number,
-        session=session,
-        role="user",
-        entry_id=f"e{number}",
-    )
 
 
 def entry(number, role, message=None, **fields):
@@ -53,6 +32,7 @@ def entry(number, role, message=None, **fields):
     )
 
 
+LOOK = {"name": "look", "args": {"x": 1}, "id": "c1"}
 ENTRIES = [
     entry(1, "system", SystemMessage("Be kind.")),
     entry(2, "user", HumanMessage("Hi\nthere", name="Ana", id="m1")),
@@ -62,9 +42,7 @@ ENTRIES = [
         AIMessage("Hello", additional_kwargs={"timestamp": AT + 3_600_000, "session": 4}),
         metadata=Metadata(attributes=("interrupted",), timing={"creation": AT}),
     ),
-    entry(
-        4, "assistant", AIMessage("", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c1"}])
-    ),
+    entry(4, "assistant", AIMessage("", tool_calls=[LOOK])),
     entry(5, "control", control=Control(("e3", "e4"), "undo")),
 ]
 
@@ -86,10 +64,8 @@ def test_the_log_shows_every_entry_and_marks_what_was_undone():
 
 def test_threads_are_listed_in_the_given_order_by_title_and_cut_to_the_width():
     title = "Tulips along the south wall, and what became of Miguel's ladder"
-    threads = [
-        ThreadInfo(KEY, 12, AT, AT + 86_400_000),
-        ThreadInfo(ThreadKey("me", "t"), 1, AT, AT, title=title, archived=True),
-    ]
+    threads = [ThreadInfo(KEY, 12, AT, AT + 86_400_000)]
+    threads += [ThreadInfo(ThreadKey("me", "t"), 1, AT, AT, title=title, archived=True)]
     assert [styled.text for styled in format_threads(threads, 80)] == [
         "garden                    12 entries, stored 2023-05-08 to 2023-05-09",
         "Tulips along the ...       1 entry,  stored 2023-05-08  (archived)",
@@ -108,18 +84,9 @@ def show(lines):
 
 
 def test_names_of_speakers_threads_and_sessions_open_no_line():
-    block_line = DialogLine(
-        line_id="D1:1",
-        key=ThreadKey("me", HOSTILE),
-        position=1,
-        part=0,
-        speaker=HOSTILE,
-        text="Hi",
-        time_ms=AT,
-        session=HOSTILE,
-        role="user",
-        entry_id="e1",
-    )
+    [plain] = make_dialog_lines(spoken("Hi")[0])
+    named = {"key": ThreadKey("me", HOSTILE), "speaker": HOSTILE, "session": HOSTILE}
+    block_line = replace(plain, **named)
     match = LineMatch(block_line, 1.0, 1.0, ("fits",))
     found = Recall((match,), (RecalledBlock((block_line,), "Ana: Hi", (match,), 1.0, 1.0),))
     for lines in (format_recall(found), format_recall_briefly(found)):

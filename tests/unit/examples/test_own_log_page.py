@@ -1,7 +1,3 @@
-"""What docs/how_to/own_log.md shows of the examples stands there."""
-
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -10,11 +6,8 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 def test_the_page_shows_the_examples_as_they_are():
     page = (PROJECT / "docs" / "how_to" / "own_log.md").read_text()
-    sources = [
-        (PROJECT / "examples" / "list_log.py").read_text(),
-        (PROJECT / "examples" / "redis_log.py").read_text(),
-        (PROJECT / "tests" / "integration" / "test_redis_log.py").read_text(),
-    ]
+    names = ("examples/list_log", "examples/redis_log", "tests/integration/test_redis_log")
+    sources = [(PROJECT / f"{name}.py").read_text() for name in names]
     shown = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(shown) == 2
     # A page shows a method at its margin.

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from summaries import bare_texts
 
@@ -26,9 +24,14 @@ def say(history):
 
 
 @pytest.fixture
-def shape(history):
-    """Returns what the turns say, summaries in capitals by custom."""
-    return lambda: [" ".join(turn.contents) for turn in history.turns]
+def shape_of():
+    """Returns what the turns of a history say, summaries in capitals by custom."""
+    return lambda history: [" ".join(turn.contents) for turn in history.turns]
+
+
+@pytest.fixture
+def shape(history, shape_of):
+    return lambda: shape_of(history)
 
 
 @pytest.fixture

@@ -1,7 +1,3 @@
-"""Undo, redo, replacements, replies cut to what was heard, and summaries that are edited."""
-
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from summaries import ScriptedSummarizer, bare
@@ -44,18 +40,6 @@ def test_a_summary_that_tells_of_what_is_undone_goes_with_it(history, say, read)
     assert read() == []
 
 
-def test_redo_brings_back_undo_by_undo(history, say, shape):
-    say("a", "b", "c", "d", "e", "f")
-    history.undo()
-    history.undo()
-    assert shape() == ["a", "b"]
-    assert history.redo()
-    assert shape() == ["a", "b", "c", "d"]
-    assert history.redo()
-    assert shape() == ["a", "b", "c", "d", "e", "f"]
-    assert not history.redo()
-
-
 def test_an_edited_question_asks_anew(history, say, shape):
     say("a", "b", "c", "d", "e")
     edited = history.replace(history.turns[2].id, "C")
@@ -68,14 +52,9 @@ def test_an_edited_question_asks_anew(history, say, shape):
 
 
 def test_an_edited_call_takes_its_results_with_it(history, read):
-    history.add_messages(
-        [
-            HumanMessage("q"),
-            AIMessage("", tool_calls=[CALL], id="m2"),
-            ToolMessage("1", tool_call_id="c1", id="m3"),
-            AIMessage("found"),
-        ]
-    )
+    calls, result = AIMessage("", tool_calls=[CALL], id="m2"), ToolMessage("1", tool_call_id="c1")
+    result.id = "m3"
+    history.add_messages([HumanMessage("q"), calls, result, AIMessage("found")])
     history.replace("m3", "2")
     assert history.messages[-1].tool_call_id == "c1"
     assert read() == ["q", "", "2"]
@@ -138,14 +117,9 @@ def test_words_that_are_not_in_the_reply_change_nothing(asked):
 
 
 def test_a_reply_that_calls_a_tool_keeps_its_calls(history, shape):
-    history.add_messages(
-        [
-            HumanMessage("When?"),
-            AIMessage("Let me look that up.", id="r1", tool_calls=[CALL]),
-            ToolMessage("9", tool_call_id="c1"),
-            AIMessage("Platform 9."),
-        ]
-    )
+    calls = AIMessage("Let me look that up.", id="r1", tool_calls=[CALL])
+    result = ToolMessage("9", tool_call_id="c1")
+    history.add_messages([HumanMessage("When?"), calls, result, AIMessage("Platform 9.")])
     history.cut_reply("Let me", message_id="r1")
     history.cut_reply(0, message_id="r1")
     assert [message.type for message in history.messages] == ["human", "ai", "tool", "ai"]
@@ -173,12 +147,9 @@ def test_a_replacement_keeps_when_it_was_said_marks_and_data(asked):
 
 
 def test_a_text_in_the_place_of_a_message_keeps_what_is_known_of_it(history):
-    history.add_messages(
-        [
-            HumanMessage("When?", id="q1", additional_kwargs={"session": "s1"}),
-            spoken(additional_kwargs={"reasoning_content": "hm", "voice": "alto"}),
-        ]
-    )
+    asked = HumanMessage("When?", id="q1", additional_kwargs={"session": "s1"})
+    reply = spoken(additional_kwargs={"reasoning_content": "hm", "voice": "alto"})
+    history.add_messages([asked, reply])
     history.replace("r1", "At one.", keep_later=True)
     history.replace("q1", "When, please?", keep_later=True)
     question, reply = history.messages
@@ -192,11 +163,10 @@ SETTINGS = SummarySettings(
 )
 
 
-def say(history, *numbers):
+def exchange(history, *numbers):
     for number in numbers:
-        history.add_messages(
-            [HumanMessage(f"question {number}", id=f"q{number}"), AIMessage(f"answer {number}")]
-        )
+        asked = HumanMessage(f"question {number}", id=f"q{number}")
+        history.add_messages([asked, AIMessage(f"answer {number}")])
 
 
 def compact(log):
@@ -210,9 +180,9 @@ def shown(history):
 
 @pytest.fixture
 def told(history):
-    say(history, 1, 2)
+    exchange(history, 1, 2)
     history.add_summary(["They talked."], history.summary_window(), model="m")
-    say(history, 3)
+    exchange(history, 3)
     return history
 
 
@@ -259,7 +229,7 @@ class ForgetsMeanwhile(InMemoryLog):
 def test_what_is_forgotten_while_it_is_edited_stays_forgotten():
     with ForgetsMeanwhile() as log:
         history = ConversationHistory(log, "t")
-        say(history, 1)
+        exchange(history, 1)
         history.add_summary("They talked.", history.summary_window())
         with pytest.raises(StaleWindowError, match="forgotten"):
             history.edit_summary("They whispered.")
@@ -269,12 +239,12 @@ def test_what_is_forgotten_while_it_is_edited_stays_forgotten():
 def test_what_an_undo_shows_again_is_not_compacted_by_turns_to_come():
     log = InMemoryLog()
     history = ConversationHistory(log, "t1", user_id="ana")
-    say(history, 1, 2, 3)
+    exchange(history, 1, 2, 3)
     assert compact(log)
     history.undo_summary()
     before = shown(history)
     assert compact(log).outcome == "not_due", "another memory reads it from the log"
-    say(history, 4, 5, 6)
+    exchange(history, 4, 5, 6)
     assert compact(log)
     assert shown(history)[1:6] == [NOTED_TEXT, *before[:4]]
     assert "question 3" in shown(history)[0]

@@ -1,8 +1,3 @@
-"""What a history gives away: exports, tables, forks."""
-
-from __future__ import annotations
-
-import base64
 import json
 import re
 
@@ -12,7 +7,6 @@ from summaries import bare_texts
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, LogUnavailableError
-from langchain_convmem.views.lines import Recall
 
 
 def texts(maps):
@@ -20,11 +14,7 @@ def texts(maps):
 
 
 def retracted(maps):
-    return [
-        " ".join(item["message"]["contents"])
-        for item in maps
-        if "retracted" in item["metadata"].get("attribute", ())
-    ]
+    return texts(one for one in maps if "retracted" in one["metadata"].get("attribute", ()))
 
 
 def test_an_increment_holds_what_came_since_without_the_last_turn(history, say):
@@ -114,14 +104,8 @@ def test_the_table_shows_every_turn(history, say):
     say("a", "b")
     history.add("user", ["c", "d"])
     history.add_summary("S", history.summary_window())
-    assert rows(history) == [
-        ("user", "'...'"),
-        ("assistant", "'Welcome!'"),
-        ("user", "'a'"),
-        ("assistant", "'b'"),
-        ("summary", "'S'"),
-        ("user", "'c' 'd'"),
-    ]
+    first = [("user", "'...'"), ("assistant", "'Welcome!'"), ("user", "'a'"), ("assistant", "'b'")]
+    assert rows(history) == [*first, ("summary", "'S'"), ("user", "'c' 'd'")]
 
 
 def test_a_turn_is_one_line_whatever_was_said(history):
@@ -133,55 +117,20 @@ def test_a_turn_is_one_line_whatever_was_said(history):
     table.encode()
 
 
-def test_pictures_calls_and_blocks_of_other_sorts_leave_a_trace(history):
-    png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(85_992)).decode()
-    history.add_message(
-        HumanMessage(
-            [
-                {"type": "text", "text": "Where is it?"},
-                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}},
-                {"type": "odd", "value": 1},
-            ]
-        )
-    )
-    call = {"name": "weather", "args": {"city": "Porto", "days": 2}, "id": "c1"}
-    broken = {"name": "map", "args": "{oops", "id": "c2", "error": None}
-    history.add_message(AIMessage("", tool_calls=[call], invalid_tool_calls=[broken]))
-    assert [pieces for _, pieces in rows(history)] == [
-        "'Where is it?' '[image, png, 86 kB]' '[odd]'",
-        "'[calls weather(city=\"Porto\", days=2)]' '[calls map({oops)]'",
-    ]
-
-
-def test_metadata_are_shown(history):
-    turn = history.add("user", "a")
-    history.add("user", "b")
-    turn.add_timing("playStart", 5)
-    turn.add_data("k", {"x": [True, None, "t\n"]})
-    created = history.turns[0].metadata.timing["creation"]
-    shown = (
-        "{'attribute': ['merged'], 'aux': {'k': {'x': [True, None, 't\\n']}}, "
-        f"'timing': {{'creation': {created}, 'playStart': 5}}}}"
-    )
-    assert shown in str(history)
-
-
 @pytest.fixture
 def forking(history):
     return ConversationMemory(history.log)
 
 
-def turn_texts(history):
-    return [" ".join(turn.contents) for turn in history.turns]
-
-
-def test_a_fork_goes_on_from_a_point_and_leaves_the_other_thread_alone(forking, history, say):
+def test_a_fork_goes_on_from_a_point_and_leaves_the_other_thread_alone(
+    forking, history, say, shape_of
+):
     say("a", "b", "c", "d")
     before = history.entries
     fork = forking.fork("t1", at=history.turns[1].id, user_id="ana")
-    assert turn_texts(fork) == ["a", "b"]
+    assert shape_of(fork) == ["a", "b"]
     fork.add("user", "C")
-    assert turn_texts(fork) == ["a", "b", "C"]
+    assert shape_of(fork) == ["a", "b", "C"]
     assert history.entries == before
     assert fork.user_id == "ana"
     assert fork.thread_id != "t1"
@@ -204,14 +153,14 @@ def test_a_fork_holds_the_same_messages_ids_times_and_marks(forking, history):
         }
 
 
-def test_summaries_come_along_with_what_they_cover(forking, history, say):
+def test_summaries_come_along_with_what_they_cover(forking, history, say, shape_of):
     say("a", "b")
     history.add_summary("S", history.summary_window(), model="m", prompt_version="v")
     say("c", "d")
     history.add_summary("T", history.summary_window())
     say("e", "f")
     fork = forking.fork("t1", at=history.turns[-2].id, user_id="ana")
-    assert turn_texts(fork) == ["a", "b", "S", "c", "d", "T", "e"]
+    assert shape_of(fork) == ["a", "b", "S", "c", "d", "T", "e"]
     assert bare_texts(fork.messages) == ["T", "e"]
     of_fork = {turn.id: turn.contents for turn in fork.turns}
     named = [of_fork[name] for name in fork.last_summary.metadata.summary_ids]
@@ -232,7 +181,7 @@ def test_a_thread_in_use_is_not_forked_into(forking, history, say):
     assert len(history.entries) == 2
 
 
-def test_a_fork_that_was_cut_short_can_be_made_again(forking, history, say, monkeypatch):
+def test_a_fork_that_was_cut_short_can_be_made_again(forking, history, say, monkeypatch, shape_of):
     say("a", "b", "c")
     history.add_summary("S", history.summary_window())
     append = forking.log.append
@@ -248,9 +197,9 @@ def test_a_fork_that_was_cut_short_can_be_made_again(forking, history, say, monk
     with pytest.raises(LogUnavailableError):
         forking.fork("t1", new_thread_id="t2", user_id="ana")
     cut = forking.history("t2", user_id="ana")
-    assert turn_texts(cut) == ["a", "b", "c"]
+    assert shape_of(cut) == ["a", "b", "c"]
     fork = forking.fork("t1", new_thread_id="t2", user_id="ana")
-    assert turn_texts(fork) == ["a", "b", "S", "c"]
+    assert shape_of(fork) == ["a", "b", "S", "c"]
     assert len(fork.entries) == 4
 
 
@@ -260,21 +209,12 @@ def test_a_sink_needs_a_name(history, sink):
         history.to_maps(sink=sink)
 
 
-def test_a_turn_names_the_point_behind_its_last_part(forking, history):
+def test_a_turn_names_the_point_behind_its_last_part(forking, history, shape_of):
     history.add("assistant", "Welcome!")
     for text in ("a", "b", "c"):
         history.add("user", text)
     *_, merged = history.turns
-    assert turn_texts(forking.fork("t1", at=merged, user_id="ana")) == ["...", "Welcome!", "a b c"]
-    assert turn_texts(forking.fork("t1", at=merged.id, user_id="ana")) == ["...", "Welcome!", "a"]
+    assert shape_of(forking.fork("t1", at=merged, user_id="ana")) == ["...", "Welcome!", "a b c"]
+    assert shape_of(forking.fork("t1", at=merged.id, user_id="ana")) == ["...", "Welcome!", "a"]
     with pytest.raises(ConfigError, match="placeholder"):
         forking.fork("t1", at=history.turns[0], user_id="ana")
-
-
-def test_a_notebook_shows_a_value_as_print_does(history):
-    pytest.importorskip("IPython")
-    from IPython.lib.pretty import pretty
-
-    history.add("user", "a")
-    assert pretty(history) == str(history)
-    assert pretty(Recall((), ())) == "nothing: 0 blocks"

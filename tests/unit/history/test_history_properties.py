@@ -1,8 +1,6 @@
-"""Random conversations: summarised, taken back, edited, pinned, exported, forked in any order."""
-
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import contextlib
 
 import pytest
 from hypothesis import given, settings
@@ -36,21 +34,23 @@ MESSAGES = {
 SINKS = ("one", "two")
 
 
-@dataclass
 class Thread:
     """A thread on which random steps are taken; what is refused is refused."""
 
-    history: ConversationHistory
-    windows: list = field(default_factory=list)
-    sinks: dict = field(default_factory=lambda: {name: {} for name in SINKS})
-    count: int = 0
+    def __init__(self, history):
+        self.history = history
+        self.windows = []
+        self.sinks = {name: {} for name in SINKS}
+        self.count = 0
 
     def take(self, step):
         name, *arguments = step
-        try:
+        with contextlib.suppress(ConvMemError):
             (getattr(self, name, None) or getattr(self.history, name))(*arguments)
-        except ConvMemError:
-            return
+            self.check()
+
+    def check(self):
+        """Check what holds after each step that was taken."""
 
     def say(self, kind, turn):
         self.count += 1
@@ -82,9 +82,6 @@ class Thread:
             assert item != known, "the sink had that already"
             self.sinks[sink][item["id"]] = item
         assert self.history.to_maps(sink=sink, exclude_last=exclude_last) == []
-        self._check_sink(sink, exclude_last)
-
-    def _check_sink(self, sink, exclude_last):
         everything = self.history.to_maps(incremental=False, exclude_last=False)
         held = {item["id"] for item in everything[-1:]} if exclude_last else set()
         has = {
@@ -204,12 +201,8 @@ def quote(request):
     return next(line for line in request.transcript.splitlines() if ": " in line).partition(": ")[2]
 
 
-def _listed(entries):
-    return [(entry.id, entry.contents) for entry in entries]
-
-
-class OpenThread:
-    """A thread on which random open_steps are taken; what is refused is refused.
+class OpenThread(Thread):
+    """A thread that is summarised, forgotten in part, edited and pinned.
 
     Attributes:
         held: Ids of what was shown again by undoing summaries, and not summarised since.
@@ -217,25 +210,11 @@ class OpenThread:
     """
 
     def __init__(self, log):
-        self.memory = ConversationMemory(
-            log,
-            summarizer=ScriptedSummarizer(quote),
-            summary_settings=SETTINGS,
-            summarize_when="foreground",
-        )
-        self.history = self.memory.history("t", user_id="ana")
-        self.count = 0
+        options = {"summarizer": ScriptedSummarizer(quote), "summary_settings": SETTINGS}
+        self.memory = ConversationMemory(log, summarize_when="foreground", **options)
+        super().__init__(self.memory.history("t", user_id="ana"))
         self.held = set()
         self.ever_held = set()
-
-    def take(self, step):
-        name, *arguments = step
-        try:
-            (getattr(self, name, None) or getattr(self.history, name))(*arguments)
-        except ConvMemError:
-            return
-        self.held -= set(self.covers)
-        self.check()
 
     def say(self, colour):
         self.count += 1
@@ -300,8 +279,6 @@ class OpenThread:
             assert self.history.messages == before
             self.history.unpin(colour)
 
-    # -- what holds at any time -----------------------------------------------------------------
-
     @property
     def live(self):
         live = find_live_entries(self.history.entries)
@@ -319,6 +296,7 @@ class OpenThread:
         return {at[position] for position in positions if position in at}
 
     def check(self):
+        self.held -= set(self.covers)
         entries = self.history.entries
         alive = {entry.id for entry in self.live}
         assert self.shown | self.covers.keys() == alive
@@ -371,7 +349,7 @@ def test_a_fork_shows_the_same_and_goes_its_own_way(chosen):
         texts = [message.text for message in thread.history.messages]
         assert [message.text for message in fork.messages] == texts
         assert [pin.text for pin in fork.pins] == [pin.text for pin in thread.history.pins]
-        before = _listed(fork.entries)
+        before = fork.entries
         thread.take(("clear",))
-        assert _listed(fork.entries) == before
+        assert fork.entries == before
         assert [message.text for message in fork.messages] == texts

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
@@ -58,14 +56,9 @@ def test_the_text_names_who_speaks_and_ends_sentences(history):
 
 def test_people_and_media_are_named(history):
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
-    history.add_messages(
-        [
-            HumanMessage("hi", name="Ana"),
-            HumanMessage(["look", picture], name="Bo"),
-            AIMessage("nice"),
-        ]
-    )
-    assert str(history.summary_window()) == ("[Ana]: hi.\n[Bo]: look. (image).\n[Assistant]: nice.")
+    people = [HumanMessage("hi", name="Ana"), HumanMessage(["look", picture], name="Bo")]
+    history.add_messages([*people, AIMessage("nice")])
+    assert str(history.summary_window()) == "[Ana]: hi.\n[Bo]: look. (image).\n[Assistant]: nice."
 
 
 def test_a_summary_takes_the_place_of_what_it_covers_and_the_log_keeps_it(

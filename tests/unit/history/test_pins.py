@@ -1,7 +1,3 @@
-"""Pinned facts: in view word for word, gone with their message, back with it, carried by forks."""
-
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from summaries import bare
@@ -29,14 +25,9 @@ def pinned(history):
 def told(history):
     """The thread, with a pinned sentence in a message of two."""
     at_noon = {"timestamp": "2023-05-08T12:00:00Z"}
-    history.add_messages(
-        [
-            HumanMessage(f"Hello! {ALLERGY} And you?", id="q1", additional_kwargs=at_noon),
-            AIMessage("I am fine.", id="a1"),
-            HumanMessage("Good.", id="q2"),
-            AIMessage("Yes.", id="a2"),
-        ]
-    )
+    said = HumanMessage(f"Hello! {ALLERGY} And you?", id="q1", additional_kwargs=at_noon)
+    history.add_messages([said, AIMessage("I am fine.", id="a1")])
+    history.add_messages([HumanMessage("Good.", id="q2"), AIMessage("Yes.", id="a2")])
     history.pin(ALLERGY)
     return history
 
@@ -52,9 +43,8 @@ def test_a_pin_is_shown_before_the_summary_in_one_message(told):
     told.add_summary("They said hello.", told.summary_window())
     message, answer = told.messages
     assert answer.text == NOTED_TEXT
-    assert bare(message.text) == (
-        f"{PINS_HEADING}\n- User, 2023-05-08: {ALLERGY}\n\nThey said hello."
-    )
+    pins = f"{PINS_HEADING}\n- User, 2023-05-08: {ALLERGY}"
+    assert bare(message.text) == f"{pins}\n\nThey said hello."
 
 
 def test_pinning_again_changes_nothing(told):
@@ -121,12 +111,9 @@ def test_a_pin_cannot_close_the_fence_that_it_stands_in(history):
 def test_a_pin_stays_in_view_of_a_long_thread_that_is_read_in_part(history):
     history.pin("Answer in French.")
     for start in range(0, 400, 50):
-        said = [
-            make_draft(message)
-            for n in range(start, start + 50)
-            for message in (HumanMessage(f"question {n}"), AIMessage(f"answer {n}"))
-        ]
-        history.log.append(history.key, said)
+        for n in range(start, start + 50):
+            said = (HumanMessage(f"question {n}"), AIMessage(f"answer {n}"))
+            history.log.append(history.key, [make_draft(message) for message in said])
         shown = history.context(max_tokens=400)
         assert pinned(history) == ["Answer in French."]
         assert "Answer in French." in shown.messages[0].text

@@ -1,11 +1,8 @@
-"""The memory as an MCP server, asked by the SDK's own client within the process."""
-
-from __future__ import annotations
-
 from contextlib import asynccontextmanager
 
 import pytest
 from mcp import Client
+from scripted_chat import entries
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
@@ -67,18 +64,11 @@ async def test_no_argument_leads_to_another_user(memory):
 async def test_tools_say_whether_they_read_add_or_erase(memory):
     async with connect(memory) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    hints = {
-        name: (tool.annotations.read_only_hint, tool.annotations.destructive_hint)
-        for name, tool in tools.items()
-    }
-    assert hints == {
-        "recall": (True, None),
-        "profile": (True, None),
-        "read_thread": (True, None),
-        "list_threads": (True, None),
-        "remember": (False, False),
-        "forget": (False, True),
-    }
+    hints = {name: tool.annotations for name, tool in tools.items()}
+    readers = {name for name, hint in hints.items() if hint.read_only_hint}
+    assert readers == {"recall", "profile", "read_thread", "list_threads"}
+    changes = {name: hints[name].destructive_hint for name in hints.keys() - readers}
+    assert changes == {"remember": False, "forget": True}
     assert all(tool.output_schema for tool in tools.values())
 
 
@@ -99,13 +89,10 @@ async def test_a_thread_is_read_backwards_page_by_page(memory):
 async def test_a_note_is_stored_once_however_often_it_is_sent(memory):
     call = {"text": "Likes tea.", "message_id": "n1"}
     async with connect(memory) as client:
-        first = await client.call_tool("remember", call)
-        second = await client.call_tool("remember", call)
-    assert first.structured_content == second.structured_content
-    assert first.structured_content == {"message_id": "n1", "thread_id": "mcp"}
-    assert [entry.contents for entry in memory.history("mcp", user_id="ana").entries] == [
-        ("Likes tea.",)
-    ]
+        for _ in range(2):
+            stored = await client.call_tool("remember", call)
+            assert stored.structured_content == {"message_id": "n1", "thread_id": "mcp"}
+    assert [entry.contents for entry in entries(memory, "mcp")] == [("Likes tea.",)]
 
 
 @pytest.mark.parametrize("said_by", ["user", "assistant"])

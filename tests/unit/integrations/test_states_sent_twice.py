@@ -1,15 +1,11 @@
-"""Runs whose callers or checkpointers send what was said before: each thing once."""
-
-from __future__ import annotations
-
-from itertools import pairwise
+from functools import partial
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_agents import agent_with, calls, shape
-from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at, entries, texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import LogUnavailableError
@@ -27,64 +23,45 @@ def _say(app, shown, text):
     shown.append({"role": "assistant", "content": found["messages"][-1].text})
 
 
-def _view(memory):
-    return [str(one.text) for one in memory.history("t", user_id="ana").messages]
-
-
-@pytest.fixture
-def quick():
-    return ConversationMemory(InMemoryLog())
-
-
 @pytest.fixture
 def model():
     return ScriptedChatModel(replies=[f"Reply {n}." for n in range(1, 7)])
 
 
-def _own_graph(memory, model, *names):
+def _nodes(memory, model, *names):
+    """Return a builder with nodes in a row; its state has no place for the note of a turn."""
     nodes = {
         "recall": recall_node(memory, recall=False),
         "model": model_node(memory, model, recall=False),
         "record": record_node(memory),
     }
-    builder = StateGraph(MessagesState)
-    for name in names:
-        builder.add_node(name, nodes[name])
-    for before, after in pairwise([START, *names]):
-        builder.add_edge(before, after)
-    return builder.compile()
+    builder = StateGraph(MessagesState).add_sequence([(name, nodes[name]) for name in names])
+    return builder.add_edge(START, names[0])
 
 
-@pytest.fixture(params=[("model", "record"), ("recall", "model", "record")], ids="-".join)
-def own(request, quick, model):
-    """A graph whose state has no place for the note of a turn."""
-    return _own_graph(quick, model, *request.param)
-
-
-def test_a_graph_of_ones_own_stores_and_shows_each_said_thing_once(quick, model, own):
-    shown = []
+@pytest.mark.parametrize("names", [("model", "record"), ("recall", "model", "record")])
+def test_a_graph_of_ones_own_stores_and_shows_each_said_thing_once(memory, model, names):
+    graph, shown = _nodes(memory, model, *names).compile(), []
     for text in ("Where is the bike?", "yes", "yes"):
-        _say(own, shown, text)
-    assert _view(quick) == [one["content"] for one in shown]
-    assert len(quick.history("t", user_id="ana").entries) == 6
+        _say(graph, shown, text)
+    assert texts(memory) == [one["content"] for one in shown]
+    assert len(entries(memory)) == 6
     assert [one.text for one in model.seen[2]] == [one["content"] for one in shown[:-1]]
 
 
+LATEST = {"options": {"keep_state": "turn"}}
+PLAIN = {"state_schema": MessagesState, "recall": False}
 SAVED_HOSTS = {
-    "agent": lambda memory, model, saver: agent_with(memory, model, tools=(), checkpointer=saver),
-    "agent of the latest turn": lambda memory, model, saver: agent_with(
-        memory, model, tools=(), checkpointer=saver, options={"keep_state": "turn"}
-    ),
-    "graph": lambda memory, model, saver: create_memory_graph(
-        memory, model, state_schema=MessagesState, recall=False, checkpointer=saver
-    ),
+    "agent": partial(agent_with, tools=()),
+    "agent of the latest turn": partial(agent_with, tools=(), **LATEST),
+    "graph": partial(create_memory_graph, **PLAIN),
 }
 WHOLE_STATES = pytest.mark.parametrize("saved", ["agent", "graph"], indirect=True)
 
 
 @pytest.fixture(params=SAVED_HOSTS)
-def saved(request, quick, model):
-    return SAVED_HOSTS[request.param](quick, model, InMemorySaver())
+def saved(request, memory, model):
+    return SAVED_HOSTS[request.param](memory, model, checkpointer=InMemorySaver())
 
 
 def _ask(saved, text, name=None):
@@ -100,66 +77,60 @@ def _held(saved):
     return [str(one.text) for one in saved.get_state(at()).values["messages"]]
 
 
-def test_an_answered_question_that_comes_again_has_one_answer(quick, model, saved):
+def test_an_answered_question_that_comes_again_has_one_answer(memory, model, saved):
     _ask(saved, "Where?", "q1")
     _ask(saved, "When?", "q2")
     _ask(saved, "When?", "q2")
     assert _held(saved)[-2:] == ["When?", "Reply 3."]
     assert "Reply 2." not in _held(saved)
-    assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 3."]
+    assert texts(memory) == ["Where?", "Reply 1.", "When?", "Reply 3."]
     assert [one.text for one in model.seen[2]] == ["Where?", "Reply 1.", "When?"]
 
 
-def test_a_loop_of_tools_that_comes_again_makes_way_whole(quick):
+def test_a_loop_of_tools_that_comes_again_makes_way_whole(memory):
     model = ScriptedChatModel(replies=[calls("yard"), "No.", calls("hall"), "Yes."])
-    agent = agent_with(quick, model, checkpointer=InMemorySaver())
+    agent = agent_with(memory, model, checkpointer=InMemorySaver())
     for _ in range(2):
         _ask(agent, "Where?", "q1")
     expected = ["human: Where?", "ai -> c0", "tool c0: hall: a bicycle", "ai: Yes."]
     assert shape(agent.get_state(at()).values["messages"]) == expected
-    assert shape(quick.history("t", user_id="ana").messages) == expected
+    assert shape(memory.history("t", user_id="ana").messages) == expected
     assert shape(model.seen[2]) == expected[:1]
 
 
 def test_an_answer_stays_where_another_one_could_not_be_stored():
     log, model = InMemoryLog(), ScriptedChatModel(replies=["One.", "Two.", "Bye."])
     memory = ConversationMemory(FailingLog(log, fails_at=3))
-    saved = SAVED_HOSTS["graph"](memory, model, InMemorySaver())
+    saved = SAVED_HOSTS["graph"](memory, model, checkpointer=InMemorySaver())
     _ask(saved, "When?", "q1")
     with pytest.raises(LogUnavailableError):
         _ask(saved, "When?", "q1")
     _ask(saved, "Thanks", "q2")
-    assert _view(ConversationMemory(log)) == ["When?", "One.", "Thanks", "Bye."]
+    assert texts(ConversationMemory(log)) == ["When?", "One.", "Thanks", "Bye."]
 
 
-def test_a_run_that_speaks_twice_keeps_both_replies(quick, model):
-    builder = StateGraph(MessagesState)
-    builder.add_node("recall", recall_node(quick, recall=False))
-    builder.add_node("model", model_node(quick, model, recall=False))
-    builder.add_node("record", record_node(quick))
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "model")
-    builder.add_edge("model", "record")
+def test_a_run_that_speaks_twice_keeps_both_replies(memory, model):
+    builder = _nodes(memory, model, "recall", "model", "record")
     builder.add_conditional_edges(
         "record", lambda state: "recall" if len(state["messages"]) < 3 else "__end__"
     )
     saved = builder.compile(checkpointer=InMemorySaver())
     _ask(saved, "Go on.")
     assert _held(saved) == ["Go on.", "Reply 1.", "Reply 2."]
-    assert _view(quick) == ["Go on.", "Reply 1.\nReply 2."]
+    assert texts(memory) == ["Go on.", "Reply 1.\nReply 2."]
 
 
 @WHOLE_STATES
-def test_an_edit_of_the_log_reaches_the_state(quick, model, saved):
+def test_an_edit_of_the_log_reaches_the_state(memory, model, saved):
     _ask(saved, "Where?")
-    history = quick.history("t", user_id="ana")
+    history = memory.history("t", user_id="ana")
     history.cut_reply("Reply")
     _ask(saved, "When?")
     history.replace(history.turns[-1].id, "At noon.")
     _ask(saved, "Thanks")
     _ask(saved, "Bye")
     said = ["Where?", "Reply", "When?", "At noon.", "Thanks", "Reply 3.", "Bye", "Reply 4."]
-    assert _held(saved) == _view(quick) == said
+    assert _held(saved) == texts(memory) == said
     assert [one.text for one in model.seen[-1]] == said[:-1]
     controls = [one.control for one in history.entries if one.control]
     assert len(controls) == 2, "nothing is written for an edit that the state learns of"
@@ -174,9 +145,9 @@ def test_what_leaves_the_state_shows_up_in_no_stream_of_messages(model, saved):
         assert {one.type for one in shown} <= {"AIMessageChunk", "ai"}
 
 
-def test_a_text_that_is_sent_again_after_a_failure_is_one_question(quick, model, saved):
+def test_a_text_that_is_sent_again_after_a_failure_is_one_question(memory, model, saved):
     model.replies = [ProviderError(), "Then."]
     _fail(saved, "When?")
     _ask(saved, "When?")
-    assert _held(saved) == _view(quick) == ["When?", "Then."]
+    assert _held(saved) == texts(memory) == ["When?", "Then."]
     assert [one.text for one in model.seen[-1]] == ["When?"]

@@ -1,7 +1,3 @@
-"""A LangGraph store over the log: beside LangGraph's own, and with other packages' tools."""
-
-from __future__ import annotations
-
 import json
 import time
 
@@ -10,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
+from scripted_chat import texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog, ids
 from langchain_convmem.errors import ConfigError, InvalidMessageError
@@ -61,9 +58,8 @@ def test_it_holds_what_langgraphs_own_store_holds(changes, prefix, wanted):
         for one in (ours, theirs):
             one.batch([PutOp(namespace, key, value)])
     for namespace, key, _ in changes:
-        assert getattr(ours.get(namespace, key), "value", None) == getattr(
-            theirs.get(namespace, key), "value", None
-        )
+        mine, other = ours.get(namespace, key), theirs.get(namespace, key)
+        assert (mine and mine.value) == (other and other.value)
     found = [
         {(item.namespace, item.key, json.dumps(item.value)) for item in one.batch([search])[0]}
         for search in [SearchOp(prefix, wanted, 100, 0)]
@@ -107,16 +103,9 @@ def test_search_is_recall_over_what_was_said_and_what_was_put(memory, store):
 def test_a_thread_is_read_and_continued_as_items(memory, store):
     memory.add_messages([("user", "Hi"), ("ai", "Hello")], thread_id="t", user_id="ana")
     store.put(("threads", "t"), "m3", {"role": "user", "content": "And now?"})
-    assert [entry.contents for entry in memory.history("t", user_id="ana").turns] == [
-        ("Hi",),
-        ("Hello",),
-        ("And now?",),
-    ]
-    assert [item.value["content"] for item in store.search(("threads", "t"))] == [
-        "And now?",
-        "Hello",
-        "Hi",
-    ]
+    said = ["Hi", "Hello", "And now?"]
+    assert texts(memory) == said
+    assert [item.value["content"] for item in store.search(("threads", "t"))] == said[::-1]
 
 
 def test_items_are_not_trusted_as_words_of_the_user(memory, store):
@@ -195,9 +184,8 @@ def test_the_label_of_a_namespace_names_the_user(memory):
     store = ConversationStore(memory, user_at=1)
     store.put(("memories", "ana"), "k", {"content": "Ana likes tea."})
     store.put(("memories", "bo"), "k", {"content": "Bo likes coffee."})
-    assert values(store.search(("memories", "ana"), query="What is liked?")) == [
-        {"content": "Ana likes tea."}
-    ]
+    found = store.search(("memories", "ana"), query="What is liked?")
+    assert values(found) == [{"content": "Ana likes tea."}]
     assert store.list_namespaces(prefix=("memories", "bo")) == [("memories", "bo")]
     assert [info.key.user_id for info in memory.threads(user_id="bo")] == ["bo"]
     for call in (

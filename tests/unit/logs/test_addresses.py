@@ -1,7 +1,3 @@
-"""Addresses and options of logs: checked before anything is opened, without passwords."""
-
-from __future__ import annotations
-
 import builtins
 import sys
 
@@ -25,34 +21,32 @@ def test_a_file_that_must_be_there_is_not_made(tmp_path):
     assert not path.exists()
 
 
-def test_a_table_keeps_its_case_and_gets_region_and_endpoint(monkeypatch):
-    dynamodb = pytest.importorskip("langchain_convmem.logs.dynamodb")
-    calls = []
-    monkeypatch.setattr(
-        dynamodb, "DynamoDBLog", lambda table, **options: calls.append((table, options))
+@pytest.mark.parametrize(
+    ("address", "first", "options"),
+    [
+        (
+            "dynamodb://Chat-Log?region=eu-west-1&endpoint=http://127.0.0.1:8000/x",
+            "Chat-Log",
+            {"region_name": "eu-west-1", "endpoint_url": "http://127.0.0.1:8000/x"},
+        ),
+        ("dynamodb://log", "log", {"region_name": None, "endpoint_url": None}),
+        (
+            "postgresql://ana:p#w?@host:5432/db?sslmode=require&schema=Chats&options=-c%20a=b+c",
+            "postgresql://ana:p#w?@host:5432/db?sslmode=require&options=-c%20a=b+c",
+            {"schema": "Chats"},
+        ),
+        ("postgres://host/db", "postgres://host/db", {"schema": "convmem"}),
+    ],
+    ids=["a table", "a table alone", "a database server", "a server alone"],
+)
+@pytest.mark.parametrize("key", [None, "a secret of mine"])
+def test_an_address_says_which_log_is_opened_and_how(monkeypatch, address, first, options, key):
+    kind, name = (
+        ("dynamodb", "DynamoDBLog") if "dynamodb" in address else ("postgres", "PostgresLog")
     )
-    open_log("dynamodb://Chat-Log?region=eu-west-1&endpoint=http://127.0.0.1:8000/x")
-    open_log("dynamodb://log", signing_key="a secret of mine")
-    endpoint = "http://127.0.0.1:8000/x"
-    assert calls == [
-        ("Chat-Log", {"region_name": "eu-west-1", "endpoint_url": endpoint, "signing_key": None}),
-        ("log", {"region_name": None, "endpoint_url": None, "signing_key": "a secret of mine"}),
-    ]
-
-
-def test_a_database_server_gets_its_address_and_the_schema_apart(monkeypatch):
-    postgres = pytest.importorskip("langchain_convmem.logs.postgres")
-    calls = []
-    monkeypatch.setattr(
-        postgres, "PostgresLog", lambda dsn, **options: calls.append((dsn, options))
-    )
-    open_log("postgresql://ana:p#w?@host:5432/db?sslmode=require&schema=Chats&options=-c%20a=b+c")
-    open_log("postgres://host/db", signing_key="a secret of mine")
-    dsn = "postgresql://ana:p#w?@host:5432/db?sslmode=require&options=-c%20a=b+c"
-    assert calls == [
-        (dsn, {"schema": "Chats", "signing_key": None}),
-        ("postgres://host/db", {"schema": "convmem", "signing_key": "a secret of mine"}),
-    ]
+    module = pytest.importorskip(f"langchain_convmem.logs.{kind}")
+    monkeypatch.setattr(module, name, lambda *args, **given: (*args, given))
+    assert open_log(address, signing_key=key) == (first, {**options, "signing_key": key})
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,3 @@
-"""What checksums prove of a row, and what a check of a whole log says."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,3 @@
-"""Copies of a SQLite log, and how one takes the place of the log: safely, or not at all."""
-
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -258,29 +254,26 @@ def test_a_file_with_a_broken_page_loses_nothing_that_its_backup_has(path, copy)
         done.kept.unlink()
 
 
-CRASHING = """
-import os, sys
-from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import say
-
-log, key, times = SQLiteLog(sys.argv[1]), ThreadKey("ana", "t1"), int(sys.argv[2])
-for number in range(times):
-    say(log, key, f"before {number} " + "x" * 300)
-log.backup(sys.argv[3])
-for number in range(times):
-    say(log, key, f"after {number} " + "x" * 300)
-os._exit(0)
-"""
-
-
-CRASHING_LATE = """
+LOG = """
 import os, sys
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import say
 
 log, key = SQLiteLog(sys.argv[1]), ThreadKey("ana", "t1")
+"""
+
+CRASHING = f"""{LOG}
+times = int(sys.argv[2])
+for number in range(times):
+    say(log, key, f"before {{number}} " + "x" * 300)
+log.backup(sys.argv[3])
+for number in range(times):
+    say(log, key, f"after {{number}} " + "x" * 300)
+os._exit(0)
+"""
+
+CRASHING_LATE = f"""{LOG}
 doomed = [say(log, key, "x" * 3000).id for _ in range(9)]
 log.backup(sys.argv[2])
 log.forget(key, doomed)  # folds the write-ahead file, and leaves room in the database
@@ -298,13 +291,13 @@ os._exit(0)
     ],
 )
 def test_another_file_beside_what_a_crash_has_left_is_refused(path, copy, times, kind):
-    older = path.with_name("older.db")
+    older = copy if kind == "a backup" else path.with_name("older.db")
     if kind == "an older file":
-        with SQLiteLog(path) as log:
-            say(log, KEY, "the first")
-        shutil.copy(path, older)
-        with SQLiteLog(path) as log:
-            say(log, KEY, "the second")
+        for said in ("the first", "the second"):
+            with SQLiteLog(path) as log:
+                say(log, KEY, said)
+            if said == "the first":
+                shutil.copy(path, older)
     elif kind == "another log":
         with SQLiteLog(older) as log:
             for number in range(times):  # as many commits
@@ -312,34 +305,33 @@ def test_another_file_beside_what_a_crash_has_left_is_refused(path, copy, times,
     assert ForkedProcess(CRASHING, path, times, copy).finish() == ""
     wal = path.with_name("log.db-wal")
     assert wal.stat().st_size
-    crashed = path.read_bytes(), wal.read_bytes()
+    crashed = wal.read_bytes()
     with SQLiteLog(path) as log:  # a crash alone harms nobody
         assert len(log.entries(KEY)) == 2 * times + (2 if kind == "an older file" else 0)
         assert log.verify().ok
-    path.write_bytes((copy if kind == "a backup" else older).read_bytes())
-    wal.write_bytes(crashed[1])
-    before = path.read_bytes()
+    path.write_bytes(older.read_bytes())
+    wal.write_bytes(crashed)
+    check_refused_and_restored(path, copy)
+    with SQLiteLog(path) as log:
+        before = [f"before {number} " + "x" * 300 for number in range(times)]
+        assert list_texts(log.entries(KEY))[-times:] == before
+
+
+def check_refused_and_restored(path, copy):
+    """Check that a file is refused beside what a crash has left, and that a copy may replace it."""
+    wal = path.with_name("log.db-wal")
+    before = path.read_bytes(), wal.read_bytes()
     for options in ({}, {"read_only": True}):
         with pytest.raises(LogError, match="convmem db restore"):
             SQLiteLog(path, **options)
-    assert (path.read_bytes(), wal.read_bytes()) == (before, crashed[1])
+    assert (path.read_bytes(), wal.read_bytes()) == before
     restore(copy, path)
     with SQLiteLog(path) as log:
         assert log.verify().ok
-        assert list_texts(log.entries(KEY))[-times or 1 :] == [
-            f"before {number} " + "x" * 300 for number in range(times)
-        ]
 
 
 def test_a_copy_is_refused_beside_a_write_ahead_file_that_holds_no_first_page(path, copy):
     """The pages of a copy are in another order, so that the two do not meet where they should."""
     ForkedProcess(CRASHING_LATE, path, copy).finish()
-    wal = path.with_name("log.db-wal").read_bytes()
     path.write_bytes(copy.read_bytes())
-    assert path.with_name("log.db-wal").read_bytes() == wal
-    for options in ({}, {"read_only": True}):
-        with pytest.raises(LogError, match="convmem db restore"):
-            SQLiteLog(path, **options)
-    restore(copy, path)
-    with SQLiteLog(path) as log:
-        assert log.verify().ok
+    check_refused_and_restored(path, copy)

@@ -1,7 +1,3 @@
-"""A SQLite file that was altered or broken: an entry is whole or a named gap, never other text."""
-
-from __future__ import annotations
-
 import contextlib
 import json
 import random

@@ -1,7 +1,5 @@
 """Several processes on one SQLite file: readers stand in nobody's way, and none is held up."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import threading
@@ -58,10 +56,8 @@ def test_writers_lose_nothing_beside_a_long_reader_and_checkpoints(path, log):
         release = stack.enter_context(reading(path))
         checkpointer = sqlite3.connect(path, isolation_level=None, timeout=0)
         stack.enter_context(contextlib.closing(checkpointer))
-        writers = [
-            stack.enter_context(ForkedProcess(WRITER, path, writer, TIMES))
-            for writer in range(WRITERS)
-        ]
+        processes = [ForkedProcess(WRITER, path, writer, TIMES) for writer in range(WRITERS)]
+        writers = [stack.enter_context(process) for process in processes]
         modes, tried = ("PASSIVE", "FULL", "RESTART", "TRUNCATE"), 0
         while any(writer.returncode is None for writer in writers):
             with contextlib.suppress(sqlite3.OperationalError):  # another one is at it

@@ -1,19 +1,14 @@
-"""One budget for all that a model gets, and what of the thread it is shown."""
-
-from __future__ import annotations
-
 import random
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from scripted_chat import ProviderError, ScriptedChatModel, at, entries, texts
 from summaries import bare
 from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.records import Cover, Draft, ThreadKey
 from langchain_convmem.views.context import LEFT_OUT_TEXT, NOTED_TEXT
 from langchain_convmem.views.messages import count_tokens
 
@@ -79,9 +74,6 @@ def test_between_compactions_what_a_model_reads_begins_alike(memory):
         assert earlier[:-1] == later[: len(earlier) - 1]
 
 
-KEY = ThreadKey("ana", "t")
-
-
 def _shown(model):
     shown = (message for message in model.seen[-1] if message.text != NOTED_TEXT)
     return [(message.type, bare(message.text)) for message in shown]
@@ -95,31 +87,19 @@ def test_what_was_never_answered_is_said_together_with_what_is_said_now(memory):
     chain.invoke(HumanMessage("Do you hear me?", id="q2", name="Ana"), at())
     assert _shown(model) == [("human", "I parked on three.\nDo you hear me?")]
     assert (model.seen[-1][0].id, model.seen[-1][0].name) == ("q2", "Ana")
-    assert [message.text for message in memory.history("t", user_id="ana").messages] == [
-        "I parked on three.\nDo you hear me?",
-        "Yes.",
-    ]
+    assert texts(memory) == ["I parked on three.\nDo you hear me?", "Yes."]
 
 
-@pytest.fixture
-def summarised(memory):
-    entries = memory.add_messages(
-        [HumanMessage("I parked on three."), AIMessage("Noted."), HumanMessage("And it rains.")],
-        thread_id="t",
-        user_id="ana",
-    )
-    cover = Cover(ranges=((entries[0].position, entries[1].position),))
-    draft = Draft(role="summary", contents=("Ana parked on level three.",), cover=cover)
-    memory.log.append(KEY, [draft])
-    return memory
-
-
-def test_a_prompt_with_a_place_for_the_summary_is_given_it_as_text(summarised):
+def test_a_prompt_with_a_place_for_the_summary_is_given_it_as_text(memory):
+    history = memory.history("t", user_id="ana")
+    history.add_messages([HumanMessage("I parked on three."), AIMessage("Noted.")])
+    history.add_summary("Ana parked on level three.", history.summary_window())
+    history.add("user", "And it rains.")
     model = ScriptedChatModel(replies=["Yes."])
     prompt = ChatPromptTemplate.from_messages(
         [("system", "So far: {summary}"), MessagesPlaceholder("history"), ("human", "{input}")]
     )
-    summarised.wrap(prompt | model, recall=False).invoke("Where?", at())
+    memory.wrap(prompt | model, recall=False).invoke("Where?", at())
     assert _shown(model) == [
         ("system", "So far: Ana parked on level three."),
         ("human", "And it rains.\nWhere?"),
@@ -176,5 +156,5 @@ def test_auto_has_the_chains_own_model_summarise():
         chain = memory.wrap(writing, recall=False, context_tokens=1000)
         for _ in range(12):
             chain.invoke(said * 4, at())
-        entries = memory.history("t", user_id="ana").entries
-    assert {one.contents[0] for one in entries if one.role == "summary"} == {told}
+        told_of = {one.contents[0] for one in entries(memory) if one.role == "summary"}
+    assert told_of == {told}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from scripted_chat import FailingLog, ProviderError, ScriptedChatModel
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, texts
 from summaries import ScriptedSummarizer
 from talks import text_engine
 
@@ -22,10 +22,6 @@ def talk(memory, model, **settings):
 
 def answering(*replies):
     return ScriptedChatModel(replies=list(replies))
-
-
-def live(memory):
-    return [(one.type, one.text) for one in memory.history("t", user_id="ana").messages]
 
 
 def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
@@ -55,7 +51,7 @@ def test_the_log_shows_how_far_a_failed_turn_came(memory):
     assert {entry.turn_id for entry in turn} == {control.turn_id}
     assert said.history == []
     said.send_message("Where is the car?")
-    assert live(memory) == [("human", "Where is the car?"), ("ai", "Level 3.")]
+    assert texts(memory) == ["Where is the car?", "Level 3."]
 
 
 def test_a_reply_that_the_write_hook_refuses_takes_the_question_with_it():
@@ -68,7 +64,7 @@ def test_a_reply_that_the_write_hook_refuses_takes_the_question_with_it():
         said = talk(memory, answering("Level 3."), recall=False)
         with pytest.raises(ProviderError, match="no replies"):
             said.send_message("Where is the car?")
-        assert (said.history, live(memory)) == ([], [])
+        assert (said.history, texts(memory)) == ([], [])
         assert [entry.role for entry in memory.log.entries(KEY)] == ["user", "control"]
 
 
@@ -78,7 +74,7 @@ def test_while_a_turn_runs_the_conversation_is_as_it_was_before(memory):
     def look(_messages):
         during["history"] = [one.text for one in said.history]
         during["point"], during["twin"] = said.checkpoint(), said.clone()
-        during["thread"] = [one.text for one in memory.history("t", user_id="ana").messages]
+        during["thread"] = texts(memory)
         return AIMessage("two")
 
     said = talk(memory, answering("one", look, "three"), recall=False)
@@ -136,12 +132,12 @@ def test_an_edit_that_fails_leaves_the_conversation_as_before(memory):
     said = talk(memory, model, recall=False)
     said.send_message("Where is the red car?")
     said.send_message("And the blue one?")
-    before = live(memory)
+    before = texts(memory)
     asked = memory.history("t", user_id="ana").messages[2]
     edited = HumanMessage("And the blue one there?", id=asked.id)
     chat = ["Where is the red car?", ("ai", "One."), edited]
     with pytest.raises(ProviderError):
         said.send_message(chat)
-    assert live(memory) == before
+    assert texts(memory) == before
     said.send_message(chat)
-    assert live(memory) == [*before[:2], ("human", "And the blue one there?"), ("ai", "Three.")]
+    assert texts(memory) == [*before[:2], "And the blue one there?", "Three."]

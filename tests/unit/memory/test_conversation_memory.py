@@ -1,15 +1,10 @@
-"""ConversationMemory: opening, closing, writing, recall, search, indexes, erasing."""
-
-from __future__ import annotations
-
-import asyncio
 import copy
 
 import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from scripted_chat import ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at, entries, texts
 from turn_hosts import HOSTS
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
@@ -17,30 +12,6 @@ from langchain_convmem.errors import ConfigError, LogClosedError
 from langchain_convmem.testing import HashEmbeddings
 
 TALK = [HumanMessage("My bicycle is behind the library."), AIMessage("Noted.")]
-
-
-def _texts(memory, thread_id="t", user_id="ana"):
-    return [str(message.text) for message in memory.history(thread_id, user_id=user_id).messages]
-
-
-@pytest.mark.parametrize(
-    ("address", "package", "name"),
-    [
-        ("postgresql://ana@host/chats?schema=x", "langchain_convmem.logs.postgres", "PostgresLog"),
-        ("dynamodb://log?region=eu-west-1", "langchain_convmem.logs.dynamodb", "DynamoDBLog"),
-    ],
-)
-def test_the_address_of_a_server_opens_its_log_which_the_memory_closes(
-    monkeypatch, address, package, name
-):
-    log = InMemoryLog()
-    home = pytest.importorskip(package)
-    monkeypatch.setattr(home, name, lambda *_args, **_options: log)
-    with ConversationMemory.open(address) as memory:
-        memory.add_messages(TALK, thread_id="t", user_id="ana")
-        assert memory.log is log
-    with pytest.raises(LogClosedError):
-        log.threads("ana")
 
 
 def test_closing_twice_is_closing():
@@ -53,31 +24,14 @@ def test_closing_twice_is_closing():
         memory.recall("bicycle", thread_id="t")
 
 
-def leave_with(memory):
-    with memory:
-        pass
-
-
-async def leave_async_with(memory):
-    async with memory:
-        pass
-
-
-LEAVE = {
-    "close": ConversationMemory.close,
-    "with": leave_with,
-    "aclose": lambda memory: asyncio.run(memory.aclose()),
-    "async with": lambda memory: asyncio.run(leave_async_with(memory)),
-}
-
-
-@pytest.mark.parametrize("leave", LEAVE)
-def test_a_log_that_was_passed_in_stays_open(tmp_path, leave):
+async def test_a_log_that_was_passed_in_stays_open(tmp_path):
     with SQLiteLog(tmp_path / "m.db") as log:
-        memory = ConversationMemory(log)
-        LEAVE[leave](memory)
+        with ConversationMemory(log):
+            pass
+        async with ConversationMemory(log) as memory:
+            pass
         memory.add_messages(TALK, thread_id="t", user_id="ana")
-        assert len(_texts(memory)) == 2
+        assert len(texts(memory)) == 2
 
 
 @pytest.mark.parametrize("call", ["recall", "retriever", "forget", "refresh"])
@@ -85,15 +39,6 @@ def test_a_call_that_names_nobody_is_refused(memory, call):
     arguments = ["bicycle"] if call == "recall" else []
     with pytest.raises(ConfigError, match=r"user_id, (or|a) thread_id"):
         getattr(memory, call)(*arguments)
-
-
-def test_forgetting_a_user_erases_all_their_threads_and_no_other(memory):
-    for thread_id, user_id in [("t1", "ana"), ("t2", "ana"), ("t1", "ben"), ("t1", None)]:
-        memory.add_messages(TALK, thread_id=thread_id, user_id=user_id)
-    receipt = memory.forget(user_id="ana")
-    assert (receipt.entries, receipt.threads) == (4, 2)
-    assert memory.threads("ana") == []
-    assert len(_texts(memory, "t1", "ben")) == len(_texts(memory, "t1", None)) == 2
 
 
 def test_nothing_of_what_was_forgotten_is_recalled_by_any_handle(tmp_path):
@@ -126,7 +71,7 @@ async def test_a_stream_that_its_reader_left_is_stored_before_the_log_is_closed(
         async for _ in app.astream("Count.", at()):
             break
     with ConversationMemory.open(tmp_path / "m.db") as memory:
-        assert _texts(memory) == ["Count.", "One "]
+        assert texts(memory) == ["Count.", "One "]
 
 
 def test_a_turn_of_the_same_thread_is_not_waited_for(tmp_path):
@@ -141,14 +86,12 @@ def test_a_turn_of_the_same_thread_is_not_waited_for(tmp_path):
 @pytest.fixture(params=["read from the log", "read from the index"])
 def searched(request):
     with ConversationMemory(InMemoryLog(), embeddings=HashEmbeddings()) as searched:
-        said = [HumanMessage("The LONG ladder is in the shed.", id="q1"), AIMessage("Noted.")]
-        searched.add_messages(said, user_id="ana", thread_id="house")
-        searched.add_messages(
-            [HumanMessage("How long is\nthe Straße ladder?", id="q2")],
-            user_id="ana",
-            thread_id="street",
-        )
-        searched.add_messages([HumanMessage("A long ladder.")], user_id="ben", thread_id="house")
+        for user_id, thread_id, message in (
+            ("ana", "house", HumanMessage("The LONG ladder is in the shed.", id="q1")),
+            ("ana", "street", HumanMessage("How long is\nthe Straße ladder?", id="q2")),
+            ("ben", "house", HumanMessage("A long ladder.")),
+        ):
+            searched.add_messages([message], user_id=user_id, thread_id=thread_id)
         if request.param == "read from the index":
             searched.refresh(user_id="ana")
         yield searched
@@ -200,38 +143,19 @@ class Counting(Embeddings):
 OWNERS = [("ana", "t1"), ("ben", "t1"), (None, "lone")]
 
 
-@pytest.fixture
-def old_path(tmp_path):
-    """A memory of three owners, embedded by an embedder of before."""
-    place = tmp_path / "memory.db"
-    with ConversationMemory.open(place, embeddings=Counting("old")) as renewed:
+async def test_all_users_are_embedded_anew():
+    log, new = InMemoryLog(), Counting("new")
+    with ConversationMemory(log, embeddings=Counting("old")) as memory:
         for user_id, thread_id in OWNERS:
-            renewed.add_messages(
-                [HumanMessage(f"{thread_id} of {user_id}")], user_id=user_id, thread_id=thread_id
-            )
-            renewed.refresh(user_id=user_id, thread_id=None if user_id else thread_id)
-    return place
-
-
-@pytest.fixture
-def new():
-    return Counting("new")
-
-
-@pytest.fixture
-def renewed(old_path, new):
-    with ConversationMemory.open(old_path, embeddings=new) as opened:
-        yield opened
-
-
-async def test_all_users_are_embedded_anew(renewed, new):
+            said = [HumanMessage(f"{thread_id} of {user_id}")]
+            memory.add_messages(said, user_id=user_id, thread_id=thread_id)
+            memory.refresh(user_id=user_id, thread_id=None if user_id else thread_id)
+    renewed = ConversationMemory(log, embeddings=new)
     assert await renewed.areindex(all_users=True) == ()
     assert sorted(new.sent) == ["lone of None", "t1 of ana", "t1 of ben"]
     for user_id, thread_id in OWNERS:
-        found = await renewed.arecall(
-            "t1", user_id=user_id, thread_id=None if user_id else thread_id
-        )
-        assert found.problems == ()
+        thread = None if user_id else thread_id
+        assert (await renewed.arecall("t1", user_id=user_id, thread_id=thread)).problems == ()
 
 
 def test_copies_of_a_chain_share_its_memory(memory):
@@ -239,4 +163,4 @@ def test_copies_of_a_chain_share_its_memory(memory):
     for again in (copy.copy(chain), copy.deepcopy(chain), chain.model_copy(deep=True)):
         assert again.memory is memory
         again.invoke("Really?", at())
-    assert len(memory.history("t", user_id="ana").entries) == 6
+    assert len(entries(memory)) == 6

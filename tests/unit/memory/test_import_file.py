@@ -1,12 +1,9 @@
-"""`ConversationMemory.import_file`: files of other services, their threads and lines."""
-
-from __future__ import annotations
-
 import asyncio
 import json
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from scripted_chat import texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
@@ -18,9 +15,9 @@ CHAT = [
     {"role": "assistant", "content": "I see.", "id": "m2"},
 ]
 WAYS = {
-    "import_file": lambda memory, *args, **options: memory.import_file(*args, **options),
-    "aimport_file": lambda memory, *args, **options: asyncio.run(
-        memory.aimport_file(*args, **options)
+    "import_file": ConversationMemory.import_file,
+    "aimport_file": lambda *args, **given: asyncio.run(
+        ConversationMemory.aimport_file(*args, **given)
     ),
 }
 
@@ -38,22 +35,13 @@ def imported(request, memory):
     return lambda *args, **options: WAYS[request.param](memory, *args, **options)
 
 
-def _texts(memory, thread_id="chat", user_id="ana"):
-    return [message.text for message in memory.history(thread_id, user_id=user_id).messages]
-
-
-def _export(path, log):
-    path.write_text("\n".join(export_rows(log, Owner(user_id="ana"))))
-    return path
-
-
 def test_a_file_becomes_threads_that_are_recalled(memory, imported, chat):
     report = imported(chat, user_id="ana")
     assert report == ImportReport(
         path=str(chat), thread_ids=("chat",), branches=0, added=2, known=0, skipped=()
     )
     assert len(report) == 2
-    assert _texts(memory) == ["My boat is red.", "I see."]
+    assert texts(memory, "chat") == ["My boat is red.", "I see."]
     assert "My boat is red." in str(memory.recall("Which boat?", user_id="ana").blocks)
 
 
@@ -78,32 +66,18 @@ def test_an_export_goes_through_the_hook_with_its_edits(discreet, tmp_path, way)
         history.add_messages([HumanMessage("Who?", id="q1"), AIMessage("42-42.", id="a1")])
         history.replace("a1", "Dial 42-42!")
         history.add_summary("They dialled 42-42.", history.summary_window())
-        path = _export(tmp_path / "export.jsonl", other.log)
+        path = tmp_path / "export.jsonl"
+        path.write_text("\n".join(export_rows(other.log, Owner(user_id="ana"))))
     report = WAYS[way](discreet, path, user_id="ana")
     assert report.skipped == ("message 'q0' of thread 't': the write hook stores nothing of it",)
     shown = discreet.history("t", user_id="ana")
     assert shown.last_summary.contents == ("They dialled [number].",)
     assert "42-42" not in str([(entry.contents, entry.message) for entry in shown.entries])
     shown.undo_summary()
-    assert [message.text for message in shown.messages] == [
-        "Dial [number].",
-        "Who?",
-        "Dial [number]!",
-    ]
+    assert texts(discreet) == ["Dial [number].", "Who?", "Dial [number]!"]
     entries = shown.entries
     assert WAYS[way](discreet, path, user_id="ana").skipped == report.skipped
     assert [entry.contents for entry in shown.entries if entry not in entries] == []
-
-
-def test_what_a_file_brought_is_told_from_what_was_said_here(imported, memory, chat):
-    imported(chat, user_id="ana")
-    memory.add_messages([HumanMessage("My boat is green.")], thread_id="now", user_id="ana")
-    imported(chat, user_id="ana")
-    documents = memory.retriever(user_id="ana", k=2).invoke("Which colour has the boat?")
-    assert {one.metadata["thread_id"]: one.metadata["trust"] for one in documents} == {
-        "chat": ["import"],
-        "now": ["user"],
-    }
 
 
 def test_a_finder_says_whose_each_thread_is_and_a_branch_goes_with_it(imported, memory, tmp_path):
@@ -113,9 +87,8 @@ def test_a_finder_says_whose_each_thread_is_and_a_branch_goes_with_it(imported, 
     ends = [{"id": one, "parent": "a", "message": {"id": f"m{one}", **says}} for one in "bc"]
     mapping = {node["id"]: node for node in (root, *ends)}
     kept = {"current_node": "b", "mapping": mapping}
-    path.write_text(
-        json.dumps([{"id": one, "title": one.title(), **kept} for one in ("boat", "tent")])
-    )
+    chats = [{"id": one, "title": one.title(), **kept} for one in ("boat", "tent")]
+    path.write_text(json.dumps(chats))
     imported(path, find_user={"boat": "ana", "tent": None}.get)
     listed = {info.key.thread_id: info.title for info in memory.threads("ana")}
     assert listed == {"boat": "Boat", "boat~branch-1": "Boat (branch 1)"}

@@ -1,7 +1,3 @@
-"""The block of a user's profile that a thread's model gets: frozen, in every process."""
-
-from __future__ import annotations
-
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
@@ -20,15 +16,13 @@ def test_what_is_said_elsewhere_changes_no_block_that_a_thread_has(tmp_path):
     path = tmp_path / "memory.db"
     with ConversationMemory.open(path) as memory:
         memory.history("old", user_id="ana").add("user", "I am allergic to peanuts.")
-    first = _ask(path)
-    assert "peanuts" in first
-    with ConversationMemory.open(path) as memory:
+        first = _ask(path)
+        assert "peanuts" in first
         memory.history("later", user_id="ana").add("user", "I live in Porto, near the river.")
-    assert _ask(path) == first
-    assert "Porto" in _ask(path, "another")
-    with ConversationMemory.open(path) as memory:
+        assert _ask(path) == first
+        assert "Porto" in _ask(path, "another")
         memory.forget(user_id="ana", thread_id="old")
-    assert "peanuts" not in _ask(path), "what is forgotten leaves it at once"
+        assert "peanuts" not in _ask(path), "what is forgotten leaves it at once"
 
 
 def test_a_turn_that_recalls_shows_the_profile_unless_it_is_turned_off(memory):
@@ -39,12 +33,11 @@ def test_a_turn_that_recalls_shows_the_profile_unless_it_is_turned_off(memory):
     assert ["<profile>" in str(seen) for seen in model.seen] == [True, False, False]
 
 
-def test_a_message_that_leaves_no_room_for_the_block_gets_none(tmp_path):
+def test_a_message_that_leaves_no_room_for_the_block_gets_none(memory):
     model = ScriptedChatModel(replies=["No."])
-    with ConversationMemory.open(tmp_path / "memory.db") as memory:
-        memory.history("old", user_id="ana").add("user", "I am allergic to peanuts.")
-        chain = memory.wrap(model, recall=False, profile_tokens=150, history_tokens=200)
-        chain.invoke("Is this all right? " + "rice and leeks " * 40, at())
+    memory.history("old", user_id="ana").add("user", "I am allergic to peanuts.")
+    chain = memory.wrap(model, recall=False, profile_tokens=150, history_tokens=200)
+    chain.invoke("Is this all right? " + "rice and leeks " * 40, at())
     assert "peanuts" not in str(model.seen)
 
 

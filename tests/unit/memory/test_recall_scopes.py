@@ -1,7 +1,3 @@
-"""Promises of a memory about whose lines it recalls, of what kind, and with which hooks."""
-
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,23 +13,18 @@ def said(text, minute=0, **extra):
     return HumanMessage(text, additional_kwargs={"timestamp": stamp, **extra})
 
 
-def fill(memory):
-    memory.add_messages(
-        [said("My bicycle is green", topic="bikes"), said("The bicycle shop is shut", 5)],
-        user_id="ana",
-        thread_id="old",
-    )
-    memory.add_messages([said("A bicycle costs too much", 9)], user_id="bo", thread_id="old")
-    memory.add_messages([said("No bicycle for me", 9)], user_id="cy", thread_id="old")
-    memory.add_messages([said("Which bicycle?", 99)], user_id="ana", thread_id="now")
-    return memory
-
-
 @pytest.fixture
 def memory():
-    settings = RecallSettings(buffer_size=5)
-    with ConversationMemory.open(":memory:", settings=settings) as opened:
-        yield fill(opened)
+    shop = said("The bicycle shop is shut", 5)
+    with ConversationMemory.open(":memory:", settings=RecallSettings(buffer_size=5)) as opened:
+        for user_id, thread_id, *lines in (
+            ("ana", "old", said("My bicycle is green", topic="bikes"), shop),
+            ("bo", "old", said("A bicycle costs too much", 9)),
+            ("cy", "old", said("No bicycle for me", 9)),
+            ("ana", "now", said("Which bicycle?", 99)),
+        ):
+            opened.add_messages(lines, user_id=user_id, thread_id=thread_id)
+        yield opened
 
 
 def shown(found):

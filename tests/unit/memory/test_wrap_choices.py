@@ -1,7 +1,3 @@
-"""Wrapped chains among LangChain's other means: configured, bound, chosen at the call, combined."""
-
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
@@ -24,11 +20,8 @@ class ChatBedrockConverse(ScriptedChatModel):
 
 
 def _two_systems(memory):
-    memory.add_messages(
-        [HumanMessage("Hi."), AIMessage("Hello."), SystemMessage("Be brief.")],
-        thread_id="t",
-        user_id="ana",
-    )
+    said = [HumanMessage("Hi."), AIMessage("Hello."), SystemMessage("Be brief.")]
+    memory.add_messages(said, thread_id="t", user_id="ana")
 
 
 MIDDLE = ["human", "ai", "system", "human"]
@@ -66,9 +59,8 @@ def test_a_chosen_chain_gets_a_dict_where_the_default_gets_messages(memory, way)
 
 @pytest.mark.parametrize("way", ["invoke", "stream"])
 def test_an_unknown_choice_is_refused_before_anything_is_stored(memory, way):
-    inner = ScriptedChatModel(replies=["Yes."]).configurable_alternatives(
-        ConfigurableField(id="llm")
-    )
+    model = ScriptedChatModel(replies=["Yes."])
+    inner = model.configurable_alternatives(ConfigurableField(id="llm"))
     with pytest.raises(ValueError, match="nobody"):
         WAYS[way](memory.wrap(inner), "Well?", at(llm="nobody"))
     assert memory.threads("ana") == []
@@ -76,10 +68,12 @@ def test_an_unknown_choice_is_refused_before_anything_is_stored(memory, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_that_a_function_uses_decides_the_profile(memory, way):
+    """Also where the function names the wrapped chain itself."""
     model = ChatOpenAI(replies=["Yes."])
     _two_systems(memory)
-    inner = RunnableLambda(lambda given: model.invoke(given["messages"]))
-    WAYS[way](memory.wrap(inner, recall=False), "Well?", at())
+    inner = RunnableLambda(lambda given: model.invoke(given["messages"]) if chain else inner)
+    chain = memory.wrap(inner, recall=False)
+    WAYS[way](chain, "Well?", at())
     assert _kinds(model) == MIDDLE
 
 
@@ -89,14 +83,3 @@ def test_another_spelling_of_a_users_key_is_refused_before_anything_is_stored(me
     with pytest.raises(ConfigError, match="did you mean 'user_id'"):
         chain.invoke("I am Ana.", {"configurable": {name: "ana", "thread_id": "t"}})
     assert memory.threads() == []
-
-
-def test_a_function_that_names_the_wrapped_chain_itself_is_no_riddle(memory):
-    model = ChatOpenAI(replies=["Yes."])
-
-    def answer(given):
-        return model.invoke(given["messages"]) if chain else itself
-
-    itself = RunnableLambda(answer)
-    chain = memory.wrap(itself, recall=False)
-    assert chain.invoke("Well?", at()).text == "Yes."

@@ -1,5 +1,3 @@
-"""What callbacks and event streams show of a turn, and what they leave out."""
-
 from __future__ import annotations
 
 import asyncio
@@ -85,10 +83,8 @@ def test_a_trace_names_the_user_as_the_metadata_of_the_call_does(told):
     config = {**at(user_id="ana@example.org"), "callbacks": [LangChainTracer(client=client)]}
     chain.invoke("Where?", {**config, "metadata": {"user_id": "a hash"}})
     created = [fields for name, _, fields in client.sent if name == "create_run"]
-    assert [run["run_type"] for run in created] == [
-        *("chain", "retriever", "chain"),
-        *("prompt", "llm"),
-    ]
+    kinds = ["chain", "retriever", "chain", "prompt", "llm"]
+    assert [run["run_type"] for run in created] == kinds
     assert {run["extra"]["metadata"]["thread_id"] for run in created} == {"t"}
     assert "ana@example.org" not in str([run["extra"] for run in created])
 

@@ -1,5 +1,3 @@
-"""What a wrapped chain may be made of: what it is given, and what it may return."""
-
 from __future__ import annotations
 
 from operator import itemgetter
@@ -20,7 +18,7 @@ from langchain_core.runnables import (
     RunnableParallel,
     RunnablePassthrough,
 )
-from scripted_chat import WAYS, ScriptedChatModel, at
+from scripted_chat import WAYS, ScriptedChatModel, at, talk
 
 from langchain_convmem.errors import ConfigError
 
@@ -30,12 +28,6 @@ CALL = {"name": "look", "args": {"where": "garage"}, "id": "c1", "type": "tool_c
 def look(where: str) -> str:
     """Look somewhere."""
     return where
-
-
-def _told(memory):
-    """Return the thread's entries as (role, text)."""
-    entries = memory.history("t", user_id="ana").entries
-    return [(entry.role, str(entry.message.text)) for entry in entries]
 
 
 class DeferredModel(Runnable):
@@ -80,14 +72,12 @@ def test_a_model_is_given_messages_however_it_is_dressed(memory, kind):
     list(wrapped.stream("Second?", at()))
     shown = [("human", "First?"), ("ai", "One."), ("human", "Second?")]
     assert [(message.type, message.text) for message in model.seen[1]] == shown
-    assert [text for _, text in _told(memory)] == ["First?", "One.", "Second?", "Two."]
+    assert [text for _, text in talk(memory)] == ["First?", "One.", "Second?", "Two."]
 
 
 def test_a_template_of_text_reads_input_and_history_as_text(memory):
     model = ScriptedChatModel(replies=["One.", "Two."])
-    prompt = ChatPromptTemplate.from_messages(
-        [("system", "So far:\n{history}"), ("human", "Answer: {input}")]
-    )
+    prompt = ChatPromptTemplate([("system", "So far:\n{history}"), ("human", "Answer: {input}")])
     wrapped = memory.wrap(prompt | model, recall=False)
     wrapped.invoke("First?", at())
     wrapped.invoke("Second?", at())
@@ -147,6 +137,12 @@ CHAINS = {
         | prompt.configurable_alternatives(ConfigurableField(id="prompt"), other=prompt)
         | model
     ),
+    "bound": lambda shelf, prompt, model: (
+        _look(shelf) | (prompt.with_config(tags=["x"]) | model).with_config(tags=["x"])
+    ),
+    "fallbacks": lambda shelf, prompt, model: (
+        _look(shelf) | (prompt | model).with_fallbacks([prompt | model])
+    ),
     "assigned": lambda shelf, prompt, model: _look(shelf).assign(answer=_answer(prompt, model)),
     "a map": lambda shelf, prompt, model: (
         _look(shelf)
@@ -181,7 +177,7 @@ def test_a_prompt_behind_a_retriever_remembers(memory, kind, way, has_place):
     assert [one.text for one in said[:2]] == ["Hello?", "One."]
     assert "The bike is green." in said[2].text
     assert [query.rpartition("\n")[2] for query in shelf.asked] == ["Hello?", "My bike?"]
-    assert [text for _, text in _told(memory)] == ["Hello?", "One.", "My bike?", "Two."]
+    assert [text for _, text in talk(memory)] == ["Hello?", "One.", "My bike?", "Two."]
 
 
 def test_a_step_that_formats_what_the_user_says_gets_the_words_alone(memory):
@@ -200,12 +196,8 @@ def test_a_thread_with_instructions_gives_a_prompt_with_its_own_one_system_messa
     model = ScriptedChatModel(replies=["One."])
     prompt = ChatPromptTemplate([("system", "Be brief."), ("human", "{input}")])
     memory.wrap(prompt | model, recall=False).invoke("And now?", at())
-    assert [message.text for message in model.seen[0]] == [
-        "Be brief.\n\nSpeak like a pirate.",
-        "Hello.",
-        "Arr.",
-        "And now?",
-    ]
+    seen = [message.text for message in model.seen[0]]
+    assert seen == ["Be brief.\n\nSpeak like a pirate.", "Hello.", "Arr.", "And now?"]
 
 
 def test_a_profile_joins_the_system_message_also_where_a_chain_hands_on_some_messages(memory):
@@ -254,37 +246,26 @@ def _again(given):
 
 
 DONE = AIMessage("Done.")
-RETURNED = {
-    "text": (lambda given: "Done.", ["Done."]),
-    "a message": (lambda given: DONE, ["Done."]),
-    "a list": (lambda given: [DONE], ["Done."]),
-    "messages": (lambda given: {"messages": [DONE]}, ["Done."]),
-    "one under messages": (lambda given: {"messages": DONE}, ["Done."]),
-    "the given ones in front": (
-        lambda given: {"messages": [*given["messages"], DONE]},
-        ["Done."],
-    ),
-    "the given ones, copied": (lambda given: {"messages": [*_again(given), DONE]}, ["Done."]),
-    "the user's, built anew": (
-        lambda given: [HumanMessage(given["input"][0].text), DONE],
-        ["Done."],
-    ),
+REPLIES = {
+    "text": lambda given: "Done.",
+    "a message": lambda given: DONE,
+    "a list": lambda given: [DONE],
+    "messages": lambda given: {"messages": [DONE]},
+    "one under messages": lambda given: {"messages": DONE},
+    "the given ones in front": lambda given: {"messages": [*given["messages"], DONE]},
+    "the given ones, copied": lambda given: {"messages": [*_again(given), DONE]},
+    "the user's, built anew": lambda given: [HumanMessage(given["input"][0].text), DONE],
+}
+A, B, LEVEL = (ScriptedChatModel(replies=[text]) for text in ("A.", "B.", '{"level": 3}'))
+OTHERS = {
     "only what it got": (lambda given: given["messages"], []),
-    "a parsed dict": (
-        ScriptedChatModel(replies=['{"level": 3}']) | JsonOutputParser(),
-        ['{"level": 3}'],
-    ),
-    "parallel replies": (
-        RunnableLambda(lambda given: given["messages"])
-        | RunnableParallel(
-            a=ScriptedChatModel(replies=["A."]), b=ScriptedChatModel(replies=["B."])
-        ),
-        ["A.", "B."],
-    ),
+    "a parsed dict": (LEVEL | JsonOutputParser(), ['{"level": 3}']),
+    "parallel replies": (itemgetter("messages") | RunnableParallel(a=A, b=B), ["A.", "B."]),
     "a number": (lambda given: 7, ["7"]),
     "nothing": (lambda given: None, []),
     "numbers": (lambda given: [1, 2], ["[1, 2]"]),
 }
+RETURNED = {**{name: (reply, ["Done."]) for name, reply in REPLIES.items()}, **OTHERS}
 
 
 @pytest.mark.parametrize("kind", RETURNED)
@@ -295,7 +276,7 @@ def test_a_chain_may_return_its_reply_in_many_shapes_and_other_values(memory, ki
     wrapped = memory.wrap(inner, recall=False)
     for number in (1, 2) if told == ["Done."] else (1,):
         WAYS[way](wrapped, f"Question {number}?", at())
-        question, *replies = _told(memory)[-1 - len(told) :]
+        question, *replies = talk(memory)[-1 - len(told) :]
         assert question == ("user", f"Question {number}?")
         assert sorted(replies) == [("assistant", text) for text in told]
 

@@ -1,13 +1,8 @@
-"""What a wrapped chain is shown of other conversations and of folded summaries."""
-
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnablePassthrough
 from scripted_chat import ScriptedChatModel, at
-from summaries import bare
 from summary_trees import add_chat, add_leaf, add_parent
 from watched_embedder import WatchedEmbedder
 from watched_runs import RunWatcher
@@ -26,8 +21,8 @@ def model():
     return ScriptedChatModel(replies=["I see."])
 
 
-def _remembering(memory, thread_id="earlier", user_id="ana"):
-    memory.add_messages(LINES, thread_id=thread_id, user_id=user_id)
+def _remembering(memory, thread_id="earlier"):
+    memory.add_messages(LINES, thread_id=thread_id, user_id="ana")
     return memory
 
 
@@ -52,14 +47,11 @@ def test_an_earlier_turn_tried_again_does_not_recall_what_came_later(memory):
     assert "Paris" not in str(model.seen[2])
 
 
-SLOTTED = ChatPromptTemplate.from_messages(
-    [MessagesPlaceholder("recalled", optional=True), ("human", "{input}")]
-)
-
-
 def test_a_place_for_recalled_lines_gets_them(memory, model):
+    place = MessagesPlaceholder("recalled", optional=True)
+    slotted = ChatPromptTemplate([place, ("human", "{input}")])
     step = RunnablePassthrough.assign(note=lambda _: "n")
-    chain = _remembering(memory).wrap(step | (SLOTTED | model).with_retry())
+    chain = _remembering(memory).wrap(step | (slotted | model).with_retry())
     chain.invoke("Where did I chain my bicycle?", at("now"))
     recalled, question = model.seen[0]
     assert recalled.text.startswith("<recalled>")
@@ -96,15 +88,6 @@ def folded(memory):
     ]
     add_parent(memory.log, KEY, "They talked about many things.", leaves)
     return memory
-
-
-def test_what_stands_before_the_question_stays_the_same(folded, model):
-    chain = folded.wrap(model)
-    for question in ("Good morning!", QUESTION):
-        chain.invoke(question, at())
-    first, second = model.seen
-    assert second[: len(first) - 1] == first[:-1], "a provider's cache goes on"
-    assert bare(str(first[0].text)) == "They talked about many things."
 
 
 def test_what_the_summary_in_view_says_is_not_repeated(memory, model):

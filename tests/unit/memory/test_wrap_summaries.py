@@ -1,5 +1,3 @@
-"""Memories that summarise: in the background, within the turn, and what is told of it."""
-
 from __future__ import annotations
 
 import asyncio
@@ -10,19 +8,14 @@ from functools import partial
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
-from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
+from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at, texts
 from summaries import ScriptedSummarizer, bare, bare_texts
 
-from langchain_convmem import (
-    ConversationMemory,
-    InMemoryLog,
-    SummaryEvent,
-    SummarySettings,
-)
+from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog, SummaryEvent
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.summarizing import aresummarize, resummarize
+from langchain_convmem.summarizing import SummarySettings, aresummarize, resummarize
 from langchain_convmem.views.context import LEFT_OUT_TEXT, NOTED_TEXT, is_framing
 
 KEY = ThreadKey("ana", "t")
@@ -53,7 +46,10 @@ def last(memory):
     return memory.history("t", user_id="ana").last_summary
 
 
-@pytest.mark.parametrize("when", ["background", "foreground"])
+WHENS = pytest.mark.parametrize("when", ["background", "foreground"])
+
+
+@WHENS
 @pytest.mark.parametrize("way", ["invoke", "astream"])
 def test_errors_of_a_summariser_never_reach_the_chat(when, way):
     broken = ScriptedSummarizer(ProviderError("overloaded"))
@@ -62,7 +58,7 @@ def test_errors_of_a_summariser_never_reach_the_chat(when, way):
         assert memory.flush(20)
         assert broken.requests
         assert last(memory) is None
-        assert len(memory.history("t", user_id="ana").messages) == 6
+        assert len(texts(memory)) == 6
 
 
 RESTING = replace(SETTINGS, first_pause_s=3600)
@@ -92,7 +88,7 @@ async def test_a_turn_that_is_cancelled_in_its_summary_keeps_its_reply_and_frees
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn
-        assert len(memory.history("t", user_id="ana").messages) == 4
+        assert len(texts(memory)) == 4
         assert await memory.asummarize("t", user_id="ana")
 
 
@@ -147,18 +143,26 @@ def test_a_log_that_fails_under_a_summary_does_not_take_the_reply_away(way):
     assert last(memory) is not None
 
 
+class Slow(ScriptedSummarizer):
+    """Tells when it has begun, and ends its first summary when it may."""
+
+    def __init__(self):
+        super().__init__()
+        self.began, self.may_end = threading.Event(), threading.Event()
+
+    def summarize(self, request):
+        self.began.set()
+        assert self.may_end.wait(20)
+        return super().summarize(request)
+
+
 def test_a_turn_does_not_wait_for_a_summary_in_the_background():
-    may_end = threading.Event()
-
-    def slow(request):
-        assert may_end.wait(20)
-        return request.transcript
-
-    with summarising("background", ScriptedSummarizer(slow)) as memory:
+    slow = Slow()
+    with summarising("background", slow) as memory:
         chat(memory, "one", "two", "three", "four")  # all answered while the summary waits
         assert last(memory) is None
         assert not memory.flush(0)
-        may_end.set()
+        slow.may_end.set()
         assert memory.flush(20)
         assert last(memory) is not None
         model = ScriptedChatModel(replies=["Fine."])
@@ -167,20 +171,13 @@ def test_a_turn_does_not_wait_for_a_summary_in_the_background():
 
 
 def test_closing_finishes_the_summary_in_the_making(tmp_path):
-    began, may_end = threading.Event(), threading.Event()
-
-    def slow(request):
-        began.set()
-        assert may_end.wait(20)
-        return request.transcript
-
-    options = {"summarizer": ScriptedSummarizer(slow), "summary_settings": SETTINGS}
-    memory = ConversationMemory.open(tmp_path / "memory.db", **options)
+    slow = Slow()
+    memory = summarising("background", slow, log=SQLiteLog(tmp_path / "memory.db"))
     chat(memory, "one", "two")
-    assert began.wait(20)
+    assert slow.began.wait(20)
     closer = threading.Thread(target=memory.close)
     closer.start()
-    may_end.set()
+    slow.may_end.set()
     closer.join(20)
     assert not closer.is_alive()
     with ConversationMemory.open(tmp_path / "memory.db") as again:
@@ -201,7 +198,7 @@ def test_options_that_fit_nothing_are_refused_before_anything_is_opened(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("when", ["foreground", "background"])
+@WHENS
 @pytest.mark.parametrize("way", ["invoke", "astream"])
 def test_the_application_is_told_what_was_compacted(when, way):
     events = []
@@ -234,12 +231,9 @@ def test_the_model_sees_the_summary_or_what_it_covers():
     is_due = threading.Event()
 
     def answer(payload):
-        messages = payload["messages"]
-        seen[:] = [message.text for message in messages]
-        if messages[-1].text == "Send it.":
-            call = {"name": "send", "args": {}, "id": "c1"}
-            return AIMessage("", tool_calls=[call])
-        return AIMessage("Noted.")
+        seen[:] = [message.text for message in payload["messages"]]
+        calls = [{"name": "send", "args": {}, "id": "c1"}] if seen[-1] == "Send it." else []
+        return AIMessage("" if calls else "Noted.", tool_calls=calls)
 
     def summarize(messages):
         is_due.wait(5)
@@ -272,5 +266,4 @@ def test_a_question_that_a_summary_covers_is_answered_once_more(way, text):
         WAYS[way](chain, [HumanMessage(text, id="b")], at())
         assert bare_texts(model.seen[2]) == ["Where is the car?", "In the shed.", text]
         memory.history("t", user_id="ana").undo_summary()
-        said = memory.history("t", user_id="ana").messages
-        assert [one.text for one in said] == [*bare_texts(model.seen[2]), "At the pier."]
+        assert texts(memory) == [*bare_texts(model.seen[2]), "At the pier."]

@@ -1,32 +1,24 @@
-"""What a turn of a wrapped chain stores: once, whole, and nothing that is not to be stored."""
-
-from __future__ import annotations
-
 import asyncio
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import JsonOutputToolsParser
-from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at, entries, talk, texts
 from whole_chats import make_model, make_words
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import InvalidMessageError
 
 
-def _entries(memory):
-    return memory.history("t", user_id="ana").entries
-
-
 def test_an_id_that_a_model_repeats_costs_no_earlier_reply(memory):
     chain = memory.wrap(ScriptedChatModel(replies=[AIMessage("Yes.", id="same")]), recall=False)
     chain.invoke("So?", at())
     list(chain.stream("Really?", at()))
-    assert [text for _, text in _stored(memory)] == ["So?", "Yes.", "Really?", "Yes."]
+    assert [text for _, text in talk(memory)] == ["So?", "Yes.", "Really?", "Yes."]
     assert len({message.id for message in memory.history("t", user_id="ana").messages}) == 4
 
 
-def test_what_the_model_does_to_its_messages_changes_nothing_that_is_stored(memory):
+def test_what_the_model_does_to_its_messages_changes_nothing_that_istalk(memory):
     def meddle(messages):
         messages[-1].content[0]["text"] = "changed"
         messages[-1].additional_kwargs["mood"]["now"] = "changed"
@@ -37,11 +29,7 @@ def test_what_the_model_does_to_its_messages_changes_nothing_that_is_stored(memo
     memory.wrap(ScriptedChatModel(replies=[meddle]), recall=False).invoke(said, at())
     assert said.content[0]["text"] == "as it was"
     assert said.additional_kwargs == mood == {"mood": {"now": "calm"}}
-    assert _entries(memory)[0].contents == ("as it was",)
-
-
-def _view(memory):
-    return [str(message.text) for message in memory.history("t", user_id="ana").messages]
+    assert entries(memory)[0].contents == ("as it was",)
 
 
 FORGET = {"additional_kwargs": {"remember": False}}
@@ -50,11 +38,11 @@ FORGET = {"additional_kwargs": {"remember": False}}
 def test_a_marked_message_is_left_out_of_those_added(memory):
     marked = [HumanMessage("two", **FORGET), AIMessage("", **FORGET)]
     said = [HumanMessage("one"), marked[0], AIMessage("three"), marked[1]]
-    entries = memory.add_messages(said, thread_id="t", user_id="ana")
-    assert [entry.contents for entry in entries] == [("one",), ("three",)]
+    added = memory.add_messages(said, thread_id="t", user_id="ana")
+    assert [entry.contents for entry in added] == [("one",), ("three",)]
     assert asyncio.run(memory.aadd_messages(marked[:1], thread_id="u", user_id="ana")) == []
     memory.history("t", user_id="ana").add_messages(marked[:1])
-    assert _entries(memory) == entries
+    assert entries(memory) == added
     assert [info.key.thread_id for info in memory.threads("ana")] == ["t"]
 
 
@@ -67,17 +55,13 @@ def _result(number, text="found"):
     return ToolMessage(text, tool_call_id=f"c{number}")
 
 
-def _stored(memory):
-    return [(one.role, str(one.message.text)) for one in _entries(memory) if one.message]
-
-
 def test_none_goes_on_with_a_question_that_was_never_answered(memory):
     model = ScriptedChatModel(replies=[ProviderError(), "There."])
     chain = memory.wrap(model, recall=False)
     with pytest.raises(ProviderError):
         chain.invoke("Where?", at())
     chain.invoke(None, at())
-    assert _stored(memory) == [("user", "Where?"), ("assistant", "There.")]
+    assert talk(memory) == [("user", "Where?"), ("assistant", "There.")]
 
 
 @pytest.mark.parametrize("value", [None, [_result(1)], {"messages": None}])
@@ -86,7 +70,7 @@ def test_a_turn_that_is_over_cannot_go_on(memory, value):
     chain.invoke("Where?", at())
     with pytest.raises(InvalidMessageError):
         chain.invoke(value, at())
-    assert len(_entries(memory)) == 2
+    assert len(entries(memory)) == 2
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -97,7 +81,7 @@ def test_results_sent_again_after_a_failure_are_stored_once(memory, way):
     with pytest.raises(ProviderError):
         WAYS[way](chain, [_result(1)], at())
     WAYS[way](chain, [_result(1)], at())
-    assert [role for role, _ in _stored(memory)] == ["user", "assistant", "tool", "assistant"]
+    assert [role for role, *_ in talk(memory)] == ["user", "assistant", "tool", "assistant"]
     shown = [[(one.type, one.text) for one in seen] for seen in model.seen]
     assert shown[1] == shown[2]
 
@@ -173,7 +157,7 @@ def test_what_was_taken_back_does_not_return_with_a_list(memory, chain):
     chain.invoke("A secret", at())
     memory.history("t", user_id="ana").undo()
     chain.invoke(_chat("Where?", "Reply 1.", "A secret", "Reply 2.", "When?"), at())
-    assert _view(memory) == ["Where?", "Reply 1.", "When?", "Reply 3."]
+    assert texts(memory) == ["Where?", "Reply 1.", "When?", "Reply 3."]
 
 
 def test_what_the_write_hook_changes_is_recognised(model):
@@ -184,7 +168,7 @@ def test_what_the_write_hook_changes_is_recognised(model):
     chain = memory.wrap(model, recall=False)
     chain.invoke("My code is 77", at())
     chain.invoke(_chat("My code is 77", "Reply 1.", "And 7?"), at())
-    assert _view(memory) == ["My code is **", "Reply 1.", "And *?", "Reply 2."]
+    assert texts(memory) == ["My code is **", "Reply 1.", "And *?", "Reply 2."]
 
 
 def test_a_summarised_beginning_is_no_news(memory, model, chain):
@@ -195,9 +179,9 @@ def test_a_summarised_beginning_is_no_news(memory, model, chain):
     shown = []
     for number in range(6):
         shown += [HumanMessage(make_words(number)), AIMessage(f"Reply {number + 1}.")]
-    before = _stored(memory)
+    before = talk(memory)
     chain.invoke([*shown, HumanMessage("Go on")], at())
-    assert _stored(memory)[len(before) :] == [("user", "Go on"), ("assistant", "Fine.")]
+    assert talk(memory)[len(before) :] == [("user", "Go on"), ("assistant", "Fine.")]
     assert "What was said." in model.seen[-1][0].text
 
 

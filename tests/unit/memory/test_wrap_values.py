@@ -1,5 +1,3 @@
-"""What a wrapped chain is called with, what it returns, and what it says of itself."""
-
 from __future__ import annotations
 
 import asyncio
@@ -19,7 +17,7 @@ from langchain_core.output_parsers import PydanticToolsParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from pydantic import BaseModel
-from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at, entries, texts
 
 from langchain_convmem.errors import InvalidMessageError
 
@@ -34,24 +32,18 @@ def chain(memory, model):
     return memory.wrap(model, recall=False)
 
 
-def _texts(memory):
-    return [str(one.text) for one in memory.history("t", user_id="ana").messages]
-
-
 def test_input_that_comes_in_pieces_is_one_message(chain, memory):
     list(chain.transform(iter(["Where did ", "I park?"]), at()))
-    assert _texts(memory)[0] == "Where did I park?"
+    assert texts(memory)[0] == "Where did I park?"
 
 
 def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(memory, model):
-    prompt = ChatPromptTemplate.from_messages(
-        [("system", "Speak {language}."), ("human", "{input}")]
-    )
+    prompt = ChatPromptTemplate([("system", "Speak {language}."), ("human", "{input}")])
     chain = memory.wrap(prompt | model, recall=False)
     chain.invoke({"input": "Hello", "language": "Latin"}, at())
     assert model.seen[0][0] == SystemMessage("Speak Latin.")
-    assert _texts(memory)[0] == "Hello"
-    assert "Latin" not in str(memory.history("t", user_id="ana").entries)
+    assert texts(memory)[0] == "Hello"
+    assert "Latin" not in str(entries(memory))
 
 
 @pytest.mark.parametrize(
@@ -83,27 +75,23 @@ def test_input_that_nobody_can_answer_is_refused(chain, memory, model, value, fo
         chain.invoke(value, at())
     with pytest.raises(InvalidMessageError, match=found):
         asyncio.run(chain.ainvoke(value, at()))
-    assert memory.history("t", user_id="ana").entries == []
+    assert entries(memory) == []
     assert model.seen == []
 
 
 def test_what_is_said_and_what_was_said_stand_under_the_keys_that_the_chain_knows(memory, model):
-    prompt = ChatPromptTemplate.from_messages(
+    prompt = ChatPromptTemplate(
         [("system", "Speak {language}."), MessagesPlaceholder("past"), ("human", "{question}")]
     )
-    chain = memory.wrap(
-        prompt | model,
-        recall=False,
-        input_messages_key="question",
-        history_messages_key="past",
-        output_messages_key="answer",
-    )
+    keys = {"input": "question", "history": "past", "output": "answer"}
+    named = {f"{kind}_messages_key": key for kind, key in keys.items()}
+    chain = memory.wrap(prompt | model, recall=False, **named)
     chain.invoke({"question": "Where?", "language": "Latin"}, at())
     chain.invoke({"question": "When?", "language": "Greek"}, at())
     assert [one.text for one in model.seen[1]] == ["Speak Greek.", "Where?", "Yes.", "When?"]
     past = [HumanMessage("Where?"), AIMessage("Yes."), HumanMessage("When?"), AIMessage("Yes.")]
     chain.invoke({"question": "Why?", "past": past, "language": "Latin"}, at())
-    assert _texts(memory) == ["Where?", "Yes.", "When?", "Yes.", "Why?", "Yes."]
+    assert texts(memory) == ["Where?", "Yes.", "When?", "Yes.", "Why?", "Yes."]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -112,7 +100,7 @@ def test_the_answer_among_other_results_is_found_by_its_key(memory, way):
     chain = memory.wrap(inner, recall=False, output_messages_key="answer")
     found = WAYS[way](chain, "Where?", at())
     assert (found if isinstance(found, dict) else found[-1])["sources"] == [1]
-    assert _texts(memory) == ["Where?", "Level 3."]
+    assert texts(memory) == ["Where?", "Level 3."]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +120,7 @@ def test_an_answer_beside_what_the_chain_got_is_stored_or_missed(
 ):
     chain = memory.wrap(RunnableLambda(lambda given: {**given, **added}), recall=False)
     WAYS[way](chain, "Where?", at())
-    assert _texts(memory) == stored
+    assert texts(memory) == stored
     assert ("name the key of its reply" in caplog.text) is (len(stored) == 1)
 
 
@@ -147,16 +135,15 @@ USAGE = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
 
 
 def _answer(memory):
-    [_, answer] = memory.history("t", user_id="ana").entries
+    [_, answer] = entries(memory)
     return answer
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_value_made_of_a_tool_call_leaves_no_call_open(memory, way):
     calling = AIMessage("", id="m1", tool_calls=[CALL], usage_metadata=USAGE)
-    inner = ScriptedChatModel(replies=[calling]) | PydanticToolsParser(
-        tools=[Place], first_tool_only=True
-    )
+    parser = PydanticToolsParser(tools=[Place], first_tool_only=True)
+    inner = ScriptedChatModel(replies=[calling]) | parser
     found = WAYS[way](memory.wrap(inner, recall=False), "Where?", at())
     assert (found if isinstance(found, Place) else found[-1]) == Place(level=3)
     message = _answer(memory).message

@@ -1,7 +1,3 @@
-"""Exports as people have them: zips, folders and the JSON inside; what is unsafe is refused."""
-
-from __future__ import annotations
-
 import json
 import os
 import stat
@@ -11,23 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ImportFormatError
 from langchain_convmem.transfer import archives, read_threads
 from langchain_convmem.transfer.imports import read_file
 
 
-def make_chat(name, *texts, title="A title"):
+def make_chat(name, *texts):
     messages = [
-        {
-            "uuid": f"{name}-{number}",
-            "sender": "human",
-            "text": text,
-            "created_at": f"{2019 + number}-01-01T00:00:00Z",
-        }
-        for number, text in enumerate(texts)
+        {"uuid": f"{name}-{n}", "sender": "human", "text": text, "created_at": f"{2019 + n}-01-01"}
+        for n, text in enumerate(texts)
     ]
-    return {"uuid": name, "name": title, "chat_messages": messages}
+    return {"uuid": name, "name": "A title", "chat_messages": messages}
 
 
 CHATS = [make_chat("c1", "The key is at Teresa's.", "Noted?"), make_chat("c2", "Red boat.")]
@@ -38,12 +28,6 @@ def write_zip(path, **files):
         for name, content in files.items():
             archive.writestr(name.replace("__", "."), content)
     return path
-
-
-@pytest.fixture
-def memory():
-    with ConversationMemory.open(":memory:") as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -61,9 +45,6 @@ def refusal(path, **options):
     with pytest.raises(ImportFormatError) as caught:
         read_file(path, **options)
     return str(caught.value)
-
-
-# -- what arrives -------------------------------------------------------------------------------
 
 
 def test_a_zip_brings_threads_and_titles(memory, export):
@@ -116,26 +97,17 @@ def test_a_text_that_lies_in_the_zip_is_attached_to_the_message_that_names_it(tm
 def test_a_conversation_that_cannot_be_read_is_named_and_the_others_arrive(tmp_path, memory):
     bad = make_chat("c3", "x")
     bad["chat_messages"][0]["sender"] = "robot"
-    odd = {"what": "is this"}
     lone = make_chat("c4", "half \ud800 of a pair")
-    path = write_zip(
-        tmp_path / "export.zip",
-        conversations__json=json.dumps([CHATS[0], bad, odd, lone, CHATS[0], CHATS[1]]),
-        inner__zip="PK",
-    )
+    chats = json.dumps([CHATS[0], bad, {"what": "is this"}, lone, CHATS[0], CHATS[1]])
+    path = write_zip(tmp_path / "export.zip", conversations__json=chats, inner__zip="PK")
     report = memory.import_file(path, user_id="ana")
     assert report.thread_ids == ("c1", "c2")
-    assert [sentence.split(": ")[0].split(",")[0] for sentence in report.unread] == [
-        "inner.zip is an archive itself; unpack it and import what it holds",
-        "conversations.json",
-        "conversations.json",
-        "conversations.json",
-        "conversations.json",
-    ]
-    assert "$[1].chat_messages[0].sender" in report.unread[1]
-    assert "$[2]" in report.unread[2]
-    assert "$[3]" in report.unread[3]
-    assert "the conversation 'c1' is there already" in report.unread[4]
+    inner, *others = report.unread
+    assert inner == "inner.zip is an archive itself; unpack it and import what it holds"
+    places = ("$[1].chat_messages[0].sender", "$[2]", "$[3]", "'c1' is there already")
+    for sentence, place in zip(others, places, strict=True):
+        assert sentence.startswith("conversations.json")
+        assert place in sentence
     with pytest.raises(ImportFormatError, match=r"inner\.zip is an archive"):
         read_threads(path)
 
@@ -145,9 +117,6 @@ def test_an_export_that_changed_before_it_was_stored_is_refused(export):
     write_zip(export, conversations__json=json.dumps(CHATS[:1]), more__txt="x" * 99)
     with pytest.raises(ImportFormatError, match="changed while it was read"):
         list(file.threads)
-
-
-# -- JSON in pieces -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 4096])
@@ -179,9 +148,6 @@ def test_conversations_are_found_wherever_pieces_of_the_file_end(tmp_path, monke
 def test_broken_json_is_refused_with_its_place(tmp_path, text, problem):
     path = write_zip(tmp_path / "export.zip", conversations__json=text)
     assert problem in refusal(path)
-
-
-# -- what is refused before anything is written ---------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -42,6 +40,7 @@ def refusal(text, **options):
         ('[{"role": "tool", "content": "x"}]', "$[0]", '"tool_call_id"'),
         ('[{"role": "ai", "tool_calls": [{"id": 1}]}]', "$[0].tool_calls[0]", '"function"'),
         ('[{"role": "user", "content": [7]}]', "$[0].content", "objects"),
+        ('[{"role": "user", "content": [{"type": "text", "text": 7}]}]', "$[0].content", "text"),
         ('{"role": "user", "content": "\\ud800"}', "$", "surrogate"),
         ('{"role": "user", "content": "a", "id": true}', "$.id", "whole number"),
         ('{"role": "user", "content": "a", "name": 1}', "$.name", "expected a valid string"),
@@ -82,15 +81,10 @@ def test_a_file_over_the_limit_is_refused_and_one_at_the_limit_is_read(tmp_path)
         read_source(path, max_bytes=len(GOOD) - 1)
 
 
-def _write_files(folder, *names):
-    paths = [folder / name for name in names]
-    for path in paths:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(GOOD)
-    return paths
-
-
 def test_two_files_that_are_the_same_thread_are_refused(tmp_path):
-    paths = _write_files(tmp_path, "a/chat.jsonl", "b/chat.jsonl")
+    paths = [tmp_path / folder / "chat.jsonl" for folder in "ab"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(GOOD)
     with pytest.raises(ImportFormatError, match=r"a/chat\.jsonl.*--thread"):
         read_files(paths)

@@ -1,7 +1,3 @@
-"""What is read as a file to import: a regular file, and nothing that would keep us waiting."""
-
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,3 @@
-"""What of a list is new: the comparison alone, without a host."""
-
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 

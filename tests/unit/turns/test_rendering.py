@@ -1,37 +1,22 @@
-"""How recalled lines and message lists read, and where they stand in the prompt of a chain."""
-
-from __future__ import annotations
-
 import re
+from dataclasses import replace
 
 import pytest
+from histories import spoken
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
-from langchain_core.runnables import RunnablePassthrough
-from scripted_chat import WAYS, ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.records import DialogLine, ThreadKey
 from langchain_convmem.turns.recalled import fence_blocks, fold_recalled
-from langchain_convmem.views.lines import RecalledBlock
+from langchain_convmem.views.lines import RecalledBlock, make_dialog_lines
 
 
 def _block(text, time_ms=0, position=1):
-    line = DialogLine(
-        line_id=f"l{position}",
-        key=ThreadKey("ana", "t"),
-        position=position,
-        part=0,
-        speaker="User",
-        text=text,
-        time_ms=time_ms,
-        session=None,
-        role="user",
-        entry_id=f"l{position}",
-    )
+    [plain] = make_dialog_lines(spoken("Hi")[0])
+    line = replace(plain, text=text, time_ms=time_ms, position=position)
     return RecalledBlock((line,), text, (), 1.0, 0.5)
 
 
@@ -47,17 +32,8 @@ def test_blocks_stand_in_order_of_time():
     assert text.index("first") < text.index("second") < text.index("third")
 
 
-_FORGED = st.sampled_from(
-    [
-        "<recalled>",
-        "</recalled>",
-        "</ recalled >",
-        "< / RECALLED\n>",
-        "<recalled x='1'>",
-        "<b>",
-        "a<b",
-    ]
-)
+_FENCES = ["<recalled>", "</recalled>", "</ recalled >", "< / RECALLED\n>", "<recalled x='1'>"]
+_FORGED = st.sampled_from([*_FENCES, "<b>", "a<b"])
 
 
 @given(st.lists(_FORGED | st.text(max_size=6), max_size=8))
@@ -80,46 +56,8 @@ ASKED = ("system", "Be brief."), ("human", "{input}")
 
 
 @pytest.fixture
-def memory():
-    with ConversationMemory.open(":memory:") as memory:
-        yield memory
-
-
-@pytest.fixture
 def model():
     return ScriptedChatModel(replies=["One.", "Two."])
-
-
-def _list_last(model):
-    return [(one.type, one.text) for one in model.seen[-1]]
-
-
-SECOND = [("system", "Be brief."), ("human", "First?"), ("ai", "One."), ("human", "Second?")]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_prompt_without_a_place_for_the_history_gets_it_before_the_question(memory, model, way):
-    chain = memory.wrap(ChatPromptTemplate(ASKED) | model)
-    for text in ("First?", "Second?"):
-        WAYS[way](chain, text, at())
-    assert _list_last(model) == SECOND
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda prompt, model: RunnablePassthrough.assign(day=lambda _: "Monday") | prompt | model,
-        lambda prompt, model: (prompt | model).with_config(tags=["x"]),
-        lambda prompt, model: (prompt | model).with_fallbacks([prompt | model]),
-        lambda prompt, model: prompt.with_config(tags=["x"]) | model,
-    ],
-    ids=["assigned", "bound", "fallbacks", "a bound prompt"],
-)
-def test_a_prompt_is_found_through_what_stands_around_it(memory, model, make):
-    chain = memory.wrap(make(ChatPromptTemplate(ASKED), model))
-    chain.invoke("First?", at())
-    chain.invoke("Second?", at())
-    assert _list_last(model) == SECOND
 
 
 @pytest.mark.parametrize("name", ["chat", "chat_history"])
@@ -130,7 +68,7 @@ def test_a_place_is_filled_under_the_name_that_is_given_or_usual(memory, model, 
     chain = memory.wrap(prompt | model, input_messages_key="question", **keys)
     for question in ("First?", "Second?"):
         chain.invoke({"question": question}, at())
-    assert _list_last(model) == [*SECOND[:3], ("human", "Well: Second?")]
+    assert [one.text for one in model.seen[-1]] == ["Be brief.", "First?", "One.", "Well: Second?"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""From the chunks of a stream to the messages of a reply, and which replies are heard."""
-
 from __future__ import annotations
 
 from uuid import UUID, uuid4
@@ -49,36 +47,27 @@ WHOLE = AIMessage("One two.", id="m1")
 FOUND = ToolMessage("found", tool_call_id="c1")
 
 
-@pytest.mark.parametrize(
-    ("chunks", "messages"),
-    [
-        # A provider's id beside the id of the run.
-        (
-            [("One ", "msg_1"), ("two", "lc_run--a"), ("", "lc_run--a")],
-            [AIMessage("One two", id="msg_1")],
-        ),
-        # Two messages at the same time.
-        (
-            [("a", "m1"), ("x", "m2"), ("b", "m1"), ("y", "m2")],
-            [AIMessage("ab", id="m1"), AIMessage("xy", id="m2")],
-        ),
-        # The whole message behind its chunks.
-        ([("One ", "m1"), ("two", "m1"), WHOLE], [WHOLE]),
-        # An empty text in front of blocks.
-        ([("", "m1"), ([BLOCK], "m1"), ("", "m1")], [AIMessage([BLOCK], id="m1")]),
-        # A late chunk with usage.
-        (
-            [
-                _chunk("One", id="m1", chunk_position="last"),
-                _chunk("", id="m1", usage_metadata=USAGE),
-            ],
-            [AIMessage("One", id="m1", usage_metadata=USAGE)],
-        ),
-        # A tool's result between two messages.
-        (["One", FOUND, "Two"], [AIMessage("One"), FOUND, AIMessage("Two")]),
-    ],
-)
-def test_chunks_become_messages(chunks, messages):
+LAST_WORD = _chunk("One", id="m1", chunk_position="last")
+LATE_USAGE = _chunk("", id="m1", usage_metadata=USAGE)
+CHUNKS = {
+    "a provider's id beside the id of the run": (
+        [("One ", "msg_1"), ("two", "lc_run--a"), ("", "lc_run--a")],
+        [AIMessage("One two", id="msg_1")],
+    ),
+    "two messages at the same time": (
+        [("a", "m1"), ("x", "m2"), ("b", "m1"), ("y", "m2")],
+        [AIMessage("ab", id="m1"), AIMessage("xy", id="m2")],
+    ),
+    "the whole behind its chunks": ([("One ", "m1"), ("two", "m1"), WHOLE], [WHOLE]),
+    "blocks": ([("", "m1"), ([BLOCK], "m1"), ("", "m1")], [AIMessage([BLOCK], id="m1")]),
+    "late usage": ([LAST_WORD, LATE_USAGE], [AIMessage("One", id="m1", usage_metadata=USAGE)]),
+    "a result between": (["One", FOUND, "Two"], [AIMessage("One"), FOUND, AIMessage("Two")]),
+}
+
+
+@pytest.mark.parametrize("case", CHUNKS)
+def test_chunks_become_messages(case):
+    chunks, messages = CHUNKS[case]
     passed = [_chunk(one[0], id=one[1]) if isinstance(one, tuple) else one for one in chunks]
     assert _collected(*passed) == messages
 
@@ -148,23 +137,18 @@ def test_openai_alone_says_why_it_stopped_or_has_not_finished(metadata, end, is_
 
 def test_calls_of_a_message_that_was_never_finished_are_left_out():
     call = {"name": "look", "args": '{"where": "ga', "id": "c1", "index": 0}
-    begun = AIMessageChunk(
-        content="Let me look.", id="lc_run-1", tool_call_chunks=[call], response_metadata=OPENAI
-    )
-    [message] = _passed(begun, LAST).collect_cut([HumanMessage("Where?")])
-    assert (message.text, message.tool_calls, message.invalid_tool_calls) == (
-        "Let me look.",
-        [],
-        [],
-    )
+    begun = _said("Let me look.", **OPENAI)
+    begun.tool_call_chunks = [call]
+    [message] = _cut(begun, LAST)
+    assert message.text == "Let me look."
+    assert (message.tool_calls, message.invalid_tool_calls) == ([], [])
 
 
 def test_a_whole_message_before_the_unfinished_one_stays_whole():
-    done = AIMessage(
-        "Let me look.", id="a", response_metadata={**OPENAI, "finish_reason": "tool_calls"}
-    )
-    reply = _passed(done, _said("On level", **OPENAI), LAST)
-    assert [m.text for m in reply.collect_cut([HumanMessage("?")])] == ["Let me look.", "On level"]
+    whole = {**OPENAI, "finish_reason": "tool_calls"}
+    done = AIMessage("Let me look.", id="a", response_metadata=whole)
+    cut = _cut(done, _said("On level", **OPENAI), LAST)
+    assert [message.text for message in cut] == ["Let me look.", "On level"]
 
 
 def _begin(heard: PartialReplyHandler, **options: object) -> UUID:

@@ -1,7 +1,3 @@
-"""The line in front of a thread: one for a thread of a log, in every process its own."""
-
-from __future__ import annotations
-
 import os
 import threading
 

@@ -1,5 +1,3 @@
-"""Messages, entries and plain values to JSON text and back, exactly."""
-
 from __future__ import annotations
 
 import enum

@@ -1,12 +1,7 @@
-"""Items of a provider's own compaction: who gets them back, until when, and what others read."""
-
-from __future__ import annotations
-
 import pytest
 from histories import spoken
 from langchain_core.messages import AIMessage
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.views.content import find_compactions
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.providers import PROVIDERS, find_provider, join_providers
@@ -32,7 +27,6 @@ def items(found):
 OWN = [("anthropic", "anthropic", CLAUDES), ("openai", "openai_responses", CIPHER)]
 
 
-# -- to whom ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_it_goes_back_to_its_provider_verbatim(provider, profile, item, wrapped):
@@ -72,47 +66,41 @@ def test_one_that_stands_for_nothing_is_left_out(block, provider):
         assert items(found) == []
 
 
-# -- until when ---------------------------------------------------------------------------------
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
-def test_it_ends_with_what_it_stands_for(provider, profile, item):
-    with ConversationMemory.open(":memory:") as memory:
-        said = ["a", AIMessage("b"), "c", said_by(provider, item, YES, id="m"), "d"]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        history = memory.history("t", user_id="ana")
-        assert items(history.context(provider=profile)) == [item]
-        history.replace(history.entries[0].message_id, "A", keep_later=True)
-        for name in PROVIDERS:
-            found = history.context(provider=name)
-            assert [message.text for message in found.messages] == ["A", "b", "c", "Yes.", "d"]
-            assert items(found) == []
+def test_it_ends_with_what_it_stands_for(memory, provider, profile, item):
+    history = memory.history("t", user_id="ana")
+    history.add_messages(["a", AIMessage("b"), "c", said_by(provider, item, YES, id="m"), "d"])
+    assert items(history.context(provider=profile)) == [item]
+    history.replace(history.entries[0].message_id, "A", keep_later=True)
+    for name in PROVIDERS:
+        found = history.context(provider=name)
+        assert [message.text for message in found.messages] == ["A", "b", "c", "Yes.", "d"]
+        assert items(found) == []
 
 
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
-def test_what_is_changed_after_it_does_not_end_it(provider, profile, item):
-    with ConversationMemory.open(":memory:") as memory:
-        said = ["a", AIMessage("b"), "c", said_by(provider, item, YES), "d", AIMessage("e")]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        history = memory.history("t", user_id="ana")
-        history.undo()
-        assert items(history.context(provider=profile)) == [item]
+def test_what_is_changed_after_it_does_not_end_it(memory, provider, profile, item):
+    history = memory.history("t", user_id="ana")
+    said = ["a", AIMessage("b"), "c", said_by(provider, item, YES), "d", AIMessage("e")]
+    history.add_messages(said)
+    history.undo()
+    assert items(history.context(provider=profile)) == [item]
 
 
-# -- erasing ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("provider", "profile", "item"), OWN)
-def test_forgetting_what_it_stands_for_erases_it_and_keeps_the_reply(provider, profile, item):
-    with ConversationMemory.open(":memory:") as memory:
-        reply = said_by(provider, item, YES, id="m")
-        said = ["a", AIMessage("b"), "c", reply, "d", said_by(provider, item, id="n")]
-        memory.add_messages(said, thread_id="t", user_id="ana")
-        history = memory.history("t", user_id="ana")
-        memory.forget(user_id="ana", thread_id="t", entry_ids=[history.entries[0].id])
-        assert not any(find_compactions(entry.message) for entry in history.entries)
-        found = history.context(provider=profile)
-        assert [message.text for message in found.messages] == ["...", "b", "c", "Yes.", "d"]
-        assert history.context().messages[3].id == "m"
+def test_forgetting_what_it_stands_for_erases_it_and_keeps_the_reply(
+    memory, provider, profile, item
+):
+    history = memory.history("t", user_id="ana")
+    reply = said_by(provider, item, YES, id="m")
+    history.add_messages(["a", AIMessage("b"), "c", reply, "d", said_by(provider, item, id="n")])
+    memory.forget(user_id="ana", thread_id="t", entry_ids=[history.entries[0].id])
+    assert not any(find_compactions(entry.message) for entry in history.entries)
+    found = history.context(provider=profile)
+    assert [message.text for message in found.messages] == ["...", "b", "c", "Yes.", "d"]
+    assert history.context().messages[3].id == "m"
 
 
-# -- whose model it is --------------------------------------------------------------------------
 class ChatOpenAI:
     __module__ = "langchain_openai"
 

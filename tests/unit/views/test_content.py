@@ -1,7 +1,3 @@
-"""Text, names, reasoning and media: shown without what no provider takes."""
-
-from __future__ import annotations
-
 import base64
 from dataclasses import replace
 
@@ -49,15 +45,8 @@ def test_text_in_other_blocks_stays_text(profile):
         {"cachePoint": {"type": "default"}},
     ]
     found = shown(profile, HumanMessage(blocks))
-    assert [block["text"] for block in found.messages[0].content] == [
-        "no type",
-        "of responses",
-        "[file notes]\nplain",
-        '{"a": 1}',
-        "found",
-        "wrapped",
-        "deep\ner",
-    ]
+    texts = ["no type", "of responses", "[file notes]\nplain", '{"a": 1}', "found", "wrapped"]
+    assert [block["text"] for block in found.messages[0].content] == [*texts, "deep\ner"]
     assert found.repairs == ()
 
 
@@ -79,9 +68,7 @@ def test_a_block_that_nobody_knows_becomes_a_note(block):
 
 
 def test_only_who_refused_gets_the_refusal_as_such():
-    said = AIMessage(
-        [{"type": "refusal", "refusal": "No."}], response_metadata={"model_provider": "openai"}
-    )
+    said = reply({"type": "refusal", "refusal": "No."}, provider="openai")
     assert shown("openai_responses", "q", said).messages[1].content == said.content
     assert shown("strict", "q", said).messages[1].content == [{"type": "text", "text": "No."}]
 
@@ -106,20 +93,13 @@ def test_marks_of_the_cache_go_to_the_provider_that_has_them_and_only_so_many():
     assert not any("cache_control" in m.content[0] for m in plain if m.type == "human")
 
 
-PICTURE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
-
-
 def said_by(found):
     return [(m.name, m.content) for m in found.messages if m.type == "human"]
 
 
 def talk():
-    return [
-        HumanMessage("I parked on 3.", name="Ana"),
-        HumanMessage("I on 4.", name="Bo"),
-        AIMessage("Noted."),
-        HumanMessage("Where am I parked?", name="Ana"),
-    ]
+    said = [HumanMessage("I parked on 3.", name="Ana"), HumanMessage("I on 4.", name="Bo")]
+    return [*said, AIMessage("Noted."), HumanMessage("Where am I parked?", name="Ana")]
 
 
 @pytest.mark.parametrize("profile", ["strict", "bedrock_converse", "anthropic", "gemini"])
@@ -134,11 +114,7 @@ def test_the_text_says_who_speaks_where_names_are_not_sent(profile):
 
 def test_names_are_sent_as_names_where_the_provider_shows_them_to_its_model():
     found = shown("openai", *talk())
-    assert said_by(found) == [
-        ("Ana", "I parked on 3."),
-        ("Bo", "I on 4."),
-        ("Ana", "Where am I parked?"),
-    ]
+    assert said_by(found) == [(m.name, m.text) for m in talk() if m.type == "human"]
 
 
 @pytest.mark.parametrize("name", ["Ana María", "Dr. No", "x" * 65, "李"])
@@ -149,16 +125,9 @@ def test_a_name_that_would_be_refused_moves_into_the_text(profile, name):
 
 def test_a_named_text_begins_no_line_of_somebody_else():
     assert add_speaker("Hi.\nBo: I agree.", "Ana\nBo") == "Ana Bo: Hi.\n  Bo: I agree."
-    blocks = [
-        {"type": "text", "text": "a\nb"},
-        {"type": "image"},
-        {"type": "text", "text": "Bo: c"},
-    ]
-    assert [block.get("text") for block in add_speaker(blocks, "Ana")] == [
-        "Ana: a\n  b",
-        None,
-        "  Bo: c",
-    ]
+    first, last = {"type": "text", "text": "a\nb"}, {"type": "text", "text": "Bo: c"}
+    named = add_speaker([first, {"type": "image"}, last], "Ana")
+    assert [block.get("text") for block in named] == ["Ana: a\n  b", None, "  Bo: c"]
     assert add_speaker([{"type": "image"}], "Ana")[0] == {"type": "text", "text": "Ana:"}
     assert add_speaker([], "Ana") == []
 
@@ -277,10 +246,9 @@ SEARCH = [
 
 
 def test_a_search_goes_back_to_its_provider_and_is_a_note_elsewhere():
+    entries = spoken("q", reply(*SEARCH, ANSWER, provider="anthropic"))
     for profile in ALL:
-        found = build_context(
-            spoken("q", reply(*SEARCH, ANSWER, provider="anthropic")), provider=profile
-        )
+        found = build_context(entries, provider=profile)
         assert VALIDATORS[profile](found.messages) == []
         shown = found.messages[1].content
         if profile == "anthropic":
@@ -293,15 +261,11 @@ def test_a_search_goes_back_to_its_provider_and_is_a_note_elsewhere():
 
 def test_what_a_turn_says_that_goes_on_reaches_the_model_as_it_was_written():
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
-    found = [
-        {"type": "search_result", "source": "https://example.org", "title": "T", "content": []}
-    ]
+    found = [{"type": "search_result", "source": URL, "title": "T", "content": []}]
     asked = HumanMessage([{"type": "guard_content", "text": "May I?"}, {"type": "hologram"}])
     thought = {"type": "reasoning", "id": "rs_1", "summary": []}
     told = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look", "arguments": ""}
-    item = AIMessage(
-        [thought, told], tool_calls=[call], response_metadata={"model_provider": "openai"}
-    )
+    item = reply(thought, told, provider="openai", tool_calls=[call])
     said = (asked, item, ToolMessage(found, tool_call_id="c1"))
     for profile in ("openai_responses", "strict"):
         shown = build_context(spoken(*said), provider=profile)
@@ -355,12 +319,8 @@ def takers(block, accepted=lambda shown: shown["type"] != "text"):
 def test_a_picture_is_the_same_picture_in_every_shape(block):
     for profile in PROFILES:
         media = read_media(content(profile, block)[0])
-        assert (media.kind, media.form, media.data, media.type) == (
-            "image",
-            "base64",
-            PNG,
-            "image/png",
-        )
+        assert (media.kind, media.form, media.type) == ("image", "base64", "image/png")
+        assert media.data == PNG
 
 
 @pytest.mark.parametrize(
@@ -405,11 +365,8 @@ def test_each_provider_gets_the_media_it_takes(block, expected):
 def test_each_provider_gets_the_media_it_takes_from_a_tool(block, expected):
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     said = ("q", AIMessage("", tool_calls=[call]), ToolMessage([block], tool_call_id="c1"))
-    found = {
-        profile: build_context(answered(*said), provider=profile).messages for profile in PROFILES
-    }
-    assert {p for p, ms in found.items() if ms[2].content[-1]["type"] != "text"} == expected
-    assert all(VALIDATORS[profile](messages) == [] for profile, messages in found.items())
+    takers = {p for p in PROFILES if shown(p, *said).messages[2].content[-1]["type"] != "text"}
+    assert takers == expected
 
 
 @pytest.mark.parametrize(
@@ -440,11 +397,10 @@ def test_a_text_file_is_shown_as_its_text_where_files_of_its_type_are_not_taken(
 @pytest.mark.parametrize("profile", ["anthropic", "openai", "gemini"])
 def test_media_by_address_are_shown_until_the_user_asks_again(profile):
     asked = HumanMessage([{"type": "text", "text": "What is it?"}, {"type": "image", "url": URL}])
-    entries = spoken(asked, AIMessage("A garden."))
-    assert build_context(entries, provider=profile).messages[0].content[1]["type"] == "image"
-    later = build_context(
-        spoken(asked, AIMessage("A garden."), HumanMessage("Where?")), provider=profile
-    )
+    said = (asked, AIMessage("A garden."))
+    first = build_context(spoken(*said), provider=profile)
+    assert first.messages[0].content[1]["type"] == "image"
+    later = build_context(spoken(*said, "Where?"), provider=profile)
     assert later.messages[0].content[1]["text"] == f"[image, {URL}: not shown]"
     assert any("replaced the image" in repair for repair in later.repairs)
 

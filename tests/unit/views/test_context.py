@@ -15,7 +15,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
@@ -133,9 +132,7 @@ def test_a_sound_history_is_shown_as_it_is():
 
 def test_the_same_role_in_a_row_is_merged_and_nothing_is_summed_up():
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
-    found = shown(
-        "a", "b", AIMessage("c", usage_metadata=usage), AIMessage("d", usage_metadata=usage)
-    )
+    found = shown("a", "b", *(AIMessage(text, usage_metadata=usage) for text in "cd"))
     assert shape(found) == [("human", "a\nb"), ("ai", "c\nd")]
     assert found.messages[1].usage_metadata == usage
     assert found.repairs == ()
@@ -152,9 +149,8 @@ def test_an_assistant_who_speaks_first_answers_a_placeholder():
 
 def test_an_entry_without_a_message_is_shown_in_its_role():
     with InMemoryLog() as log:
-        log.append(
-            KEY, [make_draft(HumanMessage("a")), Draft(role="assistant", contents=("b", "c"))]
-        )
+        bare = Draft(role="assistant", contents=("b", "c"))
+        log.append(KEY, [make_draft(HumanMessage("a")), bare])
         found = build_context(log.entries(KEY))
     assert VALIDATORS["strict"](found.messages) == []
     assert shape(found) == [("human", "a"), ("ai", "b\nc")]
@@ -186,9 +182,8 @@ def test_what_repeats_whole_calls_stays_and_the_rest_goes():
 
 
 def summarised(log):
-    entries = log.append(
-        KEY, [make_draft(one) for one in (HumanMessage("a"), AIMessage("b"), AIMessage("c"))]
-    )
+    said = (HumanMessage("a"), AIMessage("b"), AIMessage("c"))
+    entries = log.append(KEY, [make_draft(one) for one in said])
     cover = Cover(((entries[0].position, entries[1].position),))
     [summary] = log.append(KEY, [Draft(role="summary", contents=("S", "T"), cover=cover)])
     return entries, summary
@@ -200,18 +195,14 @@ def test_the_live_summary_is_one_marked_message_that_the_user_says_and_an_answer
         log.append(KEY, [make_draft(SystemMessage("s"))])
         found = build_context(log.entries(KEY))
         without = build_context(log.entries(KEY), summary="omit")
-    assert shape(found) == [
-        ("system", "s"),
-        ("human", format_summary(["S", "T"])),
-        ("ai", NOTED_TEXT),
-        ("human", PLACEHOLDER_TEXT),
-        ("ai", "c"),
-    ]
+    told = [("human", format_summary(["S", "T"])), ("ai", NOTED_TEXT)]
+    rest = [("human", PLACEHOLDER_TEXT), ("ai", "c")]
+    assert shape(found) == [("system", "s"), *told, *rest]
     assert found.messages[1].additional_kwargs == {"source": SUMMARY_SOURCE}
     assert found.messages[1].id == summary.id
     assert {entries[2].position, summary.position} < found.positions
     assert found.messages[2].additional_kwargs == {"source": NOTED_SOURCE}
-    assert shape(without) == [shape(found)[0], *shape(found)[3:]]
+    assert shape(without) == [("system", "s"), *rest]
     assert summary.position not in without.positions
 
 
@@ -222,15 +213,15 @@ def test_a_plain_dialogue_is_copied_and_counted_when_somebody_asks():
         counted.append(len(messages))
         return 7 * len(messages)
 
-    entries = spoken("Where is the ladder?", AIMessage("In the shed."), "Thanks.")
+    said = ["Where is the ladder?", AIMessage("In the shed."), "Thanks."]
+    entries = spoken(*said)
     found = build_context(entries, token_counter=count)
     assert (counted, found.repairs, found.is_whole, found.is_cut) == ([], (), True, False)
     assert found.positions == {entry.position for entry in entries}
     assert (found.tokens, found.tokens, counted) == (21, 21, [3])
     found.messages[1].content = "changed"
-    assert [
-        one.text for one in build_context(entries, max_tokens=21, token_counter=count).messages
-    ] == ["Where is the ladder?", "In the shed.", "Thanks."]
+    again = build_context(entries, max_tokens=21, token_counter=count).messages
+    assert [one.text for one in again] == [said[0], "In the shed.", said[2]]
 
 
 @pytest.mark.parametrize(
@@ -251,12 +242,8 @@ def test_unknown_options_are_refused_by_name(options, named):
 def test_of_two_assistants_in_one_message_the_text_says_who_speaks(profile):
     said = [AIMessage("So.", name="abe"), AIMessage("No.", name="bea"), AIMessage("Well.")]
     found = shown("q", *said, "r", AIMessage("Yes.", name="bea"), provider=profile)
-    assert shape(found) == [
-        ("human", "q"),
-        ("ai", "abe: So.\nbea: No.\nWell."),
-        ("human", "r"),
-        ("ai", "Yes."),
-    ]
+    both = ("ai", "abe: So.\nbea: No.\nWell.")
+    assert shape(found) == [("human", "q"), both, ("human", "r"), ("ai", "Yes.")]
     assert found.messages[1].name is None
 
 
@@ -268,11 +255,10 @@ def test_of_two_messages_under_one_id_the_later_goes_by_its_entry():
 
 
 @pytest.mark.parametrize(("role", "sent"), [("developer", True), (7, False), ("boss", False)])
-def test_a_role_of_openai_is_sent_where_it_is_one(role, sent):
+def test_a_role_of_openai_is_sent_where_it_is_one(memory, role, sent):
     message = SystemMessage("Be kind.", additional_kwargs={"__openai_role__": role})
-    with ConversationMemory.open(":memory:") as memory:
-        memory.add_messages([message, HumanMessage("Hello.")], thread_id="t", user_id="ana")
-        shown = memory.history("t", user_id="ana").context(provider="openai").messages[0]
+    memory.add_messages([message, HumanMessage("Hello.")], thread_id="t", user_id="ana")
+    shown = memory.history("t", user_id="ana").context(provider="openai").messages[0]
     assert ("__openai_role__" in shown.additional_kwargs) is sent
 
 

@@ -1,7 +1,3 @@
-"""What holds for the context of any thread, for every provider, whole, cut or read backwards."""
-
-from __future__ import annotations
-
 import contextlib
 import copy
 import random
@@ -11,7 +7,7 @@ import pytest
 from histories import KEY, histories
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.logs import InMemoryLog
@@ -26,6 +22,7 @@ from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.providers import PROVIDERS
 from langchain_convmem.views.summaries import draft_pin
 from tests.fuzz.generator import history
+from tests.fuzz.oracles import ORACLES
 from tests.fuzz.promises import (
     Thread,
     broken_promises,
@@ -33,6 +30,8 @@ from tests.fuzz.promises import (
     faults_of_reading_back,
     without_numbering,
 )
+from tests.fuzz.runner import run
+from tests.fuzz.validators import VALIDATORS
 
 profiles = st.sampled_from(sorted(PROVIDERS))
 
@@ -102,6 +101,32 @@ def test_a_budget_holds_by_the_counter_of_the_application(entries, budget):
     with contextlib.suppress(BudgetError):
         shown = build_context(entries, max_tokens=budget, token_counter=superadditive)
         assert shown.tokens == superadditive(shown.messages) <= budget
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        [HumanMessage("q", id="q"), ToolMessage("found", tool_call_id="c1")],
+        [AIMessage("a", id="a")],
+        [HumanMessage(" ", id="q")],
+        [HumanMessage("q", id="q"), AIMessage("a", id="q")],
+        [HumanMessage([{"type": "hologram"}], id="q")],
+    ],
+    ids=["a result alone", "the assistant first", "blank text", "one id twice", "unknown block"],
+)
+def test_what_no_provider_takes_is_named_by_every_judge(broken):
+    for profile in PROVIDERS:
+        assert VALIDATORS[profile](broken), profile
+
+
+def test_random_threads_are_judged_by_every_judge_and_none_is_invalid():
+    report = run(range(3000, 3060), 3)
+    assert (report.failures, report.histories) == ([], 60)
+    assert {report.tallies["validators", name].judged for name in PROVIDERS} == {60}
+    for oracle in ORACLES:  # 20 went through all eight converters, each of the others through one
+        tallies = [report.tallies[oracle.name, name] for name in oracle.profiles]
+        assert {tally.judged + tally.skipped for tally in tallies} == {20 + 40 // 8}
+    assert sum(t.judged for (judge, _), t in report.tallies.items() if judge == "budget") == 30
 
 
 def read_for(entries, budget=None):

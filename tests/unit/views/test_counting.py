@@ -1,7 +1,3 @@
-"""Counters, the estimate of tokens, and long texts that are cut to a budget."""
-
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -138,14 +134,10 @@ def test_a_long_paste_is_shown_by_its_beginning_and_its_end(budget):
 
 def test_of_several_results_the_longest_are_cut_and_short_ones_stay_whole():
     calls = [{"name": "look", "args": {}, "id": f"c{n}"} for n in range(3)]
-    said = [
-        HumanMessage("Look at all three."),
-        AIMessage("", tool_calls=calls),
-        ToolMessage("Nothing found.", tool_call_id="c0"),
-        ToolMessage(PASTE, tool_call_id="c1"),
-        ToolMessage(PASTE[:20_000], tool_call_id="c2"),
-    ]
-    view = see(said, 2000)
+    texts = ("Nothing found.", PASTE, PASTE[:20_000])
+    results = [ToolMessage(text, tool_call_id=f"c{n}") for n, text in enumerate(texts)]
+    asked = [HumanMessage("Look at all three."), AIMessage("", tool_calls=calls)]
+    view = see([*asked, *results], 2000)
     assert view.tokens <= 2000
     human, _, short, long, longer = view.messages
     assert (human.content, short.content) == ("Look at all three.", "Nothing found.")

@@ -1,7 +1,3 @@
-"""A damaged entry is a named gap in every view, and takes nothing else down."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_convmem.cli.rendering import describe_log, format_log
 from langchain_convmem.logs.base import decode_entry, encode_drafts, plan_append
 from langchain_convmem.logs.checksums import Signer
-from langchain_convmem.records import Entry, ThreadKey
+from langchain_convmem.records import ThreadKey
 from langchain_convmem.transfer.formats.convmem import encode_entry
 from langchain_convmem.turns.stats import compute_stats
 from langchain_convmem.views.codec import make_draft
@@ -27,29 +23,18 @@ KEY = ThreadKey("ana", "chat")
 SECRET = "pay 1000 euros"
 
 
-def read_thread(*messages, damaged: int) -> list[Entry]:
+def read_thread(*messages, damaged):
     """Return the entries of a thread, one of which was altered where it is stored."""
-    signer = Signer()
-    signed = sign_rows(messages, signer)
-    signed[damaged] = replace(signed[damaged], body=signed[damaged].body.replace("1000", "9000"))
-    return [decode_entry(KEY, row, signer) for row in signed]
+    signer, batch = Signer(), encode_drafts([make_draft(message) for message in messages])
+    rows = list(plan_append(batch, first_position=1, sign=partial(signer.sign, KEY)).added)
+    rows[damaged] = replace(rows[damaged], body=rows[damaged].body.replace("1000", "9000"))
+    return [decode_entry(KEY, row, signer) for row in rows]
 
 
-def sign_rows(messages, signer):
-    """Return what a log stores of messages."""
-    batch = encode_drafts([make_draft(message) for message in messages])
-    return list(plan_append(batch, first_position=1, sign=partial(signer.sign, KEY)).added)
-
-
-def make_chat(damaged: int) -> list[Entry]:
-    return read_thread(
-        HumanMessage("hello"),
-        AIMessage("hi, what is it?"),
-        HumanMessage(SECRET),
-        AIMessage(f"done: {SECRET}"),
-        HumanMessage("thanks"),
-        damaged=damaged,
-    )
+def make_chat(damaged):
+    said = ("hello", "hi, what is it?", SECRET, f"done: {SECRET}", "thanks")
+    messages = [(HumanMessage, AIMessage)[n % 2](text) for n, text in enumerate(said)]
+    return read_thread(*messages, damaged=damaged)
 
 
 @pytest.mark.parametrize("damaged", [2, 3])
@@ -67,14 +52,9 @@ def test_the_context_goes_on_without_it_and_says_so(damaged):
 
 
 def test_a_damaged_tool_result_leaves_a_context_that_a_provider_takes():
-    call = {"name": "pay", "args": {"sum": 5}, "id": "c1"}
-    entries = read_thread(
-        HumanMessage("pay"),
-        AIMessage("", tool_calls=[call]),
-        ToolMessage(SECRET, tool_call_id="c1"),
-        AIMessage("paid"),
-        damaged=2,
-    )
+    calls = AIMessage("", tool_calls=[{"name": "pay", "args": {"sum": 5}, "id": "c1"}])
+    result = ToolMessage(SECRET, tool_call_id="c1")
+    entries = read_thread(HumanMessage("pay"), calls, result, AIMessage("paid"), damaged=2)
     view = build_context(entries)
     kinds = [type(message).__name__ for message in view.messages]
     assert kinds == ["HumanMessage", "AIMessage", "ToolMessage", "AIMessage"]
@@ -83,7 +63,7 @@ def test_a_damaged_tool_result_leaves_a_context_that_a_provider_takes():
 
 @pytest.mark.parametrize("damaged", range(5))
 def test_every_other_view_goes_on_and_names_it(damaged):
-    entries = make_chat(2) if damaged == 2 else make_chat(damaged)
+    entries = make_chat(damaged)
     is_altered = damaged in (2, 3)
     assert [bool(one.damage) for one in entries] == [is_altered and n == damaged for n in range(5)]
     live = find_live_entries(entries)

@@ -1,7 +1,3 @@
-"""Messages out of whatever callers pass for them, and what a write hook makes of them."""
-
-from __future__ import annotations
-
 import functools
 
 import pytest
@@ -25,11 +21,6 @@ from langchain_convmem.views.codec import encode_body, make_draft
 from langchain_convmem.views.messages import DraftBuilder, read_messages
 
 SECRET = "sk-4242"
-
-
-def shout(message):
-    message.content = str(message.content).upper()
-    return message
 
 
 async def _coroutine(message):
@@ -73,16 +64,11 @@ def test_what_a_hook_does_to_its_copy_leaves_the_callers_message_alone():
         return copy
 
     call = {"name": "look", "args": {"key": SECRET}, "id": "c1", "type": "tool_call"}
-    said = AIMessage(
-        [{"type": "text", "text": SECRET}],
-        additional_kwargs={"mood": {"now": "calm"}},
-        tool_calls=[call],
-    )
-    draft = DraftBuilder(wipe).build(said)
-    assert SECRET not in str(draft)
-    assert said.content == [{"type": "text", "text": SECRET}]
-    assert said.additional_kwargs == {"mood": {"now": "calm"}}
-    assert said.tool_calls[0]["args"] == {"key": SECRET}
+    text, beside = {"type": "text", "text": SECRET}, {"mood": {"now": "calm"}}
+    said = AIMessage([text], additional_kwargs=beside, tool_calls=[call])
+    before = said.model_copy(deep=True)
+    assert SECRET not in str(DraftBuilder(wipe).build(said))
+    assert said == before
 
 
 @pytest.mark.parametrize(
@@ -140,14 +126,10 @@ def test_a_summary_without_a_message_is_asked_about_as_well():
 
 def test_maps_of_openai_and_of_langchain_and_roles_of_templates_are_messages():
     call = {"id": "c1", "function": {"name": "look", "arguments": '{"n": 1}'}, "type": "function"}
-    read = read_messages(
-        [
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "model", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c1", "content": "level 3"},
-            ("model", "There."),
-        ]
-    )
+    asks = [{"role": "assistant", "content": None}, {"role": "model"}]
+    result = {"role": "tool", "tool_call_id": "c1", "content": "level 3"}
+    maps = [*({**one, "tool_calls": [call]} for one in asks), result, ("model", "There.")]
+    read = read_messages(maps)
     shape = [("ai", ""), ("ai", ""), ("tool", "level 3"), ("ai", "There.")]
     assert [(one.type, one.content) for one in read] == shape
     assert [one.tool_calls[0]["args"] for one in read[:2]] == [{"n": 1}] * 2
@@ -165,18 +147,11 @@ def test_what_langchain_reads_is_read_as_langchain_does(pairs):
 
 
 def test_chunks_are_the_message_that_they_are_pieces_of():
-    pieces = [
-        HumanMessageChunk(content="Whe"),
-        HumanMessageChunk(content="re?"),
-        AIMessageChunk(content="The", id="a"),
-        AIMessageChunk(content="re.", id="a", chunk_position="last"),
-        AIMessageChunk(content="More", id="b"),
-    ]
-    assert [(type(one), one.text) for one in read_messages(pieces)] == [
-        (HumanMessage, "Where?"),
-        (AIMessage, "There."),
-        (AIMessage, "More"),
-    ]
+    last = AIMessageChunk(content="re.", id="a", chunk_position="last")
+    pieces = [HumanMessageChunk(content=text) for text in ("Whe", "re?")]
+    pieces += [AIMessageChunk(content="The", id="a"), last, AIMessageChunk(content="More", id="b")]
+    whole = [HumanMessage("Where?"), AIMessage("There.", id="a"), AIMessage("More", id="b")]
+    assert read_messages(pieces) == whole
 
 
 @pytest.mark.parametrize(

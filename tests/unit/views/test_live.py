@@ -1,5 +1,3 @@
-"""What of a thread counts, in which order, its turns, windows, summaries and maps."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -27,12 +25,9 @@ from langchain_convmem.views.live import (
 )
 from langchain_convmem.views.summaries import (
     build_summary_tree,
-    find_closing_points,
-    find_said_since,
     format_summary,
     make_summary_draft,
 )
-from langchain_convmem.views.tool_calls import find_answered_calls
 
 CALL = {"name": "weather", "args": {}, "id": "c1"}
 LATE = PLACEHOLDER_TEXT
@@ -70,9 +65,6 @@ def live(log):
 def uncovered(log):
     found = find_uncovered(find_live_entries(log.entries(KEY)))
     return [entry.contents[0] for entry in found]
-
-
-# -- what counts, and in which order --------------------------------------------------------------
 
 
 def test_retracted_entries_are_skipped_and_a_retracted_retraction_does_nothing(log):
@@ -138,9 +130,6 @@ def test_live_entries_are_all_that_nothing_retracts_once_each_turn_by_turn(entri
     assert len(changes) == len(set(changes))
 
 
-# -- summaries ------------------------------------------------------------------------------------
-
-
 def test_a_summary_stands_behind_the_last_entry_it_covers(log):
     one, two, _ = [say(log, text) for text in "abc"]
     summary = summarise(log, one, two)
@@ -162,20 +151,12 @@ def test_a_chain_of_summaries_covers_what_each_link_covers(log):
     assert uncovered(log) == ["a2", "d"], "what replaces a covered entry is not covered"
 
 
-# -- turns ----------------------------------------------------------------------------------------
-
-
 def shape(entries):
     return [(turn.role, *turn.contents) for turn in build_turns(entries)]
 
 
-LOOP = [
-    HumanMessage("q"),
-    AIMessage("look", tool_calls=[CALL]),
-    ToolMessage("1", tool_call_id="c1"),
-    ToolMessage("2", tool_call_id="c2"),
-    AIMessage("found"),
-]
+RESULTS = [ToolMessage(text, tool_call_id=f"c{text}") for text in "12"]
+LOOP = ["q", AIMessage("look", tool_calls=[CALL]), *RESULTS, AIMessage("found")]
 
 
 @pytest.mark.parametrize(
@@ -206,10 +187,8 @@ def test_a_turn_of_several_entries_has_the_id_of_the_first_and_the_metadata_of_a
         {"attributes": ("y",), "timing": {"creation": 2, "playEnd": 6}, "aux": {"k": 2}},
         {},
     ]
-    parts = [
-        replace(entry, metadata=Metadata(**fields))
-        for entry, fields in zip((one, two, three), given, strict=True)
-    ]
+    said = zip((one, two, three), given, strict=True)
+    parts = [replace(entry, metadata=Metadata(**fields)) for entry, fields in said]
     [turn] = build_turns(parts)
     assert (turn.id, turn.entries) == (one.id, tuple(parts))
     assert turn.metadata.attributes == ("x", "y", "merged", "merged")
@@ -222,19 +201,15 @@ def test_merging_never_crosses_a_summary_and_the_model_reads_what_none_covers(lo
     roles = {"a": HumanMessage, "b": AIMessage, "c": AIMessage}
     said = [say(log, text, role=role) for text, role in roles.items()]
     say(log, "d")
-    assert [turn.contents for turn in build_model_turns(log.entries(KEY))][1:3] == [
-        ("a",),
-        ("b", "c"),
-    ]
+    model_turns = [turn.contents for turn in build_model_turns(log.entries(KEY))]
+    assert model_turns[1:3] == [("a",), ("b", "c")]
     summarise(log, *said[:2])
     entries = log.entries(KEY)
     rest = [("user", LATE), ("assistant", "c"), ("user", "d")]
     told = [("user", "a"), ("assistant", "b"), ("summary", "S")]
     assert shape(entries) == [("system", "s"), *told, *rest]
-    assert [(one.role, *one.contents) for one in build_model_turns(entries)] == [
-        ("system", "s"),
-        *rest,
-    ]
+    read = [(one.role, *one.contents) for one in build_model_turns(entries)]
+    assert read == [("system", "s"), *rest]
 
 
 @given(histories)
@@ -261,19 +236,6 @@ def test_turns_hold_every_spoken_entry_once_are_long_and_open_with_the_user(entr
         opening = turn.role == "summary" or (opening and turn.role == "system")
     fakes = [turn for turn in shown if not turn.entries]
     assert len({turn.id for turn in fakes}) == len(fakes)
-
-
-@settings(max_examples=50)
-@given(histories)
-def test_no_point_parts_a_call_from_its_result_or_covers_what_waits(entries):
-    live = find_live_entries(entries)
-    said = find_said_since(live, [])
-    at = {entry.id: number for number, entry in enumerate(said)}
-    pairs = [(at[call], at[result]) for call, result in find_answered_calls(said)]
-    for point in find_closing_points(said):
-        assert said[point - 1].role == "assistant"
-        assert not has_calls(said[point - 1])
-        assert [pair for pair in pairs if pair[0] < point <= pair[1]] == []
 
 
 def test_a_summary_is_fenced_and_labelled_as_data():

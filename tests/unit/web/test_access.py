@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from starlette.datastructures import Headers
 
@@ -104,23 +102,17 @@ def test_what_changes_something_comes_from_a_page_of_the_server(headers, is_own)
 
 def test_a_file_of_tokens_names_users_with_blanks_too(tmp_path):
     path = tmp_path / "tokens.txt"
-    path.write_text(
-        f"# who may come in\n\nana {TOKEN.replace(' ', '-')}\nben the second token-of-his-own-1\n"
-    )
-    assert read_user_tokens(str(path)) == {
-        "ana": TOKEN.replace(" ", "-"),
-        "ben the second": "token-of-his-own-1",
-    }
+    tokens = {"ana": TOKEN.replace(" ", "-"), "ben the second": "token-of-his-own-1"}
+    rows = [f"{user} {token}" for user, token in tokens.items()]
+    path.write_text("\n".join(["# who may come in", "", *rows, ""]))
+    assert read_user_tokens(str(path)) == tokens
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("lonely\n", "line 1: expected a user, a blank and a token"),
-        (
-            "ana one-token-of-hers\nana two-tokens-of-hers\n",
-            "line 2: a user or a token stands here twice",
-        ),
+        ("ana one-token-of-hers\nana two-tokens-of-hers\n", "line 2: a user or a token stands"),
         ("ana one-token-of-hers\nben one-token-of-hers\n", "line 2: a user or a token"),
         ("# nobody\n", "names no user"),
     ],

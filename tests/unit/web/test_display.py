@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -51,7 +49,7 @@ ALLOWED = re.compile(
 )
 
 
-def entry(message, **more) -> Entry:
+def entry(message, **more):
     return Entry(
         id="01AAAAAAAAAAAAAAAAAAAAAAAA",
         key=ThreadKey("ana", "t1"),
@@ -60,12 +58,8 @@ def entry(message, **more) -> Entry:
         role=get_role(message),
         message=message,
         contents=get_text_pieces(message),
-        metadata=Metadata(timing={"creation": 5}, **more),
+        metadata=Metadata(**{"timing": {"creation": 5}, **more}),
     )
-
-
-def count_text(html: Markup) -> int:
-    return len(html.striptags())
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -87,22 +81,19 @@ def test_markdown_of_a_reply_is_shown():
 
 def test_links_of_a_reply_lead_out_without_a_trace():
     html = render_markdown("[here](https://example.org/a?b=1&c=2)")
-    assert (
-        '<a href="https://example.org/a?b=1&amp;c=2" rel="noopener noreferrer nofollow" '
-        'target="_blank">here</a>'
-    ) in html
+    where = 'rel="noopener noreferrer nofollow" target="_blank"'
+    assert f'<a href="https://example.org/a?b=1&amp;c=2" {where}>here</a>' in html
 
 
 def test_what_the_user_said_is_no_markdown():
-    assert show_message(entry(HumanMessage("**x**"))).html == Markup(
-        '<p class="verbatim">**x**</p>'
-    )
+    shown = show_message(entry(HumanMessage("**x**")))
+    assert shown.html == Markup('<p class="verbatim">**x**</p>')
 
 
 def test_a_long_text_waits_to_be_unfolded_and_loses_nothing():
     text = "x" * 100_000
     shown = show_message(entry(HumanMessage(text)))
-    lengths = [count_text(part) for part in (shown.html, shown.rest)]
+    lengths = [len(part.striptags()) for part in (shown.html, shown.rest)]
     assert lengths == [LONG_TEXT, 100_000 - LONG_TEXT]
 
 
@@ -140,19 +131,9 @@ def test_what_an_application_wrote_under_the_key_of_the_note_is_not_read(value):
 
 def test_times_usage_and_marks_of_a_reply_are_shown():
     usage = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
-    reply = entry(AIMessage("x", usage_metadata=usage), attributes=("interrupted",))
     timing = {"creation": 5, "llmStart": 10, "firstToken": 12, "llmEnd": 30}
-    shown = show_message(
-        Entry(
-            **{
-                **{name: getattr(reply, name) for name in ("id", "key", "position", "turn_id")},
-                "role": "assistant",
-                "message": reply.message,
-                "contents": reply.contents,
-                "metadata": Metadata(("interrupted",), timing),
-            }
-        )
-    )
+    reply = AIMessage("x", usage_metadata=usage)
+    shown = show_message(entry(reply, attributes=("interrupted",), timing=timing))
     assert shown.is_interrupted
     assert (shown.first_word_ms, shown.total_ms) == (2, 20)
     assert shown.usage == {"input_tokens": 9, "output_tokens": 3}
@@ -163,6 +144,5 @@ def test_a_picture_and_calls_leave_a_trace_on_a_page():
     shown = show_messages([entry(HumanMessage([picture]))])
     assert [str(one.html) for one in shown] == ['<p class="verbatim">[image, png, 1.2 kB]</p>']
     call = {"name": "weather", "args": {"city": "Porto"}, "id": "c1"}
-    assert show_message(entry(AIMessage("", tool_calls=[call]))).calls == (
-        ("weather", 'city="Porto"'),
-    )
+    [told] = show_message(entry(AIMessage("", tool_calls=[call]))).calls
+    assert told == ("weather", 'city="Porto"')

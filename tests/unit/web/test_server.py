@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import base64
 import html
 import json
@@ -12,17 +10,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from web_client import COUNTING, open_client, read_events, say, show
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.web.access import Access
 from langchain_convmem.web.live import LiveReply
 
 PARKED = "I parked on level C, next to the blue pillar."
-
-
-@pytest.fixture
-def memory():
-    with ConversationMemory.open(":memory:") as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -31,8 +22,8 @@ def client(memory):
         yield opened
 
 
-def texts(memory, thread, user="ana"):
-    shown = memory.history(thread, user_id=user).turns
+def texts(memory, thread):
+    shown = memory.history(thread, user_id="ana").turns
     return [(turn.role, " ".join(turn.contents)) for turn in shown]
 
 
@@ -47,11 +38,15 @@ def post(client, path, thread, **more):
     return answer
 
 
-# -- saying ---------------------------------------------------------------------------------------
+def refused(client, path, thread, status=400, **more):
+    """Return why a call is refused."""
+    answer = client.post(path, data={"user": "ana", "thread": thread, **more})
+    assert answer.status_code == status
+    return answer.text
 
 
 def test_a_reply_comes_word_by_word_and_is_stored(client, memory):
-    answer = client.post("/say", data={"user": "ana", "thread": "t1", "text": PARKED})
+    answer = post(client, "/say", "t1", text=PARKED)
     events = read_events(answer.text)
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert [name for name, _ in events][-1] == "done"
@@ -59,20 +54,14 @@ def test_a_reply_comes_word_by_word_and_is_stored(client, memory):
     assert texts(memory, "t1") == [("user", PARKED), ("assistant", said)]
 
 
-def test_an_empty_message_is_refused_with_a_sentence(client, memory):
-    answer = client.post("/say", data={"user": "ana", "thread": "t1", "text": " \n"})
-    assert (answer.status_code, answer.text) == (400, "text is missing")
+def test_an_empty_message_and_one_that_is_too_long_are_refused_with_a_sentence(client, memory):
+    assert refused(client, "/say", "t1", text=" \n") == "text is missing"
+    assert "may take 16 MB" in refused(client, "/say", "t1", text="x" * 17_000_000)
     assert memory.threads("ana") == []
 
 
-def test_a_message_that_is_too_long_is_refused(client):
-    answer = client.post("/say", data={"user": "ana", "thread": "t1", "text": "x" * 17_000_000})
-    assert answer.status_code == 400
-    assert "may take 16 MB" in answer.text
-
-
 def test_the_reply_of_a_model_that_fails_is_a_sentence_and_the_question_stays(client, memory):
-    answer = client.post("/say", data={"user": "ana", "thread": "t1", "text": "Fail."})
+    answer = post(client, "/say", "t1", text="Fail.")
     [(name, data)] = read_events(answer.text)
     assert name == "failed"
     assert data["failure"] == "The model failed: ModelDownError: no words left"
@@ -82,8 +71,7 @@ def test_the_reply_of_a_model_that_fails_is_a_sentence_and_the_question_stays(cl
 
 def test_stopping_keeps_what_came_marked_as_interrupted(client, memory):
     with ThreadPoolExecutor(1) as pool:
-        fields = {"user": "ana", "thread": "t1", "text": "Count."}
-        saying = pool.submit(client.post, "/say", data=fields)
+        saying = pool.submit(post, client, "/say", "t1", text="Count.")
         assert COUNTING.wait(20)
         assert "live-mark" in show(client, "/chat", "t1")
         assert post(client, "/stop", "t1").json() == {"stopped": 1}
@@ -102,8 +90,7 @@ def test_a_second_tab_follows_a_reply_from_its_beginning(client, monkeypatch):
 
     monkeypatch.setattr(LiveReply, "follow", follow_and_tell)
     with ThreadPoolExecutor(2) as pool:
-        fields = {"user": "ana", "thread": "t1", "text": "Count."}
-        first = pool.submit(client.post, "/say", data=fields)
+        first = pool.submit(post, client, "/say", "t1", text="Count.")
         assert COUNTING.wait(20)
         second = pool.submit(client.get, "/live", params={"user": "ana", "thread": "t1"})
         other = client.get("/live", params={"user": "ben", "thread": "t1"})
@@ -119,8 +106,7 @@ def test_a_second_tab_follows_a_reply_from_its_beginning(client, monkeypatch):
 
 def test_a_server_that_ends_stores_what_had_come(memory):
     with ThreadPoolExecutor(1) as pool, open_client(memory) as client:
-        fields = {"user": "ana", "thread": "t1", "text": "Count."}
-        saying = pool.submit(client.post, "/say", data=fields)
+        saying = pool.submit(post, client, "/say", "t1", text="Count.")
         assert COUNTING.wait(20)
         client.app.state.chat.replies.stop_all()
         saying.result(20)
@@ -153,15 +139,8 @@ def test_an_imported_message_without_an_id_is_answered_anew_in_its_place(client,
 
 def test_a_reply_cannot_be_answered(client, memory):
     say(client, "t1", PARKED)
-    fields = {"user": "ana", "thread": "t1", "message": last_id(memory, "t1")}
-    answer = client.post("/again", data=fields)
-    assert (answer.status_code, answer.text) == (
-        400,
-        "only what the user said can be answered anew",
-    )
-
-
-# -- taking back, forking, naming -----------------------------------------------------------------
+    why = refused(client, "/again", "t1", message=last_id(memory, "t1"))
+    assert why == "only what the user said can be answered anew"
 
 
 def test_the_last_exchange_is_taken_back_and_brought_back(client, memory):
@@ -211,9 +190,6 @@ def test_a_thread_is_put_away_and_taken_out(client):
     assert PARKED in show(client, "/threads")
 
 
-# -- what was remembered, and why -----------------------------------------------------------------
-
-
 def test_a_reply_shows_what_it_recalled_when_and_why(client, memory):
     say(client, "t1", PARKED)
     assert "level C" in say(client, "t2", "Where did I park?")
@@ -252,10 +228,8 @@ def test_budgets_are_kept_and_shown_and_checked(client):
     assert 'name="recall_tokens" value="250"' in page
     assert 'name="history_tokens" value=""' in page
     for value, message in (("many", "must be a whole number"), ("0", "at least 1")):
-        fields = {"user": "ana", "thread": "t1", "recall": "on", "recall_tokens": value}
-        answer = client.post("/settings", data=fields)
-        assert answer.status_code == 400
-        assert message in answer.text
+        why = refused(client, "/settings", "t1", recall="on", recall_tokens=value)
+        assert message in why
 
 
 def test_summaries_say_what_they_cover_and_are_taken_back(client, memory):
@@ -297,8 +271,7 @@ def test_what_is_known_of_a_user_is_shown_pinned_retracted_and_restored(client, 
 def test_nobody_decides_of_what_is_known_of_another_user(client, memory):
     say(client, "t1", "I'm vegetarian.")
     [item] = memory.profile("ana").items
-    fields = {"user": "ben", "thread": "t1", "verdict": "retract", "item": item.id}
-    assert client.post("/profile", data=fields).status_code == 400
+    refused(client, "/profile", "t1", user="ben", verdict="retract", item=item.id)
     assert memory.profile("ana").items[0].is_current
 
 
@@ -309,15 +282,8 @@ def test_search_finds_by_meaning_and_word_for_word(client):
     assert "By meaning and words" in page
     assert page.count("<mark>blue</mark> <mark>pillar</mark>") == 2  # in both lists
     assert "No line holds all of these words" in show(client, "/search", q="zeppelin")
-    assert (
-        "<!doctype html>"
-        not in client.get(
-            "/search", params={"user": "ana", "q": "tea"}, headers={"hx-request": "true"}
-        ).text
-    )
-
-
-# -- forgetting -----------------------------------------------------------------------------------
+    part = client.get("/search?user=ana&q=tea", headers={"hx-request": "true"})
+    assert "<!doctype html>" not in part.text
 
 
 def test_a_message_a_thread_and_a_user_are_forgotten_with_a_receipt(client, memory):
@@ -329,17 +295,11 @@ def test_a_message_a_thread_and_a_user_are_forgotten_with_a_receipt(client, memo
     assert PARKED not in show(client, "/messages", "t1")
     receipt = post(client, "/forget", "t1", scope="thread").text
     assert "<dt>Conversations gone</dt><dd>1</dd>" in receipt
-    wrong = client.post("/forget", data={"user": "ana", "scope": "user", "confirm": "an"})
-    assert (wrong.status_code, wrong.text) == (
-        400,
-        "type the user's name to confirm; nothing was erased",
-    )
+    why = refused(client, "/forget", "", scope="user", confirm="an")
+    assert why == "type the user's name to confirm; nothing was erased"
     assert len(memory.threads("ana")) == 1
     post(client, "/forget", "", scope="user", confirm="ana")
     assert memory.threads("ana") == []
-
-
-# -- files ----------------------------------------------------------------------------------------
 
 
 def wait_for(client, job):
@@ -382,9 +342,6 @@ def test_what_is_no_name_of_a_file_is_refused(client, name):
     answer = client.post("/import", params={"user": "ana", "name": name}, content=b"x")
     assert answer.status_code == 400
     assert "is not the name of a file" in answer.text
-
-
-# -- who may come in ------------------------------------------------------------------------------
 
 
 def test_users_see_their_own_threads_alone(client):
@@ -441,8 +398,7 @@ def test_a_token_of_a_user_opens_that_users_memory_alone(memory):
     with open_client(memory, access=access, authorization=f"Bearer {OTHER}") as client:
         assert client.get("/").headers["location"] == "/chat?user=ben"
         assert client.get("/chat", params={"user": "ana"}).status_code == 400
-        fields = {"user": "ana", "thread": "t", "text": "x"}
-        assert client.post("/say", data=fields).status_code == 400
+        refused(client, "/say", "t", text="x")
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1"])
@@ -521,7 +477,7 @@ def test_files_go_to_the_model_with_the_words_and_stay_when_these_are_edited(cli
     [asked, _] = memory.history("t1", user_id="ana").messages
     assert [block["type"] for block in asked.content] == ["text", "image", "text"]
     assert "plan.txt:\n\nPaint the shed." in asked.content[2]["text"]
-    page = client.get("/chat", params={"user": "ana", "thread": "t1"}).text
+    page = show(client, "/chat", "t1")
     assert "/picture?user=ana&amp;thread=t1&amp;message=m1&amp;block=1" in page
     named = {"thread": "t1", "message": "m1", "block": 1}
     picture = client.get("/picture", params={"user": "ana", **named})
@@ -535,8 +491,7 @@ def test_files_go_to_the_model_with_the_words_and_stay_when_these_are_edited(cli
 
 @pytest.mark.parametrize("files", ["[1]", "{", '[{"name": "a.exe", "type": "x/y", "data": ""}]'])
 def test_files_that_no_model_reads_are_refused_before_anything_is_stored(client, memory, files):
-    said = {"user": "ana", "thread": "t1", "text": "Look.", "files": files}
-    assert client.post("/say", data=said).status_code == 400
+    refused(client, "/say", "t1", text="Look.", files=files)
     assert memory.threads("ana") == []
 
 
@@ -547,13 +502,11 @@ def test_a_thread_has_instructions_and_a_model_of_its_own(memory):
         return RunnableLambda(lambda given: seen[name].append(given["messages"]) or AIMessage(name))
 
     with open_client(memory, models={name: make(name) for name in seen}) as client:
-        here = {"user": "ana", "thread": "t1"}
-        chosen = {**here, "recall": "on", "instructions": "Be brief.", "model": "second"}
-        assert client.post("/settings", data=chosen).status_code == 200
+        post(client, "/settings", "t1", recall="on", instructions="Be brief.", model="second")
         assert say(client, "t1", PARKED) == "second"
         assert seen["second"][0][0].text.startswith("Be brief.")
-        assert "Be brief." in client.get("/settings", params=here).text
+        assert "Be brief." in show(client, "/settings", "t1")
         assert say(client, "t2", PARKED) == "first"
-        assert client.post("/settings", data={**here, "model": "gone"}).status_code == 200
+        post(client, "/settings", "t1", model="gone")
         assert say(client, "t1", "And now?") == "first"
     assert texts(memory, "t1")[0] == ("user", PARKED)

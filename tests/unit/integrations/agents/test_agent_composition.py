@@ -1,12 +1,12 @@
-"""Other middleware around the memory: what each of them does still holds, and nothing is lost."""
-
 from __future__ import annotations
 
 import pytest
 from langchain.agents.middleware import (
+    AgentMiddleware,
     HumanInTheLoopMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
+    hook_config,
 )
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
@@ -18,14 +18,12 @@ from scripted_chat import ScriptedChatModel, at
 from langchain_convmem.errors import ConfigError
 
 INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
-LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]
 
 
 def _decided(memory, place, *decisions):
     person = HumanInTheLoopMiddleware({"look": True})
-    model = ScriptedChatModel(
-        replies=[calls(*["yard", "hall"][: len(decisions)]), "So be it.", "Yes."]
-    )
+    looks = calls(*["yard", "hall"][: len(decisions)])
+    model = ScriptedChatModel(replies=[looks, "So be it.", "Yes."])
     agent = agent_with(memory, model, checkpointer=InMemorySaver(), **{place: [person]})
     agent.invoke(says("Where?"), at())
     assert [entry.role for entry in entries(memory)] == ["user", "assistant"], "stored and waiting"
@@ -35,9 +33,8 @@ def _decided(memory, place, *decisions):
 
 @INNER_AND_OUTER
 def test_a_call_that_a_person_rejects_has_the_rejection_for_a_result(memory, place):
-    agent, model = _decided(
-        memory, place, {"type": "approve"}, {"type": "reject", "message": "Not the hall."}
-    )
+    rejects = {"type": "reject", "message": "Not the hall."}
+    agent, model = _decided(memory, place, {"type": "approve"}, rejects)
     agent.invoke(says("Sure?"), at())
     results = [message for message in model.seen[2] if message.type == "tool"]
     assert [result.tool_call_id for result in results] == ["c0", "c1"]
@@ -91,12 +88,9 @@ def test_what_is_redacted_in_the_state_is_redacted_in_the_views(memory, place):
 
 
 def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(memory):
-    from langchain.agents.middleware import AgentMiddleware, hook_config
-
     class Jump(AgentMiddleware):
         @hook_config(can_jump_to=["end", "model"])
         def before_agent(self, state, runtime):
-            del runtime
             if "rude" in state["messages"][-1].text:
                 return {"jump_to": "end", "messages": [AIMessage("No.")]}
             return {"jump_to": "model"}
@@ -110,9 +104,8 @@ def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(memory):
 
 
 def test_a_summary_in_the_middle_of_a_loop_loses_nothing_of_it(memory):
-    model = ScriptedChatModel(
-        replies=[*(calls("yard", first=number) for number in range(4)), "In the yard.", "Yes."]
-    )
+    looks = [calls("yard", first=number) for number in range(4)]
+    model = ScriptedChatModel(replies=[*looks, "In the yard.", "Yes."])
     agent = agent_with(memory, model, before=[_summarizing(2)], checkpointer=InMemorySaver())
     agent.invoke(says("Where?"), at())
     assert shape(model.seen[4])[0].startswith("human: Here is a summary")
@@ -142,13 +135,9 @@ def test_a_tool_that_acts_is_not_called_where_its_result_could_not_be_stored(mem
         return "paid"
 
     asked = AIMessage("", tool_calls=[{"name": "pay", "args": {"amount": 9}, "id": "c1"}])
-    agent = agent_with(
-        memory,
-        ScriptedChatModel(replies=[asked, "Done."]),
-        tools=[pay],
-        checkpointer=InMemorySaver(),
-        after=[HumanInTheLoopMiddleware({"pay": True})],
-    )
+    model = ScriptedChatModel(replies=[asked, "Done."])
+    person = HumanInTheLoopMiddleware({"pay": True})
+    agent = agent_with(memory, model, tools=[pay], checkpointer=InMemorySaver(), after=[person])
     agent.invoke(says("Pay."), at())
     approved = Command(resume={"decisions": [{"type": "approve"}]})
     with pytest.raises(ConfigError):
@@ -163,9 +152,8 @@ def test_what_is_forgotten_while_a_call_waits_is_not_shown_when_the_turn_goes_on
     memory.add_messages([HumanMessage("The yard has a well.")], thread_id="old", user_id="ana")
     model = ScriptedChatModel(replies=[calls("yard"), "Yes."])
     person = HumanInTheLoopMiddleware({"look": True})
-    agent = agent_with(
-        memory, model, checkpointer=InMemorySaver(), after=[person], options={"recall": True}
-    )
+    around = {"after": [person], "options": {"recall": True}}
+    agent = agent_with(memory, model, checkpointer=InMemorySaver(), **around)
     agent.invoke(says("Where in the yard is the well?"), at())
     assert "has a well" in model.asked[0]
     memory.forget(user_id="ana", thread_id="old")

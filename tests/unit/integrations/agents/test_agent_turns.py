@@ -1,16 +1,17 @@
-"""An agent remembers: its turns, its tools, its retries, and other agents beside it."""
-
 from __future__ import annotations
 
 import asyncio
 import json
 import threading
-from functools import partial
 from typing import Annotated
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, ModelFallbackMiddleware
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelFallbackMiddleware,
+    before_model,
+)
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -22,8 +23,6 @@ from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import LogUnavailableError
-from langchain_convmem.integrations import ConversationMemoryMiddleware
-from langchain_convmem.records import Owner
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
 
@@ -33,29 +32,22 @@ def test_no_caller_can_say_which_turn_is_under_way(memory):
     forged = {"id": "x", "first": "y", "user": "bob"}
     returned = agent.invoke({**says("Well?"), "convmem_turn": forged}, at())
     assert "convmem_turn" not in returned
-    kept = agent.get_state(at()).values["convmem_turn"]
-    assert kept == {
-        "id": entries(memory)[0].turn_id,
-        "first": returned["messages"][0].id,
-        "user": "ana",
-        "generation": memory.log.changes(Owner(user_id="ana")).generation,
-        "run": kept["run"],
-        "position": entries(memory)[0].position,
-        "held": [],
-    }
+    kept, asked = agent.get_state(at()).values["convmem_turn"], entries(memory)[0]
+    assert (kept["id"], kept["position"]) == (asked.turn_id, asked.position)
+    assert (kept["first"], kept["user"]) == (returned["messages"][0].id, "ana")
     assert json.loads(json.dumps(kept)) == kept, "plain values for any checkpointer"
 
 
-def _append_and_tell(append, stored, key, drafts, **more):
-    added = append(key, drafts, **more)
-    if drafts[-1].role == "tool":
-        stored.set()
-    return added
-
-
 def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(memory):
-    stored = threading.Event()
-    memory.log.append = partial(_append_and_tell, memory.log.append, stored)
+    stored, append = threading.Event(), memory.log.append
+
+    def append_and_tell(key, drafts, **more):
+        added = append(key, drafts, **more)
+        if drafts[-1].role == "tool":
+            stored.set()
+        return added
+
+    memory.log.append = append_and_tell
 
     @tool
     async def wait(place: str) -> str:
@@ -74,11 +66,8 @@ def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(memor
         await agent.ainvoke(says("And?"), at())
 
     asyncio.run(chat())
-    assert shape(model.seen[1])[1:4] == [
-        "ai -> c0 c1",
-        "tool c0: yard",
-        f"tool c1: {INTERRUPTED_RESULT}",
-    ]
+    results = ["tool c0: yard", f"tool c1: {INTERRUPTED_RESULT}"]
+    assert shape(model.seen[1])[1:4] == ["ai -> c0 c1", *results]
 
 
 @pytest.mark.parametrize("way", RUNS)
@@ -95,11 +84,8 @@ def test_a_tool_that_returns_a_message_and_a_command_has_one_result(memory, way)
 
 
 def test_what_is_said_in_the_middle_of_a_loop_belongs_to_the_turn(memory):
-    from langchain.agents.middleware import before_model
-
     @before_model
     def remind(state, runtime):
-        del runtime
         said = state["messages"]
         return {"messages": [HumanMessage("Hurry.")]} if said[-1].type == "tool" else None
 
@@ -174,75 +160,41 @@ def test_an_agent_that_hands_over_to_another_leaves_each_message_once_and_named(
     builder = StateGraph(MessagesState).add_node("host", host).add_node("expert", expert)
     graph = builder.add_edge(START, "host").compile(checkpointer=saver)
     graph.invoke(says("Where?"), at())
-    assert said_by(memory) == [
-        ("user", "Where?"),
-        ("host", ""),
-        ("ask_expert", "handed over: garage"),
-        ("expert", "On level C."),
-    ]
+    handed = [("host", ""), ("ask_expert", "handed over: garage")]
+    assert said_by(memory) == [("user", "Where?"), *handed, ("expert", "On level C.")]
     assert len({entry.turn_id for entry in entries(memory)}) == 1
     graph.invoke(says("Thanks."), at())
     assert said_by(memory)[4:] == [("user", "Thanks."), ("host", "You are welcome.")]
     assert controls(memory) == []
 
 
-def side_by_side(memory, saver, abe, bea):
-    builder = StateGraph(MessagesState).add_node("abe", abe).add_node("bea", bea)
-    return builder.add_edge(START, "abe").add_edge(START, "bea").compile(checkpointer=saver)
-
-
 def test_agents_side_by_side_each_leave_their_loop_under_their_own_name(memory, saver):
     abe = an_agent(memory, "abe", calls("yard"), "In the yard.", "Sure.")
     bea = an_agent(memory, "bea", calls("hall", first=1), "In the hall.", "Quite.")
-    graph = side_by_side(memory, saver, abe, bea)
+    builder = StateGraph(MessagesState).add_node("abe", abe).add_node("bea", bea)
+    graph = builder.add_edge(START, "abe").add_edge(START, "bea").compile(checkpointer=saver)
     graph.invoke(says("Where?", "q1"), at())
-    assert sorted(said_by(memory)) == [
-        ("abe", ""),
-        ("abe", "In the yard."),
-        ("bea", ""),
-        ("bea", "In the hall."),
-        ("look", "hall: a bicycle"),
-        ("look", "yard: a bicycle"),
-        ("user", "Where?"),
-    ]
+    loops = [("abe", ""), ("abe", "In the yard."), ("bea", ""), ("bea", "In the hall.")]
+    looks = [("look", "hall: a bicycle"), ("look", "yard: a bicycle")]
+    assert sorted(said_by(memory)) == [*loops, *looks, ("user", "Where?")]
     graph.invoke(says("Sure?"), at())
     assert sorted(said_by(memory)[7:]) == [("abe", "Sure."), ("bea", "Quite."), ("user", "Sure?")]
     assert controls(memory) == []
     assert memory.history("t", user_id="ana").context().repairs == ()
 
 
-@tool
-def send_mail(text: str) -> str:
-    """Send a mail."""
-    return f"sent: {text}"
+def test_an_approved_tool_leaves_nothing_in_a_thread_that_was_erased_meanwhile(memory):
+    model = ScriptedChatModel(replies=[calls("safe 4711"), "Seen: 4711.", "Hello."])
+    person = HumanInTheLoopMiddleware({"look": True})
+    agent = agent_with(memory, model, before=[person], checkpointer=InMemorySaver())
+    agent.invoke(says("Look into safe 4711."), at())
+    memory.forget(user_id="ana", thread_id="t")
+    decision = Command(resume={"decisions": [{"type": "approve"}]})
+    assert agent.invoke(decision, at())["messages"][-1].text == "Seen: 4711."
+    assert memory.threads("ana") == []
+    agent.invoke(says("Good morning."), at())
+    assert view(memory) == ["human: Good morning.", "ai: Hello."]
 
-
-def test_an_approved_tool_leaves_nothing_in_a_thread_that_was_erased_meanwhile():
-    call = {"name": "send_mail", "args": {"text": "the code is 4711"}, "id": "c1"}
-    model = ScriptedChatModel(
-        replies=[AIMessage("", tool_calls=[call]), "Sent the code 4711.", "Hello."]
-    )
-    with ConversationMemory.open(":memory:") as memory:
-        agent = create_agent(
-            model,
-            [send_mail],
-            middleware=[
-                HumanInTheLoopMiddleware(interrupt_on={"send_mail": True}),
-                ConversationMemoryMiddleware(memory),
-            ],
-            checkpointer=InMemorySaver(),
-        )
-        agent.invoke({"messages": [("user", "Mail the code 4711.")]}, at("mail"))
-        memory.forget(user_id="ana", thread_id="mail")
-        decision = Command(resume={"decisions": [{"type": "approve"}]})
-        assert agent.invoke(decision, at("mail"))["messages"][-1].text == "Sent the code 4711."
-        assert memory.threads("ana") == []
-        agent.invoke({"messages": [("user", "Good morning.")]}, at("mail"))
-        texts = [message.text for message in memory.history("mail", user_id="ana").messages]
-        assert texts == ["Good morning.", "Hello."]
-
-
-# -- beside a checkpointer -------------------------------------------------------------------------
 
 KEPT = pytest.mark.parametrize("keep_state", ["all", "turn"])
 LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]
@@ -254,26 +206,13 @@ def ask(place: str) -> str:
     return f"{place}: {interrupt(place)}"
 
 
-def _loops(*answers, first=0):
-    replies = [
-        reply
-        for number, text in enumerate(answers, first)
-        for reply in (calls("yard", first=number), text)
-    ]
-    return ScriptedChatModel(replies=replies)
-
-
 def test_nothing_leaves_the_state_before_it_is_in_the_log(memory):
     saver = InMemorySaver()
     agent = agent_with(memory, ScriptedChatModel(replies=["One."]), checkpointer=saver)
     agent.invoke(says("First?"), at())
     broken = ConversationMemory(FailingLog(memory.log, 1))
-    agent = agent_with(
-        broken,
-        ScriptedChatModel(replies=["Two."]),
-        options={"keep_state": "turn"},
-        checkpointer=saver,
-    )
+    options, model = {"keep_state": "turn"}, ScriptedChatModel(replies=["Two."])
+    agent = agent_with(broken, model, options=options, checkpointer=saver)
     with pytest.raises(LogUnavailableError):
         agent.invoke(says("Second?"), at())
     assert shape(agent.get_state(at()).values["messages"])[:2] == ["human: First?", "ai: One."]
@@ -281,8 +220,8 @@ def test_nothing_leaves_the_state_before_it_is_in_the_log(memory):
 
 @KEPT
 def test_an_agent_that_had_no_memory_so_far_brings_what_its_state_holds(memory, saver, keep_state):
-    before = create_agent(_loops("In the yard."), [look], checkpointer=saver)
-    before.invoke(says("Where?"), at())
+    looking = ScriptedChatModel(replies=[calls("yard"), "In the yard."])
+    create_agent(looking, [look], checkpointer=saver).invoke(says("Where?"), at())
     model = ScriptedChatModel(replies=["Yes."])
     agent = agent_with(memory, model, options={"keep_state": keep_state}, checkpointer=saver)
     agent.invoke(says("Sure?"), at())
@@ -292,9 +231,8 @@ def test_an_agent_that_had_no_memory_so_far_brings_what_its_state_holds(memory, 
 
 @KEPT
 def test_a_run_that_was_interrupted_goes_on_in_the_same_turn(memory, saver, keep_state):
-    model = ScriptedChatModel(
-        replies=["Hello.", calls("yard", "hall", tool_name="ask"), "Both are there."]
-    )
+    asks = calls("yard", "hall", tool_name="ask")
+    model = ScriptedChatModel(replies=["Hello.", asks, "Both are there."])
     options = {"keep_state": keep_state}
     agent = agent_with(memory, model, tools=[ask], options=options, checkpointer=saver)
     agent.invoke(says("Hi."), at())
@@ -302,12 +240,8 @@ def test_a_run_that_was_interrupted_goes_on_in_the_same_turn(memory, saver, keep
     assert view(memory)[2:4] == ["human: Where?", "ai -> c0 c1"]
     waiting = agent.get_state(at()).interrupts
     agent.invoke(Command(resume={one.id: f"yes, {one.value}" for one in waiting}), at())
-    assert view(memory)[3:] == [
-        "ai -> c0 c1",
-        "tool c0: yard: yes, yard",
-        "tool c1: hall: yes, hall",
-        "ai: Both are there.",
-    ]
+    results = ["tool c0: yard: yes, yard", "tool c1: hall: yes, hall"]
+    assert view(memory)[3:] == ["ai -> c0 c1", *results, "ai: Both are there."]
     assert sorted(spoken(memory)) == sorted(view(memory)), "tools end in any order"
     assert len({entry.turn_id for entry in entries(memory)}) == 2
 

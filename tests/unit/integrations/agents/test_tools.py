@@ -1,7 +1,3 @@
-"""`search_dialog`: whose lines it finds, and what it leaves out."""
-
-from __future__ import annotations
-
 import asyncio
 import json
 
@@ -28,18 +24,11 @@ def asks(query=QUESTION, **more):
     return {"name": "search_dialog", "args": args, "id": "c0", "type": "tool_call"}
 
 
-def searching(*queries):
-    """Return a reply that searches."""
-    made = [{**asks(query), "id": f"c{number}"} for number, query in enumerate(queries)]
-    return AIMessage("", tool_calls=made)
-
-
 def say(memory, user_id, thread_id, *texts):
     """Store lines of a user and answers to them."""
     for text in texts:
-        memory.add_messages(
-            [HumanMessage(text), AIMessage("Noted.")], user_id=user_id, thread_id=thread_id
-        )
+        said = [HumanMessage(text), AIMessage("Noted.")]
+        memory.add_messages(said, user_id=user_id, thread_id=thread_id)
 
 
 @WAYS
@@ -98,10 +87,10 @@ def test_it_says_so_where_nothing_was_said(memory, way):
 
 
 def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found(memory):
-    model = ScriptedChatModel(replies=["Noted.", searching(QUESTION, "the bicycle"), "Red."])
-    agent = agent_with(
-        memory, model, tools=[create_search_tool(memory)], checkpointer=InMemorySaver()
-    )
+    made = [{**asks(query), "id": query} for query in (QUESTION, "the bicycle")]
+    model = ScriptedChatModel(replies=["Noted.", AIMessage("", tool_calls=made), "Red."])
+    tools = [create_search_tool(memory)]
+    agent = agent_with(memory, model, tools=tools, checkpointer=InMemorySaver())
     agent.invoke(says("The bicycle is red."), at())
     returned = agent.invoke(says(QUESTION), at())["messages"]
     for result in returned[4:6]:

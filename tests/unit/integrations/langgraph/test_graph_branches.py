@@ -1,5 +1,3 @@
-"""Branches and streams: each reply once, under its own name, none lost."""
-
 from __future__ import annotations
 
 import operator
@@ -13,7 +11,7 @@ from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, Send, interrupt
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from scripted_chat import ProviderError, ScriptedChatModel, at, entries
 
 from langchain_convmem.integrations.langgraph import (
     create_memory_graph,
@@ -28,12 +26,8 @@ def said_by(memory):
     """Return who said what in the thread, as the views have it."""
     return [
         (entry.message.name or entry.role, entry.contents[0])
-        for entry in find_live_entries(memory.history("t", user_id="ana").entries)
+        for entry in find_live_entries(entries(memory))
     ]
-
-
-def entries(memory):
-    return memory.history("t", user_id="ana").entries
 
 
 def call_of(place, number=0):
@@ -49,12 +43,10 @@ def ask(place: str) -> str:
 
 def a_tool_loop(memory, saver, model, tools=(ask,)):
     builder = StateGraph(MessagesState)
-    builder.add_node("recall", recall_node(memory))
-    builder.add_node("model", model_node(memory, model))
+    builder.add_sequence([("recall", recall_node(memory)), ("model", model_node(memory, model))])
     builder.add_node("tools", ToolNode(list(tools)))
     builder.add_node("record", record_node(memory))
     builder.add_edge(START, "recall")
-    builder.add_edge("recall", "model")
     builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "record"})
     builder.add_edge("tools", "model")
     return builder.compile(checkpointer=saver)
@@ -136,13 +128,9 @@ def test_a_turn_that_ends_last_hides_none_of_those_that_began_while_it_waited(me
     for name in ("two", "one"):
         may_answer[name].set()
         waiting[name].join(30)
-    entries = memory.history("t", user_id="ana").entries
-    assert [entry for entry in entries if entry.role == "control"] == []
-    assert sorted(text for text in spoken(memory) if text.startswith("re: ")) == [
-        "re: one",
-        "re: three",
-        "re: two",
-    ]
+    assert [entry for entry in entries(memory) if entry.role == "control"] == []
+    replies = sorted(text for text in spoken(memory) if text.startswith("re: "))
+    assert replies == ["re: one", "re: three", "re: two"]
 
 
 class Several(TypedDict, total=False):
@@ -150,29 +138,20 @@ class Several(TypedDict, total=False):
     answers: Annotated[list[str], operator.add]
 
 
-def turns_of(memory):
-    """Return the texts of every turn of the thread, turn by turn."""
-    by_turn = {}
-    for entry in memory.history("t", user_id="ana").entries:
-        by_turn.setdefault(entry.turn_id, []).extend(entry.contents)
-    return sorted(by_turn.values())
-
-
-def a_graph_that_asks_several(memory, saver, model):
-    chat = create_memory_graph(memory, model)
+def test_questions_sent_to_the_graph_at_once_are_turns_of_their_own(memory, saver):
+    chat = create_memory_graph(memory, ScriptedChatModel(replies=[echo]))
     builder = StateGraph(Several)
     builder.add_node("ask", lambda state: {"answers": [answer_of(chat.invoke(state))]})
     builder.add_conditional_edges(
         START, lambda state: [Send("ask", says(one)) for one in state["questions"]]
     )
-    return builder.compile(checkpointer=saver)
-
-
-def test_questions_sent_to_the_graph_at_once_are_turns_of_their_own(memory, saver):
-    graph = a_graph_that_asks_several(memory, saver, ScriptedChatModel(replies=[echo]))
+    graph = builder.compile(checkpointer=saver)
     found = graph.invoke({"questions": ["one", "two", "three"]}, at())
     assert found["answers"] == ["re: one", "re: two", "re: three"]
-    assert turns_of(memory) == [["one", "re: one"], ["three", "re: three"], ["two", "re: two"]]
+    turns = {}
+    for entry in entries(memory):
+        turns.setdefault(entry.turn_id, []).extend(entry.contents)
+    assert sorted(turns.values()) == [[one, f"re: {one}"] for one in ("one", "three", "two")]
 
 
 def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, saver):

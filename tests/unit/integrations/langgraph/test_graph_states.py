@@ -1,14 +1,10 @@
-"""States that are edited, forked, taken back or older than the log: the log follows."""
-
-from __future__ import annotations
-
 import pytest
 from graphs import FORMS, echo, graph_of, messages_of, says, shown, snapshot, spoken
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from scripted_chat import ScriptedChatModel, at
+from scripted_chat import ScriptedChatModel, at, entries
 from summaries import bare
 
 from langchain_convmem import ConversationMemory, ConversationMemoryMiddleware
@@ -28,7 +24,7 @@ def model():
 
 @pytest.fixture
 def graph(memory, saver, model):
-    return create_memory_graph(memory, model, checkpointer=saver)
+    return a_graph(memory, saver, model)
 
 
 def chat(graph, *texts):
@@ -40,14 +36,8 @@ def change(graph, *messages):
     graph.update_state(at(), {"messages": list(messages)})
 
 
-def remove(graph, *numbers):
-    messages = messages_of(graph)
-    change(graph, *[RemoveMessage(id=messages[number].id) for number in numbers])
-
-
 def controls(memory):
-    entries = memory.history("t", user_id="ana").entries
-    return [entry.control.reason for entry in entries if entry.control is not None]
+    return [entry.control.reason for entry in entries(memory) if entry.control is not None]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +54,8 @@ def test_removed_messages_go_out_of_the_views_by_a_control_entry(
     memory, model, graph, numbers, left
 ):
     chat(graph, "one", "two", "three")
-    remove(graph, *numbers)
+    messages = messages_of(graph)
+    change(graph, *[RemoveMessage(id=messages[number].id) for number in numbers])
     chat(graph, "four")
     assert shown(memory) == [*left, "four", "re: four"]
     assert [one.text for one in model.seen[-1]] == [*left, "four"] or numbers == [1]
@@ -86,16 +77,14 @@ def test_messages_trimmed_to_keep_the_state_small_stay_in_the_log_if_told_so(mem
     def trim(state):
         return {"messages": [RemoveMessage(id=one.id) for one in state["messages"][:-2]]}
 
-    builder = StateGraph(MessagesState)
-    builder.add_node("recall", recall_node(memory, follow_edits=False))
-    builder.add_node("model", model_node(memory, model))
-    builder.add_node("record", record_node(memory))
-    builder.add_node("trim", trim)
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "model")
-    builder.add_edge("model", "record")
-    builder.add_edge("record", "trim")
-    graph = builder.compile(checkpointer=saver)
+    nodes = {
+        "recall": recall_node(memory, follow_edits=False),
+        "model": model_node(memory, model),
+        "record": record_node(memory),
+        "trim": trim,
+    }
+    builder = StateGraph(MessagesState).add_sequence(list(nodes.items()))
+    graph = builder.add_edge(START, "recall").compile(checkpointer=saver)
     chat(graph, "one", "two", "three")
     assert len(messages_of(graph)) == 2
     assert [one.text for one in model.seen[-1]] == ["one", "re: one", "two", "re: two", "three"]
@@ -116,8 +105,7 @@ def ended(text):
     return holds
 
 
-def test_going_back_to_the_very_beginning_takes_back_everything(memory, saver):
-    graph = a_graph(memory, saver)
+def test_going_back_to_the_very_beginning_takes_back_everything(memory, graph):
     chat(graph, "one", "two")
     beginning = snapshot(graph, lambda s: s.next == ("__start__",) and s.metadata["step"] == -1)
     graph.invoke(says("anew"), beginning)
@@ -126,8 +114,7 @@ def test_going_back_to_the_very_beginning_takes_back_everything(memory, saver):
 
 @pytest.mark.parametrize("node", ["recall", "model", "record"])
 def test_running_a_turn_again_from_within_replaces_it(memory, saver, node):
-    replies = [lambda _, number=number: f"answer {number}" for number in range(9)]
-    model = ScriptedChatModel(replies=replies)
+    model = ScriptedChatModel(replies=[f"answer {number}" for number in range(9)])
     graph = a_graph(memory, saver, model)
     chat(graph, "one", "two", "three")
 
@@ -138,43 +125,7 @@ def test_running_a_turn_again_from_within_replaces_it(memory, saver, node):
     assert shown(memory) == ["one", "answer 0", "two", again]
 
 
-def test_a_branch_that_was_left_is_found_again(memory, saver):
-    model = ScriptedChatModel(replies=[echo])
-    graph = a_graph(memory, saver, model)
-    chat(graph, "one", "two", "three")
-    graph.invoke(says("another two"), snapshot(graph, ended("one")))
-    graph.invoke(says("four"), snapshot(graph, ended("three")))
-    first = ["one", "two", "three", "four"]
-    assert shown(memory) == [text for said in first for text in (said, f"re: {said}")]
-
-    graph.invoke(says("five"), snapshot(graph, ended("another two")))
-    second = ["one", "another two", "five"]
-    assert shown(memory) == [text for said in second for text in (said, f"re: {said}")]
-
-    graph.invoke(says("six"), snapshot(graph, ended("four")))
-    assert shown(memory) == [text for said in [*first, "six"] for text in (said, f"re: {said}")]
-    assert [one.text for one in model.seen[-1]][-2:] == ["re: four", "six"]
-    assert len(spoken(memory)) == 2 * 7
-
-
-def test_a_question_edited_in_a_fork_is_answered_anew(memory, saver):
-    model = ScriptedChatModel(replies=[echo])
-    graph = a_graph(memory, saver, model)
-    chat(graph, "one", "two", "three")
-    asked = messages_of(graph)[2]
-    before = snapshot(
-        graph, lambda s: s.next == ("recall",) and s.values["messages"][-1].id == asked.id
-    )
-    fork = graph.update_state(before, {"messages": [HumanMessage("another two", id=asked.id)]})
-    graph.invoke(None, {"configurable": {**fork["configurable"], "user_id": "ana"}})
-
-    assert [one.text for one in model.seen[-1]] == ["one", "re: one", "another two"]
-    assert shown(memory) == ["one", "re: one", "another two", "re: another two"]
-    assert "re: three" in spoken(memory)
-
-
-def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, saver):
-    graph = a_graph(memory, saver)
+def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, graph):
     chat(graph, "one", "two")
     config = next(iter(graph.get_state_history(at()))).config
     with pytest.raises(ConfigError, match="names no user: add user_id"):
@@ -182,8 +133,7 @@ def test_the_config_of_a_snapshot_without_the_user_is_refused(memory, saver):
     assert memory.threads() == []
 
 
-def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, saver):
-    graph = a_graph(memory, saver)
+def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, graph):
     chat(graph, "one", "two")
     history = memory.history("t", user_id="ana")
     history.add_summary("They said one and two.", history.summary_window())
@@ -209,14 +159,10 @@ def numbered():
     return ScriptedChatModel(replies=[f"Reply {number}." for number in range(1, 10)])
 
 
-def _snapshot(app, size, *, is_open=False):
-    """Return the config of a snapshot: as LangGraph has it, without a user."""
+def _snapshot(app, size):
+    """Return the end of a turn with so many messages, as LangGraph has it, without a user."""
     states = app.get_state_history(at())
-    return next(
-        state
-        for state in states
-        if bool(state.next) == is_open and len(state.values["messages"]) == size
-    )
+    return next(one for one in states if not one.next and len(one.values["messages"]) == size)
 
 
 def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
@@ -227,10 +173,7 @@ def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
     chat(app, "In June?")
     assert [one.text for one in numbered.seen[-1]] == ["Lisbon?", "Reply 1.", "In June?"]
     assert shown(memory) == ["Lisbon?", "Reply 1.", "In June?", "Reply 4."]
-    said = [
-        entry.contents[0] for entry in memory.history("t", user_id="ana").entries if entry.contents
-    ]
-    assert "By train?" in said, "the log keeps it"
+    assert "By train?" in spoken(memory), "the log keeps it"
 
 
 def test_a_turn_beside_an_earlier_state_takes_nothing_back(memory, numbered):
@@ -292,14 +235,10 @@ def test_a_reply_under_the_id_of_an_earlier_one_gets_its_own(memory, numbered, k
     assert len(shown(memory)) == 8
 
 
-def own_nodes(memory, saver, schema=MessagesState):
-    """Return a graph made of the nodes, whose state has the keys of its schema alone."""
-    return graph_of(
-        memory,
-        ("model", model_node(memory, ScriptedChatModel(replies=[echo]))),
-        saver=saver,
-        schema=schema,
-    )
+def own_nodes(memory, saver):
+    """Return a graph made of the nodes, whose state has messages alone."""
+    model = ScriptedChatModel(replies=[echo])
+    return graph_of(memory, ("model", model_node(memory, model)), saver=saver)
 
 
 @pytest.mark.parametrize("follow_edits", [True, False])
@@ -327,8 +266,7 @@ def test_a_message_that_was_forgotten_does_not_come_back_from_a_state(memory, sa
     assert shown(memory)[-2:] == ["two", "re: two"]
 
 
-def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(memory, saver):
-    graph = a_graph(memory, saver)
+def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(memory, graph):
     chat(graph, "one")
     graph.invoke(says("The code is 1234."), at(), interrupt_before=["model"])
     memory.forget(thread_id="t", user_id="ana")
@@ -345,8 +283,7 @@ def test_a_log_that_is_new_gets_what_the_state_holds(memory, saver):
         assert shown(other) == ["one", "re: one", "two", "re: two"]
 
 
-def test_what_was_undone_stays_undone_though_the_state_has_it(memory, saver):
-    graph = a_graph(memory, saver)
+def test_what_was_undone_stays_undone_though_the_state_has_it(memory, graph):
     chat(graph, "one", "two")
     memory.history("t", user_id="ana").undo()
     chat(graph, "three")

@@ -1,7 +1,3 @@
-"""One table: what its driver is asked, and the keys and items of its layout."""
-
-from __future__ import annotations
-
 import pickle
 
 import pytest
@@ -12,12 +8,9 @@ from langchain_convmem.logs.dynamodb.client import Table
 botocore = pytest.importorskip("botocore.exceptions", reason="boto3 is not installed")
 
 
-def refused(code, status=400, message="Not now."):
-    response = {
-        "Error": {"Code": code, "Message": message},
-        "ResponseMetadata": {"HTTPStatusCode": status},
-    }
-    return botocore.ClientError(response, "PutItem")
+def refused(code, status=400):
+    error, metadata = {"Code": code, "Message": "Not now."}, {"HTTPStatusCode": status}
+    return botocore.ClientError({"Error": error, "ResponseMetadata": metadata}, "PutItem")
 
 
 class _Answers:
@@ -81,13 +74,11 @@ def stored(item):
 
 
 def test_reads_are_consistent_and_go_to_the_last_page():
+    first, second = stored(make_item(1)) | {"odd": {"N": "1"}}, stored(make_item(2))
     client = _Answers(
-        {
-            "Items": [stored(make_item(1)) | {"odd": {"N": "1"}}],
-            "LastEvaluatedKey": {"pk": {"S": "a"}},
-        },
+        {"Items": [first], "LastEvaluatedKey": {"pk": {"S": "a"}}},
         {"Items": [], "LastEvaluatedKey": {"pk": {"S": "b"}}},
-        {"Items": [stored(make_item(2))]},
+        {"Items": [second]},
     )
     starts = []
     found = Table("log", client).query(("U#ana", "a", "b"), Limit=7)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 
@@ -24,15 +22,10 @@ def refusal(content):
 
 def said(name, parent, role, *parts, time=None, author=None, **rest):
     """A node of the mapping with a text message."""
-    message = {
-        "id": name,
-        "author": {"role": role, "name": author, "metadata": {}},
-        "create_time": time,
-        "content": {"content_type": "text", "parts": list(parts)},
-        "recipient": "all",
-        "metadata": {},
-        **rest,
-    }
+    author = {"role": role, "name": author, "metadata": {}}
+    content = {"content_type": "text", "parts": list(parts)}
+    message = {"id": name, "author": author, "create_time": time, "content": content}
+    message |= {"recipient": "all", "metadata": {}, **rest}
     return {name: {"id": name, "message": message, "parent": parent, "children": []}}
 
 
@@ -42,28 +35,15 @@ def silent(name, parent):
 
 def conversation(*nodes, current, name="c-1"):
     mapping = {key: value for node in nodes for key, value in node.items()}
-    return {
-        "title": "Bikes",
-        "create_time": 1_700_000_000.5,
-        "conversation_id": name,
-        "id": name,
-        "mapping": mapping,
-        "current_node": current,
-    }
+    known = {"title": "Bikes", "create_time": 1_700_000_000.5, "conversation_id": name, "id": name}
+    return {**known, "mapping": mapping, "current_node": current}
 
 
 PLAIN = conversation(
     silent("root", None),
     said("s", "root", "system", ""),
     said("a", "s", "user", "Where do I lock it?", time=1_700_000_000.25),
-    said(
-        "b",
-        "a",
-        "assistant",
-        "Behind the bakery.",
-        time=1_700_000_003,
-        metadata={"model_slug": "gpt-4o"},
-    ),
+    said("b", "a", "assistant", "Behind the bakery.", metadata={"model_slug": "gpt-4o"}),
     current="b",
 )
 
@@ -102,18 +82,13 @@ def test_what_was_left_for_another_branch_makes_threads_of_its_own():
 
 def test_what_a_model_sends_to_a_tool_is_a_call_and_the_answer_its_result():
     code = {"content_type": "code", "language": "unknown", "text": "print(6 * 7)"}
+    output = {"content_type": "execution_output", "text": "42"}
     search = {"content_type": "code", "text": '{"query": "bakery"}'}
     thread = threads_in(
         conversation(
             said("a", None, "user", "Calculate."),
             said("b", "a", "assistant", recipient="python", content=code),
-            said(
-                "c",
-                "b",
-                "tool",
-                author="python",
-                content={"content_type": "execution_output", "text": "42"},
-            ),
+            said("c", "b", "tool", author="python", content=output),
             said("d", "c", "assistant", recipient="file_search.msearch", content=search),
             said("e", "d", "tool", "two bakeries", author="file_search"),
             said("f", "e", "assistant", "42, and two."),
@@ -135,11 +110,8 @@ def test_what_a_model_sends_to_a_tool_is_a_call_and_the_answer_its_result():
 def test_pictures_thoughts_voices_and_instructions_are_kept_as_what_they_are():
     picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://f1"}
     thoughts = {"content_type": "thoughts", "thoughts": [{"summary": "Look", "content": "closer"}]}
-    profile = {
-        "content_type": "user_editable_context",
-        "user_profile": "I cycle.",
-        "user_instructions": "Be short.",
-    }
+    profile = {"content_type": "user_editable_context", "user_profile": "I cycle."}
+    profile["user_instructions"] = "Be short."
     thread = threads_in(
         conversation(
             said("p", None, "user", content=profile),
@@ -153,18 +125,15 @@ def test_pictures_thoughts_voices_and_instructions_are_kept_as_what_they_are():
     about, question, thought, voice, answer = thread.messages
     assert isinstance(about, SystemMessage)
     assert [block["text"] for block in about.content] == ["I cycle.", "Be short."]
-    assert question.content == [
-        {"type": "non_standard", "value": picture},
-        {"type": "text", "text": "What is this?"},
-    ]
+    shown, asked = question.content
+    assert shown == {"type": "non_standard", "value": picture}
+    assert asked == {"type": "text", "text": "What is this?"}
     assert thought.content == [{"type": "reasoning", "reasoning": "Look\ncloser"}]
     assert (voice.content, answer.content) == ("Tell me", "A barn.")
 
 
 def test_conversations_without_a_word_make_no_thread():
-    empty = conversation(
-        silent("root", None), said("s", "root", "system", ""), current="s", name="e"
-    )
+    empty = conversation(said("s", None, "system", ""), current="s", name="e")
     unused = conversation(current=None, name="u")
     assert [thread.thread_id for thread in threads_in([empty, PLAIN, unused])] == ["c-1"]
     assert "no conversation with a message" in refusal([empty])
@@ -210,9 +179,8 @@ def test_every_message_of_a_tree_is_in_one_thread_and_follows_what_it_followed(t
         for number, parent in enumerate(above)
     ]
     threads = threads_in(conversation(*nodes, current=f"n{current}"))
-    assert sorted(m.id for t in threads for m in t.messages) == sorted(
-        f"n{number}" for number in range(len(above))
-    )
+    there = sorted(message.id for thread in threads for message in thread.messages)
+    assert there == sorted(f"n{number}" for number in range(len(above)))
     assert threads[0].messages[-1].id == f"n{current}"
     for thread in threads:
         ids = [message.id for message in thread.messages]

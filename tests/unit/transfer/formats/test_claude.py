@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -16,16 +14,9 @@ def threads_in(*messages, name="k-1", **rest):
 
 def said(name, sender, *blocks, text="", **rest):
     content = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
-    return {
-        "uuid": name,
-        "sender": sender,
-        "text": text,
-        "content": content,
-        "created_at": "2025-02-03T10:00:00.123456Z",
-        "attachments": [],
-        "files": [],
-        **rest,
-    }
+    known = {"uuid": name, "sender": sender, "text": text, "content": content}
+    empty = {"attachments": [], "files": []}
+    return {**known, **empty, "created_at": "2025-02-03T10:00:00.123456Z", **rest}
 
 
 def test_a_conversation_is_a_thread_with_ids_and_times():
@@ -40,36 +31,18 @@ def test_a_conversation_is_a_thread_with_ids_and_times():
 
 def test_a_reply_is_parted_at_its_tool_results():
     use = {"type": "tool_use", "id": "t1", "name": "web.search", "input": {"q": "bakery"}}
-    result = {
-        "type": "tool_result",
-        "tool_use_id": "t1",
-        "name": "web.search",
-        "content": [{"type": "text", "text": "two found"}, {"type": "knowledge", "title": "Map"}],
-        "is_error": False,
-    }
+    two = [{"type": "text", "text": "two found"}, {"type": "knowledge", "title": "Map"}]
+    result = {"type": "tool_result", "tool_use_id": "t1", "name": "web.search", "content": two}
+    result["is_error"] = False
     nameless_use = {"type": "tool_use", "name": "clock", "input": {}}
     failed = {"type": "tool_result", "content": "no clock", "is_error": True}
-    (thread,) = threads_in(
-        said("a", "human", "Where?"),
-        said(
-            "b",
-            "assistant",
-            {"type": "thinking", "thinking": "A map."},
-            "Let me look.",
-            use,
-            result,
-            "Two.",
-            nameless_use,
-            failed,
-            "Sorry.",
-        ),
-    )
+    blocks = [{"type": "thinking", "thinking": "A map."}, "Let me look.", use, result]
+    blocks += ["Two.", nameless_use, failed, "Sorry."]
+    (thread,) = threads_in(said("a", "human", "Where?"), said("b", "assistant", *blocks))
     _, looking, found, between, no_clock, last = thread.messages
     assert [message.id for message in thread.messages[1:]] == ["b", "b~2", "b~3", "b~4", "b~5"]
-    assert looking.content == [
-        {"type": "reasoning", "reasoning": "A map."},
-        {"type": "text", "text": "Let me look."},
-    ]
+    thought = {"type": "reasoning", "reasoning": "A map."}
+    assert looking.content == [thought, {"type": "text", "text": "Let me look."}]
     assert looking.tool_calls == [
         {"name": "web_search", "args": {"q": "bakery"}, "id": "t1", "type": "tool_call"}
     ]
@@ -89,16 +62,11 @@ def test_attached_texts_are_documents_and_files_are_named():
     (thread,) = threads_in(
         said("a", "human", "See this", attachments=[attachment], files=[{"file_name": "map.png"}])
     )
-    assert thread.messages[0].content == [
-        {"type": "text", "text": "See this"},
-        {
-            "type": "text-plain",
-            "text": "Mill Lane",
-            "mime_type": "text/plain",
-            "title": "notes.txt",
-        },
-        {"type": "non_standard", "value": {"file_name": "map.png"}},
-    ]
+    text, document, file = thread.messages[0].content
+    assert text == {"type": "text", "text": "See this"}
+    assert (document["type"], document["mime_type"]) == ("text-plain", "text/plain")
+    assert (document["text"], document["title"]) == ("Mill Lane", "notes.txt")
+    assert file == {"type": "non_standard", "value": {"file_name": "map.png"}}
 
 
 def test_messages_off_the_way_to_the_last_one_make_branches():

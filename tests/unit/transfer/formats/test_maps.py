@@ -1,7 +1,3 @@
-"""Turns of `to_maps()` are imported again as they were, whatever happened to them."""
-
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -9,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
+from langchain_convmem import ConversationHistory, InMemoryLog
 from langchain_convmem.errors import ImportFormatError
 from langchain_convmem.logs.dynamodb import to_dynamodb
 from langchain_convmem.transfer import store_thread
@@ -96,35 +92,33 @@ def read(maps):
 
 
 def test_the_last_form_of_a_turn_counts_and_neither_a_retracted_one_nor_a_placeholder():
-    [thread] = read(
-        [
-            make_map("0", "user", "...", attribute=["fake"]),
-            make_map("1", "user", "Old"),
-            make_map("2", "assistant", "Gone"),
-            make_map("4", "user"),
-            make_map("1", "user", "New", "and more"),
-            make_map("2", "assistant", "Gone", attribute=["retracted"]),
-            make_map("5", "assistant", "Yes"),
-        ]
-    )
+    maps = [
+        make_map("0", "user", "...", attribute=["fake"]),
+        make_map("1", "user", "Old"),
+        make_map("2", "assistant", "Gone"),
+        make_map("4", "user"),
+        make_map("1", "user", "New", "and more"),
+        make_map("2", "assistant", "Gone", attribute=["retracted"]),
+        make_map("5", "assistant", "Yes"),
+    ]
+    [thread] = read(maps)
     texts = [{"type": "text", "text": "New"}, {"type": "text", "text": "and more"}]
     assert thread.messages == (HumanMessage(texts, id="1"), AIMessage("Yes", id="5"))
     assert [entry.metadata.timing for entry in thread.entries] == [{"creation": 5}] * 2
 
 
-def test_what_names_places_in_another_log_is_left_out_by_name(tmp_path):
+def test_what_names_places_in_another_log_is_left_out_by_name(tmp_path, memory):
     record = {"summary": {"cites": [[1, 2]], "days": ["2026-01-01", "2026-01-02"]}}
     said = [make_map("1", "user", "Hi"), make_map("2", "assistant", "Hello")]
     path = tmp_path / "garden.json"
     summary = make_map("3", "summary", "Greetings.", summaryIds=["1", "2"], aux=record)
     path.write_text(json.dumps([*said, summary]))
-    with ConversationMemory.open(":memory:") as memory:
-        report = memory.import_file(path, user_id="bo")
-        assert (report.added, report.skipped) == (3, ())
-        assert report.unread == ("of the summary '3': which sentences come from which messages",)
-        history = memory.history("garden", user_id="bo")
-        assert history.last_summary.contents == ("Greetings.",)
-        assert [turn.role for turn in history.turns] == ["user", "assistant", "summary"]
+    report = memory.import_file(path, user_id="bo")
+    assert (report.added, report.skipped) == (3, ())
+    assert report.unread == ("of the summary '3': which sentences come from which messages",)
+    history = memory.history("garden", user_id="bo")
+    assert history.last_summary.contents == ("Greetings.",)
+    assert [turn.role for turn in history.turns] == ["user", "assistant", "summary"]
 
 
 @pytest.mark.parametrize(

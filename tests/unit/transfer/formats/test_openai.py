@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -38,13 +36,8 @@ def test_a_tool_loop_is_read_in_every_form(form):
     assert thread == as_list(*LOOP), "with the same ids"
     system, question, call, result, answer = thread.messages
     assert thread.thread_id == "trip"
-    assert [type(m) for m in thread.messages] == [
-        SystemMessage,
-        HumanMessage,
-        AIMessage,
-        ToolMessage,
-        AIMessage,
-    ]
+    types = [SystemMessage, HumanMessage, AIMessage, ToolMessage, AIMessage]
+    assert [type(m) for m in thread.messages] == types
     assert (question.name, question.content) == ("ana", "Rain?")
     assert question.additional_kwargs == {"timestamp": "2026-01-02T03:04:05.000+00:00"}
     assert call.tool_calls == [

@@ -1,7 +1,3 @@
-"""Stores of LangChain and LangGraph: DynamoDB items, SQL tables, checkpoints."""
-
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing
@@ -15,6 +11,7 @@ from langchain_core.messages import (
     messages_to_dict,
 )
 
+from langchain_convmem import to_dynamodb
 from langchain_convmem.errors import ImportFormatError, MissingExtraError
 from langchain_convmem.transfer import read_threads
 from langchain_convmem.transfer.imports import parse_threads
@@ -34,19 +31,6 @@ def threads_in(document):
     return parse_threads(Source("items.json", json.dumps(document)))
 
 
-def tagged(value):
-    """The value with DynamoDB's type tags, as its tools print it."""
-    kinds = {bool: "BOOL", int: "N", float: "N", str: "S", list: "L", dict: "M"}
-    if value is None:
-        return {"NULL": True}
-    tag = kinds[type(value)]
-    if tag == "L":
-        return {tag: [tagged(item) for item in value]}
-    if tag == "M":
-        return {tag: {name: tagged(item) for name, item in value.items()}}
-    return {tag: str(value) if tag == "N" else value}
-
-
 def assert_is_the_history(thread):
     system, question, call, result, answer = thread.messages
     assert [type(message) for message in thread.messages] == [type(m) for m in MESSAGES]
@@ -55,16 +39,12 @@ def assert_is_the_history(thread):
     assert question.additional_kwargs == {"n": 1.5, "original_timestamp": "later"}
     assert call.tool_calls == MESSAGES[2].tool_calls
     assert (result.tool_call_id, result.status) == ("c1", "error")
-    assert (call.id, answer.id) == ("run-1", "run-1~2"), (
-        "an id that is used twice names one of them"
-    )
+    assert (call.id, answer.id) == ("run-1", "run-1~2"), "an id used twice names one of them"
     assert system.id != result.id
 
 
-# -- DynamoDB -----------------------------------------------------------------------------------
-
 ITEM = {"SessionId": "s1", "History": HISTORY, "expireAt": 1_700_000_000}
-TAGGED = tagged(ITEM)["M"]
+[TAGGED] = to_dynamodb([ITEM])
 
 
 @pytest.mark.parametrize(
@@ -96,9 +76,6 @@ def test_a_bad_item_is_refused_with_its_place(history, location, says):
         threads_in({"SessionId": session, "History": history})
     assert caught.value.location == location
     assert says in str(caught.value)
-
-
-# -- SQL ----------------------------------------------------------------------------------------
 
 
 def sql_file(path, *rows, table="message_store"):
@@ -139,9 +116,6 @@ def test_a_bad_row_and_other_databases_are_refused_by_name(tmp_path):
         read_threads(tmp_path / "broken.db")
 
 
-# -- checkpoints --------------------------------------------------------------------------------
-
-
 def checkpoint_file(path, *rows):
     """A file as langgraph-checkpoint-sqlite lays it out; rows are (thread, ns, id, checkpoint)."""
     serde = pytest.importorskip("langgraph.checkpoint.serde.jsonplus").JsonPlusSerializer()
@@ -153,19 +127,14 @@ def checkpoint_file(path, *rows):
         )
         for thread, namespace, checkpoint_id, checkpoint in rows:
             kind, data = serde.dumps_typed(checkpoint)
-            db.execute(
-                "INSERT INTO checkpoints VALUES (?, ?, ?, NULL, ?, ?, '{}')",
-                (thread, namespace, checkpoint_id, kind, data),
-            )
+            row = (thread, namespace, checkpoint_id, kind, data)
+            db.execute("INSERT INTO checkpoints VALUES (?, ?, ?, NULL, ?, ?, '{}')", row)
     return path
 
 
 def state(messages, **values):
-    return {
-        "v": 4,
-        "channel_values": {"messages": messages, **values},
-        "channel_versions": {"messages": "1"},
-    }
+    values = {"messages": messages, **values}
+    return {"v": 4, "channel_values": values, "channel_versions": {"messages": "1"}}
 
 
 def test_each_thread_is_read_from_its_latest_checkpoint(tmp_path):
