@@ -1,5 +1,3 @@
-"""The views of two hundred random threads are what they were: see `python -m tests.golden`."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,9 +1,3 @@
-"""Random threads whose views are compared with stored ones; a seed decides what happens in them.
-
-Each is a history of the fuzz tests, then changed through the public history. Whatever changes here
-or in `tests/fuzz/generator.py` changes the digests: add to them only with new ones.
-"""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,9 +1,3 @@
-"""The views that are kept golden: what each says of a thread, as plain JSON.
-
-The names of keywords and fields that a view depends on stand in this file alone. Ids and times of
-the clock become numbers in the order of their appearance, so that two runs agree.
-"""
-
 from __future__ import annotations
 
 import hashlib

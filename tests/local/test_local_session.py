@@ -1,5 +1,3 @@
-"""`LocalEngine` on a model made here: the cache changes what a turn costs, and nothing else."""
-
 from __future__ import annotations
 
 import asyncio
@@ -120,9 +118,6 @@ def test_a_clone_goes_on_by_itself(engine):
     assert _written(clone) == _written(session)
 
 
-# -- where a reply ends -------------------------------------------------------------------------
-
-
 def test_a_stop_text_may_begin_and_end_within_tokens(engine):
     session = engine.create_session()
     session.prefill([PROMPT])
@@ -175,9 +170,6 @@ def test_a_reply_of_no_tokens_leaves_everything_as_it_is(engine):
     assert (session.text, session.finish_reason) == (PROMPT, "length")
 
 
-# -- room ---------------------------------------------------------------------------------------
-
-
 def test_what_does_not_fit_is_refused_before_it_is_read(model, tokenizer):
     engine = LocalEngine(model, tokenizer, max_context=80)
     engine.end_ids = {}
@@ -191,9 +183,6 @@ def test_what_does_not_fit_is_refused_before_it_is_read(model, tokenizer):
     assert (session.token_count, session.finish_reason) == (80, "length")
     with pytest.raises(BudgetError, match="no room"):
         _written(session)
-
-
-# -- choosing -----------------------------------------------------------------------------------
 
 
 def test_the_same_seed_gives_the_same_reply(engine):
@@ -215,9 +204,6 @@ def test_options_that_cannot_be_are_refused(engine, model, tokenizer):
         LocalEngine(model, tokenizer, temperature=-1)
     with pytest.raises(ConfigError, match="needs its tokenizer"):
         LocalEngine(model)
-
-
-# -- other callers ------------------------------------------------------------------------------
 
 
 def test_sessions_of_one_engine_do_not_disturb_each_other(engine):
@@ -282,9 +268,6 @@ def test_an_empty_session_begins_with_the_first_token(engine):
     assert session.text.startswith("<|begin|>")
 
 
-# -- what it is for -----------------------------------------------------------------------------
-
-
 def test_each_of_thirty_turns_costs_what_is_new_in_it(engine):
     session, state = engine.create_session(), ChatTemplate.from_builtin("chatml").start()
     costs: list[int] = []
@@ -300,9 +283,6 @@ def test_each_of_thirty_turns_costs_what_is_new_in_it(engine):
         state.record_reply(new[0].text)
     # No turn reads more than the longest question, the end of the turn before and one token.
     assert max(costs[1:]) < 1.5 * costs[0]
-
-
-# -- where it comes from ------------------------------------------------------------------------
 
 
 def test_a_model_is_loaded_from_its_folder_with_its_template(model, tokenizer, tmp_path):

@@ -1,5 +1,3 @@
-"""Cancelling, waiting and closing: of a conversation, of a group of turns, of an engine."""
-
 from __future__ import annotations
 
 import asyncio
@@ -16,9 +14,6 @@ from langchain_convmem.errors import ConfigError, ConversationError, TurnCancell
 FINE = "Fine, thanks."
 
 
-# -- cancelling ---------------------------------------------------------------------------------
-
-
 def test_a_turn_that_is_cancelled_may_keep_what_was_said():
     model = text_engine(FINE)
     talk = Conversation(model, on_cancel="keep")
@@ -32,9 +27,6 @@ def test_a_turn_that_is_cancelled_may_keep_what_was_said():
     talk.send_message("And?")
     assert talk.render_stats[0].diverged_at is None
     assert "Fine,<|im_end|>" in model.open_sessions[0].text
-
-
-# -- closing a conversation ---------------------------------------------------------------------
 
 
 def test_a_closed_conversation_refuses_everything_that_goes_on():
@@ -133,9 +125,6 @@ def test_who_reads_a_reply_may_close_at_once(what, way):
     assert talk.history == []
 
 
-# -- the engine ---------------------------------------------------------------------------------
-
-
 def test_a_closed_engine_ends_all_its_conversations():
     model = text_engine(FINE)
     with Engine(model) as engine:
@@ -173,9 +162,6 @@ def test_settings_of_the_other_kind_of_model_are_refused():
             Conversation(ScriptedChatModel(replies=["Yes."]), **{name: value})
     with pytest.raises(ConfigError, match="context_kwargs is for chat models"):
         Conversation(text_engine(FINE), context_kwargs=dict)
-
-
-# -- while a turn is stored ---------------------------------------------------------------------
 
 
 class SlowLog(InMemoryLog):

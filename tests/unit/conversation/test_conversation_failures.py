@@ -1,5 +1,3 @@
-"""Whatever fails at whatever point of a turn: it is as if the turn had never been tried."""
-
 from __future__ import annotations
 
 import asyncio
@@ -107,9 +105,6 @@ def test_a_task_that_is_cancelled_at_any_point_leaves_no_trace(kind):
             break
     else:
         pytest.fail("there is no end to the points")
-
-
-# -- readers ------------------------------------------------------------------------------------
 
 
 def reading(close):

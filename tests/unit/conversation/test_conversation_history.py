@@ -1,5 +1,3 @@
-"""Histories: copies, going back, branches, plain values; the same for lists and for memories."""
-
 from __future__ import annotations
 
 import json
@@ -30,9 +28,6 @@ def in_memory(model, **settings):
 BOTH = pytest.mark.parametrize("opened", [in_list, in_memory], ids=lambda it: it.__name__)
 
 
-# -- nobody changes it from outside -------------------------------------------------------------
-
-
 @BOTH
 def test_what_is_handed_out_and_what_was_given_are_copies(opened):
     shared = AIMessage([{"type": "text", "text": "Always me"}], id="r")
@@ -53,9 +48,6 @@ def test_what_is_handed_out_and_what_was_given_are_copies(opened):
     talk.last_message.content = "changed"
     assert texts(talk) == ["One", "Always me"]
     assert talk.history[0].additional_kwargs == {"a": {"b": 1}}
-
-
-# -- going back ---------------------------------------------------------------------------------
 
 
 @BOTH
@@ -82,9 +74,6 @@ def test_going_back_forgets_what_was_said_since(opened, rewindable):
     with pytest.raises(ConversationError):
         talk.rewind(mark)
     assert texts(talk) == ["e", "Reply 1"]
-
-
-# -- branches -----------------------------------------------------------------------------------
 
 
 @BOTH
@@ -127,8 +116,6 @@ def test_a_history_that_is_no_list_is_refused_with_a_way_out(given):
         Conversation(text_engine(), history=given)
 
 
-# -- replies cut to what was heard ---------------------------------------------------------------
-
 USAGE = {"input_tokens": 3, "output_tokens": 6, "total_tokens": 9}
 TOLD = {"model_name": "m", "finish_reason": "stop"}
 
@@ -167,9 +154,6 @@ def test_a_reply_of_which_nothing_was_heard_is_taken_out(opened):
     assert texts(talk) == ["When?", "Hello?", "At once."]
 
 
-# -- what is counted ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("counting", [True, False])
 def test_tokens_are_those_of_the_session(counting):
     model = text_engine(count, counting=counting)
@@ -188,9 +172,6 @@ def test_a_system_prompt_is_the_first_message_of_the_preface():
     preface = {"messages": [("user", "Hello."), ("assistant", "Hi.")]}
     Conversation(model, preface=preface, system_prompt="Be brief.").send_message("a")
     assert [message.text for message in model.seen[0]] == ["Be brief.", "Hello.", "Hi.", "a"]
-
-
-# -- plain values and prompts -------------------------------------------------------------------
 
 
 def test_a_conversation_comes_back_from_plain_values():

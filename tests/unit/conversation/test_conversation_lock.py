@@ -1,5 +1,3 @@
-"""Turns take turns: threads and tasks, one conversation and many on one engine."""
-
 from __future__ import annotations
 
 import asyncio
@@ -35,9 +33,6 @@ MODELS = {
     "text": lambda: text_engine(echo),
     "chat": lambda: ScriptedChatModel(replies=[echo_chat]),
 }
-
-
-# -- many at once -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -82,9 +77,6 @@ def test_eight_conversations_on_one_engine_never_mix(rewindable):
     assert engine.wait(0)
     engine.close()
     assert model.open_sessions == []
-
-
-# -- who would wait for himself -----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -173,9 +165,6 @@ def test_a_loop_over_a_chain_waits_no_longer_than_allowed():
     stream.close()
     # LangChain's chains read on when they are left, for their traces: the turn came to its end.
     assert asyncio.run(talk.asend_message("next")).text == "next! 1"
-
-
-# -- who does not want to wait ------------------------------------------------------------------
 
 
 def begun(**settings):

@@ -1,5 +1,3 @@
-"""A conversation as a Runnable: in parts, in batches, in chains, graphs and traces."""
-
 from __future__ import annotations
 
 import asyncio

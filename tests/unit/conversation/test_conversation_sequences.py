@@ -1,5 +1,3 @@
-"""Whatever was done in whatever order: a session holds what was said, and nothing else."""
-
 from __future__ import annotations
 
 import asyncio

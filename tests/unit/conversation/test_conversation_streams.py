@@ -1,5 +1,3 @@
-"""A reply is the same however it is cut and read: whole, in chunks, by callback, in both worlds."""
-
 from __future__ import annotations
 
 import asyncio
@@ -166,9 +164,6 @@ def test_tool_rounds_are_streamed_one_after_the_other_with_one_end():
     first, last = dict.fromkeys(chunk.id for chunk in chunks)
     assert "".join(chunk.text for chunk in chunks if chunk.id == last) == "Seen."
     assert [one.id for one in talk.history if isinstance(one, AIMessage)] == [first, last]
-
-
-# -- what is told when --------------------------------------------------------------------------
 
 
 def test_the_end_is_told_when_the_history_holds_the_reply():

@@ -1,5 +1,3 @@
-"""Tools within a turn: calls and results in order, refusals, limits, cancels, the manual way."""
-
 from __future__ import annotations
 
 import pytest
@@ -45,9 +43,6 @@ def types(talk):
     return [one.type for one in talk.history]
 
 
-# -- loops that do not come to their end --------------------------------------------------------
-
-
 def test_a_loop_without_end_is_ended():
     model = ScriptedChatModel(replies=[calling("look")])
     talk = Conversation(model, preface=LOOKS, max_tool_rounds=3)
@@ -88,9 +83,6 @@ def test_a_turn_cancelled_while_results_are_read_may_keep_them(rewindable):
     assert engine.misuses == []
 
 
-# -- left to the caller -------------------------------------------------------------------------
-
-
 def test_a_tool_that_is_only_described_ends_the_loop():
     talk = chat(calling("Timetable", "look"), "At noon.", preface={"tools": [Timetable, look]})
     reply = talk.send_message("When?")
@@ -119,9 +111,6 @@ def test_calls_are_cancelled_when_the_user_speaks_and_no_result_answers_them_lat
         with pytest.raises(InvalidMessageError, match="'c1' answers no call"):
             talk.send_message(message)
     assert talk.history == before
-
-
-# -- what cannot be read, or is not taken -------------------------------------------------------
 
 
 def test_a_call_that_cannot_be_read_is_told_to_the_model():

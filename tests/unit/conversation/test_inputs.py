@@ -28,9 +28,6 @@ def seen_by_a_template(value):
     return json.loads(TEMPLATE.render(coerce_messages(value)))
 
 
-# -- forms ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -92,9 +89,6 @@ def test_what_cannot_be_copied_is_refused():
         coerce_messages(given)
 
 
-# -- what maps say --------------------------------------------------------------------------------
-
-
 def test_further_keys_of_a_map_reach_templates():
     assert seen_by_a_template({"role": "user", "content": "x", "note": 1, "gone": None}) == [
         {"role": "user", "content": "x", "note": 1}
@@ -146,9 +140,6 @@ def test_a_tools_result_is_text_parts_or_json(content, expected):
     assert coerce_messages(given) == [ToolMessage(expected, tool_call_id="c", name="look")]
 
 
-# -- what is refused ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "named"),
     [
@@ -182,9 +173,6 @@ def test_a_message_that_says_too_little_is_refused_by_name(value, named):
 def test_what_could_be_no_message_is_refused_with_the_forms(value):
     with pytest.raises(InvalidMessageError, match="pass text, a LangChain message"):
         coerce_messages(value)
-
-
-# -- media ----------------------------------------------------------------------------------------
 
 
 def test_bytes_reach_no_template(tmp_path):

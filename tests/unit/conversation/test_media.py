@@ -30,9 +30,6 @@ def block(part, **limits):
     return message.content[1]
 
 
-# -- what comes in --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("place", ["path", "Path", "relative"])
 def test_a_part_by_path_holds_what_the_file_held(place, tmp_path, monkeypatch):
     path = tmp_path / "ä b.png"
@@ -183,8 +180,6 @@ def test_files_outside_the_folder_are_refused_though_a_link_lies_within(tmp_path
         with pytest.raises(InvalidMessageError, match="outside"):
             block({"type": "image", "path": path}, folder=folder)
 
-
-# -- what goes out --------------------------------------------------------------------------------
 
 CAT = Media("image", PNG, "image/png")
 DOG = Media("image", b"GIF89a" + bytes(20), "image/gif")

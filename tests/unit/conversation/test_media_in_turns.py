@@ -1,5 +1,3 @@
-"""Pictures and sounds within turns: to a session at their marks, to a chat model as blocks."""
-
 from __future__ import annotations
 
 import base64

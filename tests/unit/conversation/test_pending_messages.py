@@ -1,5 +1,3 @@
-"""Messages that are sent in parts: read as they come, one message in the end."""
-
 from __future__ import annotations
 
 import asyncio
@@ -19,9 +17,6 @@ PICTURE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
 
 def user(text):
     return f"<|im_start|>user\n{text}"
-
-
-# -- one message of parts -----------------------------------------------------------------------
 
 
 def test_a_session_reads_each_part_as_it_comes():
@@ -100,9 +95,6 @@ def test_parts_can_be_sent_in_every_way(send):
     assert texts(talk) == ["Hello", "Hello!"]
 
 
-# -- what a part does not do --------------------------------------------------------------------
-
-
 def test_a_turn_that_fails_leaves_its_earlier_parts():
     talk = chat(ProviderError("down"), "Hello!")
     talk.send_message("Hel", pending=True)
@@ -159,9 +151,6 @@ def test_a_clone_holds_what_is_pending_and_goes_on_by_itself():
         f"{user('ab')}{END}{ASK}one",
         f"{user('ac')}{END}{ASK}two",
     ]
-
-
-# -- in a memory --------------------------------------------------------------------------------
 
 
 def test_a_memory_stores_the_message_when_it_is_whole():

@@ -1,5 +1,3 @@
-"""Templates with names of their own for roles, through whole conversations."""
-
 from __future__ import annotations
 
 import pytest
@@ -36,9 +34,6 @@ def test_whatever_a_role_is_called_the_template_gets_its_own_name():
     said = [("system", "s"), {"role": "human", "content": "a"}, ("model", "b"), AIMessage("c")]
     text = ChatTemplate(OWN_NAMES, roles=FOUR).render(said, add_generation_prompt=False)
     assert text == f"<developer>s{END}<human>a{END}<model>b{END}<model>c{END}"
-
-
-# -- conversations ------------------------------------------------------------------------------
 
 
 def test_preface_and_history_are_shown_by_the_templates_names():

@@ -1,5 +1,3 @@
-"""What a session reads: only what is new, nothing twice, and all of it again where it must."""
-
 from __future__ import annotations
 
 import asyncio
@@ -39,9 +37,6 @@ def held(model):
     """Return what the only open session of a model has read and written."""
     [session] = model.open_sessions
     return session.text
-
-
-# -- only what is new ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("holds_stop", [True, False])
@@ -97,9 +92,6 @@ def test_a_chat_model_takes_extra_context_only_if_somebody_says_what_it_means():
     assert seen == [{"effort": True, "max_tokens": 7}]
 
 
-# -- the preface --------------------------------------------------------------------------------
-
-
 def test_a_preface_can_be_read_at_once():
     model = text_engine()
     talk = Conversation(model, preface={"messages": "Be brief."}, prefill_preface=True)
@@ -121,9 +113,6 @@ def test_a_preface_that_cannot_stand_alone_is_read_with_the_first_message(templa
     plain = Conversation(other, preface=preface)
     assert talk.send_message("a").text == plain.send_message("a").text == "Fine."
     assert held(model) == held(other)
-
-
-# -- what an engine can ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("counting", [True, False])
@@ -153,9 +142,6 @@ def test_a_response_format_that_an_engine_would_ignore_is_refused():
     assert decode.options["response_format"] == {"type": "json_object"}
 
 
-# -- divergence ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_a_template_that_changes_its_mind_is_followed(rewindable):
     model = text_engine(template=FORGETFUL, rewindable=rewindable)
@@ -164,9 +150,6 @@ def test_a_template_that_changes_its_mind_is_followed(rewindable):
         talk.send_message(question)
         assert held(model) == FORGETFUL.render(talk.history[:-1]) + "Fine."
     assert talk.render_stats[0].diverged_at is not None
-
-
-# -- prompts as text ----------------------------------------------------------------------------
 
 
 def test_prompts_are_shown_without_a_trace():
@@ -196,9 +179,6 @@ def test_a_message_that_the_template_refuses_is_refused_before_anything_is_read(
     assert model.sessions == []
 
 
-# -- in a memory --------------------------------------------------------------------------------
-
-
 def test_what_was_recalled_stays_where_the_session_has_read_it():
     memory = ConversationMemory(InMemoryLog())
     told = [HumanMessage("I parked the car on level 3."), AIMessage("Noted.")]
@@ -215,9 +195,6 @@ def test_what_was_recalled_stays_where_the_session_has_read_it():
     twin = talk.clone()
     twin.send_message("And?")
     assert twin.render_stats[0].diverged_at is None
-
-
-# -- sessions that fail -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("action", ["rewind", "reset", "checkpoint", "create", "close"])

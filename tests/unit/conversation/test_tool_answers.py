@@ -1,5 +1,3 @@
-"""Every call gets one answer, in order, whatever the tool does."""
-
 from __future__ import annotations
 
 import asyncio
@@ -52,9 +50,6 @@ async def treble(x: int) -> int:
 def broken(text: str) -> str:
     """Fail."""
     raise KeyError(text)
-
-
-# -- results --------------------------------------------------------------------------------------
 
 
 def test_each_call_gets_one_answer_in_order(answers):
@@ -120,9 +115,6 @@ def test_a_tool_that_changes_its_arguments_does_not_change_the_call(answers):
     assert given["args"] == {"items": [2, 1]}
 
 
-# -- what goes wrong ------------------------------------------------------------------------------
-
-
 def test_an_unknown_tool_is_an_error_that_names_those_there_are(answers):
     [answer] = answers([double, {"name": "camera"}], [call("tripple")])
     assert (answer.status, answer.tool_call_id) == ("error", "call_1")
@@ -145,9 +137,6 @@ def test_what_stops_a_turn_passes_through_a_tool(answers, error):
     calls = [call("double", 1, x=1), call("stop", 2)]
     with pytest.raises(error):
         answers([stop, double], calls)
-
-
-# -- who decides ----------------------------------------------------------------------------------
 
 
 def in_async(function):
@@ -211,9 +200,6 @@ def test_what_the_handler_raises_ends_the_turn(answers, world):
 def test_a_handler_that_does_not_decide_is_a_mistake(answers, verdict):
     with pytest.raises(ConfigError, match="return True, False, a reason"):
         answers([double], [call("double", x=1)], handler=lambda _call: verdict)
-
-
-# -- at once --------------------------------------------------------------------------------------
 
 
 def test_parallel_calls_run_at_once(answers):
@@ -289,9 +275,6 @@ async def test_cancelling_an_async_turn_cancels_its_tools():
     with pytest.raises(asyncio.CancelledError):
         await turn
     assert sorted(left) == [1, 2]
-
-
-# -- tracing --------------------------------------------------------------------------------------
 
 
 async def test_a_turn_that_ends_leaves_no_tool_running():

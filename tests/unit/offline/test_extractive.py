@@ -1,5 +1,3 @@
-"""A summariser without a model: it quotes what tells most, and invents nothing."""
-
 from __future__ import annotations
 
 import asyncio

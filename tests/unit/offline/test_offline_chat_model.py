@@ -1,5 +1,3 @@
-"""The chat model around the quotes."""
-
 from __future__ import annotations
 
 import socket

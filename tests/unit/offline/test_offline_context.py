@@ -1,5 +1,3 @@
-"""What a model was given, as lines and a question; fences are taken apart."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""The lines that fit a question best."""
-
 from __future__ import annotations
 
 import pytest

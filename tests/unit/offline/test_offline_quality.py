@@ -1,5 +1,3 @@
-"""A dialogue of twenty lines and eight questions, each of which one line answers."""
-
 from __future__ import annotations
 
 import pytest

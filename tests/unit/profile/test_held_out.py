@@ -1,5 +1,3 @@
-"""What the rules of profiles find in sentences that nobody wrote or tuned them for."""
-
 from __future__ import annotations
 
 import tomllib

@@ -1,5 +1,3 @@
-"""A model proposes items; only what users say and mean in their own lines becomes one."""
-
 from __future__ import annotations
 
 import json
@@ -183,9 +181,6 @@ def test_languages_without_rules_are_read(text, value):
     assert list_items(memory) == [(text, "places", "home", value)]
 
 
-# -- when -----------------------------------------------------------------------------------------
-
-
 def test_turns_are_read_behind_them_some_at_a_time():
     memory, model = open_memory({MISSED: [("health", "gluten", "")]})
     chain = memory.wrap(RunnableLambda(lambda _: AIMessage("I see.")))
@@ -278,9 +273,6 @@ def test_a_model_that_fails_harms_no_turn_and_quotes_nothing(caplog):
     assert "the profiler failed" in caplog.text
 
 
-# -- what becomes of items ------------------------------------------------------------------------
-
-
 @pytest.fixture
 def two(tmp_path):
     """Two handles of one log, the second of which has no profiler; the first read one line."""
@@ -344,9 +336,6 @@ def test_proposals_that_somebody_forged_quote_no_other_thread():
         reading = ThreadReading(after=0, until=1, items=[ProposedItem(**made, end=6)])
         memory.log.append(key, [draft_proposals(reading, {})])
     assert memory.profile("ana").items == memory.profile("ben").items == ()
-
-
-# -- answers --------------------------------------------------------------------------------------
 
 
 ONE = {"line": 1, "kind": "health", "value": "gluten", "slot": ""}

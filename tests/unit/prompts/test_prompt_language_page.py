@@ -1,5 +1,3 @@
-"""What the language reference shows is what happens."""
-
 from __future__ import annotations
 
 import re

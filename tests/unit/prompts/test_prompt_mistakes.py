@@ -1,5 +1,3 @@
-"""Typical mistakes of authors, and what they are told."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Dialogues and embedders for the tests of recall."""
-
 from __future__ import annotations
 
 import zlib

@@ -1,5 +1,3 @@
-"""Segments and blocks: how lines are cut, and put together within a budget or a number."""
-
 from __future__ import annotations
 
 import pytest

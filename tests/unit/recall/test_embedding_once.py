@@ -1,5 +1,3 @@
-"""Each segment is embedded once, and not before whoever pays agrees to a new embedder."""
-
 from __future__ import annotations
 
 import io

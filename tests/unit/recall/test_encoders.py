@@ -1,5 +1,3 @@
-"""The encoders that come with the package, and that of tests: vectors by value, files checked."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""What of a message is searched for, and the hooks: a rewriter cannot harm."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Promises of `LineRecall`: fresh, scoped, by value the same however it came about."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""What holds for every answer of a recall, whatever was said, by whom, and however it is asked."""
-
 from __future__ import annotations
 
 import asyncio
@@ -42,8 +40,6 @@ class Buckets(Embeddings):
     async def aembed_query(self, text):
         return self.embed_query(text)
 
-
-# -- what was said, and what is asked ----------------------------------------------------------
 
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 # Long enough to be cut into segments.
@@ -202,9 +198,6 @@ ANA = Owner(user_id="ana")
 BOTH = (ANA, Owner(user_id="bo"))
 
 
-# -- one answer --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("owners", [ANA, BOTH], ids=["a user", "two users"])
 @settings(max_examples=30)
 @given(life=lives, wish=wishes())
@@ -245,9 +238,6 @@ def test_a_block_is_a_stretch_of_the_dialogue_in_its_order(life, wish):
         there = sorted(m.line.position for m in live.matches if m.line.key == key)
         at = [there.index(position) for position in positions]
         assert all(behind == before + 1 for before, behind in pairwise(at))
-
-
-# -- the same however it came about ------------------------------------------------------------
 
 
 @settings(max_examples=30)

@@ -1,5 +1,3 @@
-"""How much an answer brings: enough where it is about the user, nothing about nothing."""
-
 from __future__ import annotations
 
 import json
@@ -51,9 +49,6 @@ def recall_facts(chat, count):
 
 def lines(found):
     return [line.text for block in found.blocks for line in block.lines]
-
-
-# -- nothing -----------------------------------------------------------------------------------
 
 
 @pytest.mark.encoder
@@ -111,9 +106,6 @@ def test_a_threshold_that_no_line_surpasses_is_named_with_the_best_cosine(log, s
     assert (found.blocks, "threshold of 0.8" in problem) == ((), True)
     assert "best cosine is 0." in problem
     assert recall.recall(ANA, "The boat is blue.").problems == ()
-
-
-# -- enough ------------------------------------------------------------------------------------
 
 
 @pytest.mark.encoder
@@ -217,8 +209,6 @@ def test_of_notes_that_nobody_answers_only_what_comes_near_the_best_one_is_shown
     assert lines(recall.recall(ANA, "Where did I travel?")) == ["I was in Oslo."]
 
 
-# -- the verdict -------------------------------------------------------------------------------
-
 WAYS = [{}, {"k": 2}, {"max_tokens": 200}, {"k": 2, "threshold": -1.0}, {"k": 2, "threshold": 0.1}]
 LINES = """
 My cat is called Miso and loves the windowsill | What a fine name
@@ -249,8 +239,6 @@ def test_an_answer_says_whether_it_holds_what_is_asked(log, say, question, verdi
 def test_an_answer_without_blocks_is_nothing():
     assert Recall((), ()).verdict == "nothing"
 
-
-# -- passages: a loosely related message is shown as what it states, word for word --------------
 
 STATED = "I run four times a week before work and train for the Lisbon marathon."
 ASKED = "Could you write me a short poem about autumn leaves?"

@@ -1,5 +1,3 @@
-"""The relevance buffer of a thread: what stays in sight, what leaves, and what is kept of it."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Promises of the scopes of a recall: what is out of scope never comes back, in no way."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,5 +1,3 @@
-"""A snapshot opens an index at once, and no answer tells whether there was one."""
-
 from __future__ import annotations
 
 import sqlite3

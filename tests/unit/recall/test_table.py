@@ -1,5 +1,3 @@
-"""One table: a question, what was said, and the line that the first block has to hold."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Lines are embedded behind: nobody waits, nothing is lost, nothing is embedded twice."""
-
 from __future__ import annotations
 
 import asyncio

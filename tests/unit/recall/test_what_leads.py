@@ -1,5 +1,3 @@
-"""Which of several lines leads: the latest, of who is meant, never what only asked the same."""
-
 from __future__ import annotations
 
 import numpy as np

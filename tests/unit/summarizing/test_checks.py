@@ -1,5 +1,3 @@
-"""What is checked of a summary: refusals, what it leaves out, its sections, sources and record."""
-
 from __future__ import annotations
 
 import asyncio
@@ -225,9 +223,6 @@ SECTIONS = ("Decisions", "Open questions")
 def test_headings_that_are_left_out_are_named(text, missing):
     assert find_missing_sections(text, SECTIONS) == missing
     assert find_missing_sections(text, ()) == ()
-
-
-# -- what a model is asked ------------------------------------------------------------------------
 
 
 def test_the_applications_words_are_added_and_the_rule_about_data_stays_last():

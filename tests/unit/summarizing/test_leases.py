@@ -1,5 +1,3 @@
-"""One summary of a thread at a time."""
-
 from __future__ import annotations
 
 import os

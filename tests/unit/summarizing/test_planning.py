@@ -1,5 +1,3 @@
-"""When a thread is compacted, and how much of it."""
-
 from __future__ import annotations
 
 import pytest

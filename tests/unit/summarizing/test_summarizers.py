@@ -1,5 +1,3 @@
-"""From a window to the text of its summary: what is asked, read and refused."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Parents of summaries: what they tell, and that the tree holds whatever happens to a thread."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, replace

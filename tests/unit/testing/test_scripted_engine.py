@@ -1,5 +1,3 @@
-"""What the scripted engine writes, records, refuses and breaks on purpose."""
-
 from __future__ import annotations
 
 import threading
@@ -26,9 +24,6 @@ PICTURE = Media("image", b"png", "image/png")
 
 def _session(replies="One two three.", **options) -> ScriptedSession:
     return ScriptedEngine(replies, **options).create_session()
-
-
-# -- reading and writing ------------------------------------------------------------------------
 
 
 def test_a_session_holds_what_it_read_and_wrote():
@@ -70,8 +65,6 @@ def test_a_reply_that_ends_by_itself_tells_the_end_text(holds_stop, text):
     assert "".join(session.decode(stop=["No"])) == "Yes."
     assert (session.stop_text, session.text) == ("</s>", text)
 
-
-# -- abilities ----------------------------------------------------------------------------------
 
 ABILITIES = {
     "rewindable": (RewindableSession, {"rewindable": True}),
@@ -115,9 +108,6 @@ def test_a_clone_goes_on_by_itself_and_knows_the_marks():
     assert (session.text, clone.text) == ("a", "")
 
 
-# -- the record ---------------------------------------------------------------------------------
-
-
 def test_the_record_tells_what_every_session_did():
     engine = ScriptedEngine("Yes indeed.", rewindable=True)
     session = engine.create_session()
@@ -143,9 +133,6 @@ def test_the_record_tells_what_every_session_did():
     assert engine.open_sessions == [session]
 
 
-# -- faults -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("after", "written"), [(0, ""), (2, "One two"), (99, "One two three.")])
 def test_the_nth_decode_fails_after_so_many_chunks(after, written):
     engine = ScriptedEngine(
@@ -156,9 +143,6 @@ def test_the_nth_decode_fails_after_so_many_chunks(after, written):
     with pytest.raises(RuntimeError, match="scripted fault"):
         list(session.decode())
     assert (engine.events[-1].text, engine.events[-1].outcome) == (written, "failed")
-
-
-# -- what the protocol forbids ------------------------------------------------------------------
 
 
 def test_a_session_cannot_be_used_after_an_error_until_it_is_mended():
@@ -198,9 +182,6 @@ def test_nothing_can_be_used_once_it_is_closed():
     other.close()
     with pytest.raises(ConversationError):
         engine.create_session()
-
-
-# -- hooks --------------------------------------------------------------------------------------
 
 
 def test_a_hook_holds_a_thread_at_a_chunk_of_its_choice():

@@ -1,5 +1,3 @@
-"""What scripted services answer, and how it is cut for a stream."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""What the strict services of our own tests refuse: a rule each that providers are known for."""
-
 from __future__ import annotations
 
 import re

@@ -15,9 +15,6 @@ USER = {"role": "user", "content": "Hi"}
 LOOP = "{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ ';' }}{% endfor %}"
 
 
-# -- the dialect ----------------------------------------------------------------------------------
-
-
 def test_the_words_of_the_template_are_kept_when_it_refuses():
     template = ChatTemplate("a\n{{ raise_exception('no tools here') }}", name="ours")
     with pytest.raises(ChatTemplateError, match=r"ours.*no tools here") as caught:
@@ -56,9 +53,6 @@ def _outcome(source, chat):
         return ChatTemplate(source).render(chat)
     except ChatTemplateError as error:
         return error.kind
-
-
-# -- what is rendered -----------------------------------------------------------------------------
 
 
 def test_functions_and_tools_are_described_and_maps_are_taken_as_they_are():
@@ -148,9 +142,6 @@ def test_a_template_may_call_the_roles_by_other_names():
     assert template.render(chat) == "user:a;model:b;model:c;model:d;tool:e;"
 
 
-# -- where templates come from --------------------------------------------------------------------
-
-
 def test_a_template_is_read_from_a_file(tmp_path):
     path = tmp_path / "mine.jinja"
     path.write_text("\ufeff" + LOOP, "utf-8")
@@ -197,8 +188,6 @@ def test_a_config_that_is_none_is_refused(tmp_path, text):
     with pytest.raises(ConfigError, match=r"tokenizer_config\.json"):
         ChatTemplate.from_tokenizer_config(path)
 
-
-# -- our own templates ----------------------------------------------------------------------------
 
 CHAT = [
     {"role": "user", "content": "Where?"},

@@ -1,5 +1,3 @@
-"""Which format a template asks for, and whether that reads what the template writes."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A small part of `python -m tests.fuzz.chat_templates`."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -35,21 +35,12 @@ def started(source=PLAIN, **variables):
     return state
 
 
-# -- one turn after the other ---------------------------------------------------------------------
-
-
-# -- replies that the template shows otherwise ----------------------------------------------------
-
-
 def test_a_reply_that_is_shown_otherwise_diverges_where_it_differs():
     state = started()
     increment = state.feed([reply("B"), user("c")])
     assert increment.stats.diverged_at == increment.kept == len("<user>a</><assistant>")
     assert increment.stats.diverged_in == "reply"
     assert increment.text == "B</><user>c</><assistant>"
-
-
-# -- variables ------------------------------------------------------------------------------------
 
 
 def test_the_time_stands_still_within_a_conversation():
@@ -61,8 +52,6 @@ def test_the_time_stands_still_within_a_conversation():
     assert state.read_text().startswith("06")
     assert template.render([]).startswith("07")
 
-
-# -- errors ---------------------------------------------------------------------------------------
 
 TAKING_TURNS = (
     "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
@@ -89,9 +78,6 @@ def test_a_turn_that_fails_leaves_no_trace(source, bad, kind):
     assert state.read_text() == twin.read_text()
 
 
-# -- copies ---------------------------------------------------------------------------------------
-
-
 ONLY_PARTS = (
     "{% if is_first_part %}<{{ message.role }}>{% endif %}{{ message.content }}"
     "{% if is_last_part %}</>{% endif %}{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -110,9 +96,6 @@ def test_a_template_that_knows_parts_alone_writes_whole_conversations_of_them():
     increment = state.feed([reply("b"), user("c ")], continue_final_message=True)
     assert (increment.text, increment.diverged) == ("</><user>c ", False)
     assert state.feed([user("c d")]).text == "d</><assistant>"
-
-
-# -- a message that goes on, by any template ----------------------------------------------------
 
 
 @pytest.mark.parametrize("source", [PLAIN, SCANNING, IN_PARTS, ONLY_PARTS])

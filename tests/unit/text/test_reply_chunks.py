@@ -1,5 +1,3 @@
-"""However the text of a reply is cut, its chunks add up to the same message."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -116,9 +114,6 @@ def test_halves_of_characters_are_replaced_for_no_log_could_hold_them():
     message = read_reply('\ud800<tool_call>{"name": "f", "arguments": {"\\ud800": 1}}', "hermes")
     assert message.content == "\ufffd"
     assert message.tool_calls[0]["args"] == {"\ufffd": 1}
-
-
-# -- what is held back ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -1,5 +1,3 @@
-"""What the families of models write, and what is read in it."""
-
 from __future__ import annotations
 
 import json
@@ -49,9 +47,6 @@ def test_without_tools_what_looks_like_a_call_is_text(name):
         message = read_reply(text, name, tools=False)
         assert (message.tool_calls, message.invalid_tool_calls) == ([], [])
         assert "find" in message.content
-
-
-# -- reasoning and other channels -----------------------------------------------------------------
 
 
 def test_reasoning_is_a_block_of_the_message_and_the_text_is_clean():
@@ -105,9 +100,6 @@ def test_channels_given_replace_those_of_the_format_and_none_is_none():
     assert read_reply(text, "hermes", channels=[]).content == text
 
 
-# -- calls ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -158,9 +150,6 @@ def test_the_schema_of_a_tool_tells_texts_from_numbers_where_the_model_does_not(
     assert told == [("f", {**guessed, "zip": "12345"})]
 
 
-# -- what resembles a call ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -180,9 +169,6 @@ def test_what_merely_resembles_a_call_is_text_to_the_letter(name, text):
     message = read_reply(text, name)
     assert message.content == text
     assert (message.tool_calls, message.invalid_tool_calls) == ([], [])
-
-
-# -- formats --------------------------------------------------------------------------------------
 
 
 def test_a_format_of_ones_own_is_read_like_those_that_are_known():
@@ -210,8 +196,6 @@ def test_a_channel_without_a_name_or_marks_is_refused(channel):
     with pytest.raises(ConfigError, match="channel"):
         ReplyReader("hermes", channels=[Channel(*channel)])
 
-
-# -- texts, thoughts and calls of whole replies ---------------------------------------------------
 
 F = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
 BARE = '{"name": "f", "parameters": {}}'

@@ -1,5 +1,3 @@
-"""Cutting at stop texts that come in pieces."""
-
 from __future__ import annotations
 
 import pytest

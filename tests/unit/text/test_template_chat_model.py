@@ -1,5 +1,3 @@
-"""A completion model as a chat model: what it is sent, and how its replies are read."""
-
 from __future__ import annotations
 
 import asyncio
@@ -83,9 +81,6 @@ def _merged(chunks: list[AIMessageChunk]) -> AIMessageChunk:
     return whole
 
 
-# -- what is sent -------------------------------------------------------------------------------
-
-
 def test_what_the_template_reads_goes_to_it_and_the_rest_to_the_model():
     model = _model()
     model.invoke([("human", "Hi")])
@@ -130,8 +125,6 @@ def test_what_a_text_model_cannot_see_is_refused(kind):
         model.invoke([HumanMessage([{"type": "text", "text": "See:"}, block])])
     assert model.llm.sent == []
 
-
-# -- replies ------------------------------------------------------------------------------------
 
 REPLY = f"<think>\nHm.\n</think>\n\nI look.\n{CALL}<|im_end|>\nMore."
 
@@ -194,9 +187,6 @@ def test_stop_texts_of_all_origins_are_told_to_the_model_and_kept_here():
     assert model.invoke("Hi").content == "one two "
 
 
-# -- other models -------------------------------------------------------------------------------
-
-
 async def test_a_model_that_tells_its_tokens_and_its_end_is_believed():
     model = TemplateChatModel(llm=TellingLLM(), template="chatml")
     reply = await model.ainvoke("Hi")
@@ -253,9 +243,6 @@ async def test_a_cancelled_stream_lets_go_of_the_model():
     await closed.wait()
 
 
-# -- tools --------------------------------------------------------------------------------------
-
-
 LOOK = {"type": "function", "function": {"name": "look"}}
 THINKING = ChatTemplate(ChatTemplate.from_builtin("qwen").source + "{{- '<think>\n' -}}")
 
@@ -291,9 +278,6 @@ def test_structured_output_is_a_demanded_call():
 
     model = _model('\n{"name": "Place", "arguments": {"level": 3}}\n</tool_call>')
     assert model.with_structured_output(Place).invoke("Where?") == Place(level=3)
-
-
-# -- what it is ---------------------------------------------------------------------------------
 
 
 def test_models_that_write_otherwise_are_told_apart():

@@ -89,9 +89,6 @@ def test_text_comes_in_parts_where_the_template_loops_over_it():
         assert shown(message, template=IN_PARTS) == {"type": "text", "text": "Hi"}
 
 
-# -- media ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("block", "expected"),
     [
@@ -136,9 +133,6 @@ def test_maps_keep_their_parts_but_for_the_bytes():
         {"type": "audio"},
         {"type": "data", "data": "no picture"},
     ]
-
-
-# -- plain values ---------------------------------------------------------------------------------
 
 
 class Loud(str):

@@ -1,5 +1,3 @@
-"""What a text states in letters and digits, which days and which kinds of things it names."""
-
 # ruff: noqa: RUF001 - letters of the languages themselves
 from __future__ import annotations
 

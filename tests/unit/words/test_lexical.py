@@ -1,5 +1,3 @@
-"""Promises of search by words: one word, one term, in a dozen languages, and what it is worth."""
-
 # ruff: noqa: RUF001 - letters of the languages themselves
 from __future__ import annotations
 

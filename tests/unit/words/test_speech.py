@@ -1,5 +1,3 @@
-"""Promises of the kinds of utterance: who a question is about, and what a line does."""
-
 # ruff: noqa: RUF001 - letters of the languages themselves
 from __future__ import annotations
 
@@ -23,9 +21,6 @@ from langchain_convmem.words.speech import (
 def cases(text):
     """Return the cases that a text lists, with bars between those of a line."""
     return [one for line in text.strip().splitlines() for one in line.split(" | ")]
-
-
-# -- who a question is about ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -112,8 +107,6 @@ def test_nothing_is_recognised_in_other_languages():
     assert find_statements("Πού μένω; Μένω εδώ.") == [(0, 19)]
 
 
-# -- what a line does ----------------------------------------------------------------------------
-
 STATES = cases("""
 I adopted a cat, Miso. | We're on the third floor, there's no lift
 my sister Ivana lives in Graz | hey so i park the truck behind my cousins shop
@@ -178,9 +171,6 @@ def test_a_reply_of_substance_is_not_ignorant(line):
 )
 def test_content_is_no_courtesy(text):
     assert not is_courtesy(text)
-
-
-# -- what a text states --------------------------------------------------------------------------
 
 
 def parts(text):
