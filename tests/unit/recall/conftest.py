@@ -7,7 +7,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.codec import make_draft
 
@@ -24,8 +24,10 @@ class WordEmbeddings(Embeddings):
         self.failing = None
         self.embedded = []
         self.asked = []
+        self.calls = 0
 
     def embed_documents(self, texts):
+        self.calls += 1
         if self.failing is not None:
             raise self.failing
         self.embedded += texts
@@ -124,3 +126,14 @@ def log():
 @pytest.fixture
 def embedder():
     return WordEmbeddings()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def sqlite_log(path):
+    with SQLiteLog(path) as opened:
+        yield opened

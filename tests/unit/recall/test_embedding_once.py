@@ -21,17 +21,6 @@ TEXTS = [f"{word} number {n}" for n, word in enumerate(["car", "tree", "dog", "b
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
-def sqlite_log(path):
-    with SQLiteLog(path) as log:
-        yield log
-
-
-@pytest.fixture
 def second(word_embeddings):
     """Return another embedder."""
     other = word_embeddings()
