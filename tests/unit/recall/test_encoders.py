@@ -26,29 +26,20 @@ UNIVERSAL = UniversalSentenceEmbeddings()
 LINES = ["Which pets do I have?", "I adopted a cat, Miso.", "ok", "The ferry leaves at nine."]
 
 FACTS = {
-    "en": ["My sister is a baker.", "I am allergic to nuts.", "The boiler broke on Monday."],
-    "de": [
-        "Meine Schwester ist Bäckerin.",
-        "Ich bin gegen Nüsse allergisch.",
-        "Am Montag ging der Heizkessel kaputt.",
-    ],
-    "fr": [
-        "Ma sœur est boulangère.",
-        "Je suis allergique aux noix.",
-        "La chaudière est tombée en panne lundi.",
-    ],
-    "es": [
-        "Mi hermana es panadera.",
-        "Soy alérgico a los frutos secos.",
-        "La caldera se rompió el lunes.",
-    ],
-    "it": ["Mia sorella è fornaia.", "Sono allergico alle noci.", "La caldaia si è rotta lunedì."],
-    "zh": ["我姐姐是面包师。", "我对坚果过敏。", "锅炉星期一坏了。"],
-    "ja": [
-        "私の姉はパン職人です。",
-        "私はナッツアレルギーです。",
-        "月曜日にボイラーが壊れました。",
-    ],
+    language: said.split(" | ")
+    for language, said in {
+        "en": "My sister is a baker. | I am allergic to nuts. | The boiler broke on Monday.",
+        "de": "Meine Schwester ist Bäckerin. | Ich bin gegen Nüsse allergisch. | Am Montag ging "
+        "der Heizkessel kaputt.",
+        "fr": "Ma sœur est boulangère. | Je suis allergique aux noix. | La chaudière est tombée "
+        "en panne lundi.",
+        "es": "Mi hermana es panadera. | Soy alérgico a los frutos secos. | La caldera se rompió "
+        "el lunes.",
+        "it": "Mia sorella è fornaia. | Sono allergico alle noci. | La caldaia si è rotta lunedì.",
+        "zh": "我姐姐是面包师。 | 我对坚果过敏。 | 锅炉星期一坏了。",
+        "ja": "私の姉はパン職人です。 | 私はナッツアレルギーです。 | 月曜日に"
+        "ボイラーが壊れました。",
+    }.items()
 }
 
 
