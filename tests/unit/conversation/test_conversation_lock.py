@@ -11,11 +11,16 @@ from langchain_core.output_parsers import StrOutputParser
 from scripted_chat import ScriptedChatModel
 from talks import Gate, chat, text_engine, texts
 
-from langchain_convmem import ConversationMemory, Engine, InMemoryLog
+from langchain_convmem import Engine
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import ThreadBusyError, TurnCancelledError
 
 EIGHT = range(8)
+CALLS = {
+    "send_message": lambda talk: talk.send_message("inner"),
+    "undo": lambda talk: talk.undo(),
+    "rewind": lambda talk: talk.rewind(talk.checkpoint()),
+}
 
 
 def echo(text):
@@ -84,12 +89,9 @@ def model():
     return text_engine(echo)
 
 
-@pytest.fixture(params=["list", "memory"])
-def talk(request, model):
-    """A conversation with a list of its own, and one in a thread of a memory."""
-    if request.param == "list":
-        return Conversation(model)
-    return ConversationMemory(InMemoryLog()).conversation(model, thread_id="t")
+@pytest.fixture
+def talk(model):
+    return Conversation(model)
 
 
 def send_in_a_callback(talk):
@@ -111,13 +113,6 @@ def test_neither_a_callback_nor_an_asynchronous_loop_can_send(talk, send):
     assert talk.wait(0), "its stream was forgotten as its loop ended"
     assert talk.history == []
     assert talk.send_message("next").text == "next! 0"
-
-
-CALLS = {
-    "send_message": lambda talk: talk.send_message("inner"),
-    "undo": lambda talk: talk.undo(),
-    "rewind": lambda talk: talk.rewind(talk.checkpoint()),
-}
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -167,26 +162,11 @@ def test_a_loop_over_a_chain_waits_no_longer_than_allowed():
     assert asyncio.run(talk.asend_message("next")).text == "next! 1"
 
 
-def begun(**settings):
-    """Return a conversation whose first turn has begun, with its handle and its gate."""
-    gate = Gate()
-    talk = Conversation(text_engine(echo, before_prefill=gate), **settings)
-    handle = talk.send_message_async("first")
-    assert gate.reached.wait(30)
-    return talk, handle, gate
-
-
-def test_a_busy_conversation_can_refuse_at_once():
-    talk, handle, gate = begun(busy_timeout_s=0)
-    with pytest.raises(ThreadBusyError, match="busy_timeout_s"):
-        talk.send_message("a")
-    gate.opened.set()
-    assert handle.result(30).text == "first! 0"
-    assert talk.send_message("a").text == "a! 1"
-
-
 def test_a_turn_that_waits_can_be_cancelled():
-    talk, first, gate = begun()
+    gate = Gate()
+    talk = Conversation(text_engine(echo, before_prefill=gate))
+    first = talk.send_message_async("first")
+    assert gate.reached.wait(30)
     handle = talk.send_message_async("a")
     assert handle.cancel()
     with pytest.raises(TurnCancelledError):

@@ -202,42 +202,38 @@ def test_a_callback_is_checked_before_anything_is_sent(callback):
     assert talk.wait(0)
 
 
-class EmptyListFirst(BaseChatModel):
-    """Begins its stream with an empty list of blocks, as some services do."""
+class ChunkedChatModel(BaseChatModel):
+    """Streams these chunks."""
+
+    chunks: list[AIMessageChunk]
 
     @property
     def _llm_type(self):
-        return "empty-list-first"
+        return "chunked"
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         raise AssertionError("it is streamed")
 
     def _stream(self, messages, stop=None, run_manager=None, **kwargs):
-        for content in ([], "Level ", "3.", []):
-            yield ChatGenerationChunk(message=AIMessageChunk(content))
+        for chunk in self.chunks:
+            yield ChatGenerationChunk(message=chunk)
 
 
 def test_an_empty_list_at_the_beginning_of_a_stream_swallows_no_text():
-    talk = Conversation(EmptyListFirst())
+    chunks = [AIMessageChunk(content) for content in ([], "Level ", "3.", [])]
+    talk = Conversation(ChunkedChatModel(chunks=chunks))
     assert reduce(add, talk.stream("Where?")).content == "Level 3."
     assert talk.history[-1].content == "Level 3."
 
 
-class CallInPieces(EmptyListFirst):
-    """Streams a call in LangChain's standard blocks."""
-
-    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
-        metadata = {"output_version": "v1"}
-        for name, args, call_id in (("look", '{"place"', "c1"), (None, ': "here"}', None)):
-            call = {"name": name, "args": args, "id": call_id, "index": 0}
-            block = {"type": "tool_call_chunk", **call}
-            chunk = AIMessageChunk([block], tool_call_chunks=[block], response_metadata=metadata)
-            yield ChatGenerationChunk(message=chunk)
-            metadata = {}
-
-
-def test_a_call_that_is_streamed_in_blocks_is_kept_as_a_whole_call():
-    talk = Conversation(CallInPieces(), auto_tools=False)
+def test_a_call_that_is_streamed_in_standard_blocks_is_kept_as_a_whole_call():
+    chunks = []
+    for name, args, call_id in (("look", '{"place"', "c1"), (None, ': "here"}', None)):
+        call = {"name": name, "args": args, "id": call_id, "index": 0}
+        block = {"type": "tool_call_chunk", **call}
+        chunks.append(AIMessageChunk([block], tool_call_chunks=[block]))
+    chunks[0].response_metadata = {"output_version": "v1"}
+    talk = Conversation(ChunkedChatModel(chunks=chunks), auto_tools=False)
     assert len(list(talk.stream("Where?"))) == 3
     call = {"type": "tool_call", "name": "look", "args": {"place": "here"}, "id": "c1"}
     assert talk.history[-1].content == [call]

@@ -44,18 +44,13 @@ def shown(engine):
     return [re.findall(r"\[image/png (\w+)\]", text) for text in engine.prefills]
 
 
-def test_a_session_reads_a_picture_at_its_mark(picture):
-    engine = gemma("A car.")
-    Conversation(engine).send_message(asked({"type": "image", "path": str(picture)}))
-    assert "user\n[image/png picture]What is this?<end_of_turn>" in engine.prefills[0]
-
-
 def test_later_turns_read_only_their_own_media(picture):
     engine = gemma("A car.", "A bus.")
     said = Conversation(engine)
     said.send_message(asked({"type": "image", "path": str(picture)}))
     picture.unlink()
     said.send_message(asked(blob(OTHER)))
+    assert "user\n[image/png picture]What is this?<end_of_turn>" in engine.prefills[0]
     assert shown(engine) == [["picture"], ["another"]]
 
 
