@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
+import re
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +50,47 @@ def test_it_streams_word_by_word_and_closes_with_the_last_chunk():
     chunks = list(OfflineChatModel().stream(HISTORY))
     assert [chunk.text.strip() for chunk in chunks[:-1]] == ANSWER.split()
     assert [chunk.chunk_position for chunk in chunks] == [None] * (len(chunks) - 1) + ["last"]
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+DIALOGUE = [
+    json.loads(line)
+    for line in (EXAMPLES / "weeks_with_an_assistant.jsonl").read_text("utf-8").splitlines()
+]
+DEMO = json.loads((EXAMPLES / "demo_questions.json").read_text("utf-8"))["questions"]
+NOTHING = "I found nothing in what I was given that answers this."
+QUOTE = re.compile(r'(You|Assistant) said on (\S+): "(.*)"', re.DOTALL)
+
+
+def answer_in_dialogue(question):
+    said = [
+        (HumanMessage if line["role"] == "user" else AIMessage)(
+            line["content"], additional_kwargs={"timestamp": line["timestamp"]}
+        )
+        for line in DIALOGUE
+    ]
+    return OfflineChatModel().invoke([*said, HumanMessage(question)]).text
+
+
+@pytest.mark.parametrize("asked", DEMO, ids=lambda asked: asked["question"][:20])
+def test_a_question_of_the_demo_is_answered_by_the_words_of_its_line_and_their_date(asked):
+    quotes = answer_in_dialogue(asked["question"]).split("\n")
+    assert asked["must_quote"] in quotes[0]
+    assert 1 <= len(quotes) <= 3
+    for quote in quotes:
+        voice, date, words = QUOTE.fullmatch(quote).groups()
+        role = {"You": "user", "Assistant": "assistant"}[voice]
+        assert any(
+            line["role"] == role and line["timestamp"].startswith(date) and words in line["content"]
+            for line in DIALOGUE
+        )
+
+
+@pytest.mark.parametrize(
+    "question", ["What is the wifi password?", "How tall is the Eiffel tower?"]
+)
+def test_a_question_that_no_line_answers_gets_no_quote(question):
+    assert answer_in_dialogue(question) == NOTHING
 
 
 @pytest.mark.parametrize(
