@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
 from langchain_convmem.errors import ConvMemError, PromptSyntaxError
 from langchain_convmem.prompts import Diagnostic, PromptFile
+from langchain_convmem.prompts.parser import parse_prompt
 
 
 def test_a_diagnostic_prints_like_a_compilers():
@@ -48,3 +52,50 @@ def test_a_syntax_error_is_a_value_error_of_the_package_and_pickles():
     assert issubclass(PromptSyntaxError, ValueError)
     assert issubclass(PromptSyntaxError, ConvMemError)
     assert (str(copy), copy.line, copy.column) == (str(caught.value), 1, 1)
+
+
+MISTAKES = json.loads((Path(__file__).parent / "typical_mistakes.json").read_text("utf-8"))
+
+
+def find_problems(text):
+    return parse_prompt(text, name="t", functions={"getDate"}).diagnostics
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[one["name"] for one in MISTAKES])
+def test_a_typical_mistake_is_found_and_explained(mistake):
+    found = [(one.level, one.message) for one in find_problems(mistake["text"])]
+    assert any(
+        level == mistake["level"] and mistake["message"] in message for level, message in found
+    ), found
+
+
+def test_the_mistakes_are_many_and_a_sound_file_has_none_of_them():
+    assert len(MISTAKES) >= 32
+    sound = (
+        "__ *Const* __\n- assistant = Ada\n__ Role __\nYou are {{assistant}}.\n## Style\n- brief\n"
+    )
+    assert find_problems(sound) == ()
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "prompt_language.md").read_text("utf-8")
+EXAMPLE = re.compile(r"^```prompt\n(.*?)^```\n+```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+MORE = Path(__file__).with_name("more_examples.md").read_text("utf-8")
+EXAMPLES = EXAMPLE.findall(PAGE) + EXAMPLE.findall(MORE)
+FUNCTIONS = {"getDate": lambda: "21/03/2030", "getTime": lambda: "08:15:00"}
+
+
+def shown(source):
+    """Return what the page shows below a prompt file: all sections, then what was found."""
+    prompt = PromptFile.parse(source, name="desk.prompt", functions=FUNCTIONS, strict=False)
+    found = "\n".join(map(str, prompt.diagnostics))
+    return "\n\n".join(filter(None, [prompt.format(prompt.sections), found])) + "\n"
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_gives_what_is_shown_below_it(number):
+    source, result = EXAMPLES[number]
+    assert shown(source) == result
+
+
+def test_every_prompt_file_of_the_page_is_an_example():
+    assert len(EXAMPLES) == (PAGE + MORE).count("```prompt\n") >= 14
