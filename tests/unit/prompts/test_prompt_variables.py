@@ -25,22 +25,17 @@ def render(function_name, functions=None):
     return PromptFile.parse(text, functions=functions).render()["A"]
 
 
-def test_a_decorated_function_is_known_by_its_own_name():
+def test_a_decorated_function_is_known_by_its_own_name_or_the_one_it_is_given():
     @variable_function
     def mood_of_day():
         return "calm"
 
-    assert mood_of_day() == "calm"
-    assert render("mood_of_day") == "<calm>"
-
-
-def test_a_function_can_be_registered_under_another_name():
     @variable_function(name="getMood")
     def mood():
         return "glad"
 
-    assert mood() == "glad"
-    assert render("getMood") == "<glad>"
+    assert (mood_of_day(), mood()) == ("calm", "glad")
+    assert (render("mood_of_day"), render("getMood")) == ("<calm>", "<glad>")
     assert "mood" not in REGISTRY
 
 
@@ -57,10 +52,6 @@ def test_date_and_time_are_those_of_the_moment():
     seconds = int((after - before).total_seconds()) + 1
     moments = [before + dt.timedelta(seconds=passed) for passed in range(seconds)]
     assert shown in [moment.strftime("%d/%m/%Y %Y-%m-%d %H:%M:%S") for moment in moments]
-
-
-def needs_none(value="default"):
-    return value
 
 
 def needs_one(value):
@@ -116,27 +107,20 @@ class TestAsynchronous:
         [waits, WaitsWhenCalled(), functools.partial(waits)],
         ids=["f", "call", "partial"],
     )
-    async def test_asynchronous_functions_are_awaited(self, function):
-        prompt = PromptFile.parse(V, functions={"getX": function, "getY": lambda: "now"})
-        assert await prompt.arender() == {"A": "<late>", "B": "b now, late"}
-        assert await prompt.aformat(["B"], include_titles=False) == "b now, late"
-
-    @pytest.mark.parametrize(
-        "function",
-        [waits, WaitsWhenCalled(), functools.partial(waits)],
-        ids=["f", "call", "partial"],
-    )
-    def test_synchronous_calls_refuse_them_before_anything_is_called(self, function):
+    async def test_asynchronous_functions_are_awaited_and_refused_before_anything_is_called(
+        self, function
+    ):
         called = []
         prompt = PromptFile.parse(
             V.replace("- v = getX\n- d = getY", "- d = getY\n- v = getX"),
-            functions={"getX": function, "getY": lambda: called.append("y") or ""},
+            functions={"getX": function, "getY": lambda: called.append("y") or "now"},
         )
-        with pytest.raises(ConfigError, match="'getX' is asynchronous; use arender"):
-            prompt.render()
-        with pytest.raises(ConfigError, match="'getX' is asynchronous"):
-            prompt.format(["B"])
+        for render in (prompt.render, prompt.format):
+            with pytest.raises(ConfigError, match="'getX' is asynchronous; use a"):
+                render(["B"])
         assert called == []
+        assert await prompt.arender() == {"A": "<late>", "B": "b now, late"}
+        assert await prompt.aformat(["B"], include_titles=False) == "b now, late"
 
     async def test_failures_are_the_same_in_both_worlds(self):
         async def late_boom():
