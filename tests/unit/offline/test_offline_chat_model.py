@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import re
 import socket
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -30,16 +31,9 @@ HISTORY = [
 ANSWER = 'You said: "I parked on level 3 of the Elm Street garage."'
 
 
-def _merged(chunks: list[AIMessageChunk]) -> AIMessageChunk:
-    whole = chunks[0]
-    for chunk in chunks[1:]:
-        whole = whole + chunk
-    return whole
-
-
 def test_invoking_streaming_and_their_async_forms_agree():
     model = OfflineChatModel()
-    whole = _merged(list(model.stream(HISTORY)))
+    whole = reduce(add, model.stream(HISTORY))
     said = model.invoke(HISTORY)
     assert whole.text == said.text
     assert whole.usage_metadata == said.usage_metadata
@@ -149,7 +143,7 @@ def test_tool_results_and_summaries_are_quoted_as_such():
 def test_the_answer_ends_before_a_stop_text():
     assert OfflineChatModel().invoke(HISTORY, stop=["level", " on"]).text == 'You said: "I parked'
     assert OfflineChatModel().bind(stop=[" said"]).invoke(HISTORY).text == "You"
-    whole = _merged(list(OfflineChatModel().stream(HISTORY, stop=["You"])))
+    whole = reduce(add, OfflineChatModel().stream(HISTORY, stop=["You"]))
     read = count_tokens(HISTORY)
     usage = {"input_tokens": read, "output_tokens": 0, "total_tokens": read}
     assert (whole.text, whole.usage_metadata) == ("", usage)
