@@ -20,6 +20,16 @@ def untroubled(kind):
     return twin
 
 
+def points(kind, start=0):
+    """Yield a conversation for each point of its second turn, and a way to send.
+
+    Whoever sends at a point that there is not ends the loop.
+    """
+    for number, (_, send) in enumerate(islice(ways(start), 60)):
+        yield number, talk(kind), send
+    pytest.fail("there is no end to the points")
+
+
 def check_as_if_never_tried(tried, twin, before):
     tried.check_rest()
     assert tried.history == before
@@ -37,8 +47,7 @@ def check_as_if_never_tried(tried, twin, before):
 )
 def test_an_error_at_any_point_of_a_turn_leaves_no_trace(kind):
     twin = untroubled(kind)
-    for number, (_, send) in enumerate(islice(ways(0), 60)):
-        tried = talk(kind)
+    for number, tried, send in points(kind):
         before = tried.history
         tried.trouble.arm(number, boom)
         try:
@@ -49,15 +58,12 @@ def test_an_error_at_any_point_of_a_turn_leaves_no_trace(kind):
             assert number >= 8
             assert tried.trouble.at == number, "the point was reached, and nothing came of it"
             break
-    else:
-        pytest.fail("there is no end to the points")
 
 
 @pytest.mark.parametrize("kind", ["text rewinds", "text stops memory", "chat memory"])
 def test_a_cancel_at_any_point_of_a_turn_leaves_no_trace(kind):
     twin = untroubled(kind)
-    for number, (_, send) in enumerate(islice(ways(3), 60)):
-        tried = talk(kind)
+    for number, tried, send in points(kind, start=3):
         before, told = tried.history, []
         tried.trouble.arm(
             number, lambda _, it=tried, told=told: told.append(it.conversation.cancel())
@@ -72,8 +78,6 @@ def test_a_cancel_at_any_point_of_a_turn_leaves_no_trace(kind):
             assert told in ([], [False])
             if not told:
                 break
-    else:
-        pytest.fail("there is no end to the points")
 
 
 @pytest.mark.parametrize("kind", ["text rewinds", "text stops memory", "chat memory"])
@@ -88,8 +92,7 @@ def test_a_task_that_is_cancelled_at_any_point_leaves_no_trace(kind):
         finally:
             await asyncio.sleep(0)  # where a cancel that came with the end is told
 
-    for number in range(60):
-        tried = talk(kind)
+    for number, tried, _ in points(kind):
         before = tried.history
         tried.trouble.arm(number, boom)
         try:
@@ -103,8 +106,6 @@ def test_a_task_that_is_cancelled_at_any_point_leaves_no_trace(kind):
         else:
             assert tried.trouble.at == number
             break
-    else:
-        pytest.fail("there is no end to the points")
 
 
 def reading(close):

@@ -7,7 +7,6 @@ from langchain_core.messages import AIMessage, HumanMessage, messages_to_dict
 from scripted_chat import ScriptedChatModel
 from talks import CHATML, chat, text_engine, texts
 
-from langchain_convmem import ChatTemplate
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import ConfigError, ConversationError
 
@@ -172,13 +171,3 @@ def test_a_conversation_comes_back_from_plain_values():
 def test_chat_models_write_no_prompts():
     with pytest.raises(ConfigError, match="is sent messages"):
         chat("one").render_message("a")
-
-
-def test_thinking_is_switched_by_setting_and_by_send():
-    seen = "{{ 'thinking' if enable_thinking is defined and enable_thinking else 'plain' }}"
-    source = f"{{% for m in messages %}}{{{{ m['content'] }}}}{{% endfor %}}{seen}>"
-    said = Conversation(text_engine("x", ChatTemplate(source)), thinking=True)
-    assert said.render_message("a").endswith("thinking>")
-    assert said.render_message("a", thinking=False).endswith("plain>")
-    assert said.render_message("a", extra_context={"enable_thinking": False}).endswith("plain>")
-    assert said.render_message("a").endswith("thinking>")

@@ -4,7 +4,6 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 from scripted_chat import ScriptedChatModel
 from talks import QWEN, chat, text_engine, texts
@@ -16,7 +15,7 @@ from langchain_convmem.errors import (
     InvalidMessageError,
     TurnCancelledError,
 )
-from langchain_convmem.testing import ScriptedEngine, SessionFault
+from langchain_convmem.testing import ScriptedEngine
 
 
 def look(place: str = "there") -> str:
@@ -66,21 +65,6 @@ def test_a_turn_cancelled_in_a_tool_may_keep_what_was_said():
     told = ["Go", "First.", "seen there", "Then.", "Error: the call was cancelled"]
     assert texts(talk) == told
     assert talk.send_message("And?").text == "Done."
-
-
-@pytest.mark.parametrize("rewindable", [True, False])
-def test_a_turn_cancelled_while_results_are_read_may_keep_them(rewindable):
-    written = 'First.\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
-    fault = SessionFault(at="prefill", nth=2, after=1, error=TurnCancelledError("now"))
-    engine = text_engine([written, "Done."], QWEN, rewindable=rewindable, faults=[fault])
-    talk = Conversation(engine, preface=LOOKS, on_cancel="keep")
-    with pytest.raises(TurnCancelledError):
-        talk.send_message("Go")
-    assert types(talk) == ["human", "ai", "tool"]
-    assert talk.send_message("And?").text == "Done."
-    tools = [convert_to_openai_tool(look)]
-    assert QWEN.render(talk.history, tools=tools).startswith(engine.sessions[0].text)
-    assert engine.misuses == []
 
 
 def test_a_tool_that_is_only_described_ends_the_loop():

@@ -32,19 +32,13 @@ def block(part, **limits):
     return message.content[1]
 
 
-@pytest.mark.parametrize("place", ["path", "Path", "relative"])
-def test_a_part_by_path_holds_what_the_file_held(place, tmp_path, monkeypatch):
+def test_a_part_by_path_holds_what_the_file_held(tmp_path, monkeypatch):
     path = tmp_path / "ä b.png"
     path.write_bytes(PNG)
     monkeypatch.chdir(tmp_path)
-    source = {
-        "path": {"path": str(path)},
-        "Path": {"path": path},
-        "relative": {"path": path.name},
-    }[place]
-    found = block({"type": "image", **source})
+    found = [block({"type": "image", "path": given}) for given in (str(path), path, path.name)]
     path.unlink()
-    assert found == {"type": "image", "base64": encoded(PNG), "mime_type": "image/png"}
+    assert found == [{"type": "image", "base64": encoded(PNG), "mime_type": "image/png"}] * 3
 
 
 @pytest.mark.parametrize(
@@ -181,6 +175,9 @@ def test_files_outside_the_folder_are_refused_though_a_link_lies_within(tmp_path
     for path in (outside, folder / "link.png", folder / ".." / "private.png"):
         with pytest.raises(InvalidMessageError, match="outside"):
             block({"type": "image", "path": path}, folder=folder)
+        said = Conversation(gemma("x"), media_limits=MediaLimits(folder=folder))
+        with pytest.raises(InvalidMessageError, match="outside"):
+            said.send_message(asked({"type": "image", "path": str(path)}))
 
 
 CAT = Media("image", PNG, "image/png")
@@ -279,35 +276,25 @@ def shown(engine):
     return [re.findall(r"\[image/png (\w+)\]", text) for text in engine.prefills]
 
 
-def test_later_turns_read_only_their_own_media(picture):
-    engine = gemma("A car.", "A bus.")
+def test_later_turns_read_only_their_own_media_and_a_session_that_begins_again_all(picture):
+    engine = gemma("A car.", "A bus.", "So.", rewindable=False)
     said = Conversation(engine)
     said.send_message(asked({"type": "image", "path": str(picture)}))
     picture.unlink()
     said.send_message(asked(blob(BUS_PNG)))
     assert "user\n[image/png picture]What is this?<end_of_turn>" in engine.prefills[0]
-    assert shown(engine) == [["picture"], ["another"]]
-
-
-def test_a_session_that_begins_again_reads_media_again():
-    engine = gemma("A car.", "A bus.", "So.", rewindable=False)
-    said = Conversation(engine)
-    said.send_message(asked(blob(CAR_PNG)))
-    said.send_message(asked(blob(BUS_PNG)))
     said.undo()
     said.send_message("And?")
     assert shown(engine) == [["picture"], ["another"], ["picture"]]
 
 
 def test_media_without_a_place_in_the_prompt_are_refused_before_anything_is_sent():
-    engine = ScriptedEngine(
-        "x", template=ChatTemplate("{% for m in messages %}{{ m.role }}{% endfor %}")
-    )
+    template = ChatTemplate("{% for m in messages %}{{ m.role }}{% endfor %}")
+    engine = ScriptedEngine("x", template=template)
     said = Conversation(engine)
     with pytest.raises(InvalidMessageError):
         said.send_message(asked(blob(CAR_PNG)))
-    assert engine.prefills == []
-    assert said.history == []
+    assert (engine.prefills, said.history) == ([], [])
 
 
 def test_words_that_look_like_a_mark_take_no_picture_away():
@@ -315,11 +302,3 @@ def test_words_that_look_like_a_mark_take_no_picture_away():
     said = Conversation(engine)
     said.send_message(asked(blob(CAR_PNG), text="What does <start_of_image> mean?"))
     assert "[image/png picture]What does < start_of_image> mean?" in engine.prefills[0]
-
-
-def test_a_stranger_names_no_file_outside_the_folder(picture, tmp_path):
-    (tmp_path / "shared").mkdir()
-    limits = MediaLimits(folder=tmp_path / "shared")
-    said = Conversation(gemma("x"), media_limits=limits)
-    with pytest.raises(InvalidMessageError):
-        said.send_message(asked({"type": "image", "path": str(picture)}))

@@ -197,15 +197,8 @@ def test_texts_are_as_near_as_they_share_words():
     assert abs(far @ asked) < 0.2
 
 
-def test_another_process_makes_the_same_vectors():
-    code = (
-        "from langchain_convmem.testing import HashEmbeddings\n"
-        "print(HashEmbeddings().embed_query('kettle'))"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert run.stdout.strip() == str(HashEmbeddings().embed_query("kettle"))
+def test_the_vector_of_a_text_is_the_same_in_every_process():
+    assert HashEmbeddings().embed_query("kettle")[:3] == [-0.0625, -0.0625, 0.0625]
 
 
 def test_the_environment_names_the_default_embedder(monkeypatch):

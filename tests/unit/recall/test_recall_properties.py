@@ -1,16 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
+from watched_embedder import WordEmbeddings
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
@@ -21,24 +19,6 @@ from langchain_convmem.views.tokens import count_text_tokens
 WORDS = ["car", "boat", "dog", "river", "paper", "music", "floor", "May", "Ana", "Bo", "red"]
 START_MS = 1_700_000_000_000
 MINUTE_MS = 60_000
-
-
-class Buckets(Embeddings):
-    """A text's vector counts its words in 8 buckets."""
-
-    fingerprint = "buckets"
-
-    def embed_documents(self, texts):
-        return [self.embed_query(text) for text in texts]
-
-    def embed_query(self, text):
-        vector = np.zeros(8)
-        for word in text.lower().split():
-            vector[zlib.crc32(word.encode()) % 8] += 1
-        return vector.tolist()
-
-    async def aembed_query(self, text):
-        return self.embed_query(text)
 
 
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
@@ -202,7 +182,7 @@ BOTH = (ANA, Owner(user_id="bo"))
 @settings(max_examples=30)
 @given(life=lives, wish=wishes())
 def test_no_line_comes_twice_none_is_out_of_scope_and_no_budget_is_exceeded(owners, life, wish):
-    recall = LineRecall(told(life), Buckets())
+    recall = LineRecall(told(life), WordEmbeddings())
     # What an earlier and wider question left in the buffer must not show, either.
     recall.recall(owners, "car red", k=3, buffer=ThreadKey("ana", "now"), settings=wish.settings)
     options = wish.options()
@@ -226,8 +206,8 @@ def test_no_line_comes_twice_none_is_out_of_scope_and_no_budget_is_exceeded(owne
 @given(life=lives, wish=wishes())
 def test_a_block_is_a_stretch_of_the_dialogue_in_its_order(life, wish):
     log = told(life)
-    found = LineRecall(log, Buckets()).recall(ANA, wish.query, **wish.options())
-    live = LineRecall(log, Buckets()).recall(
+    found = LineRecall(log, WordEmbeddings()).recall(ANA, wish.query, **wish.options())
+    live = LineRecall(log, WordEmbeddings()).recall(
         ANA, "x", ranking=99, k=1, settings=RecallSettings(buffer_size=0)
     )
     for block in found.blocks:
@@ -246,8 +226,8 @@ def test_another_users_lines_change_nothing(life, wish):
     # As many entries, so that positions are the same, but of somebody else and about one thing.
     other = Said("cy", "t1", "car " * 9, 0, "Cy", None, None, is_reply=False)
     others = told([step if step.user == "ana" else other for step in life])
-    found = LineRecall(told(life), Buckets()).recall(ANA, wish.query, **wish.options())
-    same = LineRecall(others, Buckets()).recall(ANA, wish.query, **wish.options())
+    found = LineRecall(told(life), WordEmbeddings()).recall(ANA, wish.query, **wish.options())
+    same = LineRecall(others, WordEmbeddings()).recall(ANA, wish.query, **wish.options())
     assert value(found) == value(same)
 
 
@@ -255,20 +235,20 @@ def test_another_users_lines_change_nothing(life, wish):
 @given(life=lives, cut=st.integers(0, 14), wish=wishes())
 def test_an_index_that_was_kept_up_to_date_answers_as_a_fresh_one(life, cut, wish):
     log, written = InMemoryLog(), []
-    warm = LineRecall(log, Buckets())
+    warm = LineRecall(log, WordEmbeddings())
     options = wish.options() | {"remember": False}
     for number, step in enumerate(life):
         written.append(step.write(log, written))
         if number >= cut:
             warm.recall(ANA, wish.query, **options)
-    fresh = LineRecall(log, Buckets()).recall(ANA, wish.query, **options)
+    fresh = LineRecall(log, WordEmbeddings()).recall(ANA, wish.query, **options)
     assert value(warm.recall(ANA, wish.query, **options)) == value(fresh)
 
 
 @settings(max_examples=15)
 @given(life=lives, wish=wishes())
 def test_an_asynchronous_recall_answers_as_a_synchronous_one(life, wish):
-    recall = LineRecall(told(life), Buckets(), rewriter=str.swapcase)
+    recall = LineRecall(told(life), WordEmbeddings(), rewriter=str.swapcase)
     options = wish.options() | {"remember": False}
     later = asyncio.run(recall.arecall(ANA, wish.query, **options))
     assert later == recall.recall(ANA, wish.query, **options)

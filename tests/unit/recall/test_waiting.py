@@ -61,13 +61,13 @@ async def test_an_event_loop_goes_on_while_a_recall_waits(log, say, encoder, mon
     say(log, ["the car"])
     encoder.hold()
     waiting = asyncio.ensure_future(
-        LineRecall(log, encoder).arecall(ANA, "the car", k=1, wait_s=60)
+        LineRecall(log, encoder).arecall(ANA, "Which car?", k=1, wait_s=60)
     )
     assert await asyncio.to_thread(encoder.is_reached.wait, 60)
     assert not waiting.done()
     encoder.go_on()
-    assert (await waiting).matches[0].similarity > 0.9
-    assert awaited == ["the car"]
+    assert (await waiting).matches[0].similarity > 0
+    assert awaited == ["Which car?"]
 
 
 def test_a_turn_waits_neither_for_its_own_lines_nor_for_a_backlog(log, say, encoder):
