@@ -4,14 +4,12 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
 
 ANA = Owner(user_id="ana")
@@ -45,15 +43,6 @@ def answer(log, question="Where is my boat?", owner=ANA):
     return LineRecall(log).recall(owner, question, k=8)
 
 
-def check_alike(found, other):
-    """Two answers are the same but for the last bits: how crowded it is was added up otherwise."""
-    assert [match.line for match in found.matches] == [match.line for match in other.matches]
-    assert [block.text for block in found.blocks] == [block.text for block in other.blocks]
-    assert (found.verdict, found.problems) == (other.verdict, other.problems)
-    relevance = [match.relevance for match in other.matches]
-    assert [match.relevance for match in found.matches] == pytest.approx(relevance, abs=1e-4)
-
-
 def count(path):
     """Count the snapshots of a file."""
     with closing(sqlite3.connect(path)) as db:
@@ -71,61 +60,6 @@ def save(log, texts=TEXTS, *, thread="t", user="ana", owner=ANA):
     entries = log.append(ThreadKey(user, thread), drafts)
     LineRecall(log).refresh(owner)
     return entries
-
-
-sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
-# Long enough to be cut into segments.
-speeches = st.lists(sentences, min_size=12, max_size=16).map(lambda parts: ". ".join(parts * 3))
-steps = st.one_of(
-    st.tuples(
-        st.just("say"),
-        st.one_of(sentences, sentences, speeches, st.just("\ud800 lone")),
-        st.sampled_from(["t1", "t2"]),
-        st.sampled_from([None, "s1", "s2"]),
-        st.sampled_from([None, "work", 3, 3.5, True]),
-    ),
-    st.tuples(st.just("retract"), st.integers(0, 20)),
-    st.tuples(st.just("forget"), st.integers(0, 20)),
-    st.tuples(st.just("save")),
-)
-
-
-def live(log, step, entries):
-    """Do one step; `entries` are all so far."""
-    match step:
-        case ("say", text, thread, session, topic):
-            extra = {"session": session, "topic": topic}
-            draft = make_draft(HumanMessage(text, additional_kwargs=extra))
-            entries += log.append(ThreadKey("ana", thread), [draft])
-        case ("retract", which) if entries:
-            gone = entries[which % len(entries)]
-            entries += log.append(
-                gone.key, [Draft(role="control", control=Control((gone.id,), "undo"))]
-            )
-        case ("forget", which) if entries:
-            gone = entries.pop(which % len(entries))
-            log.forget(gone.key, [gone.id])
-        case ("save",):
-            LineRecall(log).refresh(ANA)
-
-
-@given(life=st.lists(steps, min_size=1, max_size=16), question=sentences)
-@settings(max_examples=30)
-def test_an_index_from_a_snapshot_answers_like_one_made_anew(tmp_path_factory, life, question):
-    path = tmp_path_factory.mktemp("lives") / "memory.db"
-    entries = []
-    with SQLiteLog(path) as log:
-        entries += save(log, TEXTS[:64])
-        for step in life:
-            live(log, step, entries)
-        asked = {"k": 5, "filter": {"topic": ["work", 3, True]}}
-        opened = LineRecall(log)
-        found = opened.recall(ANA, question, k=5), opened.recall(ANA, question, **asked)
-        execute(path, "DELETE FROM snapshots")
-        anew = LineRecall(log)
-        check_alike(found[0], anew.recall(ANA, question, k=5))
-        check_alike(found[1], anew.recall(ANA, question, **asked))
-        assert opened.find_lines(ANA, ["car"]) == anew.find_lines(ANA, ["car"])
 
 
 def test_only_what_came_later_is_read(path):
