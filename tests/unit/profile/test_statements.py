@@ -125,27 +125,24 @@ def test_what_is_said_of_others_or_asked_for_once_stands_for_nothing(text):
     assert not kinds & {"instructions", "work", "people"}
 
 
-def test_the_days_of_a_plan_are_seen_from_when_it_was_said():
+def test_a_plan_has_a_day_to_come_seen_from_when_it_was_said():
     [plan] = read_statements("My exam is on 14 June.", SAID_MS)
     assert plan.days == (1_749_859_200_000, 1_749_859_200_000 + DAY_MS)
-
-
-def test_a_plan_without_a_day_to_come_is_none():
     assert read("My exam was on 3 March.") == []
 
 
-def test_the_question_that_follows_is_no_part_of_what_is_stated():
-    text = "I prefer minimal dependencies, how can I keep my app small?"
-    [found] = read_statements(text)
-    assert text[found.start : found.end] == "I prefer minimal dependencies"
-
-
-def test_two_statements_of_a_sentence_are_two_pieces_of_it():
-    text = "I'm Ana and I live in Lisbon."
-    assert [text[one.start : one.end] for one in read_statements(text)] == [
-        "I'm Ana",
-        "I live in Lisbon.",
-    ]
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        (
+            "I prefer minimal dependencies, how do I keep it small?",
+            ["I prefer minimal dependencies"],
+        ),
+        ("I'm Ana and I live in Lisbon.", ["I'm Ana", "I live in Lisbon."]),
+    ],
+)
+def test_a_sentence_is_quoted_in_the_pieces_that_state_something(text, pieces):
+    assert [text[one.start : one.end] for one in read_statements(text)] == pieces
 
 
 def test_an_end_names_what_is_over():
