@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, ToolMessage

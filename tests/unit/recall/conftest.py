@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from watched_embedder import WordEmbeddings

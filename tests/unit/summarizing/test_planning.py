@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from histories import KEY, histories, spoken
 from hypothesis import given, settings

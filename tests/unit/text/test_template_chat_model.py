@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 from functools import reduce
 from operator import add

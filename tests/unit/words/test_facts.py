@@ -1,6 +1,4 @@
 # ruff: noqa: RUF001 - letters of the languages themselves
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest
