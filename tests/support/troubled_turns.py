@@ -32,9 +32,6 @@ class Halt(BaseException):
     """What not even a tool may swallow."""
 
 
-# -- where and what -----------------------------------------------------------------------------
-
-
 @dataclass
 class Trouble:
     """Does something when the turn comes to the point numbered `at`, once; counts the points."""
@@ -62,9 +59,6 @@ def boom(name):
     if name == "log":
         raise LogUnavailableError("the disk is full")
     raise BoomError(name)
-
-
-# -- what the model says ------------------------------------------------------------------------
 
 
 def _next(question, rounds):
@@ -99,9 +93,11 @@ def said(messages):
 
 class TroubledChatModel(ScriptedChatModel):
     trouble: Any
+    outlined: list[Any]
 
     def _reply(self, messages):
         self.trouble.point("model")
+        self.outlined.append([outline(one) for one in messages])
         return super()._reply(messages)
 
     def _chunks(self, messages):
@@ -125,27 +121,16 @@ def _template():
     return TroubledTemplate.from_builtin("qwen")
 
 
-# -- conversations ------------------------------------------------------------------------------
-
-
-@MessageLog.register
-class TroubledLog:
+class TroubledLog(InMemoryLog):
     append_planned = MessageLog.append_planned
-    aappend_planned = MessageLog.aappend_planned
 
     def __init__(self, trouble):
-        self._log, self._trouble = InMemoryLog(), trouble
-
-    def __getattr__(self, name):
-        return getattr(self._log, name)
+        super().__init__()
+        self._trouble = trouble
 
     def append(self, *args, **kwargs):
         self._trouble.point("log")
-        return self._log.append(*args, **kwargs)
-
-    async def aappend(self, *args, **kwargs):
-        self._trouble.point("log")
-        return await self._log.aappend(*args, **kwargs)
+        return super().append(*args, **kwargs)
 
 
 @dataclass
@@ -188,8 +173,7 @@ def talk(kind, **settings):
     """
     words, trouble, seen, engine = kind.split(), Trouble(), [], None
     if "chat" in words:
-        model = TroubledChatModel(replies=[said], trouble=trouble)
-        model.seen = _Outlined(seen)
+        model = TroubledChatModel(replies=[said], trouble=trouble, outlined=seen)
     else:
         template = _template()
         template.trouble = trouble
@@ -231,20 +215,6 @@ def talk(kind, **settings):
     conversation.send_message(BEFORE)
     seen.clear()
     return Talk(conversation, trouble, seen, engine)
-
-
-class _Outlined(list):
-    """Keeps outlines of the messages that a chat model is called with."""
-
-    def __init__(self, kept):
-        super().__init__()
-        self._kept = kept
-
-    def append(self, messages):
-        self._kept.append([outline(one) for one in messages])
-
-
-# -- ways to send -------------------------------------------------------------------------------
 
 
 def _streamed(conversation, message):

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from scripted_chat import WAYS, ScriptedChatModel
-from talks import Gate, chat, text_engine, texts
+from talks import Gate, chat, text_engine, text_talk, texts
 
 from langchain_convmem import Engine
 from langchain_convmem.conversation import Conversation
@@ -37,8 +37,7 @@ def test_a_turn_that_is_cancelled_may_keep_what_was_said():
 
 
 def test_a_closed_conversation_refuses_everything_that_goes_on():
-    model = text_engine(FINE)
-    talk = Conversation(model)
+    talk, model = text_talk(FINE)
     talk.send_message("a")
     mark = talk.checkpoint()
     talk.close()
@@ -64,8 +63,7 @@ def test_a_closed_conversation_refuses_everything_that_goes_on():
 
 def test_closing_cancels_the_turn_that_runs_and_those_that_wait():
     stop = Gate()
-    model = text_engine(FINE, before_prefill=stop)
-    talk = Conversation(model)
+    talk, model = text_talk(FINE, before_prefill=stop)
     handles = [talk.send_message_async("a") for _ in range(3)]
     assert stop.reached.wait(30)
     closing = threading.Thread(target=talk.close)

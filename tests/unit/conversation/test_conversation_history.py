@@ -3,7 +3,7 @@ import json
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, messages_to_dict
 from scripted_chat import ScriptedChatModel
-from talks import CHATML, chat, text_engine, texts
+from talks import CHATML, chat, text_engine, text_talk, texts
 
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import ConfigError, ConversationError
@@ -36,8 +36,7 @@ def test_what_is_handed_out_and_what_was_given_are_copies():
 
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_going_back_forgets_what_was_said_since(rewindable):
-    model = text_engine(count, rewindable=rewindable)
-    talk = Conversation(model)
+    talk, model = text_talk(count, rewindable=rewindable)
     start = talk.checkpoint()
     talk.send_message("a")
     mark = talk.checkpoint("after a")
@@ -61,8 +60,7 @@ def test_going_back_forgets_what_was_said_since(rewindable):
 
 @pytest.mark.parametrize("clonable", [True, False])
 def test_a_clone_goes_on_by_itself(clonable):
-    model = text_engine(count, clonable=clonable)
-    talk = Conversation(model)
+    talk, model = text_talk(count, clonable=clonable)
     talk.send_message("a")
     twin = talk.clone()
     assert twin.send_message("twin").text == talk.send_message("own").text == "Reply 2"
@@ -77,8 +75,7 @@ def test_a_clone_goes_on_by_itself(clonable):
 
 
 def test_a_clone_during_a_turn_holds_what_was_said_before():
-    model = text_engine(count)
-    talk = Conversation(model)
+    talk, model = text_talk(count)
     talk.send_message("a")
     stream = talk.stream("b")
     next(stream)
@@ -135,8 +132,7 @@ def test_a_reply_of_which_nothing_was_heard_is_taken_out():
 
 @pytest.mark.parametrize("counting", [True, False])
 def test_tokens_are_those_of_the_session(counting):
-    model = text_engine(count, counting=counting)
-    talk = Conversation(model)
+    talk, model = text_talk(count, counting=counting)
     assert talk.token_count == 0
     talk.send_message("a")
     first = talk.token_count

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from scripted_chat import ProviderError, ScriptedChatModel
-from talks import chat, text_engine, texts
+from talks import chat, text_engine, text_talk, texts
 
 from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog
 from langchain_convmem.testing import SessionFault
@@ -18,8 +18,7 @@ def user(text):
 
 
 def test_a_session_reads_each_part_as_it_comes():
-    engine = text_engine(["Hello!", "Bye."])
-    talk = Conversation(engine)
+    talk, engine = text_talk(["Hello!", "Bye."])
     assert talk.send_message("Hel", pending=True) is None
     assert talk.send_message("lo, ", pending=True) is None
     assert (talk.history, [one.text for one in talk.pending]) == ([], ["Hello, "])
@@ -42,8 +41,7 @@ def test_a_chat_model_gets_the_whole_message():
 
 
 def test_a_message_of_another_role_ends_the_one_before():
-    engine = text_engine("one")
-    talk = Conversation(engine)
+    talk, engine = text_talk("one")
     talk.send_message("a", pending=True)
     talk.send_message(SystemMessage("Be "), pending=True)
     assert engine.prefills == [user("a"), f"{END}<|im_start|>system\nBe"]
@@ -106,8 +104,7 @@ def test_a_turn_that_fails_leaves_its_earlier_parts():
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_a_part_that_cannot_be_read_leaves_no_trace(rewindable):
     fault = SessionFault(at="prefill", nth=2, error=ProviderError("gone"))
-    engine = text_engine("one", rewindable=rewindable, faults=[fault])
-    talk = Conversation(engine)
+    talk, engine = text_talk("one", rewindable=rewindable, faults=[fault])
     talk.send_message("a", pending=True)
     with pytest.raises(ProviderError):
         talk.send_message("b", pending=True)
@@ -138,8 +135,7 @@ def test_going_back_drops_what_is_pending(way):
 
 
 def test_a_clone_holds_what_is_pending_and_goes_on_by_itself():
-    engine = text_engine(["one", "two"])
-    talk = Conversation(engine)
+    talk, engine = text_talk(["one", "two"])
     talk.send_message("a", pending=True)
     twin = talk.clone()
     talk.send_message("b")

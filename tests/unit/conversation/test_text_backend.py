@@ -5,7 +5,7 @@ from operator import add
 import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage
 from scripted_chat import ScriptedChatModel
-from talks import CHATML, QWEN, text_engine
+from talks import CHATML, QWEN, text_engine, text_talk
 
 from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog, Preface
 from langchain_convmem.conversation.inputs import coerce_messages
@@ -129,8 +129,7 @@ def test_a_reply_tells_its_time_to_the_first_token_and_its_speed(counting, way):
 
 
 def test_a_response_format_that_an_engine_would_ignore_is_refused():
-    model = text_engine("Fine.", template=QWEN)
-    talk = Conversation(model)
+    talk, model = text_talk("Fine.", template=QWEN)
     with pytest.raises(ConfigError, match="takes no response_format"):
         talk.send_message("a", response_format={"type": "json_object"})
     assert (talk.history, model.prefills) == ([], [])
@@ -142,8 +141,7 @@ def test_a_response_format_that_an_engine_would_ignore_is_refused():
 
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_a_template_that_changes_its_mind_is_followed(rewindable):
-    model = text_engine(template=FORGETFUL, rewindable=rewindable)
-    talk = Conversation(model)
+    talk, model = text_talk(template=FORGETFUL, rewindable=rewindable)
     for question in ("one", "two", "three"):
         talk.send_message(question)
         assert held(model) == FORGETFUL.render(talk.history[:-1]) + "Fine."
@@ -199,8 +197,7 @@ def test_what_was_recalled_stays_where_the_session_has_read_it():
 def test_a_session_that_fails_in_any_way_is_replaced(action):
     faults = [SessionFault(at=action, nth=n) for n in (1, 2)]
     faults.append(SessionFault(at="prefill", nth=2, after=1))
-    model = text_engine(rewindable=action != "reset", faults=faults)
-    talk = Conversation(model)
+    talk, model = text_talk(rewindable=action != "reset", faults=faults)
     errors = 0
     while len(talk.history) < 4:
         try:
