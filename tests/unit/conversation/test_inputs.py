@@ -18,7 +18,6 @@ from langchain_convmem import ChatTemplate
 from langchain_convmem.conversation.inputs import coerce_messages
 from langchain_convmem.errors import InvalidMessageError
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
 TEMPLATE = ChatTemplate("{{ messages | tojson }}")
 
 
@@ -171,12 +170,3 @@ def test_a_message_that_says_too_little_is_refused_by_name(value, named):
 def test_what_could_be_no_message_is_refused_with_the_forms(value):
     with pytest.raises(InvalidMessageError, match="pass text, a LangChain message"):
         coerce_messages(value)
-
-
-def test_bytes_reach_no_template(tmp_path):
-    path = tmp_path / "a.png"
-    path.write_bytes(PNG)
-    part = {"type": "image", "path": str(path)}
-    assert seen_by_a_template(HumanMessage([part])) == [
-        {"role": "user", "content": [{"type": "image", "mime_type": "image/png"}]}
-    ]

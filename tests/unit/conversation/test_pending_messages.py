@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from scripted_chat import ProviderError, ScriptedChatModel
 from talks import chat, text_engine, text_talk, texts
 
-from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog
+from langchain_convmem import ChatTemplate, Conversation
 from langchain_convmem.testing import SessionFault
 
 END = "<|im_end|>\n"
@@ -145,22 +145,3 @@ def test_a_clone_holds_what_is_pending_and_goes_on_by_itself():
         f"{user('ab')}{END}{ASK}one",
         f"{user('ac')}{END}{ASK}two",
     ]
-
-
-def test_a_memory_stores_the_message_when_it_is_whole():
-    with ConversationMemory(InMemoryLog()) as memory:
-        memory.add_messages(
-            [HumanMessage("I parked the car on level 3."), AIMessage("Noted.")],
-            thread_id="old",
-            user_id="ana",
-        )
-        engine = text_engine(["Level 3.", "Welcome."])
-        talk = memory.conversation(engine, thread_id="t", user_id="ana")
-        talk.send_message("On which level ", pending=True)
-        assert memory.history("t", user_id="ana").entries == []
-        talk.send_message("did I park the car?")
-        said = [entry.contents for entry in memory.history("t", user_id="ana").entries]
-        assert said == [("On which level did I park the car?",), ("Level 3.",)]
-        talk.send_message("Thanks")
-        assert "I parked the car on level 3." in engine.sessions[0].text
-        assert engine.prefills[-1] == f"{END}{user('Thanks')}{END}{ASK}"

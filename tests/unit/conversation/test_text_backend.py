@@ -234,12 +234,6 @@ def engine(*replies):
     return ScriptedEngine(list(replies), template=template, end_text="<end>", reply_format="hermes")
 
 
-def test_whatever_a_role_is_called_the_template_gets_its_own_name():
-    said = [("system", "s"), {"role": "human", "content": "a"}, ("model", "b"), AIMessage("c")]
-    text = ChatTemplate(OWN_NAMES, roles=FOUR).render(said, add_generation_prompt=False)
-    assert text == f"<developer>s{END}<human>a{END}<model>b{END}<model>c{END}"
-
-
 def test_preface_and_history_are_shown_by_the_templates_names():
     preface = Preface(messages=[("system", "S"), ("user", "hello"), ("model", "Hi.")])
     history = [("user", "before"), ChatMessage("There.", role="model")]
@@ -272,15 +266,6 @@ def test_tools_are_described_called_and_answered_by_the_templates_names():
         f"{END}<human>Sure?{END}<model>",
     ]
     assert [message.type for message in talk.history][:4] == ["human", "ai", "tool", "ai"]
-
-
-def test_a_thread_of_a_memory_is_shown_by_the_templates_names():
-    with ConversationMemory(InMemoryLog()) as memory:
-        said = [HumanMessage("a"), ChatMessage("b", role="model")]
-        memory.add_messages(said, thread_id="t")
-        model = engine("One.")
-        memory.conversation(model, thread_id="t", recall=False).send_message("c")
-        assert model.prefills == [f"<human>a{END}<model>b{END}<human>c{END}<model>"]
 
 
 KINDS = dict.fromkeys(("model", "Assistant", "ai"), AIMessage)

@@ -169,11 +169,6 @@ def test_a_follow_up_finds_what_its_topic_is_found_by(recall, embedder):
     assert embedder.asked[-1].split() == f"{BEFORE} and my sister's?".split()
 
 
-def test_what_was_said_before_must_be_a_text(recall):
-    with pytest.raises(ConfigError, match="before must be a text or None, got 5"):
-        recall.recall(ANA, "and hers?", before=5)
-
-
 def test_a_hook_is_passed_first_and_the_recall_itself_keeps_none(recall, embedder):
     seen = []
     bound = recall.bind(query_hook=lambda text: seen.append(text) or f"{text} one")

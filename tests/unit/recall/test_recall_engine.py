@@ -1,5 +1,4 @@
 import asyncio
-import copy
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -221,7 +220,8 @@ def test_many_threads_recall_and_write_at_once(log, say, embedder):
         ("ranking", {"ranking": -1}),
         ("threshold", {"threshold": 1.1}),
         ("threshold", {"threshold": "always"}),
-        ("owner", {"owner": "ana"}),
+        ("before must be a text or None, got 5", {"before": 5}),
+        *(("owner", {"owner": owner}) for owner in ("ana", [], [ANA, "bo"], None)),
     ],
 )
 def test_a_senseless_argument_is_refused_by_name(log, embedder, named, arguments):
@@ -234,11 +234,6 @@ def test_a_senseless_argument_is_refused_by_name(log, embedder, named, arguments
 def test_what_a_recall_cannot_be_made_with_is_refused_by_name(log, option):
     with pytest.raises(ConfigError, match=next(iter(option))):
         LineRecall(log, **option)
-
-
-def test_a_copy_of_what_holds_a_recall_shares_it(log):
-    recall = LineRecall(log)
-    assert copy.deepcopy({"recall": recall})["recall"] is recall
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.lines import Recall
 from langchain_convmem.views.tokens import count_text_tokens
 
 ANA = Owner(user_id="ana")
@@ -209,10 +208,6 @@ def test_an_answer_says_whether_it_holds_what_is_asked(log, say, question, verdi
     say(log, said, speakers=("User", "Assistant"))
     found = LineRecall(log).recall(ANA, question, **options)
     assert (found.verdict, bool(found.blocks)) == (verdict, True)
-
-
-def test_an_answer_without_blocks_is_nothing():
-    assert Recall((), ()).verdict == "nothing"
 
 
 STATED = "I run four times a week before work and train for the Lisbon marathon."

@@ -133,12 +133,6 @@ def test_a_set_of_users_is_searched_together_and_documents_could_tell_them_apart
     assert recall.recall([BO, ANA, BO], "car") == recall.recall([ANA, BO], "car")
 
 
-@pytest.mark.parametrize("owner", [[], "ana", [ANA, "bo"], None])
-def test_a_set_that_holds_no_owner_is_refused(recall, owner):
-    with pytest.raises(ConfigError, match="owner"):
-        recall.recall(owner, "car")
-
-
 def test_a_thread_of_none_of_the_owners_is_refused(recall):
     with pytest.raises(ConfigError, match="within"):
         recall.recall([ANA, BO], "car", within=ThreadKey("cy", "t"))

@@ -47,9 +47,3 @@ def test_what_answers_in_other_words_or_another_language_comes_first(recall_of, 
 def test_of_two_statements_the_later_comes_first(recall_of, question, old, new):
     recall = recall_of(has_model=True, more=((old, "Noted."), (new, "Noted.")))
     assert new in first_lines(recall, question)
-
-
-@pytest.mark.encoder
-@pytest.mark.parametrize("said", TABLE["nothing"])
-def test_what_asks_about_nothing_that_was_said_finds_nothing(recall_of, said):
-    assert first_lines(recall_of(has_model=True), said) == []

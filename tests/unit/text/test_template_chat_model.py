@@ -194,21 +194,20 @@ def test_callbacks_see_one_run_and_each_chunk():
 
 
 async def test_a_cancelled_stream_lets_go_of_the_model():
-    closed = asyncio.Event()
+    got, closed = asyncio.Event(), asyncio.Event()
 
     async def write():
         try:
             yield "one "
+            got.set()
             await asyncio.Event().wait()
         finally:
             closed.set()
 
     model = TemplateChatModel(llm=WatchedLLM(reply="", write=write), template="qwen")
-    got = asyncio.Event()
 
-    async def read() -> None:
-        async for _ in model.astream("Hi"):
-            got.set()
+    async def read():
+        return [chunk async for chunk in model.astream("Hi")]
 
     task = asyncio.create_task(read())
     await got.wait()
@@ -258,5 +257,5 @@ def test_models_that_write_otherwise_are_told_apart():
     assert all(params.count(one) == 1 for one in params)
     assert _model()._identifying_params == first._identifying_params
     traced = _model(stop=["x"])._get_ls_params(stop=["y"], temperature=0.5)
-    assert traced["ls_stop"] == ["y"]
-    assert (traced["ls_model_name"], traced["ls_temperature"]) == ("scripted", 0.5)
+    expected = {"ls_stop": ["y"], "ls_model_name": "scripted", "ls_temperature": 0.5}
+    assert {name: traced[name] for name in expected} == expected
