@@ -1,6 +1,4 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     ChatMessage,
@@ -144,11 +142,6 @@ RECALLED = {
 @pytest.mark.parametrize("body", RECALLED)
 def test_recalled_blocks_keep_their_dates_and_speakers(body):
     assert read([HumanMessage(f"<recalled>\n{body}\n</recalled>\n?")]) == ("?", RECALLED[body])
-
-
-@given(st.text())
-def test_reading_never_fails(text):
-    read_context([HumanMessage(f"<recalled>{text}")])
 
 
 def test_a_profile_is_what_the_user_said_unless_another_line_says_it():

@@ -17,6 +17,10 @@ TEXTS = [
     "Dogs often do",
     "The paper about music is due in May",
     "Shall I remind you of the paper",
+    "My brother's phone number is 555 0101",
+    "Noted",
+    "My sister's phone number is 555 0202",
+    "The soup needs more salt",
 ]
 
 
@@ -113,14 +117,6 @@ LETTER = (
     "since the lorry does not wait for anybody, and that bicycles in the cellar need a label. The "
     "key of the laundry is with the caretaker from now on.\nKind regards, the management\n"
 )
-LINES = [
-    "My brother's phone number is 555 0101",
-    "Noted",
-    "My sister's phone number is 555 0202",
-    "Noted as well",
-    "The soup needs more salt",
-    "Add a pinch",
-]
 
 
 @pytest.mark.parametrize(
@@ -159,13 +155,13 @@ def test_a_long_message_that_hardly_says_what_it_asks_is_searched_for_whole(mess
 
 @pytest.fixture
 def recall(log, say, embedder):
-    say(log, LINES)
+    say(log, TEXTS)
     return LineRecall(log, embedder)
 
 
 def test_a_follow_up_finds_what_its_topic_is_found_by(recall, embedder):
     found = recall.recall(ANA, "and my sister's?", before=BEFORE, k=1)
-    assert found.matches[0].line.text == LINES[2]
+    assert found.matches[0].line.text == TEXTS[8]
     assert embedder.asked[-1].split() == f"{BEFORE} and my sister's?".split()
 
 

@@ -16,9 +16,9 @@ TALK = [tuple(exchange) for exchange in TABLE["talk"]]
 @pytest.fixture(scope="module")
 def recall_of(chat):
     @cache
-    def make(*, has_model, more=()):
+    def make(*, has_model):
         log = InMemoryLog()
-        chat(log, [*TALK[:10], *more[:1], *TALK[10:], *more[1:]])
+        chat(log, TALK)
         return LineRecall(log)
 
     return make
@@ -40,10 +40,3 @@ def test_what_shares_words_with_the_question_comes_first(recall_of, has_model, q
 def test_what_answers_in_other_words_or_another_language_comes_first(recall_of, question, line):
     first = first_lines(recall_of(has_model=True), question)
     assert {line} & {*first} if isinstance(line, str) else {*line} & {*first}
-
-
-@pytest.mark.encoder
-@pytest.mark.parametrize(("question", "old", "new"), TABLE["updates"])
-def test_of_two_statements_the_later_comes_first(recall_of, question, old, new):
-    recall = recall_of(has_model=True, more=((old, "Noted."), (new, "Noted.")))
-    assert new in first_lines(recall, question)

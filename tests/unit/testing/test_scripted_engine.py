@@ -1,5 +1,3 @@
-import threading
-
 import pytest
 
 from langchain_convmem.errors import ConfigError, ConversationError
@@ -183,27 +181,6 @@ def test_nothing_can_be_used_once_it_is_closed():
     other.close()
     with pytest.raises(ConversationError):
         engine.create_session()
-
-
-def test_a_hook_holds_a_thread_at_a_chunk_of_its_choice():
-    reached, go = threading.Event(), threading.Event()
-
-    def wait(number):
-        if number == 1:
-            reached.set()
-            assert go.wait(10)
-
-    session = _session(before_chunk=wait)
-    got = []
-    thread = threading.Thread(target=lambda: got.extend(session.decode()))
-    thread.start()
-    assert reached.wait(10)
-    assert got == ["One"]
-    with pytest.raises(SessionMisuseError):
-        session.prefill(["a"])
-    go.set()
-    thread.join()
-    assert got == ["One", " two", " three."]
 
 
 def test_two_calls_of_a_reply_need_different_ids():
