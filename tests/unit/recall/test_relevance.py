@@ -1,4 +1,5 @@
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -270,3 +271,36 @@ def test_the_buffer_takes_in_a_message_that_was_shown_in_part(chat):
     later = recall.recall(ANA, "Thanks!", buffer=now)
     assert later.blocks == ()
     assert [block.lines for block in later.buffer] == [block.lines for block in found.buffer]
+
+
+TABLE = json.loads(Path(__file__).with_name("questions.json").read_text(encoding="utf-8"))
+TALK = [tuple(exchange) for exchange in TABLE["talk"]]
+
+
+@pytest.fixture(scope="module")
+def recall_talk(chat):
+    @cache
+    def make(*, has_model):
+        log = InMemoryLog()
+        chat(log, TALK)
+        return LineRecall(log)
+
+    return make
+
+
+def first_lines(recall, question):
+    blocks = recall.recall(ANA, question).blocks
+    return [line.text for line in blocks[0].lines] if blocks else []
+
+
+@pytest.mark.parametrize("has_model", [False, pytest.param(True, marks=pytest.mark.encoder)])
+@pytest.mark.parametrize(("question", "line"), TABLE["words"])
+def test_what_shares_words_with_the_question_comes_first(recall_talk, has_model, question, line):
+    assert line in first_lines(recall_talk(has_model=has_model), question)
+
+
+@pytest.mark.encoder
+@pytest.mark.parametrize(("question", "line"), TABLE["meaning"])
+def test_what_answers_in_other_words_or_another_language_comes_first(recall_talk, question, line):
+    first = first_lines(recall_talk(has_model=True), question)
+    assert {line} & {*first} if isinstance(line, str) else {*line} & {*first}
