@@ -1,7 +1,6 @@
 import copy
 import datetime as dt
 import functools
-import itertools
 import logging
 import pickle
 from contextlib import nullcontext
@@ -37,16 +36,6 @@ def fixed():
 @pytest.fixture
 def desk():
     return PromptFile.parse(DESK, functions={"getNumber": fixed, "getOther": lambda: "other"})
-
-
-class TestRendering:
-    def test_values_are_not_parsed_again(self):
-        value = "{{m}} {{c}} $1 \\1 %s"
-        prompt = PromptFile.parse(
-            "__* Const *__\n- c = no\n" + DESK,
-            functions={"getNumber": lambda: value, "getOther": lambda: "O"},
-        )
-        assert prompt.render()["Ask"] == f"number {value}, again {value}"
 
 
 class TestFormat:
@@ -119,13 +108,6 @@ class TestValue:
         prompt = PromptFile.parse(DESK, functions={"getNumber": fixed}, strict=False)
         assert pickle.loads(pickle.dumps(prompt)) == prompt  # noqa: S301 - our own bytes
         assert copy.deepcopy(prompt) == prompt
-
-    def test_equality_is_by_content(self):
-        texts = [DESK, DESK.replace("kind", "brief"), DESK.replace("Earlier", "Before")]
-        prompts = [PromptFile.parse(text, strict=False) for text in texts]
-        for one, other in itertools.combinations(prompts, 2):
-            assert one != other
-        assert PromptFile.parse(DESK, strict=False) == prompts[0]
 
     def test_what_it_says_cannot_be_changed(self, desk):
         for said in (desk.metadata, desk.constants, desk.sections, desk.occurrences):

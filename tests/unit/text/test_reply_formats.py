@@ -61,19 +61,20 @@ def test_reasoning_is_a_block_of_the_message_and_the_text_is_clean():
     ]
 
 
-@pytest.mark.parametrize("prompt", ["<think>", "..<think>\n", "<think></think><think>Let me"])
-def test_a_prompt_that_ends_in_a_channel_lets_the_reply_begin_there(prompt):
-    message = read_reply("R\n</think>\n\nText", "hermes", prompt_end=prompt)
-    assert message.additional_kwargs == {"reasoning_content": "R"}
-    assert message.content == "Text"
-
-
 @pytest.mark.parametrize(
-    "prompt",
-    ["<think>\n\n</think>\n\n", "What is <think>?<|im_end|>\n<|im_start|>assistant\n", "<thin"],
+    ("prompt", "thought"),
+    [
+        *((prompt, "R") for prompt in ("<think>", "..<think>\n", "<think></think><think>Let me")),
+        ("<think>\n\n</think>\n\n", None),
+        ("What is <think>?<|im_end|>\n<|im_start|>assistant\n", None),
+        ("<thin", None),
+    ],
 )
-def test_a_prompt_whose_channel_is_closed_or_was_only_spoken_of_does_not(prompt):
-    assert read_reply("Text", "hermes", prompt_end=prompt).content == "Text"
+def test_a_prompt_that_ends_in_an_open_channel_lets_the_reply_begin_there(prompt, thought):
+    text = "Text" if thought is None else f"{thought}\n</think>\n\nText"
+    message = read_reply(text, "hermes", prompt_end=prompt)
+    assert message.additional_kwargs.get("reasoning_content") == thought
+    assert message.content == "Text"
 
 
 @pytest.mark.parametrize(
