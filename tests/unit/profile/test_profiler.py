@@ -50,11 +50,8 @@ class ScriptedModel:
         return {"items": found}
 
     def list_shown(self):
-        return [
-            json.loads(row)["said"]
-            for messages in self.asked
-            for row in messages[-1].content.splitlines()[1:-1]
-        ]
+        asked = [messages[-1].content.splitlines()[1:-1] for messages in self.asked]
+        return [json.loads(row)["said"] for rows in asked for row in rows]
 
 
 def open_memory(script, log=None):

@@ -257,19 +257,15 @@ NOW_MS = int(datetime(2023, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
 DAY_MS = 24 * 3_600_000
 
 
-def soup_every_day(log):
-    for number in range(20):
-        said = {"timestamp": NOW_MS - number * DAY_MS}
-        line = HumanMessage("We had soup", additional_kwargs=said)
-        log.append(ThreadKey("ana", f"t{number}"), [make_draft(line)])
-    return LineRecall(log)
-
-
 @pytest.mark.parametrize(
     ("when", "number"), [("on 2023-11-17", 3), ("on 11 November", 9), ("five days ago", 5)]
 )
 def test_lines_said_at_that_time_come_first_and_say_why(log, when, number):
-    recall = soup_every_day(log)
+    for days in range(20):
+        said = {"timestamp": NOW_MS - days * DAY_MS}
+        line = HumanMessage("We had soup", additional_kwargs=said)
+        log.append(ThreadKey("ana", f"t{days}"), [make_draft(line)])
+    recall = LineRecall(log)
     question = f"Which soup did we have {when}?"
     [match] = recall.recall(ANA, question, k=1, ranking=1, now_ms=NOW_MS).matches
     assert match.line.time_ms == NOW_MS - number * DAY_MS

@@ -27,10 +27,6 @@ def lines(documents):
     return {line for one in documents for line in one.page_content.splitlines() if ": " in line}
 
 
-def contents(documents):
-    return "\n".join(document.page_content for document in documents)
-
-
 def test_a_document_holds_a_block_and_plain_metadata(recall):
     [document] = DialogLineRetriever(recall=recall, user_id="ana", thread_id="t1").invoke(
         "car", k=1
@@ -58,7 +54,8 @@ def test_a_document_holds_a_block_and_plain_metadata(recall):
     ],
 )
 def test_the_scope_is_a_user_a_thread_of_theirs_or_a_lone_thread(recall, scope, inside, outside):
-    text = contents(DialogLineRetriever(recall=recall, **scope).invoke("car"))
+    documents = DialogLineRetriever(recall=recall, **scope).invoke("car")
+    text = "\n".join(document.page_content for document in documents)
     assert all(part in text for part in inside)
     assert not any(part in text for part in outside)
 
