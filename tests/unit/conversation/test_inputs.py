@@ -86,13 +86,10 @@ def test_what_cannot_be_copied_is_refused():
         coerce_messages(given)
 
 
-def test_further_keys_of_a_map_reach_templates():
+def test_further_keys_of_a_map_reach_templates_and_its_reasoning_as_reasoning():
     assert seen_by_a_template({"role": "user", "content": "x", "note": 1, "gone": None}) == [
         {"role": "user", "content": "x", "note": 1}
     ]
-
-
-def test_the_reasoning_of_a_map_reaches_templates_as_reasoning():
     given = {"role": "assistant", "content": "4", "reasoning_content": "two and two"}
     [message] = seen_by_a_template(given)
     assert message["thinking"] == message["reasoning_content"] == "two and two"

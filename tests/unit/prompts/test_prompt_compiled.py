@@ -41,11 +41,6 @@ def compiled_at(source, suffix):
     return path
 
 
-def stored_at(path, content):
-    path.write_text(json.dumps(content), encoding="utf-8")
-    return path
-
-
 both_forms = pytest.mark.parametrize("suffix", [".json", ".bytes"])
 
 
@@ -178,6 +173,7 @@ class TestPlaces:
         (tmp_path / "secret").write_text("x", encoding="utf-8")
         for name in ("../secret", str(tmp_path / "secret"), "..", ""):
             content = {**GOOD, "source": {"name": name, "sha256": "0" * 64}}
-            path = stored_at(folder / "a.json", content)
+            path = folder / "a.json"
+            path.write_text(json.dumps(content), encoding="utf-8")
             found = PromptFile.load(path, functions={"f": lambda: ""}).diagnostics
             assert found == ()
