@@ -7,7 +7,7 @@ RUN := $(BIN)/python -X utf8
 OTHERS := build/migration
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check format bench fuzz histories chaos soak short-soak docs hosts cookbook notebooks migration package postgres redis node web browser reference pictures figures
+.PHONY: help demo test test-all test-local lint check slow format bench fuzz histories chaos soak short-soak docs hosts cookbook notebooks migration package postgres redis node web browser reference pictures figures
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -54,26 +54,32 @@ demo: $(VENV)/.base ## Import weeks of dialogue, then chat in a new process that
 WORKERS ?= auto
 # The tests start processes, each of which would compile the whole package again.
 test: export PYTHONDONTWRITEBYTECODE =
-# What repeats a promise at length (slow), and the tests of the benchmarks, are left to `make check`;
+# What repeats a promise at length (slow), and the tests of the benchmarks, are left to `make slow`;
 # what the pages of the documentation show is run by `make docs`.
 test: $(VENV)/.dev ## Set up and run the tests that need nothing but wheels
 	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --ignore tests/unit/benchmarks --ignore-glob '*/test_docs_*.py' -m "not slow and not package and not postgres and not redis and not node and not local and not web and not browser"
 
 # -- what developers run ------------------------------------------------------------------------
 
-check: $(VENV)/.dev ## Format, lint, types, layers, unit and contract tests
+lint: $(VENV)/.dev ## Format, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . && echo "format ok"
 	@$(BIN)/ruff check --quiet . && echo "lint ok"
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not postgres and not node and not browser and not sockets" tests/unit tests/contract
+
+check: lint ## The same, and the unit and contract tests
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not postgres and not node and not browser and not sockets" tests/unit tests/contract
+
+slow: $(VENV)/.dev ## What `make test` leaves out: promises repeated at length, and the tests of the benchmarks
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "slow and not postgres" tests/unit tests/contract
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal tests/unit/benchmarks
 	@$(RUN) -m pytest -q -m slow tests/integration
 
 format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 test-all: $(VENV)/.docs ## Every part that CI adds to `make test`, each with its time
-	@.ci/parts check histories postgres redis node package web browser migration docs cookbook short-soak
+	@.ci/parts lint slow histories postgres redis node package web browser migration docs cookbook short-soak
 
 package: $(VENV)/.docs ## Build the wheel; run the README's example at lowest and newest versions
 	@$(RUN) -m pytest -q -m package tests/integration

@@ -13,7 +13,6 @@ import contextvars
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -57,52 +56,19 @@ def to_async(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 # -- From an event loop to a thread, and back for what only the loop can do -----------------------
 
 
-class Slots:
-    """So many places, and a line of those who wait for one, first in, first out.
-
-    Thread-safe, and as cheap with hundreds in the line as with none.
-    """
-
-    def __init__(self, count: int) -> None:
-        """Create so many places, all free."""
-        self._count = count
-        # Reentrant: the garbage collector may close a forgotten stream at any moment.
-        self._guard = make_lock()
-        self.start_anew()
-
-    def start_anew(self) -> None:
-        """Forget who is inside or waits: after a fork they are in another process."""
-        self._free = self._count
-        self._line: deque[Future[None]] = deque()
-
-    def enter(self) -> Future[None]:
-        """Return a place, done when it is free; whoever takes one has to `leave` it once."""
-        place: Future[None] = Future()
-        with self._guard:
-            if not self._free:
-                self._line.append(place)
-                return place
-            self._free -= 1
-        place.set_result(None)
-        return place
-
-    def leave(self, place: Future[None]) -> None:
-        """Go out and let the next one in, or give up waiting."""
-        if place.cancel():  # it was not let in, and is passed over
-            return
-        with self._guard:
-            while self._line:
-                following = self._line.popleft()
-                if following.set_running_or_notify_cancel():
-                    break
-            else:
-                self._free += 1
-                return
-        following.set_result(None)
+HOPS_AT_ONCE = 10
+"""So many hops of an event loop run at once, as many as a pool of PostgreSQL has connections."""
+_LOCAL = threading.local()
 
 
-SLOTS = Slots(10)
-"""The line of the process's hops; as many run at once as a pool of PostgreSQL has connections."""
+def _get_slots(loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
+    """Return the line of a loop's hops; a loop runs in one thread at a time."""
+    if getattr(_LOCAL, "loop", None) is not loop:
+        _LOCAL.loop, _LOCAL.slots = loop, asyncio.Semaphore(HOPS_AT_ONCE)
+    slots: asyncio.Semaphore = _LOCAL.slots
+    return slots
+
+
 _MOST_THREADS = 1_000
 """Few run at once, but any number may wait for answers."""
 
@@ -114,7 +80,6 @@ def _get_executor() -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):  # threads survive no fork
     os.register_at_fork(after_in_child=_get_executor.cache_clear)
-    os.register_at_fork(after_in_child=SLOTS.start_anew)
 
 _HOP: contextvars.ContextVar[_Hop | None] = contextvars.ContextVar("convmem_hop", default=None)
 
@@ -122,15 +87,14 @@ _HOP: contextvars.ContextVar[_Hop | None] = contextvars.ContextVar("convmem_hop"
 async def hop(call: Callable[[], T]) -> T:
     """Return what a call returns, made in a thread with the caller's context variables.
 
-    A few such calls run at once; the others wait in the order of their arrival, on their loops. No
-    hop may wait for another one: who does so under a hop anyway, by an event loop of its own, is
-    let through.
+    A few such calls of a loop run at once; the others wait in the order of their arrival. No hop
+    may wait for another one of its loop.
 
     Of a task that is cancelled, a call that has not begun does not begin. One that runs is waited
     for, but what it asks the event loop for is cancelled (see `ask`), so it ends soon.
     """
     loop = asyncio.get_running_loop()
-    running = _Hop(loop, has_slot=_HOP.get() is None)
+    running = _Hop(loop)
     await running.enter()
     context = contextvars.copy_context()
     run = partial(context.run, running.run, call)
@@ -195,25 +159,23 @@ def _find_hop() -> _Hop | None:
 class _Hop:
     """A call that an event loop waits for."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, has_slot: bool) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._has_slot = has_slot
+        self._slots = _get_slots(loop)
+        self._has_slot = False
         self.thread = 0
-        self._slot: Future[None] | None = None
         self._asked: Future[Any] | None = None
         self._is_cancelled = False
 
     async def enter(self) -> None:
         """Wait for a slot."""
-        if not self._has_slot:
-            return
-        self._slot = SLOTS.enter()
-        try:
-            if not self._slot.done():
-                await asyncio.wrap_future(self._slot)
-        except BaseException:
-            self._leave()
-            raise
+        await self._slots.acquire()
+        self._has_slot = True
+
+    def _leave(self) -> None:
+        if self._has_slot:
+            self._has_slot = False
+            self._slots.release()
 
     def run(self, call: Callable[[], T]) -> T:
         """Make the call, in its thread."""
@@ -252,12 +214,15 @@ class _Hop:
 
         async def await_call() -> T:
             _HOP.set(None)  # what it calls on the loop is not under this hop
-            return await acall()
+            self._leave()
+            try:
+                return await acall()
+            finally:
+                await self.enter()
 
         asked = self._asked = asyncio.run_coroutine_threadsafe(await_call(), self._loop)
         if self._is_cancelled:
             asked.cancel()
-        self._leave()
         try:
             answer: T = asked.result()
         except CancelledError:
@@ -265,15 +230,7 @@ class _Hop:
             raise asyncio.CancelledError from None
         finally:
             self._asked = None
-            if self._has_slot:
-                self._slot = SLOTS.enter()
-                self._slot.result()
         return answer
-
-    def _leave(self) -> None:
-        if self._slot is not None:
-            SLOTS.leave(self._slot)
-            self._slot = None
 
 
 async def run_in_thread(call: Callable[[], T]) -> T:

@@ -96,11 +96,6 @@ class Backend:
     async def aread_ahead(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> None:
         """Let the model read without blocking the event loop; see `read_ahead`."""
 
-    def render(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> str:
-        """Return the text that the model would be sent for these messages; changes nothing."""
-        del request, context
-        raise ConfigError("a chat model is sent messages, and writes no prompt that could be shown")
-
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return how many tokens the model holds, or would be sent."""
         return count_tokens(context)
@@ -143,22 +138,17 @@ class ChatModelTurn(ModelTurn):
         """Say what the turn's options are to the model.
 
         Raises:
-            ConfigError: If the turn has extra context, and no `context_kwargs` say what it means.
+            ConfigError: If the turn has extra context, which only chat templates read.
         """
         super().__init__(request)
         self._model = model
-        context, context_kwargs = request.options.extra_context, request.config.context_kwargs
-        meant: Mapping[str, Any] = {}
-        if context and context_kwargs is None:
-            raise ConfigError(
-                f"a chat model knows no extra context, got {sorted(context)}; say what it means "
-                "to this one by context_kwargs=lambda context: {...}, as arguments of its calls"
-            )
-        if context and context_kwargs is not None:
-            meant = context_kwargs(context)
+        if request.options.extra_context:
+            given = sorted(request.options.extra_context)
+            way = "pass parameters of its own, such as reasoning_effort, in model_kwargs"
+            raise ConfigError(f"a chat model reads no extra context, got {given}; {way}")
         most = request.options.max_output_tokens
         limit = {} if most is None else {"max_tokens": most}
-        self._kwargs = {**limit, **meant, **request.options.model_kwargs}
+        self._kwargs = {**limit, **request.options.model_kwargs}
 
     def stream(self, context: Sequence[BaseMessage]) -> Generator[list[Any]]:
         """Send everything; see `ModelTurn`."""

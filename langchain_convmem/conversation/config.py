@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, SystemMessage, merge_message_runs
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, field_validator
 
 from langchain_convmem.causes import describe_value, suggest_name
@@ -45,7 +45,7 @@ class ConversationConfig(BaseModel):
     """Settings of a conversation; they do not change while it lives.
 
     Settings that the model does not heed are refused: `template`, `reply_format`, `channels`,
-    `stop` and `prefill_preface` by chat models, `context_kwargs` by text engines.
+    `stop`, `prefill_preface` and `thinking_tokens` by chat models.
 
     Attributes:
         preface: What stands before the first message.
@@ -57,8 +57,8 @@ class ConversationConfig(BaseModel):
         stop: Texts that end a reply of a text engine, besides those of template and format.
         prefill_preface: Let a text engine read the preface when the conversation is created.
         thinking: Sets `enable_thinking` in the extra context; None leaves it to the template.
-        context_kwargs: What extra context means to a chat model, as arguments of its calls;
-            without it a chat model takes none.
+        thinking_tokens: The most tokens of a reply of a text engine while it thinks: then its
+            thoughts are closed, and it goes on. None is no limit.
         auto_tools: Call tools and go on until the model replies without calls. Otherwise a reply
             with calls is returned, and their results are sent by the caller.
         max_tool_rounds: How often tools are called within one turn; to tell the model that its
@@ -84,7 +84,7 @@ class ConversationConfig(BaseModel):
     stop: tuple[str, ...] = ()
     prefill_preface: bool = False
     thinking: bool | None = None
-    context_kwargs: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    thinking_tokens: PositiveInt | None = None
     auto_tools: bool = True
     max_tool_rounds: PositiveInt = 25
     tool_handler: Callable[..., Any] | None = None
@@ -115,7 +115,8 @@ class ConversationConfig(BaseModel):
                 )
         if system is not None:
             preface = Preface.model_validate(preface)
-            messages = [("system", system), *preface.messages]
+            first = [SystemMessage(system), *preface.messages[:1]]  # few models take two of these
+            messages = [*merge_message_runs(first, chunk_separator="\n\n"), *preface.messages[1:]]
             given["preface"] = Preface(**{**dict(preface), "messages": messages})
         return type(self)(**given) if settings else self
 

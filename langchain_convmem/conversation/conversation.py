@@ -39,9 +39,9 @@ from langchain_convmem.conversation.text_backend import TextBackend
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.conversation.turn import ActiveTurns, Send, Talk, TurnControl
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.text import ChatTemplate, RenderStats
+from langchain_convmem.text import RenderStats
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
-from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine
+from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine, load_template
 from langchain_convmem.thread_memory import MemoryThread
 from langchain_convmem.views.edits import Heard
 
@@ -52,7 +52,7 @@ MessageCallback: TypeAlias = Callable[[AIMessageChunk | BaseException], Any]
 """Gets what becomes of a turn: chunks, then an empty one with `chunk_position="last"` when the
 history holds the reply, or the error that ended the turn. One call at a time, in order."""
 
-_TEXT_SETTINGS = ("template", "reply_format", "channels", "stop", "prefill_preface")
+_FOR_TEXT = ("template", "reply_format", "channels", "stop", "prefill_preface", "thinking_tokens")
 
 
 def _between_turns(
@@ -109,9 +109,10 @@ class Conversation(Runnable[Any, AIMessage]):
                 `system_prompt` is the first message of the preface.
         """
         engine = model if isinstance(model, Engine) else Engine(model)
-        self._talk = engine.open(config, history, settings)
+        talk = self._talk = engine.open(config, history, settings)
         if self.config.prefill_preface:
-            self._talk.backend.read_ahead(self._make_request(), ())
+            options = SendOptions.parse({}, self.config)
+            talk.backend.read_ahead(ReplyRequest(self.config, options, talk.tools, {}, False), ())
 
     _run_off_loop = staticmethod(run_in_thread)
     """How `to_async` calls what may wait for a model."""
@@ -375,20 +376,6 @@ class Conversation(Runnable[Any, AIMessage]):
         preface = self.config.preface.messages
         return self._talk.backend.count_tokens([*preface, *self._talk.thread.peek()])
 
-    # -- prompts ----------------------------------------------------------------------------------
-
-    def render_message(self, message: ConversationInput, **options: Any) -> str:
-        """Return the text that a session would read for a message now; changes nothing.
-
-        What the turn would recall is not in it.
-
-        Raises:
-            ConfigError: If the model takes messages, not text.
-            ChatTemplateError: If the template refuses the message.
-        """
-        context = [*self._talk.thread.peek(), *self._talk.prepare(message)]
-        return self._talk.backend.render(self._make_request(**options), context)
-
     # -- going back -------------------------------------------------------------------------------
 
     def checkpoint(self, label: str | None = None) -> Checkpoint:
@@ -403,8 +390,12 @@ class Conversation(Runnable[Any, AIMessage]):
         """Go back to a checkpoint; what was said since is taken back, and what is pending dropped.
 
         Raises:
+            ConfigError: If it is not a checkpoint.
             ConversationError: If the history no longer holds what the checkpoint saw.
         """
+        if not isinstance(checkpoint, Checkpoint):
+            what = describe_value(checkpoint)
+            raise ConfigError(f"{what} is no checkpoint; pass what checkpoint() returned")
         self._talk.thread.rewind(checkpoint.message_id)
         self._talk.pending = ()
 
@@ -507,11 +498,6 @@ class Conversation(Runnable[Any, AIMessage]):
         pause.control.seal(checks=False)
         return pause
 
-    def _make_request(self, **options: Any) -> ReplyRequest:
-        """Return what is asked of the model outside a turn, or before one."""
-        chosen = SendOptions.parse(options, self.config)
-        return ReplyRequest(self.config, chosen, self._talk.tools, {}, streaming=False)
-
 
 class TurnHandle:
     """A turn that runs in the background. Thread-safe; may be awaited."""
@@ -577,10 +563,8 @@ class Engine:
             ConfigError: If it is not a model.
         """
         if not isinstance(model, TextEngine | Runnable):
-            raise ConfigError(
-                f"{describe_value(model)} is not a model; "
-                "expected a LangChain chat model or a text engine"
-            )
+            wanted = "a LangChain chat model, or an engine derived from text.sessions.TextEngine"
+            raise ConfigError(f"{describe_value(model)} is not a model; expected {wanted}")
         self.model = model
         release = model.close if isinstance(model, TextEngine) else lambda: None
         self._turns = ActiveTurns("the engine", release)
@@ -639,19 +623,17 @@ class Engine:
     def _create_backend(self, config: ConversationConfig, tools: ToolSet) -> Backend:
         """Return how a conversation uses the model; what that does not heed is refused."""
         engine = self.model if isinstance(self.model, TextEngine) else None
-        for name in _TEXT_SETTINGS if engine is None else ("context_kwargs",):
-            if getattr(config, name) != ConversationConfig.model_fields[name].default:
-                way = "text engines, or for TemplateChatModel" if engine is None else "chat models"
-                raise ConfigError(f"{name} is for {way}; leave it out")
         if engine is None:
+            for name in _FOR_TEXT:
+                if getattr(config, name) != ConversationConfig.model_fields[name].default:
+                    raise ConfigError(f"{name} is for text engines; leave it out")
             return ChatModelBackend(cast("Runnable[Any, Any]", self.model), tools)
-        given = config.template or engine.template
-        if given is None:
+        template = load_template(config.template or engine.template)
+        if template is None:
             raise ConfigError(
                 f"{type(engine).__name__} knows no chat template; pass template=, a ChatTemplate "
                 "or the name of a built-in one"
             )
-        template = ChatTemplate.from_builtin(given) if isinstance(given, str) else given
         if isinstance(engine, TokenNamingEngine):
             template = template.extend_control_tokens(engine.control_tokens)
         if tools.names and "tools" not in template.variables:

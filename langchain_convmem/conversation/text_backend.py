@@ -186,13 +186,6 @@ class TextBackend(Backend):
         else:
             turn.commit()
 
-    def render(self, request: ReplyRequest, context: Sequence[BaseMessage]) -> str:
-        """Return the text that the session would be sent; see `Backend`."""
-        state = self.state.copy()
-        state.begin_again()
-        wanted = _list_read([*request.config.preface.messages, *context], self.shown)
-        return state.read_text(state.feed(wanted, extra_context=request.options.extra_context).kept)
-
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of the session's text; by our own count if it does not report them."""
         del context
@@ -300,20 +293,28 @@ class TextTurn(ModelTurn):
         """Read what is new, and write the reply; see `ModelTurn`."""
         session = self.prefill(context)
         written = _Written(self._make_reader(), _count_tokens(session) or 0)
-        for piece in session.decode(**self._prepare_decode()):
-            yield written.read(piece)
+        for closing, options in self._plan_decodes(session, written):
+            if closing:
+                session.prefill([closing])
+                yield written.read(closing)
+            for piece in session.decode(**options):
+                yield written.read(piece)
         yield self._end_reply(session, written)
 
     async def astream(self, context: Sequence[BaseMessage]) -> AsyncGenerator[list[AIMessageChunk]]:
         """Read what is new, and write the reply; see `ModelTurn`."""
         session = await self.aprefill(context)
         written = _Written(self._make_reader(), _count_tokens(session) or 0)
-        pieces = session.adecode(**self._prepare_decode())
-        try:
-            async for piece in pieces:
-                yield written.read(piece)
-        finally:
-            await aclose_quietly(pieces)
+        for closing, options in self._plan_decodes(session, written):
+            if closing:
+                await session.aprefill([closing])
+                yield written.read(closing)
+            pieces = session.adecode(**options)
+            try:
+                async for piece in pieces:
+                    yield written.read(piece)
+            finally:
+                await aclose_quietly(pieces)
         yield await hop(partial(self._end_reply, session, written))
 
     def _make_reader(self) -> ReplyReader:
@@ -325,12 +326,21 @@ class TextTurn(ModelTurn):
             tools=self.request.tools.schemas,
         )
 
-    def _prepare_decode(self) -> dict[str, Any]:
-        """Return the arguments of a call that writes."""
+    def _plan_decodes(
+        self, session: ModelSession, written: _Written
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield what closes the thoughts of what was written so far, and how to write on."""
         self._is_sound = False
-        kwargs = self.request.options.model_kwargs
+        kwargs, most = self.request.options.model_kwargs, self.request.options.max_output_tokens
         stop = (*self._backend.stop, *self.request.config.stop, *kwargs.get("stop", ()))
-        return {**kwargs, "stop": stop, "max_tokens": self.request.options.max_output_tokens}
+        budget, closing = self.request.config.thinking_tokens, ""
+        if budget is not None and (most is None or budget < most):
+            yield "", {**kwargs, "stop": stop, "max_tokens": budget}
+            if session.finish_reason != "length":
+                return  # the reply came to its end
+            most = most and most - budget
+            closing = written.reader.end_of_thought
+        yield closing, {**kwargs, "stop": stop, "max_tokens": most}
 
     def _end_reply(self, session: ModelSession, written: _Written) -> list[AIMessageChunk]:
         """Note what the session wrote; return the chunks of the end."""

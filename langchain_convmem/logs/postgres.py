@@ -333,23 +333,22 @@ def _write_opening(
     Everything is LOCAL: behind a pooler, the next transaction may be of another client.
     """
     level = "READ COMMITTED READ WRITE" if write else "REPEATABLE READ READ ONLY"
-    settings = {"search_path": f"'\"{schema}\"'"}
+    settings = {"search_path": f'"{schema}"'}
     if timeout_s is not None:
-        limit = f"'{max(1, round(timeout_s * 1000))}'"
+        limit = str(max(1, round(timeout_s * 1000)))
         settings["lock_timeout" if write else "statement_timeout"] = limit
         if not once:
             settings["idle_in_transaction_session_timeout"] = limit
+    opening = [f"SET LOCAL {name} = {value}" for name, value in settings.items()]
+    if not once:  # what is sent at once is a transaction anyway
+        opening.insert(0, f"BEGIN ISOLATION LEVEL {level}")
     if write:
         # A server may be set to acknowledge early; what waits for replicas stays as it is set.
         now = "current_setting('synchronous_commit')"
         wanted = f"CASE {now} WHEN 'off' THEN 'on' ELSE {now} END" if durable else "'off'"
-        settings["synchronous_commit"] = wanted
-    chosen = [f"set_config('{name}', {value}, true)" for name, value in settings.items()]
-    if write:
-        chosen.insert(0, "pg_current_xact_id()::text")
-    opening = f"SELECT {', '.join(chosen)}"
-    # What is sent at once is a transaction anyway.
-    return opening if once else f"BEGIN ISOLATION LEVEL {level};\n{opening}"
+        commit = f"set_config('synchronous_commit', {wanted}, true)"
+        opening.append(f"SELECT pg_current_xact_id()::text, {commit}")
+    return ";\n".join(opening)
 
 
 def _read_dsn(dsn: str | None, pool: object) -> dict[str, Any]:

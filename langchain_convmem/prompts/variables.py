@@ -66,9 +66,11 @@ def check_functions(functions: Mapping[str, VariableFunction]) -> None:
     """Refuse what cannot serve as variable functions.
 
     Raises:
-        ConfigError: If a name is not an identifier, or what it names cannot be called without
-            arguments.
+        ConfigError: If they have no names, a name is not an identifier, or what it names cannot be
+            called without arguments.
     """
+    if not isinstance(functions, Mapping):
+        raise ConfigError(f"functions must be a map of names to functions, got {functions!r:.80}")
     for name, function in functions.items():
         if not name.isidentifier():
             msg = f"{name!r} is not a name for a variable function: use letters, digits and '_'"

@@ -224,6 +224,7 @@ class ScriptedSession:
         self.closed = False
         self.finish_reason: Literal["stop", "length"] | None = None
         self.stop_text = ""
+        self.holds_stop = engine.holds_stop
         self._engine = engine
         self._parts = list(parts)
         self._marks = list(marks)
@@ -231,11 +232,6 @@ class ScriptedSession:
         self._occupied = threading.Lock()
 
     # -- what it holds ------------------------------------------------------------------------
-
-    @property
-    def holds_stop(self) -> bool:
-        """As the engine says."""
-        return self._engine.holds_stop
 
     @property
     def text(self) -> str:

@@ -198,7 +198,8 @@ class ChatTemplate:
             ConfigError: If there is none of that name.
         """
         if name not in BUILTINS:
-            raise ConfigError(f"no built-in template {name!r}; there are {sorted(BUILTINS)}")
+            known = f"{sorted(BUILTINS)}; ChatTemplate(source) and .from_file(path) make others"
+            raise ConfigError(f"no built-in template {name!r:.80}; there are {known}")
         file = files("langchain_convmem.text") / "builtin" / f"{name}.jinja"
         return cls(file.read_text("utf-8"), **{"name": name, **BUILTINS[name], **options})
 

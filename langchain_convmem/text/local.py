@@ -7,13 +7,11 @@ import importlib.util
 import inspect
 import secrets
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError
 
-from langchain_convmem.background import hop
 from langchain_convmem.errors import BudgetError, ConfigError, ConversationError, MissingExtraError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.replies import StopTexts
@@ -168,10 +166,6 @@ class LocalSession(KeptSession):
         while len(self._items) - self._cached > 1:  # the last token is read when the model writes
             self._read(self._items[self._cached : -1][:_STEP])
 
-    async def aprefill(self, parts: Sequence[Part]) -> None:
-        """Read text, in a thread; see `prefill`. If cancelled, waits for the step that runs."""
-        await hop(partial(self.prefill, parts))
-
     def append(self, *texts: str) -> None:
         """Add texts to the state, of each its own tokens; the model reads them when it must."""
         new: list[int] = []
@@ -207,15 +201,6 @@ class LocalSession(KeptSession):
             ConfigError: If there is nothing to go on from, and no token to begin with.
         """
         yield from filter(None, self._write(stop, max_tokens, options))
-
-    async def adecode(
-        self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
-    ) -> AsyncIterator[str]:
-        """Write on, each token in a thread; see `decode`."""
-        writing = self._write(stop, max_tokens, options)
-        while (piece := await hop(partial(next, writing, None))) is not None:
-            if piece:
-                yield piece
 
     def _write(
         self, stop: Sequence[str], max_tokens: int | None, options: dict[str, Any]

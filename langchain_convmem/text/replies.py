@@ -88,6 +88,12 @@ class ReplyReader:
         chunk = self._build_chunk()
         return [] if chunk is None else [chunk]
 
+    @property
+    def end_of_thought(self) -> str:
+        """What closes the thoughts in which the reply is now; empty outside of thoughts."""
+        opened = self._parser.opened
+        return opened.end if isinstance(opened, Channel) and opened.reasoning else ""
+
     def finish(self, *, finish_reason: str | None = "stop") -> list[AIMessageChunk]:
         """Return what was held back, if anything, and the last chunk, which has no content."""
         self._parser.finish()
@@ -175,6 +181,7 @@ class ReplyParser:
         channels: The text of every channel that was opened, by its name; what the model thought
             in whatever channel, in the order of its thoughts, by None.
         calls: The calls found so far.
+        opened: The channel or block in which it stands; None outside of both.
     """
 
     def __init__(self, form: ReplyFormat, *, prompt_end: str, tools: bool) -> None:
@@ -201,7 +208,7 @@ class ReplyParser:
 
     def _enter(self, opened: Channel | ToolCallBlock | None) -> None:
         """Go on within a channel or a block, or outside of both."""
-        self._open = opened
+        self.opened = opened
         self._wanted = self._starts
         self._sink = self.content
         self._body = ""
@@ -216,7 +223,7 @@ class ReplyParser:
         """Take what comes next."""
         data, self._held = self._held + text, ""
         while data:
-            if self._may_be_bare and self._open is None and not self.content.has_text:
+            if self._may_be_bare and self.opened is None and not self.content.has_text:
                 if not is_end and may_open_calls(data):
                     self._held = data
                     return
@@ -225,7 +232,7 @@ class ReplyParser:
                     self._take(calls)
                     self._may_be_bare = False
             at, mark = self._wanted.find(data, is_end=is_end)
-            if isinstance(self._open, ToolCallBlock):
+            if isinstance(self.opened, ToolCallBlock):
                 self._body += data[:at]
             else:
                 self._sink.write(data[:at])
@@ -237,8 +244,8 @@ class ReplyParser:
     def finish(self) -> None:
         """Take apart what was held back; what is open is closed."""
         self.feed("", is_end=True)
-        if isinstance(self._open, ToolCallBlock):
-            block, body = self._open, self._body
+        if isinstance(self.opened, ToolCallBlock):
+            block, body = self.opened, self._body
             self._enter(None)
             if re.match(block.begins, body):
                 self._take((block.open_syntax or block.syntax)(body))
@@ -250,7 +257,7 @@ class ReplyParser:
 
     def _meet(self, mark: str, rest: str) -> str:
         """Go on behind a mark; return the text to go on with."""
-        block = self._open
+        block = self.opened
         if isinstance(block, ToolCallBlock):
             calls = block.syntax(self._body)
             # The mark may stand within an argument: then the call goes on.

@@ -1,6 +1,7 @@
 """What reads text and goes on with it: sessions of a model that knows nothing of messages.
 
-First what any of them promises, then what our own engines have in common.
+First what any of them promises, then what our own engines have in common. Who derives a class from
+`ModelSession` or `TextEngine` inherits what it does not define.
 
 Optional abilities are protocols of their own, asked for once with `isinstance`.
 Asynchronous methods carry the prefix `a` and keep every promise of their synchronous form.
@@ -8,10 +9,13 @@ Asynchronous methods carry the prefix `a` and keep every promise of their synchr
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
+from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.text.chat_template import ChatTemplate
 
@@ -33,28 +37,31 @@ Part: TypeAlias = str | Media
 class ModelSession(Protocol):
     """The running state of a model: all that it has read and written.
 
+    One of your own derives from this class and has `prefill`, `decode` and `reset`; their
+    asynchronous forms call them in a thread.
+
     One caller at a time. It applies no template of its own, and adds no text of its own. After an
     error, or a decode that was left early, its state is unknown until it is rewound or reset.
     """
 
-    @property
-    def holds_stop(self) -> bool:
-        """Whether its state contains the stop text at which a decode ended."""
+    holds_stop: bool = False
+    """Whether its state contains the stop text at which a decode ended."""
 
-    @property
-    def finish_reason(self) -> Literal["stop", "length"] | None:
-        """Why the latest decode ended; None before the first, and while one runs."""
+    finish_reason: Literal["stop", "length"] | None = None
+    """Why the latest decode ended; None before the first, and while one runs."""
 
-    @property
-    def stop_text(self) -> str:
-        """The stop text at which the latest decode ended; empty if at none."""
+    stop_text: str = ""
+    """The stop text at which the latest decode ended; empty if at none."""
 
+    @abstractmethod
     def prefill(self, parts: Sequence[Part]) -> None:
         """Read text and media, after all that was read and written before."""
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
-        """Read text and media; see `prefill`."""
+        """Read text and media; see `prefill`. If cancelled, waits until they are read."""
+        await hop(partial(self.prefill, parts))
 
+    @abstractmethod
     def decode(
         self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
     ) -> Iterator[str]:
@@ -66,11 +73,15 @@ class ModelSession(Protocol):
             **options: What else the model takes, such as `temperature`.
         """
 
-    def adecode(
+    async def adecode(
         self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
     ) -> AsyncIterator[str]:
-        """Write on; see `decode`."""
+        """Write on, each piece in a thread; see `decode`."""
+        pieces = iter(self.decode(stop=stop, max_tokens=max_tokens, **options))
+        while (piece := await hop(partial(next, pieces, None))) is not None:
+            yield piece
 
+    @abstractmethod
     def reset(self) -> None:
         """Forget everything: as new. Never blocks for long."""
 
@@ -132,20 +143,21 @@ class TokenNamingEngine(Protocol):
 
 @runtime_checkable
 class TextEngine(Protocol):
-    """A model that hands out sessions. Thread-safe; the sessions are not."""
+    """A model that hands out sessions. Thread-safe; the sessions are not.
 
-    @property
-    def template(self) -> ChatTemplate | None:
-        """How conversations are written for it; None if it does not know."""
+    One of your own derives from this class and has `create_session`.
+    """
 
-    @property
-    def reply_format(self) -> str | None:
-        """Name of the format of its replies; None if it does not know."""
+    template: ChatTemplate | None = None
+    """How conversations are written for it; None if it does not know."""
 
-    @property
-    def stop(self) -> Sequence[str]:
-        """Texts that end its replies."""
+    reply_format: str | None = None
+    """Name of the format of its replies; None if it does not know."""
 
+    stop: Sequence[str] = ()
+    """Texts that end its replies."""
+
+    @abstractmethod
     def create_session(self) -> ModelSession:
         """Return a new, empty session."""
 
@@ -165,10 +177,8 @@ def load_template(template: Any) -> Any:
     return ChatTemplate.from_builtin(template) if isinstance(template, str) else template
 
 
-class KeptEngine:
+class KeptEngine(TextEngine):
     """What all our engines say of themselves, and whether they are closed."""
-
-    template: ChatTemplate | None
 
     def __init__(
         self,
@@ -203,17 +213,13 @@ class SessionCheckpoint:
     length: int
 
 
-class KeptSession:
+class KeptSession(ModelSession):
     """A session whose state is a list that grows; a mark is a length that it once had."""
-
-    holds_stop = False
 
     def __init__(
         self, engine: Any, items: Sequence[Any] = (), known: Sequence[SessionCheckpoint] = ()
     ) -> None:
         """Begin with nothing, or with what a session holds that this one is cloned from."""
-        self.finish_reason: Literal["stop", "length"] | None = None
-        self.stop_text = ""
         self.engine = engine
         self._items = list(items)
         self._known = list(known)

@@ -16,7 +16,7 @@ CALM_S = 120
 
 @pytest.fixture(autouse=True)
 def two_workers(monkeypatch):
-    monkeypatch.setattr(background, "SLOTS", background.Slots(2))
+    monkeypatch.setattr(background, "HOPS_AT_ONCE", 2)
 
 
 @pytest.fixture

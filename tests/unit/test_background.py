@@ -76,7 +76,7 @@ async def test_what_the_asked_code_raises_is_raised_where_it_was_asked(error):
 
 
 async def test_more_hops_than_workers_may_ask_and_hop_again_before_they_are_answered(monkeypatch):
-    monkeypatch.setattr(background, "SLOTS", background.Slots(2))
+    monkeypatch.setattr(background, "HOPS_AT_ONCE", 2)
     all_asked = asyncio.Barrier(10)
 
     async def answer():
@@ -89,7 +89,7 @@ async def test_more_hops_than_workers_may_ask_and_hop_again_before_they_are_answ
 
 
 async def test_a_loop_of_its_own_under_a_hop_may_hop(monkeypatch):
-    monkeypatch.setattr(background, "SLOTS", background.Slots(1))
+    monkeypatch.setattr(background, "HOPS_AT_ONCE", 1)
     async with asyncio.timeout(30):
         assert await hop(lambda: asyncio.run(hop(lambda: 1))) == 1
 
@@ -120,7 +120,7 @@ async def test_who_is_cancelled_waits_for_a_call_that_runs(run):
 async def test_who_is_cancelled_in_the_line_makes_the_call_only_to_finish(
     monkeypatch, run, is_made
 ):
-    monkeypatch.setattr(background, "SLOTS", background.Slots(1))
+    monkeypatch.setattr(background, "HOPS_AT_ONCE", 1)
     may_end, done = threading.Event(), []
     first = asyncio.create_task(hop(may_end.wait))
     task = asyncio.create_task(run(lambda: done.append(1)))
@@ -135,7 +135,7 @@ async def test_who_is_cancelled_in_the_line_makes_the_call_only_to_finish(
 
 
 def test_what_waits_in_the_line_is_finished_when_the_loop_ends(monkeypatch):
-    monkeypatch.setattr(background, "SLOTS", background.Slots(1))
+    monkeypatch.setattr(background, "HOPS_AT_ONCE", 1)
     may_end, done, tasks = threading.Event(), [], []
 
     async def leave():

@@ -153,13 +153,11 @@ def test_an_engine_is_made_of_a_model_alone():
         Engine(text_engine(FINE)).create_conversation(temprature=1)
 
 
-def test_settings_of_the_other_kind_of_model_are_refused():
+def test_settings_of_text_engines_are_refused_by_chat_models():
     of_text = {"template": "qwen", "reply_format": "hermes", "channels": (), "stop": ("<end>",)}
-    for name, value in {**of_text, "prefill_preface": True}.items():
+    for name, value in {**of_text, "prefill_preface": True, "thinking_tokens": 100}.items():
         with pytest.raises(ConfigError, match=f"{name} is for text engines"):
             Conversation(ScriptedChatModel(replies=["Yes."]), **{name: value})
-    with pytest.raises(ConfigError, match="context_kwargs is for chat models"):
-        Conversation(text_engine(FINE), context_kwargs=dict)
 
 
 @pytest.mark.parametrize("error", [StopIteration("x"), StopAsyncIteration("x")])

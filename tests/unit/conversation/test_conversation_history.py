@@ -5,6 +5,7 @@ from langchain_core.messages import AIMessage, HumanMessage, messages_to_dict
 from scripted_chat import ScriptedChatModel
 from talks import CHATML, chat, text_engine, text_talk, texts
 
+from langchain_convmem import ChatTemplate
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import ConfigError, ConversationError
 
@@ -43,6 +44,8 @@ def test_going_back_forgets_what_was_said_since(rewindable):
     assert mark.label == "after a"
     talk.send_message("b")
     talk.send_message("c")
+    with pytest.raises(ConfigError, match="'lunch' is no checkpoint"):
+        talk.rewind("lunch")
     talk.rewind(mark)
     assert texts(talk) == ["a", "Reply 1"]
     talk.send_message("d")
@@ -142,11 +145,12 @@ def test_tokens_are_those_of_the_session(counting):
         assert talk.token_count == model.open_sessions[0].token_count
 
 
-def test_a_system_prompt_is_the_first_message_of_the_preface():
-    model = ScriptedChatModel(replies=["One"])
-    preface = {"messages": [("user", "Hello."), ("assistant", "Hi.")]}
-    Conversation(model, preface=preface, system_prompt="Be brief.").send_message("a")
-    assert [message.text for message in model.seen[0]] == ["Be brief.", "Hello.", "Hi.", "a"]
+def test_a_system_prompt_begins_the_preface_and_is_one_message_with_that_of_it():
+    engine = text_engine()
+    preface = {"messages": [("system", "You know trains."), ("user", "Hi"), ("ai", "Hello")]}
+    Conversation(engine, preface=preface, system_prompt="Be brief.").send_message("a")
+    one = ("system", "Be brief.\n\nYou know trains.")
+    assert engine.prefills == [CHATML.render([one, ("user", "Hi"), ("ai", "Hello"), "a"])]
 
 
 def test_a_conversation_comes_back_from_plain_values():
@@ -162,6 +166,12 @@ def test_a_conversation_comes_back_from_plain_values():
     assert [message.text for message in again.undo(2)] == ["b", "two", "c", "three"]
 
 
-def test_chat_models_write_no_prompts():
-    with pytest.raises(ConfigError, match="is sent messages"):
-        chat("one").render_message("a")
+def test_thinking_is_switched_by_setting_and_by_send():
+    seen = "{{ 'thinking' if enable_thinking is defined and enable_thinking else 'plain' }}"
+    source = f"{{% for m in messages %}}{{{{ m['content'] }}}}{{% endfor %}}|{seen}"
+    engine = text_engine("x", ChatTemplate(source))
+    said = Conversation(engine, thinking=True)
+    for options in ({}, {"thinking": False}, {"extra_context": {"enable_thinking": False}}, {}):
+        said.send_message("a", **options)
+    ends = [text.rpartition("|")[2] for text in engine.prefills]
+    assert ends == ["thinking", "plain", "plain", "thinking"]

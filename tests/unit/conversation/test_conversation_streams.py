@@ -120,6 +120,45 @@ def test_a_reply_is_the_same_for_every_chunking_and_every_way_to_read_it(reply, 
     assert found.response_metadata["raw_text"] == reply
 
 
+@pytest.mark.parametrize("counting", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_reply_tells_its_time_to_the_first_token_and_its_speed(counting, way):
+    talk = Conversation(text_engine("One two three.", template=QWEN, counting=counting))
+    speed = way(talk).response_metadata["speed"]
+    assert set(speed) == {"first_token_s", "tokens_per_s"}
+    assert all(figure > 0 for figure in speed.values())
+    assert talk.last_message.response_metadata["speed"] == speed
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_thoughts_are_closed_at_their_budget_and_the_reply_goes_on(way):
+    model = text_engine(["<think>\nLevel A, or", "On level C."], template=QWEN)
+    reply = way(Conversation(model, thinking_tokens=3, max_output_tokens=50))
+    raw = "<think>\nLevel A,</think>On level C."
+    assert (reply.text, reply.additional_kwargs["reasoning_content"]) == ("On level C.", "Level A,")
+    assert reply.response_metadata["raw_text"] == raw
+    assert model.sessions[0].text == QWEN.render(["Go"]) + raw
+    decodes = [event.options["max_tokens"] for event in model.events if event.action == "decode"]
+    assert decodes == [3, 47]
+
+
+@pytest.mark.parametrize(
+    ("replies", "most"),
+    [
+        (["<think>\nA.\n</think>\n\nOn level", "C."], None),  # the budget ends in the answer
+        (["Five words, and no thoughts", "C."], None),
+        (["<think>\nA.\n</think>\n\nC."], None),  # the reply ends before
+        (["<think>\nA, or B, or C"], 2),  # the reply may not be longer
+    ],
+)
+def test_a_budget_closes_nothing_but_thoughts(replies, most):
+    model = text_engine(replies, template=QWEN)
+    reply = blocking(Conversation(model, thinking_tokens=4, max_output_tokens=most))
+    assert len(model.prefills) == 1
+    assert len([one for one in model.events if one.action == "decode"]) == len(replies)
+    assert reply.text.endswith("C.") is (most is None)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_chat_models_reply_the_same_in_every_way(way):
     given_reply = AIMessage(

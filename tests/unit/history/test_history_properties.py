@@ -323,7 +323,7 @@ class OpenThread:
         alive = {entry.id for entry in self.live}
         assert self.shown | self.covers.keys() == alive
         assert self.shown.isdisjoint(self.covers)
-        assert find_held_back(entries) & alive == self.held & alive
+        assert (find_held_back(entries) & alive) - self.covers.keys() == self.held & alive
         told = self.history.context()
         assert told.messages == build_context(entries).messages
         assert not told.is_cut

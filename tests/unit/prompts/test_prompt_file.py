@@ -267,6 +267,12 @@ class TestProblems:
         ]
 
 
+@pytest.mark.parametrize("given", [[str], str])
+def test_functions_without_names_are_refused(given):
+    with pytest.raises(ConfigError, match="functions must be a map of names to functions"):
+        PromptFile.parse("__ A __\nB", functions=given)
+
+
 def test_functions_of_one_call_go_before_those_of_the_file():
     prompt = PromptFile.parse(V, functions={"getX": lambda: "x", "getY": lambda: "y"})
     assert prompt.render(functions={"getX": lambda: "1"})["B"] == "b y, 1"

@@ -100,7 +100,7 @@ def test_what_the_template_or_the_model_cannot_take_is_refused_before_anything_i
     ("wrong", "tools", "choice", "told"),
     [
         ({"llm": FakeListChatModel(responses=[])}, [], None, "instance of BaseLLM"),
-        ({"template": "qwem"}, [], None, "no built-in template 'qwem'"),
+        ({"template": "qwem"}, [], None, "no built-in template 'qwem'.*from_file"),
         ({"reply_format": "qwem"}, [], None, "no reply format 'qwem'"),
         ({}, [look], "smell", r"'smell'.*\['look'\]"),
         ({}, [], "any", "there are no tools"),
