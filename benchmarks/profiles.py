@@ -1,6 +1,6 @@
 """What `memory.profile` finds of twelve people, held against labels by hand.
 
-    python -m benchmarks.profiles [--people NAME ...] [--folder DIR] [--errors] [--json]
+    python -m benchmarks.profiles [--errors] [--json]
 
 Each person's chats go into a memory with their times. A sentence is found if an item of the profile
 quotes it or a part of it. Printed are, by person and together: precision (of the sentences that the
@@ -154,22 +154,19 @@ def list_shares(counts: Mapping[str, int]) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code."""
     parser = make_parser("benchmarks.profiles", __doc__)
-    parser.add_argument("--folder", type=Path, default=FOLDER)
-    parser.add_argument("--people", nargs="+", default=None, metavar="NAME")
     parser.add_argument("--errors", action="store_true", help="print what is wrong")
     options = parser.parse_args(arguments)
     total: Counter[str] = Counter()
     report: dict[str, Any] = {}
     wrong: list[str] = []
     sentences = 0
-    for path in sorted(options.folder.glob("*.json")):
-        if options.people is None or path.stem in options.people:
-            person = load_person(path)
-            counts, errors = judge_person(person)
-            total.update(counts)
-            sentences += len(person.sentences)
-            report[person.name] = list_shares(counts)
-            wrong += [f"{person.name}: {error}" for error in errors]
+    for path in sorted(FOLDER.glob("*.json")):
+        person = load_person(path)
+        counts, errors = judge_person(person)
+        total.update(counts)
+        sentences += len(person.sentences)
+        report[person.name] = list_shares(counts)
+        wrong += [f"{person.name}: {error}" for error in errors]
     report["all"] = list_shares(total)
 
     def make_table(report: dict[str, Any]) -> list[str]:

@@ -8,9 +8,7 @@ service. It must end with an error of ours, or finish. Time is the processor's; 
 fork holds at most beyond what it held before the template came, as Linux tells it. A fork that says
 nothing for a minute has failed.
 
-Bars: 3 seconds and 64 MB each; no other error. What the counting costs an honest template is shown
-last: a chat of 1,000 messages, rendered whole by each built-in template and compared with what the
-session holds, in at most 60 ms.
+Bars: 3 seconds and 64 MB each; no other error.
 """
 
 from __future__ import annotations
@@ -19,20 +17,15 @@ import json
 import resource
 import time
 from collections.abc import Sequence
-from itertools import cycle
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from timeit import repeat
 from typing import Any
-
-from langchain_core.messages import AIMessage, HumanMessage
 
 from benchmarks import ui
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.text import TemplateLimits
-from langchain_convmem.text.chat_template import BUILTINS
 
 DATA = Path(__file__).parent / "data" / "hostile_templates.json"
 MEGABYTE = 1_000_000
@@ -42,7 +35,6 @@ _PATIENCE = 60
 _FORKS = get_context("fork")
 _ROOM = 1_280 * MEGABYTE
 """Memory that a process may take before the system stops it."""
-_LONG, _MOST_MS = 1_000, 60
 
 
 def read_hostile() -> dict[str, str]:
@@ -115,35 +107,14 @@ def _report(name: str, told: Connection) -> None:
     told.send(measure_one(name))
 
 
-def measure_long_chats() -> dict[str, float]:
-    """Return the milliseconds of processor time that the next turn of a long chat takes."""
-    turns = zip(cycle([HumanMessage, AIMessage]), range(_LONG), strict=False)
-    chat = [kind(f"Message {number}: " + "where the car is parked. " * 8) for kind, number in turns]
-    found = {}
-    for name in BUILTINS:
-        template = ChatTemplate.from_builtin(name)
-        state = template.start()
-        state.feed(chat[:-1], add_generation_prompt=False)
-        state.begin_again()  # all messages are converted, rendered and compared
-        given = {"state": state, "chat": chat}
-        times = repeat("state.copy().feed(chat)", number=1, globals=given, timer=time.thread_time)
-        found[name] = round(min(times) * 1000, 1)
-    return found
-
-
 def make_table(report: dict[str, Any]) -> list[str]:
     """Return the report for people."""
     rows = [
         (one["name"], one["seconds"], one["megabytes"], " / ".join(dict.fromkeys(one["ends"])))
         for one in report["hostile"]
     ]
-    long = report["long_chats_ms"].items()
-    times = ", ".join(f"{name} {ui.format_cell(value)}" for name, value in long)
-    return [
-        *ui.format_rows([("template", "seconds", "MB", "ends with"), *rows]),
-        f"{len(rows)} templates",
-        f"{_LONG:,} messages rendered and compared, ms: {times}",
-    ]
+    table = ui.format_rows([("template", "seconds", "MB", "ends with"), *rows])
+    return [*table, f"{len(rows)} templates"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -152,14 +123,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     ChatTemplate("{{ messages | tojson }}").render(_CHAT)
     rows = [measure_apart(name) for name in read_hostile()]
-    long = measure_long_chats()
     bars = [
         ui.make_bar("templates that fail", sum("failed" in one["ends"] for one in rows), 0),
         ui.make_bar("slowest, seconds", max(one["seconds"] for one in rows), _SECONDS),
         ui.make_bar("largest, MB", max(one["megabytes"] for one in rows), _MEGABYTES),
-        ui.make_bar(f"{_LONG:,} messages, slowest, ms", max(long.values()), _MOST_MS),
     ]
-    report = {"hostile": rows, "long_chats_ms": long, "bars": bars}
+    report = {"hostile": rows, "bars": bars}
     return ui.print_report(report, make_table, as_json=options.json)
 
 

@@ -649,7 +649,7 @@ def _make_text_message(role: str | Enum, contents: str | Sequence[str]) -> BaseM
     if name not in _ROLES:
         raise InvalidMessageError(
             f"role must be one of {', '.join(_ROLES)}; got {describe_value(name)}; "
-            "add_messages([ToolMessage(...)]) stores what a tool said"
+            "add_messages([ToolMessage(...)]) stores what a tool said, add_summary() a summary"
         )
     [message] = read_messages([(str(name), make_content(check_pieces(contents, what="contents")))])
     return message

@@ -1,6 +1,6 @@
 """Mixed traffic over all hosts of one memory, for as long as wanted: does anything grow?
 
-    python -m tests.soak [--seconds 600] [--seed 1] [--json]
+    python -m tests.soak [--seconds 600] [--seed 1]
 
 Eight users talk at once, each through a host that changes from turn to turn: wrapped chains,
 conversations, graphs, agents, MCP, the store, and the web chat over loopback; blocking, streaming,
@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import logging
 import random
 import resource
@@ -160,8 +159,6 @@ class Traffic:
     def _note(user: User, thread: str, text: str) -> None:
         user.said.setdefault(thread, []).append(text)
 
-    # -- hosts of a turn --------------------------------------------------------------------------
-
     def _make_way(self, name: str) -> Callable[[User, str, str], Awaitable[None]]:
         app = self._apps[name]
         kinds = ("invoke", "ainvoke", "stream", "astream", "left", "fails")
@@ -194,8 +191,6 @@ class Traffic:
             return
         self.faults.append("a model's error did not reach its caller")
 
-    # -- other hosts ------------------------------------------------------------------------------
-
     async def _by_mcp(self, user: User, thread: str, text: str) -> None:
         self._note(user, thread, text)
         async with Client(make_mcp_server(self.memory, user_id=user.name)) as client:
@@ -226,9 +221,6 @@ async def _leave(chunks: Any) -> None:
     async for _ in chunks:
         break
     await chunks.aclose()
-
-
-# -- what is measured -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -281,9 +273,6 @@ def compare(samples: Sequence[Sample]) -> list[dict[str, Any]]:
         room = ROOM.get(name, max(MOST_MORE * before, MOST_MORE_MB))
         rows.append({"what": name, "second": before, "last": after, "ok": after - before <= room})
     return rows
-
-
-# -- one run --------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -361,13 +350,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seconds", type=float, default=600.0, help="how long users talk")
     parser.add_argument("--seed", type=int, default=1, help="of what they say, and how")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     if options.seconds < 6:
         parser.error("--seconds must be at least 6")
     logging.getLogger("langchain_convmem").setLevel(logging.CRITICAL)
     found = asyncio.run(soak(options.seconds, options.seed))
-    print(json.dumps(found, indent=2) if options.json else describe(found))
+    print(describe(found))
     return 0 if found["ok"] else 1
 
 

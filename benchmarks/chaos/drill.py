@@ -84,6 +84,20 @@ def repeat(name: str, runs: int, seed: int, kinds: Mapping[str, Run]) -> DrillRe
     return report
 
 
+def run_batches(
+    report: DrillReport, runs: int, seed: int, size: int, work: Callable[[int, int], Any]
+) -> Iterator[tuple[int, int, Any]]:
+    """Yield seed, number and answer of batches of runs, each made in a process of its own."""
+    for first in range(0, runs, size):
+        count, own_seed = min(size, runs - first), seed * 1_000_003 + first
+        answer = compute_apart(partial(work, count, own_seed))
+        if isinstance(answer, dict):
+            report.findings.append(f"seed {own_seed}: {answer['error']}")
+            continue
+        yield own_seed, count, answer
+        show_drill(report.name, first + count, runs)
+
+
 # -- logs in a folder -----------------------------------------------------------------------------
 
 

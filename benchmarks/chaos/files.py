@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from langchain_core.messages import HumanMessage
 
-from benchmarks.chaos.drill import DrillReport, compute_apart, measure, show_drill
+from benchmarks.chaos.drill import DrillReport, measure, run_batches
 from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.errors import ConvMemError
 from langchain_convmem.records import ThreadKey
@@ -146,14 +146,8 @@ def _damage_files(
     name: str, runs: int, seed: int, damage: Damage, forbidden: tuple[str, ...]
 ) -> DrillReport:
     with measure(name) as report:
-        for first in range(0, runs, _AT_ONCE):
-            count = min(_AT_ONCE, runs - first)
-            own_seed = seed * 1_000_003 + first
-            answer = compute_apart(partial(_damage_some, count, own_seed, damage))
-            if isinstance(answer, dict):
-                report.findings.append(f"seed {own_seed}: {answer['error']}")
-                continue
-            counts, examples = answer
+        work = partial(_damage_some, damage)
+        for own_seed, count, (counts, examples) in run_batches(report, runs, seed, _AT_ONCE, work):
             report.runs += count
             report.did.update(counts)
             report.findings += [
@@ -161,11 +155,10 @@ def _damage_files(
                 for what in forbidden
                 if counts.get(what)
             ]
-            show_drill(name, first + count, runs)
     return report
 
 
-def _damage_some(count: int, seed: int, damage: Damage) -> list[Any]:
+def _damage_some(damage: Damage, count: int, seed: int) -> list[Any]:
     """Damage copies of a memory whose write-ahead file is folded in, and of one where it is not."""
     logging.getLogger("langchain_convmem").setLevel(logging.ERROR)  # each damage is logged
     outcome, rng = Outcome(), random.Random(seed)

@@ -23,7 +23,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,12 +33,11 @@ from benchmarks.chaos.drill import (
     Acknowledge,
     DrillReport,
     Victim,
-    compute_apart,
     fork,
     make_folder,
     measure,
     read_texts,
-    show_drill,
+    run_batches,
 )
 from langchain_convmem.errors import LogError
 from langchain_convmem.logs import SQLiteLog
@@ -70,16 +68,10 @@ SCENARIOS = tuple(Scenario(*names) for names in product(_PARENTS, _WRITERS, _WAY
 def run_forks(runs: int, seed: int) -> DrillReport:
     """Fork so many times, in every scenario in turn."""
     with measure("forks") as report:
-        for first in range(0, runs, len(SCENARIOS)):
-            count = min(len(SCENARIOS), runs - first)
-            answer = compute_apart(partial(_run_some, count, seed * 1_000_003 + first))
-            if isinstance(answer, dict):
-                report.note("failed", first, [answer["error"]])
-                continue
+        for own_seed, _, answer in run_batches(report, runs, seed, len(SCENARIOS), _run_some):
             for parent, noted, problems in answer:
-                report.note(f"parent {parent}", first, problems)
+                report.note(f"parent {parent}", own_seed, problems)
                 report.did["messages"] += noted
-            show_drill("forks", first + count, runs)
     return report
 
 

@@ -106,18 +106,25 @@ def _build_chat(place: str, text: str) -> list[BaseMessage]:
     blocks: list[str | dict[Any, Any]] = [
         {"type": "text", "text": one} for one in (text[:half], text[half:])
     ]
-    call = {"name": "look_up", "args": {"what": "weather"}, "id": "c1"}
-    tools: list[BaseMessage] = [
-        AIMessage("", tool_calls=[call]),
-        ToolMessage(text, tool_call_id="c1", name="look_up"),
-        AIMessage("It is fine."),
-    ]
     return [
         SystemMessage(text if place == "system" else "Be brief."),
         HumanMessage(text if place == "user" else "Hello"),
-        *(tools if place == "tool" else ()),
-        *(() if place == "tool" else (AIMessage(text if place == "assistant" else "Hi."),)),
+        *(
+            _call_a_tool(text)
+            if place == "tool"
+            else (AIMessage(text if place == "assistant" else "Hi."),)
+        ),
         HumanMessage(blocks if place == "parts" else "And now?"),
+    ]
+
+
+def _call_a_tool(result: str, name: str = "look_up") -> list[BaseMessage]:
+    """Return a call, its result and the answer."""
+    call = {"name": name, "args": {"what": "sum"}, "id": "c1"}
+    return [
+        AIMessage("", tool_calls=[call]),
+        ToolMessage(result, tool_call_id="c1", name="look_up"),
+        AIMessage("As it says."),
     ]
 
 
@@ -256,16 +263,9 @@ def _read_transcript(attack: Attack, text: str) -> Structure:
 def _build_said(attack: Attack, text: str) -> list[BaseMessage]:
     if attack.category == "names" and attack.place == "transcript":
         return _build_lines(attack, text)
-    is_tool = attack.place == "tool_name"
-    name = text if is_tool else "look_up"
-    call = {"name": name, "args": {"what": "sum"}, "id": "c1"}
+    asked = HumanMessage(text if attack.category == "transcripts" else "How much?")
     result = text if attack.category == "tool_results" else "5"
-    return [
-        HumanMessage(text if attack.category == "transcripts" else "How much?"),
-        AIMessage("", tool_calls=[call]),
-        ToolMessage(result, tool_call_id="c1"),
-        AIMessage("As it says."),
-    ]
+    return [asked, *_call_a_tool(result, text if attack.place == "tool_name" else "look_up")]
 
 
 def _read_tool_name(attack: Attack, text: str) -> Structure:
@@ -330,13 +330,7 @@ def _build_summarised(attack: Attack, text: str) -> list[BaseMessage]:
     if attack.place != "tool":
         said = text if attack.place == "said" else "Hello"
         return [HumanMessage(said), AIMessage("I see.")]
-    call = {"name": "look_up", "args": {"what": "sum"}, "id": "c1"}
-    return [
-        HumanMessage("How much?"),
-        AIMessage("", tool_calls=[call]),
-        ToolMessage(text, tool_call_id="c1"),
-        AIMessage("As it says."),
-    ]
+    return [HumanMessage("How much?"), *_call_a_tool(text)]
 
 
 def find_tellers(attack: Attack) -> set[str]:

@@ -1,6 +1,6 @@
 """What a turn costs in the log, beside other logs and beside SQLite itself.
 
-    python -m benchmarks.log [--quick] [--json]
+    python -m benchmarks.log [--sizes N N N] [--json]
 
 Everything happens in one run, in small rounds that alternate between the systems and the lengths of
 the thread, because machines are noisy; times are medians, and a quotient is the median of the

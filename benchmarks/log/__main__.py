@@ -17,7 +17,6 @@ from benchmarks.log.stores import BUDGET, STORES, Store, file_bytes
 from benchmarks.rounds import Case, Thunk, quotient, run_rounds
 
 _FULL = (10, 1_000, 100_000)
-_QUICK = (10, 1_000, 5_000)
 _MAIN = "main"
 _FEW = 1000
 """A thread shorter than this is made anew each round, so that it stays as long as it is called."""
@@ -205,18 +204,16 @@ def make_table(report: dict[str, Any]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar fails."""
     parser = ui.make_parser("benchmarks.log", benchmarks.log.__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"lengths {_QUICK}")
     parser.add_argument("--sizes", type=int, nargs=3, metavar="N", help=f"default {_FULL}")
-    parser.add_argument("--rounds", type=int, help="rounds of appends; loads take a third of them")
+    parser.add_argument("--rounds", type=int, default=40, help="of appends; loads take a third")
     options = parser.parse_args(arguments)
-    sizes = tuple(options.sizes or (_QUICK if options.quick else _FULL))
+    sizes = tuple(options.sizes or _FULL)
     if sizes[0] < 2 or list(sizes) != sorted(set(sizes)) or sizes[2] < 20:
         parser.error(f"--sizes must ascend from at least 2 to at least 20, got {sizes}")
-    rounds = options.rounds or (20 if options.quick else 40)
-    if rounds < 2:
-        parser.error(f"--rounds must be at least 2, got {rounds}")
+    if options.rounds < 2:
+        parser.error(f"--rounds must be at least 2, got {options.rounds}")
     with tempfile.TemporaryDirectory(prefix="benchmark-log-") as folder:
-        found = measure(sizes, rounds, 1.5 if options.quick else 5.0, Path(folder))
+        found = measure(sizes, options.rounds, 5.0, Path(folder))
     return ui.print_report(make_report(sizes, found), make_table, as_json=options.json)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -14,7 +12,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from benchmarks import ui
 from benchmarks.long_chat.script import Fact, list_sayings, small_talk, tells
-from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
+from benchmarks.long_chat.summarisers import Meter, Style, open_memory
 from langchain_convmem import ConversationMemory
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.views.messages import count_tokens
@@ -108,18 +106,9 @@ def measure(
 ) -> dict[str, Any]:
     """Take a chat until it was compacted so often, and ask on the way; return the report."""
     facts = list_sayings(name=sayings)
-    summarizer, meter = make_summarizer(style, SETTINGS.max_summary_tokens)
     checkpoints: list[dict[str, Any]] = []
     asked: list[_Asked] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="benchmark-reach-") as folder,
-        ConversationMemory.open(
-            Path(folder) / "memory.db",
-            summarizer=summarizer,
-            summary_settings=SETTINGS,
-            summarize_when="foreground",
-        ) as memory,
-    ):
+    with open_memory(style, SETTINGS, SETTINGS.max_summary_tokens) as (memory, meter):
         chat = _Chat(memory, meter)
         told = 0
         for checkpoint in range(1, CHECKPOINTS + 1):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -17,7 +15,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from benchmarks import ui
 from benchmarks.long_chat.peers import Room, open_peers
 from benchmarks.long_chat.script import Exchange, Fact, chat, tells
-from benchmarks.long_chat.summarisers import Meter, Style, make_summarizer
+from benchmarks.long_chat.summarisers import Meter, Style, open_memory
 from benchmarks.rounds import summarize_ms, time_ms
 from langchain_convmem import ConversationMemory
 from langchain_convmem.records import Entry
@@ -79,20 +77,13 @@ def measure(turns: int, planted: int, sample: int, style: Style = "quoting") -> 
         sample: How many evicted entries are looked for.
         style: How the summariser writes.
     """
-    with tempfile.TemporaryDirectory(prefix="benchmark-long-chat-") as folder:
-        summarizer, meter = make_summarizer(style, ROOM.summary)
-        with ConversationMemory.open(
-            Path(folder) / "memory.db",
-            summarizer=summarizer,
-            summary_settings=SETTINGS,
-            summarize_when="foreground",
-        ) as memory:
-            long = _LongChat(memory, meter, style)
-            for exchange in chat(turns, planted):
-                ui.show_progress(f"{style}: turn {exchange.number:,} of {turns:,}")
-                long.take(exchange, is_at_the_end=exchange.number > turns - planted)
-            ui.show_progress("looking for what was evicted")
-            return long.make_report(style, sample)
+    with open_memory(style, SETTINGS, ROOM.summary) as (memory, meter):
+        long = _LongChat(memory, meter, style)
+        for exchange in chat(turns, planted):
+            ui.show_progress(f"{style}: turn {exchange.number:,} of {turns:,}")
+            long.take(exchange, is_at_the_end=exchange.number > turns - planted)
+        ui.show_progress("looking for what was evicted")
+        return long.make_report(style, sample)
 
 
 class _LongChat:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -19,7 +22,9 @@ from pydantic import ConfigDict, Field
 
 from benchmarks.long_chat.script import read_data
 from benchmarks.scripted_model import InstantModel
+from langchain_convmem import ConversationMemory
 from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.summarizing.summarizers import SummaryRequest, build_messages
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.tokens import count_text_tokens
@@ -94,15 +99,24 @@ class ScriptedSummarizer(InstantModel):
         return AIMessage(text)
 
 
-def make_summarizer(
-    style: Style, max_tokens: int
-) -> tuple[QuotingSummarizer | ScriptedSummarizer, Meter]:
-    """Return a summariser for our memory, with its meter."""
-    if style == "quoting":
-        quoting = QuotingSummarizer()
-        return quoting, quoting.meter
-    retelling = ScriptedSummarizer(style=style, max_tokens=max_tokens)
-    return retelling, retelling.meter
+@contextmanager
+def open_memory(
+    style: Style, settings: SummarySettings, max_tokens: int
+) -> Iterator[tuple[ConversationMemory, Meter]]:
+    """Lend a memory that summarises in the foreground, and what its summariser reads and writes."""
+    summarizer: QuotingSummarizer | ScriptedSummarizer = QuotingSummarizer()
+    if style != "quoting":
+        summarizer = ScriptedSummarizer(style=style, max_tokens=max_tokens)
+    with (
+        tempfile.TemporaryDirectory(prefix="benchmark-long-chat-") as folder,
+        ConversationMemory.open(
+            Path(folder) / "memory.db",
+            summarizer=summarizer,
+            summary_settings=settings,
+            summarize_when="foreground",
+        ) as memory,
+    ):
+        yield memory, summarizer.meter
 
 
 def _lengthened(summary: str, transcript: str) -> str:

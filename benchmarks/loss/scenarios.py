@@ -44,7 +44,7 @@ _WORDS = 3
 _START_S = 60.0
 Scenario: TypeAlias = Callable[[System], Happened]
 SCENARIOS: dict[str, Scenario] = {}
-"""By name, in the order of the table; each says in its docstring what happens."""
+"""By name, in the order of the table."""
 
 
 def _named(name: str) -> Callable[[Scenario], Scenario]:
@@ -169,10 +169,7 @@ _ASKINGS = {
         fails=False,
     ),
 }
-for _name, _asking in _ASKINGS.items():
-    _play = partial(_Asking.play, _asking)
-    _play.__doc__ = _asking.what
-    SCENARIOS[_name] = _play
+SCENARIOS |= {name: asking.play for name, asking in _ASKINGS.items()}
 
 
 # -- streams and tasks that end early --------------------------------------------------------
@@ -418,19 +415,8 @@ def _edit_a_question(system: System) -> Happened:
     return _whole(3)
 
 
-@_named("whole-chat-sent")
-def _send_the_whole_chat(system: System) -> Happened:
-    """A chat page sends all that it shows with every question; its messages have no ids."""
-    return _send_all(system, has_ids=False)
-
-
-@_named("whole-chat-with-ids")
-def _send_the_whole_chat_with_ids(system: System) -> Happened:
-    """A chat page sends all that it shows with every question; its messages keep their ids."""
-    return _send_all(system, has_ids=True)
-
-
 def _send_all(system: System, *, has_ids: bool) -> Happened:
+    """A chat page sends all that it shows with every question, with ids of messages or without."""
     chat = system.chat(Setup(ScriptedModel(), sends_all=True))
     shown: list[BaseMessage] = []
     for number in (1, 2, 3):
@@ -438,3 +424,7 @@ def _send_all(system: System, *, has_ids: bool) -> Happened:
         reply = chat.send(THREAD, [one.model_copy() for one in shown])
         shown.append(AIMessage(str(reply.text), id=reply.id if has_ids else None))
     return _whole(1, 2, 3)
+
+
+SCENARIOS["whole-chat-sent"] = partial(_send_all, has_ids=False)
+SCENARIOS["whole-chat-with-ids"] = partial(_send_all, has_ids=True)

@@ -7,7 +7,6 @@ there never reached a summariser, or was dropped behind it.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from abc import abstractmethod
 from collections import Counter
@@ -23,7 +22,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from benchmarks.loss.judging import COMMAND, Talk, judge_summary, marks_in
 from benchmarks.loss.models import GRACE_S, ProviderError, ScriptedModel
-from benchmarks.loss.systems import Opened, UnsupportedError
+from benchmarks.loss.systems import Opened, UnsupportedError, open_saver
 from langchain_convmem import ConversationMemory, SummarizingMemory
 from langchain_convmem.summarizing import SummarySettings
 
@@ -134,13 +133,11 @@ class _Graph(Summarising):
     """An agent or graph with LangGraph's SQLite checkpointer."""
 
     def open(self) -> None:
-        from langgraph.checkpoint.sqlite import SqliteSaver
-
-        self._db = sqlite3.connect(self.folder / "checkpoints.db", check_same_thread=False)
-        self._graph = self.make_graph(SqliteSaver(self._db))
+        self._saver = open_saver(self.folder)
+        self._graph = self.make_graph(self._saver)
 
     def close(self) -> None:
-        self._db.close()
+        self._saver.conn.close()
 
     @abstractmethod
     def make_graph(self, saver: Any) -> Any:

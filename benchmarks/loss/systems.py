@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from langchain_core.messages import (
     AIMessageChunk,
@@ -105,6 +105,9 @@ class Setup:
 class RunnableChat:
     """A chat that is one Runnable."""
 
+    streaming: ClassVar[dict[str, Any]] = {}
+    """What it is given beside where it streams."""
+
     def __init__(self, chain: Runnable[Any, Any], **options: Any) -> None:
         """Take the Runnable, and what every call of it is given beside the config."""
         self.chain: Any = chain
@@ -128,8 +131,14 @@ class RunnableChat:
         output = self.chain.invoke(self.shape(messages), self.config(thread), **self.options)
         return self.show(output)
 
+    def read(self, streamed: Any) -> Iterator[BaseMessage]:
+        """Yield what the user is shown of a piece of a stream."""
+        yield streamed
+
     def stream(self, thread: str, said: HumanMessage) -> Iterator[BaseMessage]:
-        yield from self.chain.stream(self.shape([said]), self.config(thread), **self.options)
+        value, config = self.shape([said]), self.config(thread)
+        for piece in self.chain.stream(value, config, **self.streaming, **self.options):
+            yield from self.read(piece)
 
     def batch(self, asked: Sequence[tuple[str, HumanMessage]]) -> None:
         configs = [self.config(thread) for thread, _ in asked]
@@ -140,13 +149,17 @@ class RunnableChat:
 
     async def astream(self, thread: str, said: HumanMessage) -> AsyncIterator[BaseMessage]:
         value, config = self.shape([said]), self.config(thread)
-        async with aclosing(self.chain.astream(value, config, **self.options)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        pieces = self.chain.astream(value, config, **self.streaming, **self.options)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                for chunk in self.read(piece):
+                    yield chunk
 
 
 class StateChat(RunnableChat):
     """A chat that is a graph or an agent: its state keeps the messages."""
+
+    streaming: ClassVar[dict[str, Any]] = {"stream_mode": "messages"}
 
     def shape(self, messages: Sequence[BaseMessage]) -> Any:
         return {"messages": list(messages)}
@@ -154,19 +167,10 @@ class StateChat(RunnableChat):
     def show(self, output: Any) -> Any:
         return output.get("structured_response") or output["messages"][-1]
 
-    def stream(self, thread: str, said: HumanMessage) -> Iterator[BaseMessage]:
-        more = {"stream_mode": "messages", **self.options}
-        for chunk, _ in self.chain.stream(self.shape([said]), self.config(thread), **more):
-            if isinstance(chunk, AIMessageChunk):
-                yield chunk
-
-    async def astream(self, thread: str, said: HumanMessage) -> AsyncIterator[BaseMessage]:
-        more = {"stream_mode": "messages", **self.options}
-        value, config = self.shape([said]), self.config(thread)
-        async with aclosing(self.chain.astream(value, config, **more)) as pairs:
-            async for chunk, _ in pairs:
-                if isinstance(chunk, AIMessageChunk):
-                    yield chunk
+    def read(self, streamed: Any) -> Iterator[BaseMessage]:
+        chunk, _ = streamed
+        if isinstance(chunk, AIMessageChunk):
+            yield chunk
 
     def resume(self, thread: str, value: str) -> None:
         from langgraph.types import Command
@@ -253,13 +257,10 @@ class CheckpointedSystem(System):
 
     def open_saver(self, kind: Any = None) -> None:
         """Open the checkpointer of a kind, LangGraph's own if none is named."""
-        from langgraph.checkpoint.sqlite import SqliteSaver
-
-        self._db = sqlite3.connect(self.folder / "checkpoints.db", check_same_thread=False)
-        self.saver = (kind or SqliteSaver)(self._db)
+        self.saver = open_saver(self.folder, kind)
 
     def close(self) -> None:
-        self._db.close()
+        self.saver.conn.close()
 
     def arun(self, job: Callable[[], Awaitable[None]]) -> None:
         from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -274,6 +275,14 @@ class CheckpointedSystem(System):
                     self.saver = usual
 
         super().arun(run)
+
+
+def open_saver(folder: Path, kind: Any = None) -> Any:
+    """Return a checkpointer over the file of a folder, LangGraph's own if no kind is named."""
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    db = sqlite3.connect(folder / "checkpoints.db", check_same_thread=False)
+    return (kind or SqliteSaver)(db)
 
 
 # -- ours ------------------------------------------------------------------------------------

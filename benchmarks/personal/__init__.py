@@ -1,6 +1,6 @@
 """Whether an assistant's memory finds what its user told it, among months of other messages.
 
-    python -m benchmarks.personal [--size 125] [--embedder default|minilm|both] [--json]
+    python -m benchmarks.personal [--size 125] [--embedder default|minilm] [--json]
 
 The data are `benchmarks/data/personal`: what five people told an assistant over five months, and
 what they ask later; its README describes them. The memory of a person holds all own exchanges at
@@ -32,7 +32,6 @@ Figures, of all people together:
     verdicts         how often a recall of the default way said what of itself, by kind of question
     95 %             intervals by bootstrap over the questions: 2,000 seeded draws
 
-Two tables beside these. Asked before: 15 questions, each asked before in threads of its own and
-answered by replies that know nothing. Languages: one memory for each file in `languages`, its
-exchanges and 60 of `ordinary.json`.
+A table beside these, languages: one memory for each file in `languages`, its exchanges and 60 of
+`ordinary.json`.
 """

@@ -11,7 +11,7 @@ from langchain_core.embeddings import Embeddings
 
 import benchmarks.personal
 from benchmarks import ui
-from benchmarks.personal.data import Data, Person, Thread, add_askings, load_data, sample_questions
+from benchmarks.personal.data import Data, Person, Thread, load_data
 from benchmarks.personal.memories import (
     BUDGETS,
     Outcome,
@@ -25,15 +25,12 @@ from benchmarks.personal.memories import (
 from benchmarks.recall.__main__ import format_span
 from benchmarks.recall.data import BadDataError
 from benchmarks.recall.measuring import find_mean
-from benchmarks.recall.systems import EMBEDDERS, load_embedders
+from benchmarks.recall.systems import EMBEDDERS, CachingEmbeddings
 
 _SIZE = 125
-_TIMES_ASKED = (0, 3, 10, 30)
 _LANGUAGE_ORDINARY = 60
 _HIDDEN = ("verdicts", "interval_95")
 _SPANS = ("word", "other", "replies", "new_first", "several", "off_topic")
-
-_Memories = Sequence[tuple[Person, Sequence[Thread]]]
 
 
 def measure(data: Data, size: int, embeddings: Embeddings) -> dict[str, Any]:
@@ -44,10 +41,10 @@ def measure(data: Data, size: int, embeddings: Embeddings) -> dict[str, Any]:
         size: User messages in a memory.
         embeddings: What memories are embedded with.
     """
-    memories = [(person, fill_threads(person, size, data.ordinary)) for person in data.people]
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
-    for person, threads in memories:
+    for person in data.people:
         ui.show_progress(f"{person.name}: embedding")
+        threads = fill_threads(person, size, data.ordinary)
         memory = PersonalMemory(person.name, threads, embeddings)
         ways: dict[str, Way] = list_ways(memory, BUDGETS[-1])
         ways[f"default, {BUDGETS[0]}"] = list_ways(memory, BUDGETS[0])["default"]
@@ -57,31 +54,11 @@ def measure(data: Data, size: int, embeddings: Embeddings) -> dict[str, Any]:
     return {
         "size": size,
         "ways": {name: list_figures(found) for name, found in outcomes.items()},
-        "asked_before": _ask_again(memories, data.unknowing, embeddings),
         "languages": {
             one.language: _measure_language(one, data.ordinary, embeddings)
             for one in data.languages
         },
     }
-
-
-def _ask_again(
-    memories: _Memories, replies: Sequence[str], embeddings: Embeddings
-) -> dict[str, dict[str, int]]:
-    """Return how many facts are found, by times asked before in vain and by budget."""
-    found: dict[str, dict[str, int]] = {}
-    for times in _TIMES_ASKED:
-        counts = dict.fromkeys(map(str, BUDGETS), 0)
-        for person, threads in memories:
-            ui.show_progress(f"{person.name}: asked {times} times before")
-            questions = sample_questions(person)
-            asked = add_askings(threads, questions, times, replies)
-            memory = PersonalMemory(person.name, asked, embeddings)
-            for budget in BUDGETS:
-                found_now = ask_all(list_ways(memory, budget)["default"], questions)
-                counts[str(budget)] += sum(one.found == 1.0 for one in found_now)
-        found[str(times)] = counts
-    return {"of": {"questions": sum(len(sample_questions(one)) for one, _ in memories)}, **found}
 
 
 def _measure_language(
@@ -114,18 +91,16 @@ def make_table(report: dict[str, Any]) -> list[str]:
             for way, row in ways.items()
         ]
         verdicts = ways["default"]["verdicts"].items()
-        asked = [(times, *counts.values()) for times, counts in found["asked_before"].items()]
         head = list(next(iter(found["languages"].values()), ()))
         languages = [[one, *row.values()] for one, row in found["languages"].items()]
         for title, body in (
             (f"{name}, {found['size']} user messages", [["", *columns], *rows]),
             ("95 % intervals", [["", *_SPANS], *spans]),
             ("verdicts", [(kind, str(counts)) for kind, counts in verdicts]),
-            ("facts found, by times asked before in vain", [("", *BUDGETS), *asked]),
             ("languages", [["", *head], *languages]),
         ):
             lines += [title, *ui.format_rows(body), ""]
-    return [*lines, *(f"{name}: skipped, {why}" for name, why in report["skipped"].items())]
+    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -142,12 +117,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         data = load_data()
-        loaded, skipped = load_embedders(options.embedder)
-        embedders = {name: measure(data, options.size, one) for name, one in loaded.items()}
+        embeddings = CachingEmbeddings(EMBEDDERS[options.embedder]())
+        report = {"embedders": {options.embedder: measure(data, options.size, embeddings)}}
     except (BadDataError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    report = {"embedders": embedders, "skipped": skipped}
     return ui.print_report(report, make_table, as_json=options.json)
 
 

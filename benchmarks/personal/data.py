@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from benchmarks.recall.data import Role, read_file
-from benchmarks.recall.systems import DAY_MS
 from langchain_convmem.transfer.source import parse_time
 
 FOLDER = Path(__file__).parents[1] / "data" / "personal"
-_EVERY = 12
-"""One question for every so many facts of a person is asked again and again: three of each."""
 
 Kind = Literal[
     "word", "other", "replies", "updates", "several", "near_topic", "off_topic", "courtesies"
@@ -75,14 +72,12 @@ class Data(NamedTuple):
         languages: One person for each language beside English.
         requests: Those that no memory helps with, and the courtesies.
         ordinary: Threads in which nobody tells anything about themselves.
-        unknowing: Replies that know nothing.
     """
 
     people: Sequence[Person]
     languages: Sequence[Person]
     requests: Sequence[Question]
     ordinary: Sequence[Thread]
-    unknowing: Sequence[str]
 
 
 def load_data(folder: Path = FOLDER) -> Data:
@@ -93,20 +88,16 @@ def load_data(folder: Path = FOLDER) -> Data:
     """
     beside = {"ordinary.json", "requests.json"}
     files = sorted(file for file in folder.glob("*.json") if file.name not in beside)
-    requests, unknowing = read_file(
+    kinds: tuple[Kind, ...] = ("off_topic", "courtesies")
+    requests = read_file(
         folder / "requests.json",
-        lambda value: (
-            [Question(text, "off_topic") for text in value["off_topic"]]
-            + [Question(text, "courtesies") for text in value["courtesies"]],
-            value["unknowing"],
-        ),
+        lambda value: [Question(text, kind) for kind in kinds for text in value[kind]],
     )
     return Data(
         [read_file(file, _read_person) for file in files],
         [read_file(file, _read_person) for file in sorted((folder / "languages").glob("*.json"))],
         requests,
         read_file(folder / "ordinary.json", lambda value: _read_threads(value["exchanges"])),
-        unknowing,
     )
 
 
@@ -144,27 +135,3 @@ def _list_questions(value: dict[str, Any]) -> Iterator[Question]:
 
 def _read_piece(item: dict[str, str], role: Role = "user") -> Piece:
     return Piece(item["exchange"], role, item["says"])
-
-
-# -- questions that were asked before --------------------------------------------------------
-
-
-def sample_questions(person: Person) -> list[Question]:
-    """Return those of a person's questions that are asked again and again."""
-    return [question for question in person.questions if question.kind == "word"][::_EVERY]
-
-
-def add_askings(
-    threads: Sequence[Thread], questions: Sequence[Question], times: int, replies: Sequence[str]
-) -> list[Thread]:
-    """Return threads and after them each question, so often, in a thread of its own a day."""
-    last_ms = max(message.time_ms for thread in threads for message in thread.messages)
-    result = list(threads)
-    for day in range(times):
-        for number, question in enumerate(questions):
-            time_ms = last_ms + (day + 1) * DAY_MS + number * 3_600_000
-            asked = Message("user", question.text, time_ms)
-            reply = replies[(day + number) % len(replies)]
-            answered = Message("assistant", reply, time_ms + 1000)
-            result.append(Thread(f"asked-{day}-{number}", (asked, answered)))
-    return result

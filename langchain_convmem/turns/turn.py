@@ -203,8 +203,8 @@ class Turn:
         if not is_all:  # the write hook takes one away, which the model has to see
             drafts = [make_draft(result, turn_id=found.turn_id) for result in found.results]
         kept = self._keep(drafts, entries, stores=self.options.remember and is_all)
-        asked, known = found.asked, {found.asked.id, *(entry.id for entry in kept)}
-        live = [entry for entry in find_live_entries(entries) if entry.id not in known]
+        asked, told = found.asked, {found.asked.message_id, *(entry.message_id for entry in kept)}
+        live = [entry for entry in find_live_entries(entries) if entry.message_id not in told]
         loop = [entry for entry in live if entry.id in found.kept]
         earlier = [entry for entry in news if entry.id not in found.kept]
         return thread, asked, [asked, *loop, *kept], earlier

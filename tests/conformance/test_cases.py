@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conformance.cases import Case, NotBuiltYet, UnknownKeyError, check_keys, load_cases
+from conformance.cases import Case, UnknownKeyError, check_keys, load_cases
 from conformance.dynamodb import run_dynamodb_case
 from conformance.membot import run_recall_case
 from conformance.messages import run_manager_case
@@ -51,8 +51,6 @@ def runner_of(case: Case) -> Callable[[Case], None]:
 def test_case(case: Case) -> None:
     try:
         runner_of(case)(case)
-    except NotBuiltYet as reason:
-        pytest.skip(f"not built yet: {reason}")
     except UnknownKeyError:
         raise
     except AssertionError as error:

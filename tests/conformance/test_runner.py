@@ -1,13 +1,5 @@
 """The runner can fail: each thing that a case expects is compared, and unknown keys are refused."""
 
-from __future__ import annotations
-
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from conformance.cases import Case
 
@@ -64,36 +56,3 @@ def test_what_a_turn_of_a_template_expects_is_compared(key):
 )
 def test_a_key_that_no_check_knows_fails(case):
     fails(case, surprise=1)
-
-
-def test_a_folder_of_ones_own_is_run_one_item_for_each_case(tmp_path):
-    plain = {"kind": "manager", "ops": [], "expect": {"llm": []}}
-    cases = [
-        {"name": "fine", "strength": "must", **plain},
-        {"name": "odd key", "strength": "may", **plain, "surprise": 1},
-        {"name": "wrong", "strength": "should", **plain, "expect": {"llm": [["user", ["x"]]]}},
-        {"name": "open", "strength": "may", **plain, "expect": {"llm": [["user", ["x"]]]}},
-        {"name": "stranger", "strength": "must", "what": 1},
-    ]
-    (tmp_path / "mine.json").write_text(json.dumps({"cases": cases}), "utf-8")
-    here = Path(__file__).with_name("test_cases.py")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", str(here)],
-        env={**os.environ, "CONVMEM_CASES": str(tmp_path)},
-        cwd=here.parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    outcomes = {
-        line.split("[mine.json::", 1)[1].split("]", 1)[0]: line.split(" ", 1)[0]
-        for line in done.stdout.splitlines()
-        if "[mine.json::" in line and line.split(" ", 1)[0].isupper()
-    }
-    assert outcomes == {
-        "fine": "PASSED",
-        "odd key": "FAILED",
-        "wrong": "FAILED",
-        "open": "XFAIL",
-        "stranger": "FAILED",
-    }, done.stdout + done.stderr

@@ -6,18 +6,6 @@ import base64
 import random
 from typing import Any
 
-__all__ = [
-    "BLANKS",
-    "COUNTED",
-    "PROVIDERS",
-    "TEXTS",
-    "assistant_blocks",
-    "keep_own",
-    "odd_value",
-    "tool_blocks",
-    "user_blocks",
-]
-
 BLANKS = ("", " ", "\n\t ", "\u3000")
 TEXTS = (
     "Where did I park?",

@@ -7,18 +7,17 @@ words, and nothing may have changed. On the way sessions are taken back, copied,
 variables, and half a message before the rest.
 
 Templates: our own, and those of TRL's wheel, which pip downloads to build/ unless TRL is installed
-(without its dependencies: `pip install --no-deps trl`). Prints a table, or JSON with `--json`; exit
-code 1 for any mismatch, or with `--least` for fewer templates.
+(without its dependencies: `pip install --no-deps trl`). Prints a table; exit code 1 for any
+mismatch, or with `--least` for fewer templates.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,6 @@ from langchain_convmem.text import RenderState
 from langchain_convmem.text.control_tokens import show_seals
 from tests.fuzz.random_chats import Turn, random_chat
 from tests.fuzz.reference_templates import NOW, builtin_templates, plain_renderer, real_templates
-
-__all__ = ["Findings", "check_template", "main"]
 
 _SHOWN = 20
 
@@ -190,9 +187,6 @@ def _common_length(one: str, other: str) -> int:
     return next(unlike, min(len(one), len(other)))
 
 
-# -- the command line -----------------------------------------------------------------------------
-
-
 def main() -> int:
     """Run and return the exit code."""
     parser = argparse.ArgumentParser(
@@ -204,7 +198,6 @@ def main() -> int:
         "--least", type=int, default=0, help="how many real templates there must be"
     )
     parser.add_argument("--cache", type=Path, default=Path("build/templates"))
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
     options.cache.mkdir(parents=True, exist_ok=True)
     real = real_templates(options.cache)
@@ -214,11 +207,7 @@ def main() -> int:
         for name, source in sources.items()
     }
     total = Findings.total(found.values())
-    if options.json:
-        report = {name: asdict(one) for name, one in {**found, "total": total}.items()}
-        sys.stdout.write(f"{json.dumps(report, indent=2)}\n")
-    else:
-        sys.stdout.write(f"{_table(found, total, len(real))}\n")
+    sys.stdout.write(f"{_table(found, total, len(real))}\n")
     return 1 if total.mismatches or len(real) < options.least else 0
 
 

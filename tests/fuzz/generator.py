@@ -44,8 +44,6 @@ from tests.fuzz.blocks import (
     user_blocks,
 )
 
-__all__ = ["KEY", "fill", "history"]
-
 KEY = ThreadKey("ana", "t1")
 
 _NAMES = ("Ana", "Bo", "Ana María", "Dr. No", "x" * 80, "a\nb", " ", "李", "Bo\ud800")
@@ -99,8 +97,6 @@ class _Thread:
         self._say(HumanMessage("Thanks."))
         self._flush()
 
-    # -- writing ------------------------------------------------------------------------------
-
     def _say(self, message: BaseMessage) -> None:
         attributes = ("interrupted",) if self._rng.random() < 0.03 else ()
         metadata = Metadata(attributes=attributes)
@@ -121,8 +117,6 @@ class _Thread:
         written = self._log.append(KEY, drafts)
         self._entries.update((entry.id, entry) for entry in written)
         return written
-
-    # -- what happens -------------------------------------------------------------------------
 
     def _exchange(self) -> None:
         """Add a question, a tool loop with accidents, and a reply, or less of it."""
@@ -239,8 +233,6 @@ class _Thread:
             cover=Cover(ranges if self._rng.random() < 0.95 else ()),
         )
         self._write(summary)
-
-    # -- messages -----------------------------------------------------------------------------
 
     def _id(self) -> str | None:
         self._number += 1

@@ -25,8 +25,6 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from tests.support.strict_chats import find_chat_fault
 from tests.support.strict_converse import find_converse_fault
 
-__all__ = ["ORACLES", "Oracle"]
-
 
 class Oracle(ABC):
     """One converter and the rules of what it makes."""
@@ -266,10 +264,8 @@ class OpenAIOracle(Oracle):
             if part["type"] == "text" and not part["text"].strip():
                 yield "sends blank text"
         for call in turn.get("tool_calls", ()):
-            if len(call["id"]) > 40 or call["type"] != "function":
-                yield f"calls with the id {call['id']}"
-            if not re.fullmatch("[a-zA-Z0-9_-]{1,64}", call["function"]["name"]):
-                yield f"calls {call['function']['name']}"
+            if call["type"] != "function":
+                yield f"calls by {call['type']}"
             if not isinstance(json.loads(call["function"]["arguments"]), dict):
                 yield "calls with no object"
 

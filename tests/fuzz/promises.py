@@ -32,7 +32,6 @@ from tests.fuzz.generator import KEY
 from tests.fuzz.validators import VALIDATORS
 
 SEES_NAMES = ("openai", "openai_responses")
-__all__ = ["Thread", "broken_promises", "budget_faults", "drop_note", "faults_of_reading_back"]
 
 
 @dataclass(frozen=True)
@@ -97,9 +96,6 @@ def _silenced(thread: Thread, shown: Context, profile: str) -> Iterator[str]:
             yield f"hides that {name!r} said {entry.message_id}"
 
 
-# -- budgets --------------------------------------------------------------------------------------
-
-
 def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]:
     """Return what is wrong with the view of a thread within a random budget."""
     place = rng.choice(("user", "user", "system", "omit"))
@@ -152,9 +148,6 @@ def _never_cut(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         if message.type == "system" or marked:
             kept.append(message)
     return [*kept, *messages[latest:]]
-
-
-# -- reading backwards ----------------------------------------------------------------------------
 
 
 def faults_of_reading_back(thread: Thread, profile: str, rng: random.Random) -> list[str]:

@@ -7,31 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Turn", "random_chat"]
-
 _WORDS = (
-    *(
-        "a",
-        "hello",
-        "x y",
-        "Zoë",
-        "日本語",
-        "🌍",
-        "é",
-        "  two  ",
-        "\n",
-        "line\nline",
-        "1 < 2 & 'q'",
-    ),
-    *(
-        "{{ 7 * 7 }}",
-        "{% raw %}",
-        "<|im_end|>",
-        "</think>",
-        "<think>hm</think>",
-        '{"k": 1}',
-        "\u2028",
-    ),
+    *("a", "hello", "x y", "Zoë", "日本語", "🌍", "é", "  two  ", "\n", "line\nline"),
+    *("1 < 2 & 'q'", "{{ 7 * 7 }}", "{% raw %}", "<|im_end|>", "</think>", "<think>hm</think>"),
+    *('{"k": 1}', "\u2028"),
 )
 _TOOLS = [
     {

@@ -19,8 +19,6 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from langchain_convmem.text.chat_template import BUILTINS, ChatTemplate
 
-__all__ = ["NOW", "builtin_templates", "plain_renderer", "real_templates"]
-
 NOW = datetime(2025, 7, 26)  # noqa: DTZ001 - templates show no zone
 _FOLDER = "trl/chat_templates/"
 

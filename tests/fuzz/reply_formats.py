@@ -24,8 +24,6 @@ from langchain_convmem.text.replies import read_reply
 from langchain_convmem.text.reply_formats import ReplyFormat, find_reply_format
 from tests.fuzz.reference_templates import builtin_templates, real_templates
 
-__all__ = ["main", "read_back"]
-
 _TOKENS = {"bos_token": "<begin-of-text>", "eos_token": "<end-of-text>"}
 _SCHEMA = {
     "type": "object",

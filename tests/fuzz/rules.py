@@ -14,8 +14,6 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-__all__ = ["FILE_IDS", "RULES", "Rules", "bytes_of"]
-
 
 @dataclass(frozen=True)
 class Rules:
@@ -60,9 +58,6 @@ def bytes_of(data: Any) -> bytes:
         return b""
 
 
-# -- reasoning ------------------------------------------------------------------------------------
-
-
 def _made_by(message: AIMessage, *names: str) -> bool:
     return message.response_metadata.get("model_provider") in (None, *names)
 
@@ -89,8 +84,6 @@ def _gemini_takes(block: Mapping[str, Any], message: AIMessage) -> bool:
     text, signature = block.get("thinking"), block.get("signature")
     return isinstance(text, str) and bool(text.strip()) and bool(bytes_of(signature))
 
-
-# -- the providers --------------------------------------------------------------------------------
 
 _PICTURES = "image/(png|jpeg|gif|webp)"
 _CONVERSE_FILES = (

@@ -18,8 +18,6 @@ from tests.fuzz.generator import history
 from tests.fuzz.oracles import ORACLES, Oracle
 from tests.fuzz.promises import Thread, broken_promises, budget_faults, faults_of_reading_back
 
-__all__ = ["Report", "Tally", "run", "run_shared"]
-
 
 @dataclass
 class Tally:
@@ -71,12 +69,12 @@ class Fuzz:
 
         Args:
             oracle_every: How many histories lie between two that all converters see. Each of the
-                others goes through one of them, in turn. 0 is none at all.
+                others goes through one of them, in turn.
         """
         self.report = Report()
         self._oracle_every = oracle_every
         self._converters: list[tuple[type[Oracle], Oracle | None, str]] = []
-        for kind in ORACLES if oracle_every else ():
+        for kind in ORACLES:
             oracle = None
             with suppress(ImportError):
                 oracle = kind()
@@ -96,8 +94,7 @@ class Fuzz:
             self._seen(seed, "budget", profile, partial(budget_faults, thread, profile, rng))
             look = partial(faults_of_reading_back, thread, profile, rng)
             self._seen(seed, "reading back", profile, look)
-        if self._converters:
-            self._consult(seed, number, entries)
+        self._consult(seed, number, entries)
 
     def _seen(self, seed: int, judge: str, profile: str, look: Callable[[], list[str]]) -> None:
         try:

@@ -1,7 +1,5 @@
 """`memory.as_of(t)` against a memory that was given the same and no more, on random logs.
 
-    python -m tests.fuzz.time_travel --logs 10000 --seed 1
-
 Each log is a random script of messages, edits, undoing, clearing, forks, summaries, decisions of a
 profile, and forgetting. It is run whole, and up to a random step in a second memory, with the same
 ids; what is forgotten later is forgotten there as well. Then the first memory as of the last entry
@@ -9,11 +7,8 @@ of that step and the second one are compared by value: threads, contexts, summar
 what recall finds.
 """
 
-# ruff: noqa: T201 - a command that prints
-
 from __future__ import annotations
 
-import argparse
 import hashlib
 import random
 from collections.abc import Callable, Iterator
@@ -222,23 +217,3 @@ def _list_entries(memory: ConversationMemory) -> dict[str, set[str]]:
         info.key.thread_id: {entry.id for entry in log.entries(info.key)}
         for info in log.threads(USER)
     }
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Compare, print what is different, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="tests.fuzz.time_travel", description=__doc__)
-    parser.add_argument("--logs", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(arguments)
-    wrong = 0
-    for seed in range(options.seed, options.seed + options.logs):
-        told = compare(seed)
-        if told is not None:
-            wrong += 1
-            print(told)
-    print(f"{options.logs} logs, {wrong} different")
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

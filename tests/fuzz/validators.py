@@ -16,8 +16,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from tests.fuzz.rules import FILE_IDS, RULES, Rules, bytes_of
 
-__all__ = ["VALIDATORS", "faults_of"]
-
 _KINDS = {
     HumanMessage: "user",
     AIMessage: "assistant",
@@ -27,9 +25,6 @@ _KINDS = {
 _THOUGHTS = {"thinking", "redacted_thinking", "reasoning", "reasoning_content"}
 _ADDRESS = re.compile(r"https?://\S+")
 _DATA_URI = re.compile(r"data:(image/[a-z]+);base64,(.+)", re.DOTALL)
-
-
-# -- judging --------------------------------------------------------------------------------------
 
 
 def faults_of(messages: Sequence[BaseMessage], rules: Rules) -> list[str]:
@@ -150,9 +145,6 @@ def _repeat_faults(block: Mapping[str, Any], message: BaseMessage, rules: Rules)
         yield "holds half a tool_use"
 
 
-# -- media ----------------------------------------------------------------------------------------
-
-
 def _media_faults(
     block: dict[str, Any], message: BaseMessage, place: str, rules: Rules
 ) -> Iterator[str]:
@@ -200,9 +192,6 @@ def _unsendable(value: Any) -> Iterator[str]:
         yield f"holds what no JSON carries: {error}"
 
 
-# -- calls ----------------------------------------------------------------------------------------
-
-
 def _call_faults(message: AIMessage, rules: Rules) -> Iterator[str]:
     own = [call["id"] for call in message.tool_calls]
     if message.invalid_tool_calls or {"function_call", "audio"} & message.additional_kwargs.keys():
@@ -231,9 +220,6 @@ def _server_pair_faults(content: Sequence[Any]) -> Iterator[str]:
                 waiting.remove(block["tool_use_id"])
     if waiting:
         yield f"used {waiting} without a result"
-
-
-# -- order and sums -------------------------------------------------------------------------------
 
 
 def _order_faults(messages: Sequence[BaseMessage], rules: Rules) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """Tests reach no network and see no keys, unless they ask for loopback."""
 
-from __future__ import annotations
-
 import os
 import socket
 from contextlib import closing

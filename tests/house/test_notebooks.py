@@ -39,9 +39,6 @@ def _pictures(name: str) -> list[bytes]:
     return [base64.b64decode("".join(one)) for one in found if one]
 
 
-# -- what is stored -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_is_stored_as_it_was_executed_from_top_to_bottom(name):
     cells = _code_cells(name)
@@ -82,9 +79,6 @@ def test_pictures_are_small_enough_for_a_clone():
 def test_the_list_of_notebooks_names_each_of_them():
     listed = re.findall(r"\]\((\w+\.ipynb)\)", (COOKBOOK / "README.md").read_text(encoding="utf-8"))
     assert sorted(listed) == NAMES
-
-
-# -- what a comparison notices --------------------------------------------------------------------
 
 
 def _shows(*texts: str, tags: tuple[str, ...] = (), day: str = "2026-11-25") -> dict[str, Any]:
@@ -130,9 +124,6 @@ def test_what_every_run_has_of_its_own_is_no_difference(stored, made):
 def test_what_a_reader_would_notice_is_a_difference(stored, made):
     assert _differ(_shows(stored), _shows(made))
     assert _differ(_shows(made), _shows(stored))
-
-
-# -- pages of the site ----------------------------------------------------------------------------
 
 
 def test_a_notebook_becomes_a_page_with_its_texts_and_described_pictures():

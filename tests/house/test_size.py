@@ -65,15 +65,12 @@ NOT_YET: dict[str, int] = {
     "room: turns": 4_798,
     "package": 35_246,
     "files of the package": 160,
-    "lines of tests": 53_297,
-    "lines of benchmarks": 10_805,
+    "lines of tests": 52_234,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 
 TURN_FILES = {"memory", "history", "wrap", "summarizing_memory", "thread_memory", "titles"}
 """Files of the top level that belong to the room of the turn."""
-
-# -- counting -----------------------------------------------------------------------------------
 
 _NO_CODE = {
     tokenize.COMMENT,
@@ -184,9 +181,6 @@ def list_public_names() -> dict[str, list[str]]:
     }
 
 
-# -- import circles -----------------------------------------------------------------------------
-
-
 def list_imports(source: Source, modules: set[str]) -> Iterator[str]:
     """Yield the modules of the package that a file imports anywhere, for type checkers too."""
     for node in ast.walk(source.tree):
@@ -221,9 +215,6 @@ def find_own_circles() -> set[str]:
 
 def test_a_circle_is_found():
     assert find_circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {"b", "c"}
-
-
-# -- the ceilings -------------------------------------------------------------------------------
 
 
 @cache

@@ -74,9 +74,6 @@ def test_there_are_sources_to_look_at():
     )
 
 
-# -- exceptions ---------------------------------------------------------------------------------
-
-
 def test_everything_is_caught_at_the_borders_to_foreign_code_and_nowhere_else():
     found = {_name(path): _count_borders(path) for path in SOURCES}
     assert {name: count for name, count in found.items() if count} == FOREIGN_CODE_BORDERS
@@ -93,8 +90,6 @@ def test_what_stops_the_process_is_passed_on():
     ]
     assert swallowing == []
 
-
-# -- one place for each foreign thing -----------------------------------------------------------
 
 HOMES = {
     "boto3": "logs/dynamodb",
@@ -134,8 +129,6 @@ def _imported_modules(path: Path) -> set[str]:
             found.add(node.module)
     return found
 
-
-# -- no trace of a machine ----------------------------------------------------------------------
 
 _MACHINE = re.compile("/" + "(tmp|work|root|home)" + "/")
 _WRITTEN = {".cfg", ".ipynb", ".json", ".jsonl", ".md", ".prompt", ".py", ".toml", ".yaml", ".yml"}

@@ -1,7 +1,5 @@
 """Every public method that may wait has an asynchronous form: the same signature, documented."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

@@ -1,7 +1,5 @@
 """Many asynchronous turns at once, few workers, and tasks that are cancelled anywhere."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

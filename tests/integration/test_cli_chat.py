@@ -228,9 +228,6 @@ def test_ctrl_c_stops_an_answer_keeps_it_and_goes_on(person, db, model):
     ]
 
 
-# -- commands, options, search and log ------------------------------------------------------------
-
-
 def texts(db, thread_id="t1"):
     with ConversationMemory.open(db) as memory:
         turns = memory.history(thread_id, user_id="me").turns
@@ -296,9 +293,6 @@ def test_there_must_be_a_thread_to_go_on_with(chat, db, model):
     assert "there is no database" in err
 
 
-# -- search and log -----------------------------------------------------------------------------
-
-
 def test_recall_finds_lines_that_hold_all_words(chat, model, convmem):
     model(["A ladder, fine."], ["Gone."], ["Two."])
     chat("Miguel has the long LADDER.", "/title Tools", "The ladder is gone", "/undo", thread="a")
@@ -326,9 +320,6 @@ def test_the_log_is_that_of_the_latest_thread(chat, model, convmem):
     chat("Ho", thread="b")
     assert "Ho" in convmem("log")[1]
     assert "Hi" not in convmem("log")[1]
-
-
-# -- Markdown in pieces -------------------------------------------------------------------------
 
 
 def test_blocks_are_given_out_when_they_are_complete():

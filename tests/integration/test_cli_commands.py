@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import sys
 
@@ -178,14 +176,15 @@ def test_forget_asks_a_person_first(convmem, db, monkeypatch, answer, left):
         ("threads",),
         ("threads", "--json"),
         ("forget", "--everything", "--yes"),
+        ("db", "verify"),
+        ("db", "backup", "copy.db"),
     ],
 )
-def test_a_missing_database_is_named_and_not_made(convmem, db, words):
+def test_a_missing_database_is_named_and_not_made(convmem, tmp_path, words):
     code, out, err = convmem(*words)
-    assert (code, out) == (1, "")
-    assert "memory.db" in err
-    assert "convmem import" in err
-    assert not db.exists()
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "there is no database at memory.db" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

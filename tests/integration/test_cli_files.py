@@ -1,7 +1,5 @@
 """Checks, copies and restored copies of a database file, as typed."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 
@@ -48,17 +46,6 @@ def test_each_problem_is_a_line_and_the_code_is_1(convmem, db):
     ]
 
 
-@pytest.mark.parametrize("words", [("verify",), ("backup", "copy.db")])
-def test_a_missing_file_is_named_and_not_made(convmem, tmp_path, words):
-    command, *rest = words
-    path = tmp_path / "typo.db"
-    code, out, err = convmem("db", command, *(tmp_path / name for name in rest), "--db", path)
-    assert (code, out) == (1, "")
-    assert err.startswith(f"convmem: there is no database at {path}; ")
-    assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_copy_takes_the_place_of_the_file(convmem, db, tmp_path):
     copy = tmp_path / "copy.db"
     convmem("db", "backup", copy, "--db", db)
@@ -98,9 +85,6 @@ def test_a_file_that_is_no_database_is_one_sentence(convmem, tmp_path):
     assert err.startswith("convmem: ")
     assert err.count("\n") == 1
     assert notes.read_text().startswith("these are my notes")
-
-
-# -- keys -----------------------------------------------------------------------------------------
 
 
 def test_a_key_comes_with_the_first_entry_and_is_needed_from_then_on(

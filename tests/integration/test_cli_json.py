@@ -1,7 +1,5 @@
 """With `--json`, standard output is JSON of the shapes in docs/reference/command_line.md."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

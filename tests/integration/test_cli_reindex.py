@@ -1,7 +1,5 @@
 """`convmem reindex`: an embedder that is known by name takes over, and says how far it came."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage

@@ -1,7 +1,5 @@
 """`convmem chat` as a person sees it, in real terminals: tmux types, and shows the screen."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

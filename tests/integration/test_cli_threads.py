@@ -1,7 +1,5 @@
 """Threads are named by title or id; results go to a file or fit the screen; little is loaded."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Import, export and copy as typed."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`convmem web` as a process, and `convmem export --html` as a file."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -143,9 +143,6 @@ def test_each_prompt_of_a_conversation_goes_on_from_the_one_before(connect):
     assert second == first + added
 
 
-# -- failures -----------------------------------------------------------------------------------
-
-
 def test_a_stream_that_ends_without_a_reason_is_no_reply(server, monkeypatch, connect):
     whole = CompletionsServer.stream
     monkeypatch.setattr(

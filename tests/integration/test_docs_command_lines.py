@@ -1,7 +1,5 @@
 """Command lines of the documentation are ones that convmem takes, and print what the page shows."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re
@@ -23,9 +21,6 @@ _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def blocks(page, language):
     return [found[2] for found in _FENCED.finditer(page.read_text("utf-8")) if found[1] == language]
-
-
-# -- every command line can be typed --------------------------------------------------------------
 
 
 def command_lines():
@@ -58,8 +53,6 @@ def test_a_command_line_of_a_page_is_one_that_convmem_takes(line):
         group = command
     command.make_context("convmem", words)
 
-
-# -- transcripts ----------------------------------------------------------------------------------
 
 _VARYING = [
     (re.compile(r"relevance -?\d+\.\d+, similarity -?\d+\.\d+"), "(scores)"),
@@ -109,9 +102,6 @@ def test_the_transcripts_of_the_page_on_the_command_line_are_true(tmp_path, monk
             continue
         printed = run(line, monkeypatch).replace(f"{tmp_path}/", "/chats/")
         assert masked(printed) == masked(shown), line
-
-
-# -- shapes of JSON -------------------------------------------------------------------------------
 
 
 def test_the_page_on_the_command_line_lists_the_shape_of_every_command():

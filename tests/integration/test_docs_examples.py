@@ -1,7 +1,5 @@
 """What the documentation shows is run."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

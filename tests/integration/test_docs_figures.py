@@ -1,7 +1,5 @@
 """Every figure of README and docs comes from `benchmarks/results.json`; pictures from the code."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -18,8 +16,6 @@ NOT_MEASURED = {
     "0.4",  # a release of langchain-community
 }
 """Numbers with a point that say something else than what was measured."""
-RECORD = ROOT / "benchmarks" / "measured_before.md"
-"""Figures of one commit, kept as they were taken: no later run may change them."""
 
 
 def test_the_tables_and_charts_say_what_the_results_say():
@@ -29,7 +25,7 @@ def test_the_tables_and_charts_say_what_the_results_say():
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in figures.list_pages() if page != RECORD],
+    figures.list_pages(),
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_no_page_shows_a_figure_that_no_benchmark_printed(page):

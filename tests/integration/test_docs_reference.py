@@ -1,7 +1,5 @@
 """The reference is complete, and what the code says now."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil
@@ -25,9 +23,6 @@ def test_the_written_pages_of_the_reference_are_what_the_code_says_now():
     pytest.importorskip("moto", reason="moto is not installed")
     stale = [path.relative_to(ROOT).as_posix() for path in find_stale(reference.write_pages())]
     assert stale == [], "run make reference"
-
-
-# -- public names ---
 
 
 def public_names():
@@ -115,9 +110,6 @@ class Log:
     assert log["read"].docstring.value == "Read.\n\nAsync: `aread`, with the same arguments."
 
 
-# -- commands ---
-
-
 def commands_below(group, words):
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
@@ -139,9 +131,6 @@ def test_every_option_of_a_command_is_in_the_reference(words, command):
     ]
     assert section
     assert missing == []
-
-
-# -- errors and settings ---
 
 
 def test_every_error_is_in_the_table_of_errors_and_has_its_fix_on_the_page_of_troubles():

@@ -4,8 +4,6 @@ Lines that no other test is about are tried here, from the outside: through file
 command line.
 """
 
-from __future__ import annotations
-
 import itertools
 import sqlite3
 import subprocess
@@ -32,9 +30,6 @@ UNTESTED = "The worst nights, on purpose"
 
 CLAIMS = tomllib.loads((Path(__file__).parent / "security_claims.toml").read_text("utf-8"))
 """The tests of each line by section and first cell."""
-
-
-# -- the page -----------------------------------------------------------------------------------
 
 
 def list_rows():
@@ -71,9 +66,6 @@ def test_each_test_that_the_page_names_is_collected():
 def test_the_page_lists_every_drill_of_the_benchmark():
     listed = [cell for section, cell in list_rows() if section == UNTESTED]
     assert listed == list(DRILLS)
-
-
-# -- what its lines say of files ------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -116,9 +108,6 @@ def test_a_turn_and_its_recall_go_on_beside_a_damaged_entry(path):
         found = memory.recall("How many euros do I pay?", user_id="ana", k=3)
         assert not any("euros" in match.line.text for match in found.matches)
         assert "1 entry is damaged" in " ".join(found.problems)
-
-
-# -- what its lines say of templates --------------------------------------------------------------
 
 
 def test_a_template_changes_no_message_and_keeps_nothing():

@@ -3,8 +3,6 @@
 It needs node and dynalite: `npm install --no-save --prefix build/node dynalite@4`.
 """
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """`examples/fastapi_app.py` with two worker processes over one log, called over loopback."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -9,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -220,29 +217,6 @@ def test_a_browser_that_sends_the_whole_chat_doubles_nothing(workers):
         browser.send(text, f"w{number}")
     assert "oolong" in browser.send("Which tea do I like?", "w3")
     assert lines(workers[0], "whole") == browser.shown_lines()
-
-
-def test_turns_at_once_on_both_workers_lose_nothing(workers):
-    with ThreadPoolExecutor(8) as pool:
-        sent = [
-            pool.submit(say, workers[number % 2], "busy", f"Note number {number}.", f"n{number}")
-            for number in range(20)
-        ]
-        for turn in sent:
-            turn.result()
-    said = lines(workers[0], "busy")
-    assert sorted(text for role, text in said if role == "user") == sorted(
-        f"Note number {number}." for number in range(20)
-    )
-    assert [role for role, _ in said] == ["user", "assistant"] * 20
-
-
-def test_a_forgotten_thread_is_forgotten_by_both_workers(workers):
-    one, two = workers
-    say(one, "gone", "The safe opens with 2580.", "g1")
-    assert one.delete("/threads/gone").json() == {"entries": 2}
-    assert lines(two, "gone") == []
-    assert "2580" not in say(two, "elsewhere", "What opens the safe?", "g2")
 
 
 def test_an_answer_that_a_shutdown_cuts_off_is_kept(tmp_path):

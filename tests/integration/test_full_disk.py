@@ -1,7 +1,5 @@
 """A full disk: what cannot be written raises, leaves nothing half, and is written later."""
 
-from __future__ import annotations
-
 import json
 
 from small_disks import run_on_small_disk

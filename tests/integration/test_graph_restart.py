@@ -1,7 +1,5 @@
 """Graphs that go on in another process, from the files of the one before."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

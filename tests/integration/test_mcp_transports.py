@@ -1,7 +1,5 @@
 """`convmem mcp` over standard input and over HTTP, with the SDK's own client."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

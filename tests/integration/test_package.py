@@ -1,7 +1,5 @@
 """The wheel, installed into an empty environment, runs the README's first example."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,14 +1,9 @@
 """What `PostgresLog` does when connections break, in event loops, and on pools of the caller."""
 
-from __future__ import annotations
-
 import asyncio
-import contextlib
-import itertools
 import subprocess
 import sys
 import tempfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -132,37 +127,6 @@ def test_a_server_that_is_down_is_unavailable_until_it_is_back(server, log):
     assert list_texts(asyncio.run(log.aentries(ANA))) == ["first"]
 
 
-def test_writers_lose_and_double_nothing_while_backends_are_killed_and_the_server_restarts(
-    server, log
-):
-    """Who writes repeats a call that failed, with messages that have ids of their own."""
-    is_over, kept = threading.Event(), []
-
-    def write(writer):
-        for number in itertools.count():
-            if is_over.is_set():
-                return
-            message = HumanMessage(f"{writer}-{number}", id=f"{writer}-{number}")
-            while message.id not in kept:
-                with contextlib.suppress(LogUnavailableError):
-                    say(log, ANA, message)
-                    kept.append(message.id)
-
-    with ThreadPoolExecutor(4) as pool:
-        writers = [pool.submit(write, writer) for writer in range(4)]
-        for _ in range(20):
-            server.kill(wait_for(server.backends)[:1])
-            server.stop()
-            server.start()
-            before = len(kept)
-            wait_for(lambda before=before: len(kept) > before)
-        is_over.set()
-        for done in writers:
-            done.result()
-    assert sorted(list_texts(log.entries(ANA))) == sorted(["first", *kept])
-    assert log.verify().ok
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("reached", [False, True])
 def test_a_lost_answer_to_a_commit_is_looked_up(proxy, schema, log, reached, is_async):
@@ -252,8 +216,6 @@ async def test_tasks_cancelled_at_any_moment_leave_all_or_nothing(server, log):
     await log.aclose()
 
 
-# -- processes ------------------------------------------------------------------------------------
-
 UNCLOSED = """
 import asyncio, sys
 from langchain_convmem.logs.postgres import PostgresLog
@@ -278,9 +240,6 @@ def test_a_program_may_end_without_closing(server, schema, log):
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
-
-
-# -- what the caller gave -------------------------------------------------------------------------
 
 
 def test_a_given_pool_is_left_as_it_was(server, schema):

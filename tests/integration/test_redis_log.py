@@ -1,7 +1,5 @@
 """The example `redis_log.py` keeps the contract of a log, against a real server."""
 
-from __future__ import annotations
-
 import socket
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The kit's scripted services, over real loopback sockets."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket
@@ -46,17 +44,6 @@ def list_events(raw):
     return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
-def list_frames(raw):
-    """Return the kinds and bodies of a binary stream, by the client's own decoder."""
-    eventstream = pytest.importorskip("botocore.eventstream", reason="boto3 is not installed")
-    buffer = eventstream.EventStreamBuffer()
-    buffer.add_data(raw)
-    return [
-        (one.headers.get(":event-type") or one.headers[":exception-type"], json.loads(one.payload))
-        for one in buffer
-    ]
-
-
 def test_a_chat_is_answered_whole_and_word_by_word():
     call = ScriptedToolCall("look", {"where": "here"})
     with ChatCompletionsServer(ScriptedReply(text="Level 3, grün.", tool_calls=[call])) as server:
@@ -96,33 +83,6 @@ def test_texts_are_embedded_by_their_words_or_by_an_embedder():
     assert cut["data"][0]["embedding"] == [3.0, 4.0]
 
 
-def test_a_conversation_is_answered_whole_and_in_frames():
-    call = ScriptedToolCall("look", {"where": "here"}, "c1")
-    reply = ScriptedReply(reasoning="Let me see.", text="Level 3.", tool_calls=[call])
-    with BedrockConverseServer(reply) as server:
-        whole = json.loads(post(server, MODEL, CONVERSE)[2])
-        frames = list_frames(post(server, f"{MODEL}-stream", CONVERSE)[2])
-    thought, said, called = whole["output"]["message"]["content"]
-    signature = thought["reasoningContent"]["reasoningText"]["signature"]
-    assert said == {"text": "Level 3."}
-    assert called["toolUse"] == {"toolUseId": "c1", "name": "look", "input": {"where": "here"}}
-    assert whole["stopReason"] == "tool_use"
-    deltas = [body["delta"] for kind, body in frames if kind == "contentBlockDelta"]
-    thoughts = [delta["reasoningContent"] for delta in deltas if "reasoningContent" in delta]
-    assert thoughts[-1] == {"signature": signature}
-    assert "".join(delta.get("text", "") for delta in deltas) == "Level 3."
-    pieces = [delta["toolUse"]["input"] for delta in deltas if "toolUse" in delta]
-    assert "".join(pieces) == '{"where": "here"}'
-    assert frames[0] == ("messageStart", {"role": "assistant"})
-    assert frames[-1][1]["usage"] == whole["usage"]
-
-
-STREAMED = (
-    (ChatCompletionsServer, CHATS, {**HELLO, "stream": True}),
-    (BedrockConverseServer, f"{MODEL}-stream", CONVERSE),
-)
-
-
 def test_an_error_has_its_status_its_body_and_when_to_retry():
     error = ScriptedError(status=429, message="slow down", kind="requests", retry_after_s=1.5)
     with ChatCompletionsServer(error) as server:
@@ -133,19 +93,6 @@ def test_an_error_has_its_status_its_body_and_when_to_retry():
         status, headers, raw = post(server, "/model/m/invoke", {"inputText": "x"})
     assert (status, headers["x-amzn-ErrorType"]) == (429, "ThrottlingException")
     assert json.loads(raw) == {"message": "slow down"}
-
-
-@pytest.mark.parametrize(("kind", "path", "body"), STREAMED)
-def test_a_stream_breaks_after_the_given_number_of_events_or_says_why_it_ends(kind, path, body):
-    why = ScriptedError(status=500, message="out of memory")
-    cut = ScriptedReply(text="one two three four", cut_after_chunks=3)
-    told = ScriptedReply(text="one two three four", cut_after_chunks=3, cut_with=why)
-    with kind([cut, told]) as server:
-        with pytest.raises(http.client.IncompleteRead) as caught:
-            post(server, path, body)
-        assert b" two" in caught.value.partial
-        assert b" three" not in caught.value.partial
-        assert b"out of memory" in post(server, path, body)[2]
 
 
 def test_what_the_reply_raises_is_answered_with_500_and_raised_at_the_end_of_the_block():

@@ -1,7 +1,5 @@
 """The documentation site, built strictly, as a reader's browser meets it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

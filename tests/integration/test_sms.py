@@ -1,7 +1,5 @@
 """The SMS example over loopback: valid, forged, repeated, malformed and concurrent requests."""
 
-from __future__ import annotations
-
 import threading
 import time
 import xml.etree.ElementTree as ET

@@ -25,15 +25,13 @@ from langchain_convmem.turns.memory import get_turn_memory
 class _InMemory:
     """A memory in which something was said."""
 
-    file_name: str | None = None
     memory: ConversationMemory
 
     @pytest.fixture(autouse=True)
-    def _filled(self, tmp_path):
-        place = ":memory:" if self.file_name is None else tmp_path / self.file_name
+    def _filled(self):
         texts = ("Good morning", "I parked on floor three.", "The dog is at the vet", "See you")
         said = [(HumanMessage, AIMessage)[n % 2](text) for n, text in enumerate(texts)]
-        with ConversationMemory.open(place) as self.memory:
+        with ConversationMemory.open(":memory:") as self.memory:
             self.memory.add_messages(said, user_id="ana", thread_id="t")
             yield
 
@@ -51,10 +49,6 @@ class _InMemory:
     retriever_query_example = "Where did I park?"
 
 
-class _InAFile(_InMemory):
-    file_name = "memory.db"
-
-
 OFFLINE = {"chat_model_class": OfflineChatModel, "chat_model_params": {}}
 TEMPLATE = {
     "chat_model_class": TemplateChatModel,
@@ -68,8 +62,12 @@ for what, own, fields, suites in (
     ("Template", object, TEMPLATE, CHAT_MODELS),
     ("Hash", object, {"embeddings_class": HashEmbeddings}, EMBEDDINGS),
     ("MiniLM", object, {"embeddings_class": MiniLMEmbeddings}, EMBEDDINGS),
-    ("InMemory", _InMemory, {}, (ToolsUnitTests, RetrieversIntegrationTests)),
-    ("InAFile", _InAFile, {}, (ToolsIntegrationTests, RetrieversIntegrationTests)),
+    (
+        "InMemory",
+        _InMemory,
+        {},
+        (ToolsUnitTests, ToolsIntegrationTests, RetrieversIntegrationTests),
+    ),
 ):
     for suite in suites:
         name = f"Test{what}{suite.__name__}"

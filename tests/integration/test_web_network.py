@@ -1,7 +1,5 @@
 """The web chat asks no other host for anything: Chromium's own log of its network says so."""
 
-from __future__ import annotations
-
 import pytest
 from browser import find_foreign_hosts, open_browser
 from web_server import import_life, run_server, run_service

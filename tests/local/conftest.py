@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tiny_model import tiny_model, tiny_tokenizer
+from tests.support.tiny_model import tiny_model, tiny_tokenizer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

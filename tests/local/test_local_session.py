@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from benchmarks.tiny_model import tiny_model
 from langchain_convmem.errors import BudgetError, ConfigError, ConversationError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.local import LocalEngine, LocalSession
@@ -16,6 +15,7 @@ from langchain_convmem.text.sessions import (
     TextEngine,
     TokenCountingSession,
 )
+from tests.support.tiny_model import tiny_model
 
 PROMPT = "<|im_start|>user\nWhere did I park?<|im_end|>\n<|im_start|>assistant\n"
 MORE = "<|im_end|>\n<|im_start|>user\nThe car, I mean: 车 🚗<|im_end|>\n<|im_start|>assistant\n"

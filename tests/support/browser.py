@@ -8,8 +8,6 @@ It takes Debian's package `chromium`, the client `playwright` and axe-core from 
             assert find_violations(page) == []
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

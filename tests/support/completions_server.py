@@ -1,7 +1,5 @@
 """A service that completes plain text, on loopback: every prompt gets the same reply."""
 
-from __future__ import annotations
-
 from langchain_convmem.testing import ChatCompletionsServer
 from langchain_convmem.testing.chat_completions import STREAM_END, encode_event
 from langchain_convmem.testing.scripted_replies import ScriptedError, split_words

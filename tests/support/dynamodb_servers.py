@@ -1,7 +1,5 @@
 """Servers that speak DynamoDB's protocol on loopback, and clients for them."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import json
@@ -94,9 +92,6 @@ def writes(calls):
     return sum(count for name, count in calls.items() if name in WRITES)
 
 
-# -- servers ------------------------------------------------------------------------------------
-
-
 class _Connection(BaseHTTPRequestHandler):
     """Keeps its connection, as the service does; `answered` is what a server is."""
 
@@ -172,8 +167,6 @@ def moto_server():
         yield server.url
 
 
-# -- a server that fails as it is told ----------------------------------------------------------
-
 THROTTLED = "ProvisionedThroughputExceededException"
 
 
@@ -234,9 +227,6 @@ class _FaultyConnection(_Connection):
         if half:
             self._passed_on(json.dumps({"RequestItems": {table: writes[:half]}}).encode())
         return json.dumps({"UnprocessedItems": {table: writes[half:]}}).encode()
-
-
-# -- looking into a table -----------------------------------------------------------------------
 
 
 def items(log, client):

@@ -1,7 +1,5 @@
 """The example over FastAPI as its test starts it: with a model that can be kept waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

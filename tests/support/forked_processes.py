@@ -6,8 +6,6 @@ files like any other process; only their imports are done. What is promised of i
 of a command line, is tested with an interpreter that is started anew.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

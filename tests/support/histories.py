@@ -1,7 +1,5 @@
 """Threads for tests: random ones, by the generator of the fuzz tests, and ones that are told."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 

@@ -242,9 +242,6 @@ SECTIONS = {
 PROMISES = {name: promise for section in SECTIONS.values() for name, promise in section.items()}
 
 
-# -- for tests ------------------------------------------------------------------------------------
-
-
 def kept_by_all(name):
     """Run a test at every host that keeps the promise of this name."""
     return _at(PROMISES[name].hosts)
@@ -261,8 +258,6 @@ def _at(hosts):
 
     return pytest.mark.parametrize("host", [HOSTS[name] for name in hosts], ids=hosts)
 
-
-# -- for the page ---------------------------------------------------------------------------------
 
 _BEGIN, _END = "<!-- tables: make hosts -->\n", "<!-- end of tables -->\n"
 

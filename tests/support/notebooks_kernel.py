@@ -1,7 +1,5 @@
 """What the kernels of executed notebooks do before a notebook: no network, figures in words."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 
@@ -45,9 +43,6 @@ def is_loopback(host):
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-# -- figures in words -----------------------------------------------------------------------------
 
 
 def describe_figure(figure):

@@ -3,8 +3,6 @@
 A Redis in this process stands for the server that the pages read, so nothing else is needed.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """A proxy in front of a test's PostgreSQL that breaks connections at a chosen message."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -5,8 +5,6 @@ create a system user when it runs as root), or from an installed PostgreSQL. A s
 as root; then it runs as `nobody`. What is missing on a machine is a skip with its reason.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import importlib.util
@@ -19,11 +17,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
-
-T = TypeVar("T")
 
 UNPRIVILEGED = "nobody"
 _NAMES = itertools.count()

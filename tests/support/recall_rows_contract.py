@@ -3,8 +3,6 @@
 Mix `RecallRowsContract` into the tests of a log, beside `MessageLogContract`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

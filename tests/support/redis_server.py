@@ -1,7 +1,5 @@
 """A real Redis server for tests: on a Unix socket in a directory of its own, nothing else."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import itertools

@@ -103,9 +103,6 @@ def chunks_of(message):
     yield AIMessageChunk(content="", id=message.id, usage_metadata=message.usage_metadata)
 
 
-# -- calling ------------------------------------------------------------------------------------
-
-
 def at(thread_id="t", user_id="ana", **values):
     """Return the config of a call in a thread: options of its turn, and what else it carries."""
     names = TurnOptions.__annotations__.keys() & values.keys()
@@ -131,9 +128,6 @@ WAYS = {
     "abatch": lambda chain, value, config: asyncio.run(chain.abatch([value], config)),
 }
 """Every way to run one turn of a chain."""
-
-
-# -- logs ---------------------------------------------------------------------------------------
 
 
 @MessageLog.register

@@ -1,7 +1,5 @@
 """A disk of a few megabytes that really gets full, for a process that a test runs on it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

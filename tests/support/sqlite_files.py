@@ -1,7 +1,5 @@
 """The file of a SQLite log as others see it."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 

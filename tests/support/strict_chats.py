@@ -1,7 +1,5 @@
 """What Chat Completions refuses: the kit's service, as strict as the real one."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 

@@ -4,8 +4,6 @@ boto3 itself refuses what has another shape. What the service refuses of media i
 validators of the fuzz tests.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import partial

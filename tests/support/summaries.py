@@ -1,7 +1,5 @@
 """Summaries as they were written, and who writes them in tests."""
 
-from __future__ import annotations
-
 import re
 
 from langchain_convmem.views.context import NOTED_TEXT

@@ -1,7 +1,5 @@
 """Threads with summaries of summaries, built by hand: leaves, and parents that fold them."""
 
-from __future__ import annotations
-
 import hashlib
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage

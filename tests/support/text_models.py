@@ -1,7 +1,5 @@
 """Completion models without weights, for tests of what stands around them."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """An embedder that knows three topics, and a memory whose recall goes by them alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from langchain_core.embeddings import Embeddings

@@ -1,7 +1,5 @@
 """Files to import, written and read in one go."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

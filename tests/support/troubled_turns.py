@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -106,21 +105,6 @@ class TroubledChatModel(ScriptedChatModel):
             yield chunk
 
 
-class TroubledTemplate(ChatTemplate):
-    trouble: Trouble | None = None
-
-    def converted(self, messages, call_names):
-        if self.trouble is not None:
-            self.trouble.point("render")
-        return super().converted(messages, call_names)
-
-
-@cache
-def _template():
-    """Return the one template, of the latest conversation: to compile it takes long."""
-    return TroubledTemplate.from_builtin("qwen")
-
-
 class TroubledLog(InMemoryLog):
     append_planned = MessageLog.append_planned
 
@@ -175,8 +159,6 @@ def talk(kind, **settings):
     if "chat" in words:
         model = TroubledChatModel(replies=[said], trouble=trouble, outlined=seen)
     else:
-        template = _template()
-        template.trouble = trouble
 
         def reply(text):
             seen.append(text)
@@ -184,7 +166,7 @@ def talk(kind, **settings):
 
         model = engine = ScriptedEngine(
             reply,
-            template=template,
+            template=ChatTemplate.from_builtin("qwen"),
             end_text="<|im_end|>",
             chunking=_in_three,
             rewindable="rewinds" in words,

@@ -6,11 +6,9 @@ One class a host; a contract runs every promise at each of them.
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar, TypedDict
+from typing import Any, TypedDict
 
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
@@ -32,24 +30,8 @@ from langchain_convmem.integrations.langgraph import (
 )
 
 
-class App(ABC):
-    """Something that runs turns, whatever it is made of."""
-
-    @abstractmethod
-    def invoke(self, said: Any, config: RunnableConfig) -> Any:
-        """Run a turn."""
-
-    @abstractmethod
-    async def ainvoke(self, said: Any, config: RunnableConfig) -> Any:
-        """Run a turn."""
-
-    @abstractmethod
-    def stream(self, said: Any, config: RunnableConfig) -> Iterator[Any]:
-        """Run a turn; its words come one by one."""
-
-    @abstractmethod
-    def astream(self, said: Any, config: RunnableConfig) -> AsyncIterator[Any]:
-        """Run a turn; its words come one by one."""
+class App:
+    """Something that runs turns by `invoke`, `ainvoke`, `stream` and `astream`."""
 
     @property
     def runnable(self):
@@ -75,29 +57,16 @@ RUNS = {
 """Every way to run one."""
 
 
-class Host(ABC):
-    """A host of turns.
+class Host:
+    """A host of turns, by the name that the documentation has for it.
 
-    Attributes:
-        name: What the documentation calls it.
+    `app` returns what runs turns with a model and options of a turn, `with_tool` what runs those in
+    which the model may call a tool, and `structured` those that are answered by an object. In these
+    two nothing is recalled.
     """
 
-    name: ClassVar[str]
-
-    @abstractmethod
-    def app(self, memory, model, **options):
-        """Return what runs turns with a model; options are those of a turn, and `profile`."""
-
-    @abstractmethod
-    def with_tool(self, memory, model, tool):
-        """Return what runs turns in which the model may call a tool; nothing is recalled."""
-
-    @abstractmethod
     def structured(self, memory, model, schema):
-        """Return what runs turns that are answered by an object; nothing is recalled."""
-
-
-# -- wrapped chains -------------------------------------------------------------------------------
+        return self.app(memory, model.with_structured_output(schema), recall=False)
 
 
 class _Chain(App):
@@ -171,12 +140,6 @@ class WrapHost(Host):
     def with_tool(self, memory, model, tool):
         return _LoopingChain(memory.wrap(model.bind_tools([tool]), recall=False), tool)
 
-    def structured(self, memory, model, schema):
-        return self.app(memory, model.with_structured_output(schema), recall=False)
-
-
-# -- conversations --------------------------------------------------------------------------------
-
 
 class _Conversations(App):
     """Begins a conversation in the thread of each call, and sends to it."""
@@ -214,12 +177,6 @@ class ConversationHost(Host):
 
     def with_tool(self, memory, model, tool):
         return self.app(memory, model, recall=False, preface={"tools": [tool]})
-
-    def structured(self, memory, model, schema):
-        return self.app(memory, model.with_structured_output(schema), recall=False)
-
-
-# -- graphs and agents ----------------------------------------------------------------------------
 
 
 class _Graph(App):
@@ -260,9 +217,6 @@ class GraphHost(Host):
 
     def with_tool(self, memory, model, tool):
         return self.app(memory, create_agent(model, [tool]), recall=False)
-
-    def structured(self, memory, model, schema):
-        return self.app(memory, model.with_structured_output(schema), recall=False)
 
 
 class NodesHost(Host):
@@ -349,9 +303,6 @@ HOSTS = {
     for host in (WrapHost, ConversationHost, GraphHost, NodesHost, AgentHost, DeepAgentHost)
 }
 """Every host of a turn, by its name."""
-
-
-# -- around them ----------------------------------------------------------------------------------
 
 
 class Text(TypedDict):

@@ -79,9 +79,6 @@ def said(text, message_id=None, **fields):
     return Draft(role="user", message=message, contents=(text,), metadata=Metadata(timing=timing))
 
 
-# -- stores ---------------------------------------------------------------------------------
-
-
 def in_memory(embeddings):
     """Return LangChain's store in memory."""
     return InMemoryVectorStore(embeddings)

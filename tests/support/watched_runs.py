@@ -1,7 +1,5 @@
 """What callbacks see of a chain's runs, and an embedder that asks a model of its own."""
 
-from __future__ import annotations
-
 import threading
 
 from langchain_core.callbacks import BaseCallbackHandler

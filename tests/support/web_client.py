@@ -1,7 +1,5 @@
 """A client of the web chat without a browser, and a model that can be kept waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -3,8 +3,6 @@
 They show the weeks of the examples as a user's memory, and a scripted service's reply to it.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

@@ -4,8 +4,6 @@ The service streams word by word; a question that begins with `Slowly` is answer
 go on (`Gate`), and one with `Fail` is refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Callers of one thread: who sends what is new, and who sends what a page of a chat shows."""
 
-from __future__ import annotations
-
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.graph import MessagesState
 from scripted_agents import agent_with
@@ -29,9 +27,6 @@ def make_words(number):
     return chr(0x4E00 + number) * 12
 
 
-# -- doors ----------------------------------------------------------------------------------------
-
-
 def _wrap(memory, model):
     chain = memory.wrap(model, recall=False)
     return lambda messages: chain.invoke(messages, at()).text
@@ -56,9 +51,6 @@ def _conversation(memory, model):
 
 DOORS = {"wrap": _wrap, "conversation": _conversation, "graph": _graph, "agent": _agent}
 """Hosts that take lists of messages, graphs and agents without a checkpointer."""
-
-
-# -- callers --------------------------------------------------------------------------------------
 
 
 class News:
@@ -146,9 +138,6 @@ def run(caller, actions, *, dated):
             )
             caller.edit(action == "edit earlier", said[-1], system)
     return caller
-
-
-# -- what came of it ------------------------------------------------------------------------------
 
 
 def log_of(memory):

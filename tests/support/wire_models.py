@@ -1,7 +1,5 @@
 """Chat models of the providers before the kit's servers, and their requests as plain lines."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack, asynccontextmanager, closing
 from functools import cache
@@ -68,9 +66,6 @@ def embed_bedrock(server, *, tries=1, **options):
     """Open a `BedrockEmbeddings` whose client sends a request so many times."""
     own = {"model_id": "amazon.titan-embed-text-v2:0", **options}
     return _open_bedrock("BedrockEmbeddings", server, tries, {"client": "bedrock-runtime"}, **own)
-
-
-# -- requests as lines ----------------------------------------------------------------------------
 
 
 def lines_of_chat(body):

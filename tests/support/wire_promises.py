@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
@@ -54,38 +51,6 @@ class Spot(BaseModel):
 
 
 CALL = ScriptedToolCall("look", {"place": "on level 3, behind the pillar"}, "call_7")
-
-
-def tool_loop(model):
-    """Return a chain that calls tools until the model answers in words, and streams its model."""
-    bound = model.bind_tools([look])
-
-    def one_round(answer):
-        told = [look.invoke(call) for call in answer.tool_calls]
-        assert all(isinstance(message, ToolMessage) for message in told)
-        return [answer, *told]
-
-    def loop(messages):
-        asked = list(messages)
-        while not isinstance(asked[-1], AIMessage):
-            new = one_round(bound.invoke(asked))
-            asked.extend(new)
-            yield new
-
-    async def aloop(messages):
-        asked = list(messages)
-        while not isinstance(asked[-1], AIMessage):
-            new = one_round(await bound.ainvoke(asked))
-            asked.extend(new)
-            yield new
-
-    return _takes_messages(loop, aloop)
-
-
-def _takes_messages(loop, aloop):
-    prompt = ChatPromptTemplate([MessagesPlaceholder("messages")])
-    to_list = prompt | (lambda value: value.to_messages())
-    return to_list | RunnableLambda(loop, aloop)
 
 
 def stored(memory, thread_id="t"):

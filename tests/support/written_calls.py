@@ -1,7 +1,5 @@
 """The same two calls, as families of models write them."""
 
-from __future__ import annotations
-
 _FIND = ("find", {"text": 'an "a"', "n": 3, "from": [1, {"k": None, "b": True}]})
 _SORT = ("sort", {})
 CALLS = [_FIND, _SORT]

@@ -1,7 +1,5 @@
 """Every scenario runs with the models of every provider, and reaches loopback alone."""
 
-from __future__ import annotations
-
 import time
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """`memory.wrap(ChatBedrockConverse(...))` over real HTTP, before a strict Converse service."""
 
-from __future__ import annotations
-
 import pytest
 from scripted_chat import at
 from strict_converse import StrictConverse

@@ -27,7 +27,6 @@ from wire_promises import (
     look,
     stored,
     texts,
-    tool_loop,
 )
 from wire_providers import PROVIDERS
 
@@ -158,9 +157,6 @@ async def test_the_provider_may_be_chosen_at_the_call_within_a_thread(memory, pr
     assert len(stored(memory)) == 8
 
 
-# -- chains ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_reply_is_stored_as_one_whole_message_with_its_usage(memory, provider, way):
     async with provider.answer("One two three four five six.") as (model, _):
@@ -172,44 +168,6 @@ async def test_a_reply_is_stored_as_one_whole_message_with_its_usage(memory, pro
     assert reply.usage_metadata["input_tokens"] == count_text_tokens("Count!")
     assert reply.usage_metadata["output_tokens"] == count_text_tokens(str(reply.text))
     assert last_attributes(memory) == ()
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_tool_loop_inside_the_chain_is_stored_whole_and_sent_again(memory, provider, way):
-    script = [ScriptedReply(text="Let me look.", tool_calls=[CALL]), "On level 3.", "No."]
-    async with provider.answer(script) as (model, service):
-        chain = memory.wrap(tool_loop(model), recall=False)
-        await WAYS[way](chain, "Where did I park?", at())
-        await WAYS[way](chain, "Is it locked?", at())
-        looked = [
-            "user: Where did I park?",
-            "assistant: Let me look.",
-            "call call_7 look on level 3, behind the pillar",
-            "result call_7: the car, on level 3, behind the pillar",
-        ]
-        assert service.requests == [
-            looked[:1],
-            looked,
-            [*looked, "assistant: On level 3.", "user: Is it locked?"],
-        ]
-    assert [message.type for message in stored(memory)] == [
-        *("human", "ai", "tool", "ai"),
-        *("human", "ai"),
-    ]
-
-
-@pytest.mark.parametrize("way", STREAMED)
-async def test_a_call_streamed_in_pieces_is_stored_as_one_call(memory, provider, way):
-    reply = ScriptedReply(text="Let me look.", tool_calls=[CALL])
-    async with provider.answer(reply) as (model, _):
-        chain = memory.wrap(model.bind_tools([look]), recall=False)
-        await STREAMED[way](chain, "Where did I park?", at())
-    [_, reply] = stored(memory)
-    assert reply.text == "Let me look."
-    [call] = reply.tool_calls
-    assert (call["name"], call["id"]) == ("look", "call_7")
-    assert call["args"] == {"place": "on level 3, behind the pillar"}
-    assert reply.invalid_tool_calls == []
 
 
 WRITTEN = {

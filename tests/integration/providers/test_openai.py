@@ -1,17 +1,15 @@
 """`memory.wrap(ChatOpenAI(...))` over real HTTP, before a strict Chat Completions service."""
 
-from __future__ import annotations
-
 from itertools import takewhile
 
 import pytest
 from langchain_core.messages import HumanMessage
 from scripted_chat import at
 from strict_chats import StrictChatCompletions
-from wire_models import chat_openai, lines_of_chat
-from wire_promises import CALL, ONCE, STREAMED, WAYS, last_attributes, look, stored, texts
+from wire_models import chat_openai
+from wire_promises import ONCE, STREAMED, WAYS, last_attributes, stored, texts
 
-from langchain_convmem.testing import ChatCompletionsServer, ScriptedReply
+from langchain_convmem.testing import ChatCompletionsServer
 
 pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 
@@ -45,9 +43,6 @@ async def test_people_keep_their_names_beside_what_they_say(memory, way):
     ]
 
 
-# -- streams that end in good order, but too soon ---------------------------------------------
-
-
 @pytest.mark.parametrize("way", STREAMED)
 async def test_a_stream_that_never_says_why_it_ended_is_stored_as_interrupted(
     memory, way, ending_early
@@ -63,22 +58,6 @@ async def test_a_stream_that_never_says_why_it_ended_is_stored_as_interrupted(
     assert last_attributes(memory) == ()
 
 
-@pytest.mark.parametrize("way", STREAMED)
-async def test_calls_of_a_stream_that_ended_too_soon_are_not_stored(memory, way, ending_early):
-    looked = ScriptedReply(text="Let me look.", tool_calls=[CALL])
-    with StrictChatCompletions([looked, "Sorry."]) as server:
-        async with chat_openai(server) as model:
-            chain = memory.wrap(model.bind_tools([look]), recall=False)
-            await STREAMED[way](chain, "Where?", at())
-            ending_early.undo()
-            await STREAMED[way](chain, "Well?", at())
-        assert lines_of_chat(server.requests[1].body) == [
-            "user: Where?",
-            "assistant: Let me look.",
-            "user: Well?",
-        ]
-
-
 @pytest.mark.parametrize("way", ONCE)
 async def test_a_model_that_streams_within_one_call_is_watched_as_well(memory, way, ending_early):
     with StrictChatCompletions("On level 3.") as server:
@@ -86,9 +65,6 @@ async def test_a_model_that_streams_within_one_call_is_watched_as_well(memory, w
             chain = memory.wrap(model.model_copy(update={"streaming": True}), recall=False)
             await ONCE[way](chain, "Where?", at())
     assert last_attributes(memory) == ("interrupted",)
-
-
-# -- what is asked for ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -1,7 +1,5 @@
 """Memories that summarise, and what to check after each way in which others lose something."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from summaries import ScriptedSummarizer, bare_texts

@@ -1,7 +1,5 @@
 """What summarisers return that is no summary, and summaries that forget or command."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage
 from scripted_chat import ProviderError, ScriptedChatModel

@@ -1,7 +1,5 @@
 """What is undone, replaced or forgotten while a summary is made, and summaries taken back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Processes that summarise one thread at once, or die at it."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """What leaves the view without having been told: the question, half a tool loop, a long middle."""
 
-from __future__ import annotations
-
 from langchain_core.messages import AIMessage, ToolMessage
 from scripted_chat import ScriptedChatModel, at
 from summaries import bare_texts

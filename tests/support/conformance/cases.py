@@ -22,10 +22,6 @@ INFORMATION = {
 """Keys of a case that say something about it and expect nothing."""
 
 
-class NotBuiltYet(Exception):  # noqa: N818 - no error: the case is counted as skipped
-    """What a case needs is not there yet; what else it expects holds."""
-
-
 class UnknownKeyError(AssertionError):
     """A case says something that no check knows: it fails, whatever its strength."""
 

@@ -1,7 +1,5 @@
 """Cases of the kind `dynamodb`: plain maps as DynamoDB attribute values."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from decimal import Decimal

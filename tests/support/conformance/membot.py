@@ -1,7 +1,5 @@
 """Cases of recall: hand-made vectors, and what comes back for a thread's newest line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from langchain_core.embeddings import Embeddings
@@ -89,9 +87,6 @@ class Membot:
 
     def shown(self, blocks):
         return [[f"{SPEAKERS[line.role]}: {line.text}" for line in block.lines] for block in blocks]
-
-
-# -- checks -------------------------------------------------------------------------------------
 
 
 def _compare(bot, expect):

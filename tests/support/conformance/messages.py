@@ -1,7 +1,5 @@
 """Cases of the kind `manager`: a conversation, its summaries, its export and its table."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 
@@ -69,8 +67,6 @@ class Manager:
     def new_manager(self):
         self.threads += 1
         self.history = self.memory.history(f"thread {self.threads}", user_id="ana")
-
-    # -- operations -----------------------------------------------------------------------------
 
     def add(self, role, contents, label=None):
         turn = self._unless_refused(lambda: self.history.add(role, contents))
@@ -151,9 +147,6 @@ class Manager:
 OPERATIONS = {"add", "summary_info", "add_summary", "export", "format", "set_data", "set_timing"}
 OPERATIONS |= {"set_attribute", "state", "print", "last_summary", "new_manager"}
 """Methods of a manager that cases call."""
-
-
-# -- checks -------------------------------------------------------------------------------------
 
 
 def _compare(manager, expect):

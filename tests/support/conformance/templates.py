@@ -1,7 +1,5 @@
 """Cases of chat templates: whole prompts, and what a session is sent for each turn."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from functools import partial
 
@@ -84,8 +82,6 @@ class _Chat:
     def _rendered(self, messages, **more):
         return self.template.render(messages, tools=self.tools, **{**self.context, **more})
 
-    # -- the preface ------------------------------------------------------------------------------
-
     def check_preface(self, fields):
         if "preface_error" in fields:
             self._check_error(fields["preface_error"], "preface", self._preface_text)
@@ -94,8 +90,6 @@ class _Chat:
 
     def _preface_text(self):
         return self._rendered(self.preface, add_generation_prompt=False)
-
-    # -- turns ------------------------------------------------------------------------------------
 
     def check_turn(self, turn, what):
         extra = turn.get("extra_context") or {}
@@ -147,8 +141,6 @@ class _Chat:
         self.state.record_reply(turn.get("raw_reply") or "")
         self.unfed = [turn["reply_message"]] if turn.get("reply_message") else []
         self.history += self.unfed
-
-    # -- steps of one turn ------------------------------------------------------------------------
 
     def check_step(self, step, what):
         sent = step["send"] if "send" in step else step["message"]

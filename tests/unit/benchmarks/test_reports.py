@@ -11,7 +11,6 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 CHAT = ["--turns", "40", "--facts", "2", "--sample", "10", "--style", "quoting"]
-SELF = [f"{ROOT}={sys.executable}"] * 2
 
 SMALL = {
     "agent_storage": ["--turns", "8", "--tool-every", "2"],
@@ -42,15 +41,6 @@ def test_a_report_is_one_json_object_and_its_bars_are_the_exit_code(name, capsys
     failed = [bar for bar in report.get("bars", []) if bar.get("decides", True) and not bar["ok"]]
     assert code == int(bool(failed))
     assert len(report) > 1
-
-
-@pytest.mark.timeout(600)
-def test_versions_side_by_side_are_compared_with_the_first(capsys):
-    _, report = run("beside", [*SELF, "--quick", "--rounds", "1"], capsys)
-    for row in report["operations"].values():
-        first, second = row["ms"]
-        assert min(first, second) > 0
-        assert row["ratio"] == [1.0, pytest.approx(second / first, rel=0.1)]
 
 
 def test_facts_within_reach_are_counted_at_every_compaction(capsys):
@@ -89,27 +79,3 @@ def test_the_log_without_a_memory_around_it_stores_the_very_same_bytes(tmp_path)
             columns = "role, body, metadata, length(id), length(turn), typeof(key_hash)"
             stored.append(db.execute(f"SELECT {columns} FROM entries ORDER BY place").fetchall())
     assert stored[0] == stored[1]
-
-
-FAULTY = 'def fits(count, name="x"):\n    return count == 2 and not name\n'
-
-
-def test_a_fault_is_put_into_a_function_of_a_child_alone(tmp_path):
-    import ast
-    import runpy
-
-    from benchmarks.mutation import find_mutants, replace_code, run_in_child
-
-    path = tmp_path / "mutated.py"
-    path.write_text(FAULTY)
-    fits, tree = runpy.run_path(str(path))["fits"], ast.parse(FAULTY)
-    mutants = {mutant.change: mutant for mutant in find_mutants(tree)}
-    assert sorted(mutants) == ["2 -> 3", "And -> Or", "Eq -> NotEq", "not left out", "return None"]
-
-    def run_faulty():
-        mutants["2 -> 3"].apply()
-        code = compile(tree, str(path), "exec")
-        return replace_code(mutants["2 -> 3"].function, code), fits(3, "")
-
-    assert run_in_child(run_faulty) == (True, True)
-    assert fits(3, "") is False

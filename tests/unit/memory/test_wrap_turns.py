@@ -121,6 +121,16 @@ def test_calls_that_a_parser_hands_on_with_their_ids_can_be_answered(memory):
     assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
 
 
+def test_another_result_of_a_call_takes_the_place_of_the_first(memory):
+    model = ScriptedChatModel(replies=[_asks(1), "30.", "31."])
+    chain = memory.wrap(model, recall=False)
+    for said in ("How warm is it?", [_result(1, "30")], [_result(1, "31")]):
+        chain.invoke(said, at())
+    assert [one.text for one in model.seen[2]] == ["How warm is it?", "", "31"]
+    shown = memory.history("t", user_id="ana").messages
+    assert [one.text for one in shown] == ["How warm is it?", "", "31", "31."]
+
+
 ASKED = [HumanMessage("How warm is it?"), _asks(1)]
 ANSWER = _result(1, "30")
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.service_exports import make_chatgpt_zip, make_claude_zip
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ImportFormatError
 from langchain_convmem.transfer import archives, read_threads
@@ -89,22 +88,29 @@ def test_files_in_parts_are_read_in_their_order(tmp_path, memory):
     assert memory.import_file(export, user_id="ana").thread_ids == ("c1", "c2")
 
 
-@pytest.mark.parametrize("make", [make_chatgpt_zip, make_claude_zip])
-def test_fabricated_exports_arrive_with_titles_branches_and_attached_texts(tmp_path, memory, make):
-    make(tmp_path / "export.zip", 15)
-    report = memory.import_file(tmp_path / "export.zip", user_id="ana")
-    assert report.unread == ()
-    assert all(titles(memory).values())
-    assert len(report.thread_ids) - report.branches == 15
-    found = [
-        block
-        for name in report.thread_ids
-        for entry in memory.history(name, user_id="ana").entries
-        for block in entry.message.content
-        if isinstance(block, dict) and block["type"] == "text-plain"
-    ]
-    assert {block["title"] for block in found} == {"plan.txt"}
-    assert all("the shed on Tuesday." in block["text"] for block in found)
+def test_a_text_that_lies_in_the_zip_is_attached_to_the_message_that_names_it(tmp_path, memory):
+    note = {"id": "file-note0", "name": "plan.txt", "mime_type": "text/plain"}
+    asked = {
+        "id": "m1",
+        "author": {"role": "user"},
+        "content": {"content_type": "text", "parts": ["What is the plan?"]},
+        "metadata": {"attachments": [note]},
+    }
+    nodes = {
+        "root": {"id": "root", "parent": None, "children": ["m1"], "message": None},
+        "m1": {"id": "m1", "parent": "root", "children": [], "message": asked},
+    }
+    chat = {"conversation_id": "c1", "title": "Plans", "current_node": "m1", "mapping": nodes}
+    export = write_zip(
+        tmp_path / "export.zip",
+        conversations__json=json.dumps([chat]),
+        **{"file-note0-plan.txt": "Paint the shed on Tuesday.", "chat.html": "<html></html>"},
+    )
+    report = memory.import_file(export, user_id="ana")
+    assert (report.thread_ids, report.unread) == (("c1",), ())
+    [entry] = memory.history("c1", user_id="ana").entries
+    [attached] = [one for one in entry.message.content if one["type"] == "text-plain"]
+    assert (attached["title"], attached["text"]) == ("plan.txt", "Paint the shed on Tuesday.")
 
 
 def test_a_conversation_that_cannot_be_read_is_named_and_the_others_arrive(tmp_path, memory):
