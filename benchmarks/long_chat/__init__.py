@@ -56,6 +56,8 @@ dates) are said once each, evenly spread. At ten checkpoints some of them are as
                   "the code for the bike shed" is "which digits open the hut for our two-wheelers"
 With `--sayings unseen` the facts are of four kinds that no rule asks for: where a thing is, why
 something ended, what somebody is like, how somebody does something; thirty compactions suffice.
+The summarisers choose sentences by kinds of facts and know none of these: of other sentences they
+quote those about the speakers, up to half of a summary. Recall has to find the rest.
 Bars: nine facts of ten in other words at every checkpoint and at the end, no more than 0.05 less at
 the end than at the first, and eight of ten of each kind.
 """

@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from langchain_convmem.views.tokens import count_text_tokens
-from langchain_convmem.words.facts import FactSource, Kind, is_asking, list_points, split_sentences
+from langchain_convmem.words.facts import (
+    FactSource,
+    Kind,
+    is_asking,
+    is_personal,
+    list_points,
+    split_sentences,
+)
 
 if TYPE_CHECKING:
     from langchain_convmem.summarizing.summarizers import SummaryRequest
@@ -25,6 +33,9 @@ _WEIGHTS: Mapping[Kind, float] = {
 _USUAL_WEIGHT = 1.5
 """Of amounts, numbers, dates and times."""
 
+_PERSONAL_WEIGHT = 0.01
+"""Of what else is told of those who talk: it comes last, until half of the room is taken."""
+
 _QUESTION_WEIGHT = 0.5
 """What a question tells is worth less: its answer tells it again, or nobody does."""
 
@@ -32,8 +43,9 @@ _QUESTION_WEIGHT = 0.5
 class ExtractiveSummarizer:
     """Summarises by quoting: the sentences with most names, numbers, dates, ids and promises.
 
-    Needs no model, key or network; deterministic; thread-safe. It shortens, but it does not
-    understand: what a conversation means, a model tells better.
+    Where these take less than half of the room, what else is told of those who talk goes in. Needs
+    no model, key or network; deterministic; thread-safe. It shortens, but it does not understand:
+    what a conversation means, a model tells better.
     """
 
     name = "extractive"
@@ -44,6 +56,8 @@ class ExtractiveSummarizer:
         found = _list_candidates(request)
         room, chosen, known = request.max_tokens, set[int](), set[str]()
         while (number := _find_best(found, chosen, known, room)) is not None:
+            if found[number].text in found[number].worth and room <= request.max_tokens // 2:
+                break
             chosen.add(number)
             known.update(found[number].worth)
             room -= found[number].tokens
@@ -87,48 +101,36 @@ def _find_best(
 
 
 def _list_candidates(request: SummaryRequest) -> list[_Candidate]:
-    said = [
-        *_read_said(request.previous.splitlines()),
-        *_read_said(request.transcript.splitlines()),
-    ]
-    pieces = [
-        FactSource(text, one.speaker, place)
-        for place, (one, text) in enumerate(
-            (one, text) for one in said for text in split_sentences(one.text)
-        )
-    ]
+    said = enumerate(_read_said(f"{request.previous}\n{request.transcript}"))
+    pieces = [FactSource(text, speaker, place) for place, (speaker, text) in said]
     worth: list[dict[str, float]] = [{} for _ in pieces]
     for point in list_points(pieces):
         share = _QUESTION_WEIGHT if is_asking(point.sentence) else 1.0
         worth[point.said.position][point.key] = share * _WEIGHTS.get(point.kind, _USUAL_WEIGHT)
+    for one, told in zip(pieces, worth, strict=True):
+        if not told and is_personal(f"{one.speaker}: {one.text}"):
+            told[one.text] = _PERSONAL_WEIGHT
     return [
         _Candidate(one.speaker, one.text, count_text_tokens(f"{one.speaker}: {one.text}\n"), told)
         for one, told in zip(pieces, worth, strict=True)
     ]
 
 
-def _read_said(lines: Iterable[str]) -> Iterator[FactSource]:
-    """Yield what the lines of a transcript or a summary say, and who says it."""
+def _read_said(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the sentences of a transcript or a summary, each after who says it."""
     speaker = ""
-    for line in lines:
+    for line in text.splitlines():
         plain = line.strip().removeprefix("- ")
         # What is indented goes on with what was said before it, whatever it looks like.
         match = None if line.startswith(" ") else _LINE.fullmatch(plain)
-        if not plain or _DAY.fullmatch(plain):
-            continue
         if match is not None:
             speaker, plain = match["speaker"], match["text"]
-        yield FactSource(plain, speaker)
+        if not _DAY.fullmatch(plain):
+            yield from ((speaker, sentence) for sentence in split_sentences(plain))
 
 
 def _join_lines(chosen: Iterable[_Candidate]) -> str:
     """Return sentences as lines, those that follow each other from one speaker in one."""
-    lines: list[str] = []
-    last: str | None = None
-    for sentence in chosen:
-        if sentence.speaker == last and lines:
-            lines[-1] += f" {sentence.text}"
-        else:
-            lines.append(f"{sentence.speaker}: {sentence.text}".removeprefix(": "))
-        last = sentence.speaker
-    return "\n".join(lines)
+    parts = groupby(chosen, key=lambda sentence: sentence.speaker)
+    lines = ((speaker, " ".join(one.text for one in said)) for speaker, said in parts)
+    return "\n".join(f"{speaker}: {text}".removeprefix(": ") for speaker, text in lines)

@@ -132,6 +132,12 @@ def test_a_fact_is_quoted_once():
     assert summary("User: It costs 42.\nUser: Yes, it did cost 42.\n") == "User: It costs 42."
 
 
+def test_what_else_people_tell_of_themselves_goes_in_until_half_of_the_room_is_taken():
+    said = "User: So so. The ladder is 4 m long. My boss is forgetful.\nTool: I have my tea."
+    assert summary(said) == "User: The ladder is 4 m long. My boss is forgetful."
+    assert summary(said, max_tokens=22) == "User: The ladder is 4 m long."
+
+
 def test_it_says_the_same_in_a_coroutine():
     request = SummaryRequest(transcript=TRANSCRIPT)
     assert asyncio.run(ExtractiveSummarizer().asummarize(request)) == summary()
