@@ -9,34 +9,23 @@ To see what a change did: write the views of both checkouts into folders, and `d
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 
 from tests.golden.views import DIGESTS, SEEDS, digest, find_differences, render
 
-
-def main() -> int:
-    """Do what the command line asks for; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__)
-    parser.add_argument("--write", type=Path, metavar="DIR", help="write the views into DIR")
-    parser.add_argument("--digests", action="store_true", help="store the digests of today's views")
-    options = parser.parse_args()
-    if options.write is not None:
-        options.write.mkdir(parents=True, exist_ok=True)
+match sys.argv[1:]:
+    case ["--write", folder]:
+        Path(folder).mkdir(parents=True, exist_ok=True)
         for seed in SEEDS:
             text = json.dumps(render(seed), indent=1, sort_keys=True, ensure_ascii=False)
-            (options.write / f"{seed:03}.json").write_text(text, encoding="utf-8")
-        return 0
-    if options.digests:
+            Path(folder, f"{seed:03}.json").write_text(text, encoding="utf-8")
+    case ["--digests"]:
         stored = {seed: " ".join(map(digest, render(seed).values())) for seed in SEEDS}
         DIGESTS.write_text(json.dumps(stored, indent=0) + "\n")
-        return 0
-    different = [line for seed in SEEDS for line in find_differences(seed)]
-    sys.stdout.writelines(f"{line}\n" for line in different)
-    return bool(different)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    case []:
+        different = [line for seed in SEEDS for line in find_differences(seed)]
+        sys.exit("\n".join(different) or 0)
+    case _:
+        sys.exit(__doc__)

@@ -1,5 +1,3 @@
-"""Tests on a language model that is made here; skipped, and counted, where there is no torch."""
-
 from __future__ import annotations
 
 import importlib.util

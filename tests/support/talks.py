@@ -10,7 +10,7 @@ from scripted_chat import ScriptedChatModel
 from langchain_convmem import ChatTemplate, Conversation
 from langchain_convmem.testing import ScriptedEngine
 
-__all__ = ["CHATML", "QWEN", "Gate", "chat", "text_engine", "texts"]
+__all__ = ["CHATML", "QWEN", "Gate", "chat", "text_engine", "text_talk", "texts"]
 
 CHATML, QWEN = ChatTemplate.from_builtin("chatml"), ChatTemplate.from_builtin("qwen")
 
@@ -18,6 +18,12 @@ CHATML, QWEN = ChatTemplate.from_builtin("chatml"), ChatTemplate.from_builtin("q
 def text_engine(reply: Any = "Fine.", template: ChatTemplate = CHATML, **options: Any) -> Any:
     """Return an engine whose reply is text, a list of texts, or a function of what it read."""
     return ScriptedEngine(reply, template=template, end_text="<|im_end|>", **options)
+
+
+def text_talk(*replies: Any, **options: Any) -> tuple[Conversation, Any]:
+    """Return a conversation with such an engine, and the engine."""
+    engine = text_engine(*replies, **options)
+    return Conversation(engine), engine
 
 
 def chat(*replies: Any, **settings: Any) -> Conversation:

@@ -92,9 +92,11 @@ def said(messages):
 
 class TroubledChatModel(ScriptedChatModel):
     trouble: Any
+    outlined: list[Any]
 
     def _reply(self, messages):
         self.trouble.point("model")
+        self.outlined.append([outline(one) for one in messages])
         return super()._reply(messages)
 
     def _chunks(self, messages):
@@ -103,24 +105,16 @@ class TroubledChatModel(ScriptedChatModel):
             yield chunk
 
 
-@MessageLog.register
-class TroubledLog:
+class TroubledLog(InMemoryLog):
     append_planned = MessageLog.append_planned
-    aappend_planned = MessageLog.aappend_planned
 
     def __init__(self, trouble):
-        self._log, self._trouble = InMemoryLog(), trouble
-
-    def __getattr__(self, name):
-        return getattr(self._log, name)
+        super().__init__()
+        self._trouble = trouble
 
     def append(self, *args, **kwargs):
         self._trouble.point("log")
-        return self._log.append(*args, **kwargs)
-
-    async def aappend(self, *args, **kwargs):
-        self._trouble.point("log")
-        return await self._log.aappend(*args, **kwargs)
+        return super().append(*args, **kwargs)
 
 
 @dataclass
@@ -163,8 +157,7 @@ def talk(kind, **settings):
     """
     words, trouble, seen, engine = kind.split(), Trouble(), [], None
     if "chat" in words:
-        model = TroubledChatModel(replies=[said], trouble=trouble)
-        model.seen = _Outlined(seen)
+        model = TroubledChatModel(replies=[said], trouble=trouble, outlined=seen)
     else:
 
         def reply(text):
@@ -204,17 +197,6 @@ def talk(kind, **settings):
     conversation.send_message(BEFORE)
     seen.clear()
     return Talk(conversation, trouble, seen, engine)
-
-
-class _Outlined(list):
-    """Keeps outlines of the messages that a chat model is called with."""
-
-    def __init__(self, kept):
-        super().__init__()
-        self._kept = kept
-
-    def append(self, messages):
-        self._kept.append([outline(one) for one in messages])
 
 
 def _streamed(conversation, message):

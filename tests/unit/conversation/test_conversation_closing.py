@@ -1,22 +1,24 @@
-"""Cancelling, waiting and closing: of a conversation, of a group of turns, of an engine."""
-
-from __future__ import annotations
-
 import asyncio
+import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
 from scripted_chat import WAYS, ScriptedChatModel
-from talks import Gate, chat, text_engine
+from talks import Gate, chat, text_engine, text_talk, texts
 
-from langchain_convmem import ConversationMemory, Engine, InMemoryLog
+from langchain_convmem import Engine
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.errors import ConfigError, ConversationError, TurnCancelledError
+from langchain_convmem.errors import (
+    ConfigError,
+    ConversationError,
+    ThreadBusyError,
+    TurnCancelledError,
+)
 
 FINE = "Fine, thanks."
-
-
-# -- cancelling ---------------------------------------------------------------------------------
 
 
 def test_a_turn_that_is_cancelled_may_keep_what_was_said():
@@ -34,39 +36,35 @@ def test_a_turn_that_is_cancelled_may_keep_what_was_said():
     assert "Fine,<|im_end|>" in model.open_sessions[0].text
 
 
-# -- closing a conversation ---------------------------------------------------------------------
+REFUSED_WHEN_CLOSED = {
+    "send": lambda talk: talk.send_message("b"),
+    "stream": lambda talk: list(talk.stream("b")),
+    "batch": lambda talk: talk.batch(["b"]),
+    "send in time": lambda talk: talk.send_message("b", timeout=30),
+    "callback": lambda talk: talk.send_message_async("b"),
+    "asend": lambda talk: asyncio.run(talk.asend_message("b")),
+    "clone": lambda talk: talk.clone(),
+    "undo": lambda talk: talk.undo(),
+    "rewind": lambda talk: talk.rewind(talk.checkpoint()),
+}
 
 
-def test_a_closed_conversation_refuses_everything_that_goes_on():
-    model = text_engine(FINE)
-    talk = Conversation(model)
+@pytest.mark.parametrize("name", REFUSED_WHEN_CLOSED)
+def test_a_closed_conversation_refuses_what_goes_on(name):
+    talk, model = text_talk(FINE)
     talk.send_message("a")
-    mark = talk.checkpoint()
     talk.close()
     talk.close()
     assert model.open_sessions == []
-    calls = [
-        lambda: talk.send_message("b"),
-        lambda: list(talk.stream("b")),
-        lambda: talk.batch(["b"]),
-        lambda: talk.send_message("b", timeout=30),
-        lambda: talk.send_message_async("b"),
-        lambda: asyncio.run(talk.asend_message("b")),
-        talk.clone,
-        talk.undo,
-        lambda: talk.rewind(mark),
-    ]
-    for call in calls:
-        with pytest.raises(ConversationError, match="conversation is closed"):
-            call()
+    with pytest.raises(ConversationError, match="conversation is closed"):
+        REFUSED_WHEN_CLOSED[name](talk)
     assert len(talk.history) == 2
     assert talk.wait(30)
 
 
 def test_closing_cancels_the_turn_that_runs_and_those_that_wait():
     stop = Gate()
-    model = text_engine(FINE, before_prefill=stop)
-    talk = Conversation(model)
+    talk, model = text_talk(FINE, before_prefill=stop)
     handles = [talk.send_message_async("a") for _ in range(3)]
     assert stop.reached.wait(30)
     closing = threading.Thread(target=talk.close)
@@ -133,9 +131,6 @@ def test_who_reads_a_reply_may_close_at_once(what, way):
     assert talk.history == []
 
 
-# -- the engine ---------------------------------------------------------------------------------
-
-
 def test_a_closed_engine_ends_all_its_conversations():
     model = text_engine(FINE)
     with Engine(model) as engine:
@@ -158,129 +153,206 @@ def test_an_engine_is_made_of_a_model_alone():
         Engine(text_engine(FINE)).create_conversation(temprature=1)
 
 
-OF_TEXT_ENGINES = {
-    "template": "qwen",
-    "reply_format": "hermes",
-    "channels": (),
-    "stop": ("<end>",),
-    "prefill_preface": True,
-    "thinking_tokens": 100,
-}
-
-
 def test_settings_of_text_engines_are_refused_by_chat_models():
-    for name, value in OF_TEXT_ENGINES.items():
+    of_text = {"template": "qwen", "reply_format": "hermes", "channels": (), "stop": ("<end>",)}
+    for name, value in {**of_text, "prefill_preface": True, "thinking_tokens": 100}.items():
         with pytest.raises(ConfigError, match=f"{name} is for text engines"):
             Conversation(ScriptedChatModel(replies=["Yes."]), **{name: value})
-
-
-# -- while a turn is stored ---------------------------------------------------------------------
-
-
-class SlowLog(InMemoryLog):
-    """Says when it is to store a reply, and does so when it is told to."""
-
-    def __init__(self):
-        super().__init__()
-        self.reached, self.go = threading.Event(), threading.Event()
-
-    def append_planned(self, *args, **kwargs):
-        self.reached.set()
-        assert self.go.wait(30)
-        return super().append_planned(*args, **kwargs)
-
-
-def slow_talk():
-    log = SlowLog()
-    model = ScriptedChatModel(replies=["Fine."])
-    return ConversationMemory(log).conversation(model, thread_id="t"), log
-
-
-def test_a_turn_that_is_being_stored_cannot_be_cancelled():
-    talk, log = slow_talk()
-    handle = talk.send_message_async("a")
-    assert log.reached.wait(30)
-    assert not handle.cancel()
-    assert not talk.cancel()
-    log.go.set()
-    assert handle.result(30).text == "Fine."
-    assert len(talk.history) == 2
-
-
-def test_a_turn_whose_time_is_up_while_it_is_stored_stands():
-    talk, log = slow_talk()
-    late = threading.Event()
-
-    class Late(threading.Timer):
-        def run(self):
-            assert log.reached.wait(30)
-            late.set()
-            self.function(*self.args)
-            log.go.set()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threading, "Timer", Late)
-        assert talk.send_message("a", timeout=30).text == "Fine."
-    assert late.is_set()
-    assert len(talk.history) == 2
-
-
-def test_a_task_that_is_cancelled_while_its_turn_is_stored_is_cancelled_then():
-    async def ask():
-        talk, log = slow_talk()
-        task = asyncio.create_task(talk.asend_message("a"))
-        await asyncio.to_thread(log.reached.wait)
-        task.cancel()
-        await asyncio.sleep(0)
-        task.cancel()
-        log.go.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return talk
-
-    talk = asyncio.run(ask())
-    assert len(talk.history) == 2
-    assert talk.wait(0)
-
-
-def test_who_cancels_a_task_is_heard_even_if_the_turn_was_cancelled_too():
-    model = ScriptedChatModel(replies=["Fine, thanks."])
-
-    async def ask():
-        model.turnstile = asyncio.Event()
-        talk = Conversation(model)
-        stream = talk.astream("a")
-        await anext(stream)
-
-        async def read():
-            return [chunk async for chunk in stream]
-
-        task = asyncio.create_task(read())
-        await asyncio.sleep(0)
-        talk.cancel()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert task.cancelled()
-        assert talk.wait(0)
-        return talk.history
-
-    assert asyncio.run(ask()) == []
 
 
 @pytest.mark.parametrize("error", [StopIteration("x"), StopAsyncIteration("x")])
 @pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
 def test_errors_that_end_generators_end_the_turn_and_nothing_else(error, way):
     talk = chat(error, "Fine.")
-
-    def send():
-        WAYS[way](talk, "a", None)
-
     with pytest.raises(
         (RuntimeError, StopIteration, StopAsyncIteration, GeneratorExit, ValueError)
     ):
-        send()
+        WAYS[way](talk, "a", None)
     assert talk.history == []
     assert talk.wait(0)
-    send()
+    WAYS[way](talk, "a", None)
     assert talk.last_message.text == "Fine."
+
+
+EIGHT = range(8)
+CALLS = {
+    "send_message": lambda talk: talk.send_message("inner"),
+    "undo": lambda talk: talk.undo(),
+    "rewind": lambda talk: talk.rewind(talk.checkpoint()),
+}
+
+
+def echo(text):
+    """Answer the question, and say how many replies there were before."""
+    question = re.findall(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", text, re.DOTALL)[-1]
+    return f"{question}! {text.count('<|im_start|>assistant') - 1}"
+
+
+MODELS = {
+    "text": lambda: text_engine(echo),
+    "chat": lambda: ScriptedChatModel(
+        replies=[lambda said: f"{said[-1].text}! {sum(one.type == 'ai' for one in said)}"]
+    ),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_eight_threads_and_eight_tasks_share_a_conversation(model):
+    talk = Conversation(MODELS[model]())
+
+    async def ask_all():
+        return await asyncio.gather(*(talk.asend_message(f"task {n}") for n in EIGHT))
+
+    with ThreadPoolExecutor(9) as pool:
+        tasks = pool.submit(asyncio.run, ask_all())
+        threads = [pool.submit(talk.send_message, f"thread {n}") for n in EIGHT]
+        replies = {f"thread {n}": one.result(60).text for n, one in enumerate(threads)}
+        replies |= {f"task {n}": one.text for n, one in enumerate(tasks.result(60))}
+    assert all(reply.split("!")[0] == question for question, reply in replies.items())
+    history = texts(talk)
+    assert [f"{question}! {n}" for n, question in enumerate(history[::2])] == history[1::2]
+    assert sorted(replies.values()) == sorted(history[1::2])
+
+
+@pytest.mark.parametrize("rewindable", [True, False])
+def test_eight_conversations_on_one_engine_never_mix(rewindable):
+    model = text_engine(echo, rewindable=rewindable)
+    engine = Engine(model)
+    talks = [engine.create_conversation() for _ in EIGHT]
+
+    def ask(number):
+        return [talks[number].send_message(f"{number}.{turn}").text for turn in range(3)]
+
+    async def aask(number):
+        return [(await talks[number].asend_message(f"{number}.{n}")).text for n in range(3)]
+
+    with ThreadPoolExecutor(8) as pool:
+        tasks = pool.map(lambda number: asyncio.run(aask(number)), range(4, 8))
+        found = [*pool.map(ask, range(4)), *tasks]
+    assert found == [[f"{number}.{n}! {n}" for n in range(3)] for number in EIGHT]
+    assert model.misuses == []
+    assert len(model.open_sessions) == 8
+    assert engine.wait(0)
+    engine.close()
+    assert model.open_sessions == []
+
+
+@pytest.fixture
+def model():
+    return text_engine(echo)
+
+
+@pytest.fixture
+def talk(model):
+    return Conversation(model)
+
+
+def send_in_a_callback(talk):
+    talk.send_message_async("outer", lambda _: talk.send_message("inner")).result(30)
+
+
+def send_in_an_asynchronous_loop(talk):
+    async def read():
+        async for _ in talk.astream("outer"):
+            await talk.asend_message("inner")
+
+    asyncio.run(read())
+
+
+@pytest.mark.parametrize("send", [send_in_a_callback, send_in_an_asynchronous_loop])
+def test_neither_a_callback_nor_an_asynchronous_loop_can_send(talk, send):
+    with pytest.raises(ThreadBusyError):
+        send(talk)
+    assert talk.wait(0), "its stream was forgotten as its loop ended"
+    assert talk.history == []
+    assert talk.send_message("next").text == "next! 0"
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_stream_loop_cannot_send_nor_go_back(talk, call):
+    stream = talk.stream("outer")
+    next(stream)
+    with pytest.raises(ThreadBusyError):
+        CALLS[call](talk)
+    assert "".join(chunk.text for chunk in stream)
+    assert talk.send_message("next").text == "next! 1"
+
+
+def test_who_has_left_an_asynchronous_stream_may_send_at_once(talk, model):
+    async def leave_and_send():
+        async for _ in talk.astream("left"):
+            break
+        return (await talk.asend_message("next")).text
+
+    assert asyncio.run(leave_and_send()) == "next! 0"
+    assert texts(talk) == ["next", "next! 0"]
+    assert model.misuses == []
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_tool_cannot_send_and_is_told_so(way):
+    def ask() -> str:
+        """Ask."""
+        return talk.send_message("inner").text
+
+    call = AIMessage("", tool_calls=[{"name": "ask", "args": {}, "id": "c1"}])
+    talk = chat(call, "Done.", preface={"tools": [ask]})
+    if way == "sync":
+        talk.send_message("outer")
+    else:
+        asyncio.run(talk.asend_message("outer"))
+    assert "ThreadBusyError" in talk.history[2].text
+
+
+def test_a_loop_over_a_chain_waits_no_longer_than_allowed():
+    talk = Conversation(text_engine(echo), busy_timeout_s=0)
+    stream = (talk | StrOutputParser()).stream("outer")
+    next(stream)
+    with pytest.raises(ThreadBusyError, match="busy_timeout_s"):
+        talk.send_message("inner")
+    stream.close()
+    # LangChain's chains read on when they are left, for their traces: the turn came to its end.
+    assert asyncio.run(talk.asend_message("next")).text == "next! 1"
+
+
+def test_a_turn_that_waits_can_be_cancelled():
+    gate = Gate()
+    talk = Conversation(text_engine(echo, before_prefill=gate))
+    first = talk.send_message_async("first")
+    assert gate.reached.wait(30)
+    handle = talk.send_message_async("a")
+    assert handle.cancel()
+    with pytest.raises(TurnCancelledError):
+        handle.result(30)
+    gate.opened.set()
+    assert first.result(30).text == "first! 0"
+    assert talk.send_message("b").text == "b! 1"
+
+
+def test_a_model_that_comes_back_late_finds_its_turn_undone():
+    late = threading.Event()
+    model = text_engine(echo, before_prefill=lambda text: late.wait(30) if "slow" in text else None)
+    talk = Conversation(model)
+    with pytest.raises(TurnCancelledError, match="longer than"):
+        talk.send_message("slow", timeout=0.5)
+    assert not talk.wait(0)
+    late.set()
+    assert talk.wait(30)
+    assert talk.history == []
+    assert talk.send_message("quick").text == "quick! 0"
+    assert "slow" not in model.sessions[0].text
+    assert model.misuses == []
+
+
+def test_an_awaited_turn_ends_in_time_and_its_task_goes_on():
+    never = asyncio.Event()
+    model = text_engine(echo, before_prefill=lambda text: never.wait() if "slow" in text else None)
+    talk = Conversation(model)
+
+    async def ask():
+        with pytest.raises(TurnCancelledError):
+            await talk.asend_message("slow", timeout=0.01)
+        assert asyncio.current_task().cancelling() == 0
+        return (await talk.asend_message("quick")).text
+
+    assert asyncio.run(ask()) == "quick! 0"

@@ -1,7 +1,3 @@
-"""Whatever fails at whatever point of a turn: it is as if the turn had never been tried."""
-
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading
@@ -9,8 +5,12 @@ from contextlib import aclosing
 from itertools import islice
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from talks import CHATML, text_engine
 from troubled_turns import ASKED, BoomError, Halt, boom, talk, ways
 
+from langchain_convmem import Engine
 from langchain_convmem.errors import ConvMemError, TurnCancelledError
 
 
@@ -20,6 +20,16 @@ def untroubled(kind):
     twin.trouble.arm(None, boom)
     twin.conversation.send_message(ASKED)
     return twin
+
+
+def points(kind, start=0):
+    """Yield a conversation for each point of its second turn, and a way to send.
+
+    Whoever sends at a point that there is not ends the loop.
+    """
+    for number, (_, send) in enumerate(islice(ways(start), 60)):
+        yield number, talk(kind), send
+    pytest.fail("there is no end to the points")
 
 
 def check_as_if_never_tried(tried, twin, before):
@@ -39,8 +49,7 @@ def check_as_if_never_tried(tried, twin, before):
 )
 def test_an_error_at_any_point_of_a_turn_leaves_no_trace(kind):
     twin = untroubled(kind)
-    for number, (_, send) in enumerate(islice(ways(0), 60)):
-        tried = talk(kind)
+    for number, tried, send in points(kind):
         before = tried.history
         tried.trouble.arm(number, boom)
         try:
@@ -51,15 +60,12 @@ def test_an_error_at_any_point_of_a_turn_leaves_no_trace(kind):
             assert number >= 8
             assert tried.trouble.at == number, "the point was reached, and nothing came of it"
             break
-    else:
-        pytest.fail("there is no end to the points")
 
 
 @pytest.mark.parametrize("kind", ["text rewinds", "text stops memory", "chat memory"])
 def test_a_cancel_at_any_point_of_a_turn_leaves_no_trace(kind):
     twin = untroubled(kind)
-    for number, (_, send) in enumerate(islice(ways(3), 60)):
-        tried = talk(kind)
+    for number, tried, send in points(kind, start=3):
         before, told = tried.history, []
         tried.trouble.arm(
             number, lambda _, it=tried, told=told: told.append(it.conversation.cancel())
@@ -74,8 +80,6 @@ def test_a_cancel_at_any_point_of_a_turn_leaves_no_trace(kind):
             assert told in ([], [False])
             if not told:
                 break
-    else:
-        pytest.fail("there is no end to the points")
 
 
 @pytest.mark.parametrize("kind", ["text rewinds", "text stops memory", "chat memory"])
@@ -90,8 +94,7 @@ def test_a_task_that_is_cancelled_at_any_point_leaves_no_trace(kind):
         finally:
             await asyncio.sleep(0)  # where a cancel that came with the end is told
 
-    for number in range(60):
-        tried = talk(kind)
+    for number, tried, _ in points(kind):
         before = tried.history
         tried.trouble.arm(number, boom)
         try:
@@ -105,11 +108,6 @@ def test_a_task_that_is_cancelled_at_any_point_leaves_no_trace(kind):
         else:
             assert tried.trouble.at == number
             break
-    else:
-        pytest.fail("there is no end to the points")
-
-
-# -- readers ------------------------------------------------------------------------------------
 
 
 def reading(close):
@@ -188,3 +186,124 @@ def test_a_reader_who_leaves_at_any_chunk_takes_the_turn_back(kind, go):
     else:
         pytest.fail("there is no end to the chunks")
     assert count > 4
+
+
+class Model:
+    """A text engine that fails when it is told to, and conversations with it."""
+
+    def __init__(self, **options):
+        self.fails_at = ""
+        self.engine = text_engine(
+            lambda text: f"Reply {text.count('<|im_start|>assistant')} to you.",
+            before_prefill=lambda _: self.fail("prefill"),
+            before_chunk=lambda number: self.fail(f"chunk {number}"),
+            **options,
+        )
+        self.shared = Engine(self.engine)
+        self.talks = [self.shared.create_conversation() for _ in range(2)]
+        self.marks = {}
+
+    def fail(self, place):
+        if place == self.fails_at:
+            self.fails_at = ""
+            raise BoomError
+
+    def check(self):
+        assert self.engine.misuses == []
+        for one_talk in self.talks:
+            replies = [one.text for one in one_talk.history if one.type == "ai"]
+            whole = [f"Reply {n} to you." for n in range(1, len(replies) + 1)]
+            assert [one[: len(said)] for one, said in zip(whole, replies, strict=True)] == replies
+            assert one_talk.wait(0)
+
+
+def check_sent(model, talk):
+    said = CHATML.render(talk.history, add_generation_prompt=False)
+    written = [event for event in model.engine.events if event.action == "decode"][-1]
+    assert said.startswith(model.engine.sessions[written.session - 1].text)
+    assert said.removesuffix("\n").removesuffix("<|im_end|>").endswith("to you.")
+
+
+def send(model, talk):
+    talk.send_message("Hello")
+    check_sent(model, talk)
+
+
+def asend(model, talk):
+    asyncio.run(talk.asend_message("Hello"))
+    check_sent(model, talk)
+
+
+def fail(place):
+    def act(model, talk):
+        model.fails_at = place
+        with pytest.raises(BoomError):
+            talk.send_message(f"Fails at {place}")
+
+    return act
+
+
+def leave(model, talk):
+    stream = talk.stream("Left alone")
+    next(stream)
+    del stream
+
+
+def cancel(model, talk):
+    stream = talk.stream("Cancelled")
+    next(stream)
+    assert talk.cancel()
+    with pytest.raises(TurnCancelledError):
+        next(stream)
+
+
+def mark(model, talk):
+    model.marks[id(talk)] = talk.checkpoint()
+
+
+def rewind(model, talk):
+    known = model.marks.get(id(talk))
+    if known is not None and known.message_id in [None, *(one.id for one in talk.history)]:
+        talk.rewind(known)
+
+
+def drop(model, talk):
+    assert all(one.text.startswith("Oh, ") for one in talk.drop_pending())
+
+
+def cut(model, talk):
+    if talk.history:
+        assert talk.cut_reply("Reply").text == "Reply"
+
+
+def edit(model, talk):
+    """Put another conversation in the place of this one, with the same history."""
+    number = model.talks.index(talk)
+    talk.close()
+    model.talks[number] = model.shared.create_conversation(history=talk.history)
+
+
+ACTS = [send, asend, fail("prefill"), fail("chunk 0"), fail("chunk 2"), leave, cancel, mark, rewind]
+ACTS += [drop, cut, edit]
+ACTS += [
+    lambda model, talk: talk.undo(),
+    lambda model, talk: talk.send_message("Oh, ", pending=True),
+    lambda model, talk: model.talks.append(talk.clone()),
+]
+
+
+@settings(max_examples=40)
+@given(
+    acts=st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 5)), min_size=4, max_size=14),
+    rewindable=st.booleans(),
+    clonable=st.booleans(),
+    holds_stop=st.booleans(),
+)
+def test_sessions_hold_what_was_said(acts, **options):
+    model = Model(**options)
+    for act, number in acts:
+        act(model, model.talks[number % len(model.talks)])
+        model.check()
+        assert len(model.engine.open_sessions) <= len(model.talks)
+    model.shared.close()
+    assert model.engine.open_sessions == []

@@ -1,15 +1,11 @@
-"""Histories: copies, going back, branches, plain values; the same for lists and for memories."""
-
-from __future__ import annotations
-
 import json
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, messages_to_dict
 from scripted_chat import ScriptedChatModel
-from talks import CHATML, chat, text_engine, texts
+from talks import CHATML, chat, text_engine, text_talk, texts
 
-from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
+from langchain_convmem import ChatTemplate
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import ConfigError, ConversationError
 
@@ -18,23 +14,7 @@ def count(text):
     return f"Reply {text.count('<|im_start|>assistant')}"
 
 
-def in_list(model, **settings):
-    return Conversation(model, **settings)
-
-
-def in_memory(model, **settings):
-    memory = ConversationMemory(InMemoryLog())
-    return memory.conversation(model, thread_id="t", user_id="ana", **settings)
-
-
-BOTH = pytest.mark.parametrize("opened", [in_list, in_memory], ids=lambda it: it.__name__)
-
-
-# -- nobody changes it from outside -------------------------------------------------------------
-
-
-@BOTH
-def test_what_is_handed_out_and_what_was_given_are_copies(opened):
+def test_what_is_handed_out_and_what_was_given_are_copies():
     shared = AIMessage([{"type": "text", "text": "Always me"}], id="r")
 
     def change_and_reply(messages):
@@ -42,7 +22,7 @@ def test_what_is_handed_out_and_what_was_given_are_copies(opened):
             message.content = "changed by the model"
         return shared
 
-    talk = opened(ScriptedChatModel(replies=[change_and_reply]))
+    talk = Conversation(ScriptedChatModel(replies=[change_and_reply]))
     asked = HumanMessage("One", additional_kwargs={"a": {"b": 1}})
     reply = talk.send_message(asked)
     asked.content, asked.additional_kwargs["a"]["b"] = "changed", 2
@@ -55,14 +35,9 @@ def test_what_is_handed_out_and_what_was_given_are_copies(opened):
     assert talk.history[0].additional_kwargs == {"a": {"b": 1}}
 
 
-# -- going back ---------------------------------------------------------------------------------
-
-
-@BOTH
 @pytest.mark.parametrize("rewindable", [True, False])
-def test_going_back_forgets_what_was_said_since(opened, rewindable):
-    model = text_engine(count, rewindable=rewindable)
-    talk = opened(model)
+def test_going_back_forgets_what_was_said_since(rewindable):
+    talk, model = text_talk(count, rewindable=rewindable)
     start = talk.checkpoint()
     talk.send_message("a")
     mark = talk.checkpoint("after a")
@@ -86,14 +61,9 @@ def test_going_back_forgets_what_was_said_since(opened, rewindable):
     assert texts(talk) == ["e", "Reply 1"]
 
 
-# -- branches -----------------------------------------------------------------------------------
-
-
-@BOTH
 @pytest.mark.parametrize("clonable", [True, False])
-def test_a_clone_goes_on_by_itself(opened, clonable):
-    model = text_engine(count, clonable=clonable)
-    talk = opened(model)
+def test_a_clone_goes_on_by_itself(clonable):
+    talk, model = text_talk(count, clonable=clonable)
     talk.send_message("a")
     twin = talk.clone()
     assert twin.send_message("twin").text == talk.send_message("own").text == "Reply 2"
@@ -107,10 +77,8 @@ def test_a_clone_goes_on_by_itself(opened, clonable):
     assert [text.startswith("<|im_start|>user\na") for text in read] == [not clonable]
 
 
-@BOTH
-def test_a_clone_during_a_turn_holds_what_was_said_before(opened):
-    model = text_engine(count)
-    talk = opened(model)
+def test_a_clone_during_a_turn_holds_what_was_said_before():
+    talk, model = text_talk(count)
     talk.send_message("a")
     stream = talk.stream("b")
     next(stream)
@@ -129,26 +97,23 @@ def test_a_history_that_is_no_list_is_refused_with_a_way_out(given):
         Conversation(text_engine(), history=given)
 
 
-# -- replies cut to what was heard ---------------------------------------------------------------
-
 USAGE = {"input_tokens": 3, "output_tokens": 6, "total_tokens": 9}
 TOLD = {"model_name": "m", "finish_reason": "stop"}
 
 
-def asked_when(opened):
+def asked_when():
     """Return a conversation in which a model has said when a train goes, and the model."""
     given = {"usage_metadata": USAGE, "response_metadata": TOLD}
     spoken = AIMessage("From platform 9, at noon.", id="r1", **given)
     model = ScriptedChatModel(replies=[spoken, "At once.", "Bye."])
-    talk = opened(model)
+    talk = Conversation(model)
     talk.send_message("When?")
     return talk, model
 
 
-@BOTH
 @pytest.mark.parametrize("until", [15, "from platform 9"])
-def test_a_reply_is_cut_to_what_was_heard_and_the_model_reads_no_more(opened, until):
-    talk, model = asked_when(opened)
+def test_a_reply_is_cut_to_what_was_heard_and_the_model_reads_no_more(until):
+    talk, model = asked_when()
     cut = talk.cut_reply(until)
     assert (cut.id, cut.text, cut.usage_metadata) == ("r1", "From platform 9", USAGE)
     assert cut.response_metadata["model_name"] == "m"
@@ -158,9 +123,8 @@ def test_a_reply_is_cut_to_what_was_heard_and_the_model_reads_no_more(opened, un
     assert [one.text for one in model.seen[-1]] == ["When?", "From platform 9", "Thanks"]
 
 
-@BOTH
-def test_a_reply_of_which_nothing_was_heard_is_taken_out(opened):
-    talk, _ = asked_when(opened)
+def test_a_reply_of_which_nothing_was_heard_is_taken_out():
+    talk, _ = asked_when()
     assert talk.cut_reply(0) is None
     assert texts(talk) == ["When?"]
     talk.send_message("Hello?")
@@ -169,13 +133,9 @@ def test_a_reply_of_which_nothing_was_heard_is_taken_out(opened):
     assert texts(talk) == ["When?", "Hello?", "At once."]
 
 
-# -- what is counted ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("counting", [True, False])
 def test_tokens_are_those_of_the_session(counting):
-    model = text_engine(count, counting=counting)
-    talk = Conversation(model)
+    talk, model = text_talk(count, counting=counting)
     assert talk.token_count == 0
     talk.send_message("a")
     first = talk.token_count
@@ -191,9 +151,6 @@ def test_a_system_prompt_begins_the_preface_and_is_one_message_with_that_of_it()
     Conversation(engine, preface=preface, system_prompt="Be brief.").send_message("a")
     one = ("system", "Be brief.\n\nYou know trains.")
     assert engine.prefills == [CHATML.render([one, ("user", "Hi"), ("ai", "Hello"), "a"])]
-
-
-# -- plain values and prompts -------------------------------------------------------------------
 
 
 def test_a_conversation_comes_back_from_plain_values():

@@ -1,7 +1,3 @@
-"""A reply is the same however it is cut and read: whole, in chunks, by callback, in both worlds."""
-
-from __future__ import annotations
-
 import asyncio
 import threading
 from functools import reduce
@@ -11,11 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    message_chunk_to_message,
+)
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
-from scripted_chat import ScriptedChatModel
-from talks import QWEN, text_engine
+from langgraph.graph import END, START, MessagesState, StateGraph
+from scripted_chat import ProviderError, ScriptedChatModel
+from talks import QWEN, chat, text_engine, texts
+from watched_runs import RunWatcher
 
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.errors import ConfigError, TurnCancelledError
@@ -207,9 +211,6 @@ def test_tool_rounds_are_streamed_one_after_the_other_with_one_end():
     assert [one.id for one in talk.history if isinstance(one, AIMessage)] == [first, last]
 
 
-# -- what is told when --------------------------------------------------------------------------
-
-
 def test_the_end_is_told_when_the_history_holds_the_reply():
     talk, seen = conversation("one two", [4]), []
 
@@ -246,42 +247,127 @@ def test_a_callback_is_checked_before_anything_is_sent(callback):
     assert talk.wait(0)
 
 
-class EmptyListFirst(BaseChatModel):
-    """Begins its stream with an empty list of blocks, as some services do."""
+class ChunkedChatModel(BaseChatModel):
+    """Streams these chunks."""
+
+    chunks: list[AIMessageChunk]
 
     @property
     def _llm_type(self):
-        return "empty-list-first"
+        return "chunked"
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         raise AssertionError("it is streamed")
 
     def _stream(self, messages, stop=None, run_manager=None, **kwargs):
-        for content in ([], "Level ", "3.", []):
-            yield ChatGenerationChunk(message=AIMessageChunk(content))
+        for chunk in self.chunks:
+            yield ChatGenerationChunk(message=chunk)
 
 
 def test_an_empty_list_at_the_beginning_of_a_stream_swallows_no_text():
-    talk = Conversation(EmptyListFirst())
+    chunks = [AIMessageChunk(content) for content in ([], "Level ", "3.", [])]
+    talk = Conversation(ChunkedChatModel(chunks=chunks))
     assert reduce(add, talk.stream("Where?")).content == "Level 3."
     assert talk.history[-1].content == "Level 3."
 
 
-class CallInPieces(EmptyListFirst):
-    """Streams a call in LangChain's standard blocks."""
-
-    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
-        metadata = {"output_version": "v1"}
-        for name, args, call_id in (("look", '{"place"', "c1"), (None, ': "here"}', None)):
-            call = {"name": name, "args": args, "id": call_id, "index": 0}
-            block = {"type": "tool_call_chunk", **call}
-            chunk = AIMessageChunk([block], tool_call_chunks=[block], response_metadata=metadata)
-            yield ChatGenerationChunk(message=chunk)
-            metadata = {}
-
-
-def test_a_call_that_is_streamed_in_blocks_is_kept_as_a_whole_call():
-    talk = Conversation(CallInPieces(), auto_tools=False)
+def test_a_call_that_is_streamed_in_standard_blocks_is_kept_as_a_whole_call():
+    chunks = []
+    for name, args, call_id in (("look", '{"place"', "c1"), (None, ': "here"}', None)):
+        call = {"name": name, "args": args, "id": call_id, "index": 0}
+        block = {"type": "tool_call_chunk", **call}
+        chunks.append(AIMessageChunk([block], tool_call_chunks=[block]))
+    chunks[0].response_metadata = {"output_version": "v1"}
+    talk = Conversation(ChunkedChatModel(chunks=chunks), auto_tools=False)
     assert len(list(talk.stream("Where?"))) == 3
     call = {"type": "tool_call", "name": "look", "args": {"place": "here"}, "id": "c1"}
     assert talk.history[-1].content == [call]
+
+
+def test_an_input_in_parts_is_added_up():
+    talk = chat("One.", "Two.")
+    assert "".join(one.text for one in talk.transform(iter(["Hel", "lo"]))) == "One."
+
+    async def parts():
+        for part in ("Hel", "lo"):
+            yield part
+
+    async def read():
+        return "".join([one.text async for one in talk.atransform(parts())])
+
+    assert asyncio.run(read()) == "Two."
+    assert texts(talk) == ["Hello", "One.", "Hello", "Two."]
+    assert talk.wait(0)
+
+
+@pytest.mark.parametrize("way", ["batch", "abatch"])
+def test_a_batch_ends_with_its_first_error_or_tells_of_all(way):
+    def send(talk, **options):
+        if way == "batch":
+            return talk.batch(["a", "b", "c"], **options)
+        return asyncio.run(talk.abatch(["a", "b", "c"], **options))
+
+    talk = chat("A.", ProviderError("down"), "C.")
+    with pytest.raises(ProviderError):
+        send(talk)
+    assert texts(talk) == ["a", "A."]
+    talk = chat("A.", ProviderError("down"), "C.")
+    found = send(talk, return_exceptions=True)
+    assert [type(one) for one in found] == [AIMessage, ProviderError, AIMessage]
+    assert texts(talk) == ["a", "A.", "c", "C."]
+
+
+def test_it_stands_in_a_chain_that_is_invoked_and_streamed():
+    said = chat("one two", "three four")
+    chain = RunnableLambda(str.upper) | said | StrOutputParser()
+    assert chain.invoke("a") == "one two"
+    assert [piece for piece in chain.stream("b") if piece] == ["three ", "four"]
+    assert texts(said) == ["A", "one two", "B", "three four"]
+
+
+async def test_a_graph_shows_the_words_of_the_model_within():
+    said = chat("one two")
+
+    async def node(state):
+        return {"messages": [await said.asend_message(state["messages"][-1])]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("talk", node)
+    builder.add_edge(START, "talk")
+    builder.add_edge("talk", END)
+    asked = {"messages": [HumanMessage("a")]}
+    stream = builder.compile().astream(asked, stream_mode="messages")
+    shown = [chunk.text async for chunk, _ in stream]
+    assert "".join(shown).replace(" ", "").startswith("onetwo")
+
+
+class ToolWatcher(RunWatcher):
+    """Keeps starts of tools as well."""
+
+    def on_tool_start(self, serialized, input_str, **run):
+        self._started("tool", run)
+
+
+def shelf(kind: str) -> str:
+    """Tell a shelf."""
+    return "3"
+
+
+SENDS = {
+    "invoke": lambda talk, config: talk.invoke("Where?", config),
+    "stream": lambda talk, config: list(talk.stream("Where?", config)),
+    "handle": lambda talk, config: talk.send_message_async("Where?", None, config).result(10),
+}
+
+
+@pytest.mark.parametrize("way", SENDS)
+def test_models_and_tools_run_within_the_run_of_the_conversation(way):
+    called = AIMessage("", tool_calls=[{"name": "shelf", "args": {"kind": "maps"}, "id": "1"}])
+    watcher = ToolWatcher()
+    config = {"callbacks": [watcher], "tags": ["mine"], "run_name": "library"}
+    SENDS[way](chat(called, "On 3.", preface={"tools": [shelf]}), config)
+    (top, library), *within = watcher.runs.items()
+    assert (library["name"], library["parent_run_id"]) == ("library", None)
+    assert [run["kind"] for _, run in within] == ["model", "tool", "model"]
+    assert {run["parent_run_id"] for _, run in within} == {top}
+    assert all("mine" in run["tags"] for run in watcher.runs.values())

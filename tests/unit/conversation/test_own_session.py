@@ -1,7 +1,5 @@
 """Engines and sessions of one's own: what they do not define they inherit."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

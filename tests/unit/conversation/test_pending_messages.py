@@ -1,15 +1,11 @@
-"""Messages that are sent in parts: read as they come, one message in the end."""
-
-from __future__ import annotations
-
 import asyncio
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from scripted_chat import ProviderError, ScriptedChatModel
-from talks import chat, text_engine, texts
+from talks import chat, text_engine, text_talk, texts
 
-from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog
+from langchain_convmem import ChatTemplate, Conversation
 from langchain_convmem.testing import SessionFault
 
 END = "<|im_end|>\n"
@@ -21,12 +17,8 @@ def user(text):
     return f"<|im_start|>user\n{text}"
 
 
-# -- one message of parts -----------------------------------------------------------------------
-
-
 def test_a_session_reads_each_part_as_it_comes():
-    engine = text_engine(["Hello!", "Bye."])
-    talk = Conversation(engine)
+    talk, engine = text_talk(["Hello!", "Bye."])
     assert talk.send_message("Hel", pending=True) is None
     assert talk.send_message("lo, ", pending=True) is None
     assert (talk.history, [one.text for one in talk.pending]) == ([], ["Hello, "])
@@ -49,8 +41,7 @@ def test_a_chat_model_gets_the_whole_message():
 
 
 def test_a_message_of_another_role_ends_the_one_before():
-    engine = text_engine("one")
-    talk = Conversation(engine)
+    talk, engine = text_talk("one")
     talk.send_message("a", pending=True)
     talk.send_message(SystemMessage("Be "), pending=True)
     assert engine.prefills == [user("a"), f"{END}<|im_start|>system\nBe"]
@@ -100,9 +91,6 @@ def test_parts_can_be_sent_in_every_way(send):
     assert texts(talk) == ["Hello", "Hello!"]
 
 
-# -- what a part does not do --------------------------------------------------------------------
-
-
 def test_a_turn_that_fails_leaves_its_earlier_parts():
     talk = chat(ProviderError("down"), "Hello!")
     talk.send_message("Hel", pending=True)
@@ -116,8 +104,7 @@ def test_a_turn_that_fails_leaves_its_earlier_parts():
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_a_part_that_cannot_be_read_leaves_no_trace(rewindable):
     fault = SessionFault(at="prefill", nth=2, error=ProviderError("gone"))
-    engine = text_engine("one", rewindable=rewindable, faults=[fault])
-    talk = Conversation(engine)
+    talk, engine = text_talk("one", rewindable=rewindable, faults=[fault])
     talk.send_message("a", pending=True)
     with pytest.raises(ProviderError):
         talk.send_message("b", pending=True)
@@ -148,8 +135,7 @@ def test_going_back_drops_what_is_pending(way):
 
 
 def test_a_clone_holds_what_is_pending_and_goes_on_by_itself():
-    engine = text_engine(["one", "two"])
-    talk = Conversation(engine)
+    talk, engine = text_talk(["one", "two"])
     talk.send_message("a", pending=True)
     twin = talk.clone()
     talk.send_message("b")
@@ -159,25 +145,3 @@ def test_a_clone_holds_what_is_pending_and_goes_on_by_itself():
         f"{user('ab')}{END}{ASK}one",
         f"{user('ac')}{END}{ASK}two",
     ]
-
-
-# -- in a memory --------------------------------------------------------------------------------
-
-
-def test_a_memory_stores_the_message_when_it_is_whole():
-    with ConversationMemory(InMemoryLog()) as memory:
-        memory.add_messages(
-            [HumanMessage("I parked the car on level 3."), AIMessage("Noted.")],
-            thread_id="old",
-            user_id="ana",
-        )
-        engine = text_engine(["Level 3.", "Welcome."])
-        talk = memory.conversation(engine, thread_id="t", user_id="ana")
-        talk.send_message("On which level ", pending=True)
-        assert memory.history("t", user_id="ana").entries == []
-        talk.send_message("did I park the car?")
-        said = [entry.contents for entry in memory.history("t", user_id="ana").entries]
-        assert said == [("On which level did I park the car?",), ("Level 3.",)]
-        talk.send_message("Thanks")
-        assert "I parked the car on level 3." in engine.sessions[0].text
-        assert engine.prefills[-1] == f"{END}{user('Thanks')}{END}{ASK}"

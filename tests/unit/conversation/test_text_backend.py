@@ -1,16 +1,12 @@
-"""What a session reads: only what is new, nothing twice, and all of it again where it must."""
-
-from __future__ import annotations
-
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage
 from scripted_chat import ScriptedChatModel
-from talks import CHATML, QWEN, text_engine
+from talks import CHATML, QWEN, text_engine, text_talk
 
-from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
-from langchain_convmem.conversation import Conversation
+from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog, Preface
+from langchain_convmem.conversation.inputs import coerce_messages
 from langchain_convmem.errors import ChatTemplateError, ConfigError
-from langchain_convmem.testing import SessionFault
+from langchain_convmem.testing import ScriptedEngine, SessionFault
 
 FOLDING = ChatTemplate(
     "{% if messages[0]['role'] == 'system' %}{% set first = messages[0]['content'] %}"
@@ -35,9 +31,6 @@ def held(model):
     """Return what the only open session of a model has read and written."""
     [session] = model.open_sessions
     return session.text
-
-
-# -- only what is new ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("holds_stop", [True, False])
@@ -91,9 +84,6 @@ def test_a_chat_model_takes_its_own_parameters_and_no_extra_context():
     assert seen == [{"effort": "low", "max_tokens": 7}]
 
 
-# -- the preface --------------------------------------------------------------------------------
-
-
 def test_a_preface_can_be_read_at_once():
     model = text_engine()
     talk = Conversation(model, preface={"messages": "Be brief."}, prefill_preface=True)
@@ -117,12 +107,8 @@ def test_a_preface_that_cannot_stand_alone_is_read_with_the_first_message(templa
     assert held(model) == held(other)
 
 
-# -- what an engine can ---------------------------------------------------------------------------
-
-
 def test_a_response_format_that_an_engine_would_ignore_is_refused():
-    model = text_engine("Fine.", template=QWEN)
-    talk = Conversation(model)
+    talk, model = text_talk("Fine.", template=QWEN)
     with pytest.raises(ConfigError, match="takes no response_format"):
         talk.send_message("a", response_format={"type": "json_object"})
     assert (talk.history, model.prefills) == ([], [])
@@ -132,20 +118,13 @@ def test_a_response_format_that_an_engine_would_ignore_is_refused():
     assert decode.options["response_format"] == {"type": "json_object"}
 
 
-# -- divergence ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_a_template_that_changes_its_mind_is_followed(rewindable):
-    model = text_engine(template=FORGETFUL, rewindable=rewindable)
-    talk = Conversation(model)
+    talk, model = text_talk(template=FORGETFUL, rewindable=rewindable)
     for question in ("one", "two", "three"):
         talk.send_message(question)
         assert held(model) == FORGETFUL.render(talk.history[:-1]) + "Fine."
     assert talk.render_stats[0].diverged_at is not None
-
-
-# -- prompts as text ----------------------------------------------------------------------------
 
 
 def test_a_message_that_the_template_refuses_is_refused_before_anything_is_read():
@@ -156,9 +135,6 @@ def test_a_message_that_the_template_refuses_is_refused_before_anything_is_read(
     with pytest.raises(ChatTemplateError, match="no a"):
         talk.send_message("a")
     assert model.sessions == []
-
-
-# -- in a memory --------------------------------------------------------------------------------
 
 
 def test_what_was_recalled_stays_where_the_session_has_read_it():
@@ -178,15 +154,11 @@ def test_what_was_recalled_stays_where_the_session_has_read_it():
     assert twin.render_stats[0].diverged_at is None
 
 
-# -- sessions that fail -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("action", ["rewind", "reset", "checkpoint", "create", "close"])
 def test_a_session_that_fails_in_any_way_is_replaced(action):
     faults = [SessionFault(at=action, nth=n) for n in (1, 2)]
     faults.append(SessionFault(at="prefill", nth=2, after=1))
-    model = text_engine(rewindable=action != "reset", faults=faults)
-    talk = Conversation(model)
+    talk, model = text_talk(rewindable=action != "reset", faults=faults)
     errors = 0
     while len(talk.history) < 4:
         try:
@@ -198,3 +170,74 @@ def test_a_session_that_fails_in_any_way_is_replaced(action):
     assert held(model).count("<|im_start|>user") == 2
     talk.close()
     assert model.misuses == []
+
+
+END = "<end>\n"
+OWN_NAMES = """\
+{%- for tool in tools or [] %}<tool>{{ tool.function.name }}<end>
+{% endfor %}
+{%- for m in messages %}
+{%- if m['role'] == 'developer' %}<developer>{{ m.content }}<end>
+{% elif m.role == 'human' %}<human>{{ m.content }}<end>
+{% elif m.role == 'model' %}<model>{{ m.content }}
+{%- for call in m.tool_calls or [] %}<tool_call>
+{{ {'name': call.function.name, 'arguments': call.function.arguments} | tojson }}
+</tool_call>{% endfor %}<end>
+{% elif m.role == 'function' %}<function>{{ m.name }}: {{ m.content }}<end>
+{% endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}<model>{% endif %}"""
+FOUR = {"assistant": "model", "system": "developer", "tool": "function", "user": "human"}
+
+
+def engine(*replies):
+    template = ChatTemplate(OWN_NAMES, roles=FOUR)
+    return ScriptedEngine(list(replies), template=template, end_text="<end>", reply_format="hermes")
+
+
+def test_preface_and_history_are_shown_by_the_templates_names():
+    preface = Preface(messages=[("system", "S"), ("user", "hello"), ("model", "Hi.")])
+    history = [("user", "before"), ChatMessage("There.", role="model")]
+    model = engine("One.", "Two.")
+    talk = Conversation(model, preface=preface, history=history)
+    talk.send_message("a")
+    talk.send_message("b")
+    before = f"<human>hello{END}<model>Hi.{END}<human>before{END}<model>There.{END}"
+    assert model.prefills == [
+        f"<developer>S{END}{before}<human>a{END}<model>",
+        f"{END}<human>b{END}<model>",
+    ]
+    assert [message.type for message in talk.history] == ["human", "ai"] * 3
+    assert talk.render_stats[0].diverged_at is None
+
+
+def test_tools_are_described_called_and_answered_by_the_templates_names():
+    def platform(train: str) -> str:
+        """Tell the platform of a train."""
+        return f"{train}: 9"
+
+    call = '<tool_call>\n{"name": "platform", "arguments": {"train": "IC 73"}}\n</tool_call>'
+    model = engine(call, "Platform 9.", "Yes.")
+    talk = Conversation(model, preface=Preface(tools=[platform]))
+    assert talk.send_message("Which platform?").text == "Platform 9."
+    assert talk.send_message("Sure?").text == "Yes."
+    assert model.prefills == [
+        f"<tool>platform{END}<human>Which platform?{END}<model>",
+        f"{END}<function>platform: IC 73: 9{END}<model>",
+        f"{END}<human>Sure?{END}<model>",
+    ]
+    assert [message.type for message in talk.history][:4] == ["human", "ai", "tool", "ai"]
+
+
+KINDS = dict.fromkeys(("model", "Assistant", "ai"), AIMessage)
+KINDS |= dict.fromkeys(("user", "human"), HumanMessage) | {"system": SystemMessage}
+KINDS |= dict.fromkeys(("narrator", "tool"), ChatMessage)
+
+
+@pytest.mark.parametrize(("role", "kind"), KINDS.items())
+def test_a_message_of_a_known_role_becomes_one_of_its_class(role, kind):
+    given = ChatMessage("a", role=role, id="m1", name="Ana", additional_kwargs={"voice": "alto"})
+    [message] = coerce_messages(given)
+    assert type(message) is kind
+    assert (message.text, message.id, message.name) == ("a", "m1", "Ana")
+    assert message.additional_kwargs == {"voice": "alto"}

@@ -1,13 +1,14 @@
-"""The lines that fit a question best."""
-
-from __future__ import annotations
+import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.offline.context import ContextLine
 from langchain_convmem.offline.matching import MAX_QUOTES, WHOLE_LINE_CHARS, find_matches
+from langchain_convmem.summarizing.summarizers import SummaryRequest
+from langchain_convmem.views.tokens import count_text_tokens
 
 
 def _line(text, speaker="You", *, source="dialogue", group=0):
@@ -100,3 +101,68 @@ def test_matches_are_few_verbatim_ordered_and_repeatable(question, texts):
     scores = [match.score for match in matches]
     assert scores == sorted(scores, reverse=True)
     assert matches == find_matches(question, lines)
+
+
+TRANSCRIPT = (
+    "(2023-05-08)\n"
+    "User: Hello there! I met Carla in Rome.\n"
+    "Assistant: How nice. I will book room 42 for you.\n"
+    "User: So so.\n"
+)
+
+
+def summary(transcript=TRANSCRIPT, **options):
+    return ExtractiveSummarizer().summarize(SummaryRequest(transcript=transcript, **options))
+
+
+def test_it_quotes_who_said_what_in_order_and_leaves_out_small_talk():
+    assert summary() == ("User: I met Carla in Rome.\nAssistant: I will book room 42 for you.")
+
+
+def test_with_little_room_the_most_telling_goes_in():
+    assert summary(max_tokens=16) == "Assistant: I will book room 42 for you."
+
+
+def test_the_summary_before_is_quoted_too():
+    told = summary(previous="Ana: My code is XK-42.\n- Bo: I owe 7 euros.")
+    assert told.startswith("Ana: My code is XK-42.\nBo: I owe 7 euros.\nUser:")
+
+
+def test_a_fact_is_quoted_once():
+    assert summary("User: It costs 42.\nUser: Yes, it did cost 42.\n") == "User: It costs 42."
+
+
+def test_what_else_people_tell_of_themselves_goes_in_until_half_of_the_room_is_taken():
+    said = "User: So so. The ladder is 4 m long. My boss is forgetful.\nTool: I have my tea."
+    assert summary(said) == "User: The ladder is 4 m long. My boss is forgetful."
+    assert summary(said, max_tokens=22) == "User: The ladder is 4 m long."
+
+
+def test_it_says_the_same_in_a_coroutine():
+    request = SummaryRequest(transcript=TRANSCRIPT)
+    assert asyncio.run(ExtractiveSummarizer().asummarize(request)) == summary()
+
+
+phrases = st.sampled_from(
+    [
+        "I met Carla in Rome.",
+        "It costs 42 euros!",
+        "So so.",
+        "I'll call Bo on 8 May.",
+        "在北京3层。",
+    ]
+)
+transcripts = st.lists(
+    st.tuples(st.sampled_from(["User", "Assistant", "Ana"]), st.lists(phrases, max_size=4)),
+    max_size=8,
+).map(lambda turns: "".join(f"{who}: {' '.join(texts)}\n" for who, texts in turns))
+
+
+@settings(max_examples=40)
+@given(transcripts, transcripts, st.integers(20, 200))
+def test_it_is_verbatim_and_as_short_as_asked_for(transcript, previous, most):
+    told = summary(transcript, previous=previous, max_tokens=most)
+    assert count_text_tokens(told) <= most
+    given_words = f"{transcript} {previous}".split()
+    assert all(word in given_words for word in told.split())
+    assert summary(transcript, previous=previous, max_tokens=most) == told

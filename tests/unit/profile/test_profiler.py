@@ -1,7 +1,3 @@
-"""A model proposes items; only what users say and mean in their own lines becomes one."""
-
-from __future__ import annotations
-
 import json
 import logging
 
@@ -54,11 +50,8 @@ class ScriptedModel:
         return {"items": found}
 
     def list_shown(self):
-        return [
-            json.loads(row)["said"]
-            for messages in self.asked
-            for row in messages[-1].content.splitlines()[1:-1]
-        ]
+        asked = [messages[-1].content.splitlines()[1:-1] for messages in self.asked]
+        return [json.loads(row)["said"] for rows in asked for row in rows]
 
 
 def open_memory(script, log=None):
@@ -94,11 +87,10 @@ def test_a_proposal_becomes_the_sentence_that_says_it_with_its_citation():
     assert "found by a profiler" in memory.profile("ana").explain(item)
 
 
-async def propose(_):
-    return [{"line": 1, "kind": "health", "value": "gluten"}]
-
-
 async def test_an_async_function_may_propose_where_something_awaits_it():
+    async def propose(_):
+        return [{"line": 1, "kind": "health", "value": "gluten"}]
+
     memory = ConversationMemory(InMemoryLog(), profiler=propose)
     say(memory, MISSED)
     with pytest.raises(ConfigError, match="aupdate_profile"):
@@ -145,12 +137,10 @@ def test_of_no_line_and_of_a_file_nothing_is_proposed_that_may_not_be(line, kind
 def test_only_lines_of_the_user_are_shown():
     memory, model = open_memory({})
     memory.add_messages([AIMessage("Gluten makes me ill.")], thread_id="t1", user_id="ana")
-    say(memory, "From a tool.", trust="tool")
-    say(memory, "From outside.", trust="outside")
-    say(memory, "From an import.", trust="import")
-    say(memory, "From me.")
+    for trust in ("tool", "outside", "import", "user"):
+        say(memory, f"From {trust}.", trust=trust)
     memory.update_profile("ana")
-    assert model.list_shown() == ["From an import.", "From me."]
+    assert model.list_shown() == ["From import.", "From user."]
 
 
 def test_what_rules_found_is_not_proposed_again():
@@ -183,25 +173,19 @@ def test_languages_without_rules_are_read(text, value):
     assert list_items(memory) == [(text, "places", "home", value)]
 
 
-# -- when -----------------------------------------------------------------------------------------
-
-
 def test_turns_are_read_behind_them_some_at_a_time():
     memory, model = open_memory({MISSED: [("health", "gluten", "")]})
     chain = memory.wrap(RunnableLambda(lambda _: AIMessage("I see.")))
-    for number in range(TURNS_AT_ONCE):
+    texts = [MISSED, *(f"Message {number}." for number in range(1, TURNS_AT_ONCE))]
+    for number, text in enumerate(texts):
         assert memory.flush(20)
         assert model.asked == []
-        text = MISSED if number == 0 else f"Message {number}."
         config = {"thread_id": f"t{number % 2}", "user_id": "ana"}
         chain.invoke(text, {"configurable": config})
     assert memory.flush(20)
-    assert sorted(model.list_shown()) == sorted(
-        [MISSED, *(f"Message {number}." for number in range(1, TURNS_AT_ONCE))]
-    )
-    assert [one.text for one in memory.profile("ana").items] == [
-        "Gluten and my stomach are old enemies."
-    ]
+    assert sorted(model.list_shown()) == sorted(texts)
+    [item] = memory.profile("ana").items
+    assert item.text == "Gluten and my stomach are old enemies."
     assert memory.update_profile("ana").read == 0
 
 
@@ -230,24 +214,20 @@ def test_many_lines_take_several_calls_and_none_is_read_twice_by_whatever_proces
     assert other.list_shown() == ["Three."]
 
 
-def test_what_a_failing_log_kept_from_being_read_is_read_the_next_time():
-    class Failing(InMemoryLog):
-        fails = False
-
-        def append(self, key, drafts, **options):
-            if self.fails and drafts[0].role == "control":
-                raise LogUnavailableError("away")
-            return super().append(key, drafts, **options)
-
-    log = Failing()
+def test_what_a_failing_log_kept_from_being_read_is_read_the_next_time(monkeypatch):
+    log = InMemoryLog()
     profiler = Profiler(log, lambda _: [])
     say(ConversationMemory(log), MISSED)
     for _ in range(TURNS_AT_ONCE):
         profiler.note_turn(KEY)
-    log.fails = True
-    with pytest.raises(LogUnavailableError):
-        profiler.read_waiting(KEY.owner)
-    log.fails = False
+    with monkeypatch.context() as patch:
+
+        def fail(*_, **__):
+            raise LogUnavailableError("away")
+
+        patch.setattr(log, "append", fail)
+        with pytest.raises(LogUnavailableError):
+            profiler.read_waiting(KEY.owner)
     profiler.note_turn(ThreadKey("ana", "t2"))
     assert profiler.read_waiting(KEY.owner).read == 1
 
@@ -276,9 +256,6 @@ def test_a_model_that_fails_harms_no_turn_and_quotes_nothing(caplog):
     assert memory.profile("ana").items == ()
     assert "stomach" not in caplog.text
     assert "the profiler failed" in caplog.text
-
-
-# -- what becomes of items ------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -313,18 +290,17 @@ def test_an_item_of_a_model_can_be_pinned_and_retracted(two):
 
 
 def test_a_line_that_was_retracted_while_the_model_read_is_no_item():
-    memory, model = open_memory({MISSED: [("health", "gluten", "")]})
-    [entry] = say(memory, MISSED)
+    model = ScriptedModel({MISSED: [("health", "gluten", "")]})
 
     def undo_and_answer(messages):
         memory.history("t1", user_id="ana").undo()
         return model(messages)
 
-    memory = ConversationMemory(memory.log, profiler=undo_and_answer)
+    memory = ConversationMemory(InMemoryLog(), profiler=undo_and_answer)
+    say(memory, MISSED)
     memory.update_profile("ana")
     assert memory.profile("ana").items == ()
     assert ConversationMemory(memory.log).profile("ana").items == ()
-    assert entry.id  # it is still in the log
 
 
 def test_the_log_holds_places_and_no_text():
@@ -344,9 +320,6 @@ def test_proposals_that_somebody_forged_quote_no_other_thread():
         reading = ThreadReading(after=0, until=1, items=[ProposedItem(**made, end=6)])
         memory.log.append(key, [draft_proposals(reading, {})])
     assert memory.profile("ana").items == memory.profile("ben").items == ()
-
-
-# -- answers --------------------------------------------------------------------------------------
 
 
 ONE = {"line": 1, "kind": "health", "value": "gluten", "slot": ""}
@@ -376,12 +349,9 @@ def test_a_chat_model_is_asked_for_a_structure_and_its_tokens_are_counted():
     assert (stats.own_calls, stats.own_input_tokens, stats.own_output_tokens) == (1, 70, 9)
 
 
-def test_a_chat_model_without_structured_output_is_refused():
-    with pytest.raises(ConfigError, match="has no structured output"):
-        ConversationMemory(InMemoryLog(), profiler=FakeListChatModel(responses=["x"]))
-
-
 @pytest.mark.parametrize("value", ["a model", 5, dict])
 def test_what_can_be_asked_nothing_is_refused(value):
     with pytest.raises(ConfigError, match="profiler"):
         ConversationMemory(InMemoryLog(), profiler=value)
+    with pytest.raises(ConfigError, match="has no structured output"):
+        ConversationMemory(InMemoryLog(), profiler=FakeListChatModel(responses=["x"]))

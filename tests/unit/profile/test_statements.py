@@ -1,3 +1,6 @@
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from langchain_convmem.profile.statements import (
@@ -116,27 +119,24 @@ def test_what_is_said_of_others_or_asked_for_once_stands_for_nothing(text):
     assert not kinds & {"instructions", "work", "people"}
 
 
-def test_the_days_of_a_plan_are_seen_from_when_it_was_said():
+def test_a_plan_has_a_day_to_come_seen_from_when_it_was_said():
     [plan] = read_statements("My exam is on 14 June.", SAID_MS)
     assert plan.days == (1_749_859_200_000, 1_749_859_200_000 + DAY_MS)
-
-
-def test_a_plan_without_a_day_to_come_is_none():
     assert read("My exam was on 3 March.") == []
 
 
-def test_the_question_that_follows_is_no_part_of_what_is_stated():
-    text = "I prefer minimal dependencies, how can I keep my app small?"
-    [found] = read_statements(text)
-    assert text[found.start : found.end] == "I prefer minimal dependencies"
-
-
-def test_two_statements_of_a_sentence_are_two_pieces_of_it():
-    text = "I'm Ana and I live in Lisbon."
-    assert [text[one.start : one.end] for one in read_statements(text)] == [
-        "I'm Ana",
-        "I live in Lisbon.",
-    ]
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        (
+            "I prefer minimal dependencies, how do I keep it small?",
+            ["I prefer minimal dependencies"],
+        ),
+        ("I'm Ana and I live in Lisbon.", ["I'm Ana", "I live in Lisbon."]),
+    ],
+)
+def test_a_sentence_is_quoted_in_the_pieces_that_state_something(text, pieces):
+    assert [text[one.start : one.end] for one in read_statements(text)] == pieces
 
 
 def test_text_in_another_language_and_text_beyond_all_typing_say_nothing():
@@ -148,3 +148,18 @@ def test_each_language_has_rules_of_every_kind():
     kinds = [{rule.kind for rule in get_rules(name).statements} for name in LANGUAGES]
     assert kinds == [kinds[0]] * len(LANGUAGES)
     assert all(get_rules(name).instructions for name in LANGUAGES)
+
+
+PEOPLE = tomllib.loads(Path(__file__).with_name("held_out.toml").read_text("utf-8"))["person"]
+NEW_YEAR_MS = 1_767_225_600_000  # 1 January 2026
+
+
+def test_most_standing_statements_are_found_and_hardly_anything_else():
+    standing = [tuple(pair) for person in PEOPLE for pair in person["standing"]]
+    passing = [text for person in PEOPLE for text in person["passing"]]
+    assert (len(standing), len(passing)) == (70, 80)
+    kinds = {text: {one.kind for one in read_statements(text, NEW_YEAR_MS)} for text, _ in standing}
+    # Measured once: recall 62 of 70, of these 59 of the right kind; one false alarm.
+    assert sum(map(bool, kinds.values())) >= 62
+    assert sum(kind in kinds[text] for text, kind in standing) >= 59
+    assert sum(bool(read_statements(text, NEW_YEAR_MS)) for text in passing) <= 1

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
@@ -36,11 +34,6 @@ keep {this} and {{that}} and $5 \\n %s {0} {
 """
 
 
-def fails():
-    message = "no sensor"
-    raise OSError(message)
-
-
 def numbers():
     """Return what says 1, 2 and so on."""
     return map(str, itertools.count(1)).__next__
@@ -58,22 +51,10 @@ def formatted(template, **values):
     return template.invoke({"input": [HI], **values}).to_messages()
 
 
-def system_of(template, **values):
-    first = formatted(template, **values)[0]
-    assert isinstance(first, SystemMessage)
-    assert isinstance(first.content, str)
-    return first.content
-
-
 def blocks_of(message):
     """Return the texts of a message's blocks."""
     assert isinstance(message.content, list)
     return [block["text"] for block in message.content if isinstance(block, dict)]
-
-
-def tail_of(template, **values):
-    """Return what stands in front of the user's words."""
-    return blocks_of(formatted(template, **values)[-1])[0]
 
 
 class TestMessages:
@@ -113,8 +94,9 @@ class TestOrder:
 
     def test_at_the_head_the_order_of_the_file_is_kept(self):
         template = parsed().to_chat_prompt(volatile="head")
-        text = system_of(template, summary="they met")
-        heads = [line for line in text.splitlines() if line.startswith("**")]
+        first = formatted(template, summary="they met")[0]
+        assert isinstance(first, SystemMessage)
+        heads = [line for line in first.content.splitlines() if line.startswith("**")]
         assert heads == ["**Now:**", "**Role:**", "**Rules:**"]
         assert formatted(template)[1:] == [HI]
 
@@ -131,6 +113,10 @@ class TestOrder:
 
 
 class TestSummary:
+    def test_it_must_be_text(self):
+        with pytest.raises(ConfigError, match="list"):
+            formatted(parsed().to_chat_prompt(), summary=[HI])
+
     @pytest.mark.parametrize("summary", ["", "  ", None])
     def test_an_empty_summary_leaves_no_heading(self, summary):
         shown = formatted(parsed().to_chat_prompt(), summary=summary)
@@ -144,10 +130,6 @@ class TestSummary:
         assert [told.type, noted.type] == ["human", "ai"]
         assert told.text == f"**Earlier:**\n{format_summary(['they met'])}"
 
-    def test_it_must_be_text(self):
-        with pytest.raises(ConfigError, match="list"):
-            system_of(parsed().to_chat_prompt(), summary=[HI])
-
 
 class TestRecalled:
     @pytest.mark.parametrize(
@@ -159,13 +141,6 @@ class TestRecalled:
 
 
 class TestVariables:
-    def test_whoever_asks_is_told_of_a_failure_instead_of_the_log(self, caplog):
-        found = []
-        template = parsed(fails).to_chat_prompt(on_problem=found.append)
-        assert tail_of(template) == NOW.format("", "")
-        assert caplog.records == []
-        assert [(one.level, one.name, one.column) for one in found] == [("error", "<text>#Now", 8)]
-
     async def test_asynchronous_functions_serve_asynchronous_calls_only(self):
         async def slow():
             await asyncio.sleep(0)
@@ -221,40 +196,22 @@ class TestTraces:
         assert collected.traced_runs[0].metadata["version"] == "1.2"
 
 
-class TestWithAMemory:
-    @pytest.fixture
-    def said(self):
-        """Say something in one thread; returns what the model was given."""
-        seen = []
-
-        def model(value):
-            seen.append(value.to_messages())
-            return "noted"
-
-        def say(text):
+def test_what_precedes_a_turn_in_a_memory_is_the_same_text_in_the_next_one():
+    seen = []
+    with ConversationMemory.open(":memory:") as memory:
+        history = memory.history("t1", user_id="ana")
+        history.add("user", "My oboe is new.")
+        history.add("assistant", "Good.")
+        history.add_summary("Ana has an </summary> oboe.", history.summary_window())
+        model = RunnableLambda(lambda value: seen.append(value.to_messages()) or "noted")
+        chain = memory.wrap(parsed().to_chat_prompt() | model)
+        for text in ("Hello.", "And the violin?", "And the flute?"):
             chain.invoke(text, {"configurable": {"user_id": "ana", "thread_id": "t1"}})
-            return seen[-1]
-
-        with ConversationMemory.open(":memory:") as memory:
-            history = memory.history("t1", user_id="ana")
-            history.add("user", "My oboe is new.")
-            history.add("assistant", "Good.")
-            history.add_summary("Ana has an </summary> oboe.", history.summary_window())
-            chain = memory.wrap(parsed().to_chat_prompt() | RunnableLambda(model))
-            yield say
-
-    def test_what_precedes_a_turn_is_the_same_text_in_the_next_one(self, said):
-        first = said("Hello.")
-        second = said("And the violin?")
-        third = said("And the flute?")
-        assert second[: len(first) - 1] == first[:-1]
-        assert third[: len(second) - 1] == second[:-1]
-        assert [message.text for message in third[3:-1]] == [
-            "Hello.",
-            "noted",
-            "And the violin?",
-            "noted",
-        ]
+    first, second, third = seen
+    assert second[: len(first) - 1] == first[:-1]
+    assert third[: len(second) - 1] == second[:-1]
+    told = ["Hello.", "noted", "And the violin?", "noted"]
+    assert [message.text for message in third[3:-1]] == told
 
 
 def reloaded(template):
@@ -280,9 +237,6 @@ class TestStorage:
     def test_a_function_of_one_file_cannot_be_dumped(self):
         with pytest.raises(NotImplementedError):
             reloaded(parsed().to_chat_prompt())
-
-
-# -- values are text ----------------------------------------------------------------------------
 
 
 def test_a_value_opens_no_section_and_no_fence():

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import zlib
 
@@ -40,11 +38,6 @@ def load(path, **options):
 def compiled_at(source, suffix):
     path = source.with_suffix(suffix)
     load(source).save(path)
-    return path
-
-
-def stored_at(path, content):
-    path.write_text(json.dumps(content), encoding="utf-8")
     return path
 
 
@@ -180,6 +173,7 @@ class TestPlaces:
         (tmp_path / "secret").write_text("x", encoding="utf-8")
         for name in ("../secret", str(tmp_path / "secret"), "..", ""):
             content = {**GOOD, "source": {"name": name, "sha256": "0" * 64}}
-            path = stored_at(folder / "a.json", content)
+            path = folder / "a.json"
+            path.write_text(json.dumps(content), encoding="utf-8")
             found = PromptFile.load(path, functions={"f": lambda: ""}).diagnostics
             assert found == ()

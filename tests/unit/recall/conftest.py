@@ -1,49 +1,13 @@
-"""Dialogues and embedders for the tests of recall."""
-
-from __future__ import annotations
-
-import zlib
-
-import numpy as np
 import pytest
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
+from watched_embedder import WordEmbeddings
 
-from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.codec import make_draft
 
 MINUTE_MS = 60_000
 START_MS = 1_700_000_000_000
-
-
-class WordEmbeddings(Embeddings):
-    """A text's vector counts its words in 16 buckets; can be told to fail. Counts its work."""
-
-    fingerprint = "words-16"
-
-    def __init__(self):
-        self.failing = None
-        self.embedded = []
-        self.asked = []
-
-    def embed_documents(self, texts):
-        if self.failing is not None:
-            raise self.failing
-        self.embedded += texts
-        return [self._vector(text) for text in texts]
-
-    def embed_query(self, text):
-        if self.failing is not None:
-            raise self.failing
-        self.asked.append(text)
-        return self._vector(text)
-
-    def _vector(self, text):
-        vector = np.zeros(16)
-        for word in text.lower().split():
-            vector[zlib.crc32(word.encode()) % 16] += 1
-        return vector.tolist()
 
 
 def append_lines(log, texts, *, thread="t", user="ana", speakers=("Ana", "Bo"), session=None):
@@ -126,3 +90,14 @@ def log():
 @pytest.fixture
 def embedder():
     return WordEmbeddings()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def sqlite_log(path):
+    with SQLiteLog(path) as opened:
+        yield opened

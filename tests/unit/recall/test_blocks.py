@@ -1,7 +1,3 @@
-"""Segments and blocks: how lines are cut, and put together within a budget or a number."""
-
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

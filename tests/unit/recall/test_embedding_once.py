@@ -1,7 +1,3 @@
-"""Each segment is embedded once, and not before whoever pays agrees to a new embedder."""
-
-from __future__ import annotations
-
 import io
 import sys
 import threading
@@ -11,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from langchain_convmem.errors import ConfigError, LogUnavailableError
-from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.recall.index import BATCH, show_progress
 from langchain_convmem.records import Owner
@@ -20,17 +15,6 @@ from langchain_convmem.testing import HashEmbeddings
 ANA = Owner(user_id="ana")
 BEN = Owner(user_id="ben")
 TEXTS = [f"{word} number {n}" for n, word in enumerate(["car", "tree", "dog", "boat", "lamp"] * 4)]
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
-def sqlite_log(path):
-    with SQLiteLog(path) as log:
-        yield log
 
 
 @pytest.fixture
@@ -66,9 +50,7 @@ def test_another_users_words_are_sent_for_each(log, say, embedder):
     assert embedder.embedded == ["car", "car"]
 
 
-@pytest.mark.parametrize("kind", [InMemoryLog, SQLiteLog])
-def test_what_is_left_after_forgetting_is_not_sent_again(kind, path, say, embedder):
-    log = kind(path) if kind is SQLiteLog else kind()
+def test_what_is_left_after_forgetting_is_not_sent_again(log, say, embedder):
     entries = say(log, TEXTS)
     recall = LineRecall(log, embedder)
     recall.recall(ANA, "car")
@@ -78,7 +60,6 @@ def test_what_is_left_after_forgetting_is_not_sent_again(kind, path, say, embedd
     assert best(found) == "car number 5"
     assert sorted(embedder.embedded) == sorted([*TEXTS, "new"])
     assert ranked(found) == ranked(LineRecall(log, embedder).recall(ANA, "car number 5", k=1))
-    log.close()
 
 
 MANY = [f"line number {n}" for n in range(BATCH + 44)]
@@ -192,22 +173,23 @@ def test_vectors_that_could_not_be_stored_do_not_cost_the_old_ones(
     assert sorted(second.embedded) == sorted(TEXTS)
 
 
-def test_a_reindex_that_ends_between_two_readings_is_taken_over(path, say, embedder, second):
-    class Raced(SQLiteLog):
-        meanwhile = staticmethod(lambda: None)
+def test_a_reindex_that_ends_between_two_readings_is_taken_over(
+    sqlite_log, say, embedder, second, monkeypatch
+):
+    waiting = changed(sqlite_log, say, embedder, second)
+    other = type(second)()
+    other.fingerprint = second.fingerprint
+    meanwhile = [lambda: LineRecall(sqlite_log, other).reindex(ANA)]
+    read = sqlite_log.segment_fingerprints
 
-        def segment_fingerprints(self, owner):
-            run, self.meanwhile = self.meanwhile, lambda: None
-            run()
-            return super().segment_fingerprints(owner)
+    def read_later(owner):
+        while meanwhile:
+            meanwhile.pop()()
+        return read(owner)
 
-    with Raced(path) as log:
-        waiting = changed(log, say, embedder, second)
-        other = type(second)()
-        other.fingerprint = second.fingerprint
-        log.meanwhile = lambda: LineRecall(log, other).reindex(ANA)
-        assert waiting.recall(ANA, "boat number 3", k=1).problems == ()
-        assert second.embedded == []
+    monkeypatch.setattr(sqlite_log, "segment_fingerprints", read_later)
+    assert waiting.recall(ANA, "boat number 3", k=1).problems == ()
+    assert second.embedded == []
 
 
 def test_an_embedder_of_this_package_rebuilds_by_itself_and_throws_nothing_away(
@@ -255,12 +237,8 @@ def test_a_terminal_shows_how_many_are_done_and_is_clean_afterwards(monkeypatch)
     assert after.endswith(" \r")
 
 
-def test_a_notebook_shows_it(monkeypatch):
+def test_a_notebook_shows_it_and_a_server_and_what_is_quick_show_nothing(monkeypatch):
+    assert shown(monkeypatch, io.StringIO()) == shown(monkeypatch, Terminal(), 3600.0) == ("", "")
     notebook = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object()))
     monkeypatch.setitem(sys.modules, "IPython", notebook)
     assert "20 of 40" in shown(monkeypatch, io.StringIO())[0]
-
-
-@pytest.mark.parametrize(("stream", "quiet_s"), [(io.StringIO(), 0.0), (Terminal(), 3600.0)])
-def test_a_server_and_what_is_quick_show_nothing(monkeypatch, stream, quiet_s):
-    assert shown(monkeypatch, stream, quiet_s) == ("", "")

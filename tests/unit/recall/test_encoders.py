@@ -1,7 +1,3 @@
-"""The encoders that come with the package, and that of tests: vectors by value, files checked."""
-
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess
@@ -28,29 +24,20 @@ UNIVERSAL = UniversalSentenceEmbeddings()
 LINES = ["Which pets do I have?", "I adopted a cat, Miso.", "ok", "The ferry leaves at nine."]
 
 FACTS = {
-    "en": ["My sister is a baker.", "I am allergic to nuts.", "The boiler broke on Monday."],
-    "de": [
-        "Meine Schwester ist Bäckerin.",
-        "Ich bin gegen Nüsse allergisch.",
-        "Am Montag ging der Heizkessel kaputt.",
-    ],
-    "fr": [
-        "Ma sœur est boulangère.",
-        "Je suis allergique aux noix.",
-        "La chaudière est tombée en panne lundi.",
-    ],
-    "es": [
-        "Mi hermana es panadera.",
-        "Soy alérgico a los frutos secos.",
-        "La caldera se rompió el lunes.",
-    ],
-    "it": ["Mia sorella è fornaia.", "Sono allergico alle noci.", "La caldaia si è rotta lunedì."],
-    "zh": ["我姐姐是面包师。", "我对坚果过敏。", "锅炉星期一坏了。"],
-    "ja": [
-        "私の姉はパン職人です。",
-        "私はナッツアレルギーです。",
-        "月曜日にボイラーが壊れました。",
-    ],
+    language: said.split(" | ")
+    for language, said in {
+        "en": "My sister is a baker. | I am allergic to nuts. | The boiler broke on Monday.",
+        "de": "Meine Schwester ist Bäckerin. | Ich bin gegen Nüsse allergisch. | Am Montag ging "
+        "der Heizkessel kaputt.",
+        "fr": "Ma sœur est boulangère. | Je suis allergique aux noix. | La chaudière est tombée "
+        "en panne lundi.",
+        "es": "Mi hermana es panadera. | Soy alérgico a los frutos secos. | La caldera se rompió "
+        "el lunes.",
+        "it": "Mia sorella è fornaia. | Sono allergico alle noci. | La caldaia si è rotta lunedì.",
+        "zh": "我姐姐是面包师。 | 我对坚果过敏。 | 锅炉星期一坏了。",
+        "ja": "私の姉はパン職人です。 | 私はナッツアレルギーです。 | 月曜日に"
+        "ボイラーが壊れました。",
+    }.items()
 }
 
 
@@ -208,15 +195,8 @@ def test_texts_are_as_near_as_they_share_words():
     assert abs(far @ asked) < 0.2
 
 
-def test_another_process_makes_the_same_vectors():
-    code = (
-        "from langchain_convmem.testing import HashEmbeddings\n"
-        "print(HashEmbeddings().embed_query('kettle'))"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert run.stdout.strip() == str(HashEmbeddings().embed_query("kettle"))
+def test_the_vector_of_a_text_is_the_same_in_every_process():
+    assert HashEmbeddings().embed_query("kettle")[:3] == [-0.0625, -0.0625, 0.0625]
 
 
 def test_the_environment_names_the_default_embedder(monkeypatch):

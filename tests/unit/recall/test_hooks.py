@@ -1,7 +1,3 @@
-"""What of a message is searched for, and the hooks: a rewriter cannot harm."""
-
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -21,6 +17,10 @@ TEXTS = [
     "Dogs often do",
     "The paper about music is due in May",
     "Shall I remind you of the paper",
+    "My brother's phone number is 555 0101",
+    "Noted",
+    "My sister's phone number is 555 0202",
+    "The soup needs more salt",
 ]
 
 
@@ -102,18 +102,11 @@ def test_where_the_rewriter_fails_the_question_itself_is_asked(
     assert problem in said
 
 
-@pytest.mark.parametrize("rewriter", [to_paper_later, Later(), RunnableLambda(to_paper_later)])
-def test_a_rewriter_that_only_an_event_loop_awaits_is_refused_elsewhere(
-    recall_with, embedder, rewriter
-):
-    with pytest.raises(ConfigError, match="arecall"):
-        recall_with(rewriter=rewriter).recall(ANA, "car", k=1)
+def test_a_rewriter_that_only_an_event_loop_awaits_is_refused_elsewhere(recall_with, embedder):
+    for rewriter in (to_paper_later, Later(), RunnableLambda(to_paper_later)):
+        with pytest.raises(ConfigError, match="arecall"):
+            recall_with(rewriter=rewriter).recall(ANA, "car", k=1)
     assert embedder.asked == []
-
-
-def test_what_can_never_serve_as_a_rewriter_is_refused_at_once(log):
-    with pytest.raises(ConfigError, match="rewriter"):
-        LineRecall(log, rewriter="better")
 
 
 BEFORE = "What is my brother's phone number?"
@@ -124,28 +117,24 @@ LETTER = (
     "since the lorry does not wait for anybody, and that bicycles in the cellar need a label. The "
     "key of the laundry is with the caretaker from now on.\nKind regards, the management\n"
 )
-LINES = [
-    "My brother's phone number is 555 0101",
-    "Noted",
-    "My sister's phone number is 555 0202",
-    "Noted as well",
-    "The soup needs more salt",
-    "Add a pinch",
-    "The boat has a red hull",
-    "Red suits it",
-    "I planted tulips by the gate",
-    "They come up in April",
-]
 
 
-@pytest.mark.parametrize("text", ["and hers?", "And my sister's?", "what about Bo?", "und seine?"])
-def test_a_follow_up_has_what_was_said_before_in_front(text):
-    assert read_parts(text, BEFORE) == (text, BEFORE)
-
-
-@pytest.mark.parametrize("before", [None, "", "  \n", "Thanks a lot!", "And the dog?"])
-def test_nothing_is_borrowed_from_what_has_no_topic_of_its_own(before):
-    assert read_parts("and hers?", before) == ("and hers?",)
+@pytest.mark.parametrize(
+    ("text", "before", "parts"),
+    [
+        *(
+            (text, BEFORE, (text, BEFORE))
+            for text in ("and hers?", "And my sister's?", "und seine?")
+        ),
+        # Nothing is borrowed from what has no topic of its own.
+        *(
+            ("and hers?", text, ("and hers?",))
+            for text in (None, "  \n", "Thanks!", "And the dog?")
+        ),
+    ],
+)
+def test_a_follow_up_has_what_was_said_before_in_front(text, before, parts):
+    assert read_parts(text, before) == parts
 
 
 def test_a_long_message_is_searched_for_what_it_asks_outside_pasted_passages():
@@ -166,33 +155,24 @@ def test_a_long_message_that_hardly_says_what_it_asks_is_searched_for_whole(mess
 
 @pytest.fixture
 def recall(log, say, embedder):
-    say(log, LINES)
+    say(log, TEXTS)
     return LineRecall(log, embedder)
 
 
-def ask(recall, way, query, **options):
-    if way == "sync":
-        return recall.recall(ANA, query, **options)
-    return asyncio.run(recall.arecall(ANA, query, **options))
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_follow_up_finds_what_its_topic_is_found_by(recall, embedder, way):
-    found = ask(recall, way, "and my sister's?", before=BEFORE, k=1)
-    assert found.matches[0].line.text == LINES[2]
+def test_a_follow_up_finds_what_its_topic_is_found_by(recall, embedder):
+    found = recall.recall(ANA, "and my sister's?", before=BEFORE, k=1)
+    assert found.matches[0].line.text == TEXTS[8]
     assert embedder.asked[-1].split() == f"{BEFORE} and my sister's?".split()
 
 
-def test_what_was_said_before_must_be_a_text(recall):
-    with pytest.raises(ConfigError, match="before must be a text or None, got 5"):
-        recall.recall(ANA, "and hers?", before=5)
-
-
 def test_a_hook_is_passed_first_and_the_recall_itself_keeps_none(recall, embedder):
-    bound = recall.bind(query_hook=lambda text: f"{text} one")
+    seen = []
+    bound = recall.bind(query_hook=lambda text: seen.append(text) or f"{text} one")
     for each in (recall, bound):
         assert each.recall(ANA, "Soup?").matches
     assert embedder.asked == ["Soup?", "Soup? one"]
+    bound.recall(ANA, "And hers?", before="Where is my key?")
+    assert sorted(seen) == ["And hers?", "Soup?", "Where is my key?"]
 
 
 async def test_where_a_hook_leaves_nothing_nothing_is_embedded_or_found(recall, embedder):
@@ -200,14 +180,6 @@ async def test_where_a_hook_leaves_nothing_nothing_is_embedded_or_found(recall, 
     assert empty.recall(ANA, "Soup?").matches == ()
     assert (await empty.arecall(ANA, "Soup?")).matches == ()
     assert embedder.asked == []
-
-
-def test_what_was_said_before_passes_them_too(recall):
-    seen = []
-    recall.bind(query_hook=lambda text: seen.append(text) or text).recall(
-        ANA, "And hers?", before="Where is my key?"
-    )
-    assert sorted(seen) == ["And hers?", "Where is my key?"]
 
 
 @pytest.mark.parametrize("place", ["before", "after"])

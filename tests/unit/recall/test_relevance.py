@@ -1,8 +1,5 @@
-"""How much an answer brings: enough where it is about the user, nothing about nothing."""
-
-from __future__ import annotations
-
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -50,9 +47,6 @@ def recall_facts(chat, count):
 
 def lines(found):
     return [line.text for block in found.blocks for line in block.lines]
-
-
-# -- nothing -----------------------------------------------------------------------------------
 
 
 @pytest.mark.encoder
@@ -110,9 +104,6 @@ def test_a_threshold_that_no_line_surpasses_is_named_with_the_best_cosine(log, s
     assert (found.blocks, "threshold of 0.8" in problem) == ((), True)
     assert "best cosine is 0." in problem
     assert recall.recall(ANA, "The boat is blue.").problems == ()
-
-
-# -- enough ------------------------------------------------------------------------------------
 
 
 @pytest.mark.encoder
@@ -219,8 +210,6 @@ def test_of_notes_that_nobody_answers_only_what_comes_near_the_best_one_is_shown
     assert lines(recall.recall(ANA, "Where did I travel?")) == ["I was in Oslo."]
 
 
-# -- the verdict -------------------------------------------------------------------------------
-
 WAYS = [{}, {"k": 2}, {"max_tokens": 200}, {"k": 2, "threshold": -1.0}, {"k": 2, "threshold": 0.1}]
 LINES = """
 My cat is called Miso and loves the windowsill | What a fine name
@@ -247,8 +236,6 @@ def test_an_answer_says_whether_it_holds_what_is_asked(log, say, question, verdi
     found = LineRecall(log).recall(ANA, question, **options)
     assert (found.verdict, bool(found.blocks)) == (verdict, True)
 
-
-# -- passages: a loosely related message is shown as what it states, word for word --------------
 
 STATED = "I run four times a week before work and train for the Lisbon marathon."
 ASKED = "Could you write me a short poem about autumn leaves?"
@@ -310,3 +297,36 @@ def test_the_buffer_takes_in_a_message_that_was_shown_in_part(chat):
     later = recall.recall(ANA, "Thanks!", buffer=now)
     assert later.blocks == ()
     assert [block.lines for block in later.buffer] == [block.lines for block in found.buffer]
+
+
+TABLE = json.loads(Path(__file__).with_name("questions.json").read_text(encoding="utf-8"))
+TALK = [tuple(exchange) for exchange in TABLE["talk"]]
+
+
+@pytest.fixture(scope="module")
+def recall_talk(chat):
+    @cache
+    def make(*, has_model):
+        log = InMemoryLog()
+        chat(log, TALK)
+        return LineRecall(log)
+
+    return make
+
+
+def first_lines(recall, question):
+    blocks = recall.recall(ANA, question).blocks
+    return [line.text for line in blocks[0].lines] if blocks else []
+
+
+@pytest.mark.parametrize("has_model", [False, pytest.param(True, marks=pytest.mark.encoder)])
+@pytest.mark.parametrize(("question", "line"), TABLE["words"])
+def test_what_shares_words_with_the_question_comes_first(recall_talk, has_model, question, line):
+    assert line in first_lines(recall_talk(has_model=has_model), question)
+
+
+@pytest.mark.encoder
+@pytest.mark.parametrize(("question", "line"), TABLE["meaning"])
+def test_what_answers_in_other_words_or_another_language_comes_first(recall_talk, question, line):
+    first = first_lines(recall_talk(has_model=True), question)
+    assert {line} & {*first} if isinstance(line, str) else {*line} & {*first}

@@ -1,15 +1,10 @@
-"""The relevance buffer of a thread: what stays in sight, what leaves, and what is kept of it."""
-
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
 import pytest
-from langchain_core.embeddings import Embeddings
+from topics import TopicEmbeddings
 
 from langchain_convmem.errors import ConfigError, LogUnavailableError
-from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.recall.buffer import BUFFER_DOCUMENT
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
@@ -25,31 +20,12 @@ TALK = [
     "The dog is called Rex.",
     "Good night then.",
 ]
-TOPICS = ("boat", "dog", "soup", "weather", "apple", "bridge", "candle", "dragon")
 SETTINGS = replace(RecallSettings.spec(), k=1, threshold=0.4, window=1, buffer_size=3)
-
-
-class TopicEmbeddings(Embeddings):
-    """A text's vector says which of the topics it names; nothing else is similar to anything."""
-
-    fingerprint = "topics"
-
-    def embed_documents(self, texts):
-        return [[float(text.lower().count(topic)) for topic in TOPICS] for text in texts]
-
-    def embed_query(self, text):
-        return self.embed_documents([text])[0]
 
 
 @pytest.fixture
 def embedder():
     return TopicEmbeddings()
-
-
-@pytest.fixture
-def log():
-    with InMemoryLog() as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -178,39 +154,26 @@ def test_settings_without_a_buffer_keep_none(recall, log):
     assert log.get_state(NOW, BUFFER_DOCUMENT) is None
 
 
-class Slower(InMemoryLog):
-    """Another turn writes its find before each of the first writes of a buffer."""
+def test_of_two_turns_at_once_neither_loses_its_find(recall, log, embedder, monkeypatch):
+    others = [lambda: ask(LineRecall(log, embedder, SETTINGS), DOG)]
+    write = log.set_state
 
-    def __init__(self):
-        super().__init__()
-        self.others = []
+    def write_later(*args, **options):
+        if others:
+            others.pop()()
+        return write(*args, **options)
 
-    def set_state(self, key, name, value, *, expected, **options):
-        if self.others:
-            self.others.pop()()
-        return super().set_state(key, name, value, expected=expected, **options)
-
-
-def test_of_two_turns_at_once_neither_loses_its_find(embedder, say):
-    log = Slower()
-    say(log, TALK)
-    recall = LineRecall(log, embedder, SETTINGS)
-    log.others = [lambda: ask(LineRecall(log, embedder, SETTINGS), DOG)]
+    monkeypatch.setattr(log, "set_state", write_later)
     assert ask(recall, BOAT) == [[0, 1, 2], [4, 5, 6]]
     assert ask(recall, NOTHING) == [[0, 1, 2], [4, 5, 6]]
 
 
-class Refusing(InMemoryLog):
-    """A log that cannot write documents."""
-
-    def set_state(self, key, name, value, *, expected, **options):
+def test_a_buffer_that_cannot_be_written_is_a_problem_and_no_failure(recall, log, monkeypatch):
+    def fail(*_, **__):
         raise LogUnavailableError("the disk is full")
 
-
-def test_a_buffer_that_cannot_be_written_is_a_problem_and_no_failure(embedder, say):
-    log = Refusing()
-    say(log, TALK)
-    found = LineRecall(log, embedder, SETTINGS).recall(ANA, BOAT, buffer=NOW)
+    monkeypatch.setattr(log, "set_state", fail)
+    found = recall.recall(ANA, BOAT, buffer=NOW)
     assert numbers(found.buffer) == [[0, 1, 2]]
     assert any("the disk is full" in problem for problem in found.problems)
 

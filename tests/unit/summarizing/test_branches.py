@@ -1,7 +1,3 @@
-"""A question opens what was folded: the best sentences, once, within the budget."""
-
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

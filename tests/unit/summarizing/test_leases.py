@@ -1,7 +1,3 @@
-"""One summary of a thread at a time."""
-
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -16,8 +12,7 @@ SETTINGS = SummarySettings(lease_s=10, first_pause_s=30)
 
 
 class Clock:
-    def __init__(self):
-        self.now_ms = 1_000_000
+    now_ms = 1_000_000
 
     def __call__(self):
         return self.now_ms
@@ -52,9 +47,13 @@ def test_a_thread_rests_after_a_failure_twice_as_long_each_time(leases, clock):
         clock.goes_on(pause_s - 0.001)
         assert leases.take(KEY) is None
         clock.goes_on(0.001)
-    leases.give_back(leases.take(KEY), "done")
-    leases.give_back(leases.take(KEY), "failed")
-    clock.goes_on(30)
+    for outcome in ("done", "failed", "stopped", "failed"):
+        leases.give_back(leases.take(KEY), outcome)
+        clock.goes_on(30 if outcome == "failed" else 0)
+    # What was stopped does not rest, and the failure before it still counts.
+    clock.goes_on(30 - 0.001)
+    assert leases.take(KEY) is None
+    clock.goes_on(0.001)
     assert leases.take(KEY) is not None
 
 
@@ -65,14 +64,3 @@ def test_a_forked_child_holds_none_of_its_parents_leases(tmp_path, clock):
     clock.goes_on(11)
     assert in_child(lambda: bool(leases.take(KEY) and not leases.take(KEY))) == "True"
     assert leases.take(KEY) is None
-
-
-def test_what_was_stopped_does_not_rest_and_failures_before_it_still_count(leases, clock):
-    leases.give_back(leases.take(KEY), "failed")
-    clock.goes_on(30)
-    leases.give_back(leases.take(KEY), "stopped")
-    leases.give_back(leases.take(KEY), "failed")
-    clock.goes_on(60 - 0.001)
-    assert leases.take(KEY) is None
-    clock.goes_on(0.001)
-    assert leases.take(KEY) is not None

@@ -1,7 +1,3 @@
-"""When a thread is compacted, and how much of it."""
-
-from __future__ import annotations
-
 import pytest
 from histories import KEY, histories, spoken
 from hypothesis import given, settings
@@ -42,11 +38,6 @@ def commit(log, plan, text="S"):
     return log.append(KEY, [draft_summary(text, plan.window, log.entries(KEY))])[0]
 
 
-def commit_all(log, own, **options):
-    plans = plan_leaves(KEY, log.entries(KEY), own, **options)
-    return [commit(log, plan) for plan in plans]
-
-
 def say(log, *messages, turn_id=None):
     return log.append(KEY, [make_draft(message, turn_id=turn_id) for message in messages])
 
@@ -81,7 +72,8 @@ def test_a_gap_between_summaries_is_a_stretch_of_its_own_and_comes_first():
     with InMemoryLog() as log:
         for number in range(3):
             say(log, HumanMessage(f"q{number}"), AIMessage(f"a{number}"))
-            commit_all(log, TIGHT, force=True)
+            [plan] = plan_leaves(KEY, log.entries(KEY), TIGHT, force=True)
+            commit(log, plan)
         middle = find_frontier(find_live_entries(log.entries(KEY)))[1]
         log.append(KEY, [Draft(role="control", control=Control((middle.id,), "undo"))])
         say(log, *talk(2))

@@ -1,7 +1,3 @@
-"""From a window to the text of its summary: what is asked, read and refused."""
-
-from __future__ import annotations
-
 import asyncio
 import re
 from functools import partial
@@ -47,14 +43,10 @@ def model(reply="2 messages"):
     return ScriptedChatModel(replies=[reply])
 
 
-def prompted():
-    prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("all")])
-    return RunnableLambda(lambda asked: {"all": asked}) | prompt | model() | StrOutputParser()
-
-
+PROMPT = ChatPromptTemplate.from_messages([MessagesPlaceholder("all")])
 KINDS = {
     "a chat model": model,
-    "a chain": prompted,
+    "a chain": lambda: {"all": RunnableLambda(lambda asked: asked)} | PROMPT | model(),
     "a runnable": lambda: RunnableLambda(lambda asked: f"{len(asked)} messages"),
     "a function": lambda: lambda asked: f"{len(asked)} messages",
     "a summarizer": lambda: ScriptedSummarizer("2 messages"),
@@ -123,13 +115,8 @@ def lines_of(entries):
 
 
 def read(entries):
-    """Return the lines of a transcript in one piece."""
     [piece] = split_transcript(lines_of(entries), 10_000)
     return piece.splitlines(keepends=True)
-
-
-def squeezed(text):
-    return " ".join(text.split())
 
 
 def test_a_transcript_names_speakers_calls_results_and_media():
@@ -242,12 +229,6 @@ def test_a_text_that_is_no_summary_is_asked_for_again_as_often_as_is_set():
         write(ScriptedSummarizer(REFUSAL, "Fine."), window("Hi."), SummarySettings(retries=0))
 
 
-def brief(request):
-    """Tell the first of each line, so that parts get shorter."""
-    lines = f"{request.previous}\n{request.transcript}".splitlines()
-    return "\n".join(line[:16] for line in lines if line) or "Nothing."
-
-
 def test_parts_that_do_not_get_shorter_are_an_error():
     settings = SummarySettings(input_tokens=500, max_summary_tokens=2000)
     with pytest.raises(SummaryError, match="no shorter"):
@@ -264,6 +245,11 @@ def test_a_summary_that_is_much_too_long_is_summarised_itself():
 def test_what_does_not_fit_into_one_request_is_summarised_in_parts_that_hold_all_of_it():
     texts = [f"K{number}: {'word ' * 40}" for number in range(40)]
     said = [(HumanMessage, AIMessage)[number % 2](text) for number, text in enumerate(texts)]
+
+    def brief(request):
+        lines = f"{request.previous}\n{request.transcript}".splitlines()
+        return "\n".join(line[:16] for line in lines if line)
+
     summarizer = ScriptedSummarizer(brief)
     settings = SummarySettings(input_tokens=1000, retries=0)
     written = write(summarizer, window(*said), settings)

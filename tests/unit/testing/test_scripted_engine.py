@@ -1,13 +1,12 @@
-"""What the scripted engine writes, records, refuses and breaks on purpose."""
-
-from __future__ import annotations
-
 import pytest
 
 from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.testing import (
     ScriptedEngine,
+    ScriptedError,
+    ScriptedReply,
     ScriptedSession,
+    ScriptedToolCall,
     SessionFault,
     SessionMisuseError,
 )
@@ -24,9 +23,6 @@ PICTURE = Media("image", b"png", "image/png")
 
 def _session(replies="One two three.", **options) -> ScriptedSession:
     return ScriptedEngine(replies, **options).create_session()
-
-
-# -- reading and writing ------------------------------------------------------------------------
 
 
 def test_a_session_holds_what_it_read_and_wrote():
@@ -69,8 +65,6 @@ def test_a_reply_that_ends_by_itself_tells_the_end_text(holds_stop, text):
     assert (session.stop_text, session.text) == ("</s>", text)
 
 
-# -- abilities ----------------------------------------------------------------------------------
-
 ABILITIES = {
     "rewindable": (RewindableSession, {"rewindable": True}),
     "clonable": (ClonableSession, {"clonable": True}),
@@ -100,9 +94,6 @@ def test_a_clone_goes_on_by_itself_and_knows_the_marks():
         clone.rewind(later)
 
 
-# -- the record ---------------------------------------------------------------------------------
-
-
 def test_the_record_tells_what_every_session_did():
     engine = ScriptedEngine("Yes indeed.", rewindable=True)
     session = engine.create_session()
@@ -128,9 +119,6 @@ def test_the_record_tells_what_every_session_did():
     assert engine.open_sessions == [session]
 
 
-# -- faults -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("after", "written"), [(0, ""), (2, "One two"), (99, "One two three.")])
 def test_the_nth_decode_fails_after_so_many_chunks(after, written):
     engine = ScriptedEngine(
@@ -141,9 +129,6 @@ def test_the_nth_decode_fails_after_so_many_chunks(after, written):
     with pytest.raises(RuntimeError, match="scripted fault"):
         list(session.decode())
     assert (engine.events[-1].text, engine.events[-1].outcome) == (written, "failed")
-
-
-# -- what the protocol forbids ------------------------------------------------------------------
 
 
 def test_a_session_cannot_be_used_after_an_error_until_it_is_mended():
@@ -183,3 +168,20 @@ def test_nothing_can_be_used_once_it_is_closed():
     other.close()
     with pytest.raises(ConversationError):
         engine.create_session()
+
+
+def test_two_calls_of_a_reply_need_different_ids():
+    with pytest.raises(ConfigError, match="different ids"):
+        ScriptedReply(tool_calls=[ScriptedToolCall("a"), ScriptedToolCall("b")])
+
+
+def test_last_words_need_a_place_where_the_stream_is_cut():
+    with pytest.raises(ConfigError, match="cut_after_chunks"):
+        ScriptedReply(text="a b", cut_with=ScriptedError(status=500))
+
+
+def test_an_answer_counts_its_reasoning_its_text_and_its_calls():
+    call = ScriptedToolCall("look", {})
+    assert ScriptedReply(text="12345678").tokens == 8
+    assert ScriptedReply(text="12345678", reasoning="1234").tokens == 12
+    assert ScriptedReply(text="12345678", reasoning="1234", tool_calls=[call]).tokens == 15

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import pickle
 from datetime import datetime
@@ -13,9 +11,6 @@ from langchain_convmem.text.chat_template import BUILTINS
 
 USER = {"role": "user", "content": "Hi"}
 LOOP = "{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ ';' }}{% endfor %}"
-
-
-# -- the dialect ----------------------------------------------------------------------------------
 
 
 def test_the_words_of_the_template_are_kept_when_it_refuses():
@@ -58,25 +53,15 @@ def _outcome(source, chat):
         return error.kind
 
 
-# -- what is rendered -----------------------------------------------------------------------------
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return city
 
 
 def test_functions_and_tools_are_described_and_maps_are_taken_as_they_are():
-    @tool
-    def weather(city: str) -> str:
-        """Tell the weather."""
-        return city
-
-    def clock(zone: str) -> str:
-        """Tell the time."""
-        return zone
-
-    source = (
-        "{% for t in tools %}{{ (t.function.name if t.function else t.name) ~ ' ' }}{% endfor %}"
-    )
-    assert ChatTemplate(source).render([], tools=[weather, clock, {"name": "own"}]) == (
-        "weather clock own "
-    )
+    source = "{% for t in tools %}{{ t.function.name if t.function else t.name }} {% endfor %}"
+    tools = [tool("storm", weather), weather, {"name": "own"}]
+    assert ChatTemplate(source).render([], tools=tools) == "storm weather own "
 
 
 @pytest.mark.parametrize(
@@ -148,9 +133,6 @@ def test_a_template_may_call_the_roles_by_other_names():
     assert template.render(chat) == "user:a;model:b;model:c;model:d;tool:e;"
 
 
-# -- where templates come from --------------------------------------------------------------------
-
-
 def test_a_template_is_read_from_a_file(tmp_path):
     path = tmp_path / "mine.jinja"
     path.write_text("\ufeff" + LOOP, "utf-8")
@@ -197,8 +179,6 @@ def test_a_config_that_is_none_is_refused(tmp_path, text):
     with pytest.raises(ConfigError, match=r"tokenizer_config\.json"):
         ChatTemplate.from_tokenizer_config(path)
 
-
-# -- our own templates ----------------------------------------------------------------------------
 
 CHAT = [
     {"role": "user", "content": "Where?"},

@@ -1,7 +1,3 @@
-"""What structures a prompt stands in nobody's text."""
-
-from __future__ import annotations
-
 import logging
 from types import SimpleNamespace
 
@@ -142,9 +138,6 @@ def test_a_broken_text_has_no_token_and_lacks_nothing(pieces):
         assert tokens.seal(said).replace(SEAL, "") == said
         assert "<|im_start|>" not in shown
         assert template is not MISTRAL or "[INST]" not in shown
-
-
-# -- the session ----------------------------------------------------------------------------------
 
 
 def test_a_session_that_reads_pieces_gets_the_text_as_it_was_said():

@@ -1,7 +1,3 @@
-"""The parts of local sessions that need no torch."""
-
-from __future__ import annotations
-
 import random
 from types import SimpleNamespace
 

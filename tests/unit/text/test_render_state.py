@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
+from langchain_convmem.text.chat_template import BUILTINS, ChatTemplate
 
 PLAIN = (
     "{{ head | default('') }}{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
@@ -35,21 +34,12 @@ def started(source=PLAIN, **variables):
     return state
 
 
-# -- one turn after the other ---------------------------------------------------------------------
-
-
-# -- replies that the template shows otherwise ----------------------------------------------------
-
-
 def test_a_reply_that_is_shown_otherwise_diverges_where_it_differs():
     state = started()
     increment = state.feed([reply("B"), user("c")])
     assert increment.stats.diverged_at == increment.kept == len("<user>a</><assistant>")
     assert increment.stats.diverged_in == "reply"
     assert increment.text == "B</><user>c</><assistant>"
-
-
-# -- variables ------------------------------------------------------------------------------------
 
 
 def test_the_time_stands_still_within_a_conversation():
@@ -61,8 +51,6 @@ def test_the_time_stands_still_within_a_conversation():
     assert state.read_text().startswith("06")
     assert template.render([]).startswith("07")
 
-
-# -- errors ---------------------------------------------------------------------------------------
 
 TAKING_TURNS = (
     "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
@@ -89,9 +77,6 @@ def test_a_turn_that_fails_leaves_no_trace(source, bad, kind):
     assert state.read_text() == twin.read_text()
 
 
-# -- copies ---------------------------------------------------------------------------------------
-
-
 ONLY_PARTS = (
     "{% if is_first_part %}<{{ message.role }}>{% endif %}{{ message.content }}"
     "{% if is_last_part %}</>{% endif %}{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -110,9 +95,6 @@ def test_a_template_that_knows_parts_alone_writes_whole_conversations_of_them():
     increment = state.feed([reply("b"), user("c ")], continue_final_message=True)
     assert (increment.text, increment.diverged) == ("</><user>c ", False)
     assert state.feed([user("c d")]).text == "d</><assistant>"
-
-
-# -- a message that goes on, by any template ----------------------------------------------------
 
 
 @pytest.mark.parametrize("source", [PLAIN, SCANNING, IN_PARTS, ONLY_PARTS])
@@ -161,3 +143,18 @@ def test_a_template_that_hides_the_message_cannot_let_it_go_on(source):
         state.feed([user("a")], continue_final_message=True)
     assert caught.value.kind == "NothingToContinue"
     assert (state.read_text(), state.messages) == ("", [])
+
+
+@pytest.fixture
+def check_template(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+    from tests.fuzz.chat_templates import check_template
+
+    return check_template
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_what_is_sent_for_each_turn_makes_the_whole_prompt(check_template, name):
+    found = check_template(ChatTemplate.from_builtin(name).source, chats=40, seed=7)
+    assert found.mismatches == []
+    assert min(found.turns, found.diverged, found.ahead) > 0

@@ -1,7 +1,3 @@
-"""However the text of a reply is cut, its chunks add up to the same message."""
-
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import pairwise
@@ -14,7 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
 from written_calls import WRITTEN
 
-from langchain_convmem.text.replies import ReplyReader, read_reply
+from langchain_convmem.text.replies import ReplyReader, StopTexts, read_reply
 from langchain_convmem.text.reply_formats import REPLY_FORMATS, Channel
 
 FORMATS = sorted(REPLY_FORMATS)
@@ -118,12 +114,42 @@ def test_halves_of_characters_are_replaced_for_no_log_could_hold_them():
     assert message.tool_calls[0]["args"] == {"\ufffd": 1}
 
 
-# -- what is held back ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", FORMATS)
 def test_text_that_is_no_mark_is_held_back_no_longer_than_the_longest_mark(name):
     reader, text, sent = ReplyReader(name), "Once <upon a [time< " * 20, ""
     for place, character in enumerate(text):
         sent += "".join(chunk.content for chunk in reader.feed(character))
         assert place - len(sent) < max(map(len, [*marks_of(name), "x"]))
+
+
+def _cut(pieces: list[str], texts: list[str]) -> tuple[str, str]:
+    stops = StopTexts(texts)
+    passed = "".join([*map(stops.feed, pieces), stops.finish()])
+    return passed, stops.found
+
+
+@pytest.mark.parametrize(
+    ("text", "texts", "passed", "found"),
+    [
+        ("one<e>two", ["<e>"], "one", "<e>"),
+        ("one<e", ["<e>"], "one<e", ""),
+        ("one<end>", ["<e", "<end>"], "one", "<end>"),
+        ("one<ends", ["<e", "<end>>"], "one", "<e"),
+        ("aab", ["ab"], "a", "ab"),
+        ("one", ["", "x"], "one", ""),
+        ("one", [], "one", ""),
+    ],
+)
+def test_a_text_is_cut_where_the_first_stop_text_begins(text, texts, passed, found):
+    assert _cut([text], texts) == (passed, found)
+    assert _cut(list(text), texts) == (passed, found)
+
+
+@given(st.text("ab<", max_size=12), st.lists(st.text("ab<", max_size=3), max_size=3), st.data())
+def test_it_does_not_matter_how_the_text_comes(text, texts, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
+    pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    passed, found = _cut(pieces, texts)
+    assert (passed, found) == _cut([text], texts)
+    assert text.startswith(passed + found)
+    assert not any(stop in passed for stop in texts if stop)

@@ -1,21 +1,21 @@
-"""What the families of models write, and what is read in it."""
-
-from __future__ import annotations
-
 import json
+from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage
 from written_calls import CALLS, WRITTEN
 
+from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.text.call_syntaxes import ParsedCall
+from langchain_convmem.text.chat_template import BUILTINS
 from langchain_convmem.text.replies import ReplyReader, read_reply
 from langchain_convmem.text.reply_formats import (
     REPLY_FORMATS,
     Channel,
     ReplyFormat,
     ToolCallBlock,
+    find_reply_format,
     get_reply_format,
 )
 
@@ -51,9 +51,6 @@ def test_without_tools_what_looks_like_a_call_is_text(name):
         assert "find" in message.content
 
 
-# -- reasoning and other channels -----------------------------------------------------------------
-
-
 def test_reasoning_is_a_block_of_the_message_and_the_text_is_clean():
     message = read_reply("<think>\nLevel C?\n</think>\n\nLevel C.", "hermes")
     assert message.content == message.text == "Level C."
@@ -64,19 +61,20 @@ def test_reasoning_is_a_block_of_the_message_and_the_text_is_clean():
     ]
 
 
-@pytest.mark.parametrize("prompt", ["<think>", "..<think>\n", "<think></think><think>Let me"])
-def test_a_prompt_that_ends_in_a_channel_lets_the_reply_begin_there(prompt):
-    message = read_reply("R\n</think>\n\nText", "hermes", prompt_end=prompt)
-    assert message.additional_kwargs == {"reasoning_content": "R"}
-    assert message.content == "Text"
-
-
 @pytest.mark.parametrize(
-    "prompt",
-    ["<think>\n\n</think>\n\n", "What is <think>?<|im_end|>\n<|im_start|>assistant\n", "<thin"],
+    ("prompt", "thought"),
+    [
+        *((prompt, "R") for prompt in ("<think>", "..<think>\n", "<think></think><think>Let me")),
+        ("<think>\n\n</think>\n\n", None),
+        ("What is <think>?<|im_end|>\n<|im_start|>assistant\n", None),
+        ("<thin", None),
+    ],
 )
-def test_a_prompt_whose_channel_is_closed_or_was_only_spoken_of_does_not(prompt):
-    assert read_reply("Text", "hermes", prompt_end=prompt).content == "Text"
+def test_a_prompt_that_ends_in_an_open_channel_lets_the_reply_begin_there(prompt, thought):
+    text = "Text" if thought is None else f"{thought}\n</think>\n\nText"
+    message = read_reply(text, "hermes", prompt_end=prompt)
+    assert message.additional_kwargs.get("reasoning_content") == thought
+    assert message.content == "Text"
 
 
 @pytest.mark.parametrize(
@@ -103,9 +101,6 @@ def test_channels_given_replace_those_of_the_format_and_none_is_none():
     assert message.content == "<think>a</think>c"
     assert message.additional_kwargs == {"channels": {"note": "b"}}
     assert read_reply(text, "hermes", channels=[]).content == text
-
-
-# -- calls ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -158,9 +153,6 @@ def test_the_schema_of_a_tool_tells_texts_from_numbers_where_the_model_does_not(
     assert told == [("f", {**guessed, "zip": "12345"})]
 
 
-# -- what resembles a call ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -180,9 +172,6 @@ def test_what_merely_resembles_a_call_is_text_to_the_letter(name, text):
     message = read_reply(text, name)
     assert message.content == text
     assert (message.tool_calls, message.invalid_tool_calls) == ([], [])
-
-
-# -- formats --------------------------------------------------------------------------------------
 
 
 def test_a_format_of_ones_own_is_read_like_those_that_are_known():
@@ -210,8 +199,6 @@ def test_a_channel_without_a_name_or_marks_is_refused(channel):
     with pytest.raises(ConfigError, match="channel"):
         ReplyReader("hermes", channels=[Channel(*channel)])
 
-
-# -- texts, thoughts and calls of whole replies ---------------------------------------------------
 
 F = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
 BARE = '{"name": "f", "parameters": {}}'
@@ -278,3 +265,78 @@ def test_a_format_that_cannot_be_is_refused():
     for marks in ({"marks": ("",)}, {"stop": ("",)}):
         with pytest.raises(ConfigError, match="empty mark"):
             ReplyFormat(name="mine", **marks)
+
+
+OURS = {
+    "chatml": ("hermes", ("<|im_end|>",)),
+    "gemma": ("gemma", ("<end_of_turn>",)),
+    "llama3": ("llama3", ("<|eot_id|>",)),
+    "mistral": ("mistral", ("</s>",)),
+    "qwen": ("hermes", ("<|im_end|>",)),
+}
+WRITES = {
+    "llama3": {"one call", "two calls"},
+    "mistral": {"one call", "two calls"},
+    "qwen": {"one call", "two calls", "reasoning"},
+}
+"""What our templates write besides text."""
+
+
+@pytest.fixture
+def read_back(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+    from tests.fuzz.reply_formats import read_back
+
+    return read_back
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_what_our_templates_write_is_read_back(read_back, name):
+    form = find_reply_format(ChatTemplate.from_builtin(name))
+    assert (form.name, form.stop) == OURS[name]
+    _, outcomes = read_back(ChatTemplate.from_builtin(name).source)
+    assert {reply for reply, outcome in outcomes.items() if outcome == "read"} == WRITES.get(
+        name, set()
+    )
+    assert {*outcomes.values()} <= {"read", "unwritten"}
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("<|start|>{{ role }}<|channel|>analysis<|message|><|end|>", "harmony"),
+        ("<start_of_turn>model\n<start_function_call>", "gemma"),
+        ("<|turn>model\n<|tool_call>call:", "gemma"),
+        ("<|im_start|>assistant\n<|tool_call_start|>[", "pythonic"),
+        ("<|im_start|>assistant\n<tool_call>\n<function=", "hermes"),
+        ("[gMASK]<sop><|user|><think></think><tool_call>", "hermes"),
+        ("<\uff5cUser\uff5c><\uff5cAssistant\uff5c>", "deepseek"),
+        ("{{ messages[0].content }}", "plain"),
+    ],
+)
+def test_a_family_is_recognised_by_its_marks(source, name):
+    assert find_reply_format(ChatTemplate(source)).name == name
+
+
+def test_the_page_about_replies_names_every_format():
+    page = (Path(__file__).parents[3] / "docs/concepts/chat_templates.md").read_text("utf-8")
+    assert [name for name in REPLY_FORMATS if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "tokens", "stop"),
+    [
+        (
+            "[INST]</s>{{ eos_token }}",
+            {"eos_token": "<eos>", "bos_token": "<s>"},
+            ("<eos>", "</s>"),
+        ),
+        ("[INST]</s>", {"eos_token": "</s>"}, ("</s>",)),
+        # What ends a thought stops no reply.
+        ("<|channel|>analysis<|message|><|end|><|return|><|call|>", {}, ("<|return|>", "<|call|>")),
+    ],
+)
+def test_what_stops_a_reply_begins_with_the_end_of_a_text(source, tokens, stop):
+    template = ChatTemplate(source, tools_in_user_message=True, **tokens)
+    assert find_reply_format(template).stop == stop
+    assert template.special_tokens == tokens

@@ -1,18 +1,15 @@
-"""A completion model as a chat model: what it is sent, and how its replies are read."""
-
-from __future__ import annotations
-
 import asyncio
+from functools import reduce
+from operator import add
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import LLM, FakeListChatModel
 from langchain_core.language_models.llms import BaseLLM
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import Generation, GenerationChunk, LLMResult
 from langchain_core.tools import tool
-from pydantic import BaseModel
+from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError
 from langchain_convmem.text import ChatTemplate
@@ -76,16 +73,6 @@ def _sent(model: TemplateChatModel) -> dict[str, Any]:
     return model.llm.sent[-1]
 
 
-def _merged(chunks: list[AIMessageChunk]) -> AIMessageChunk:
-    whole = chunks[0]
-    for chunk in chunks[1:]:
-        whole = whole + chunk
-    return whole
-
-
-# -- what is sent -------------------------------------------------------------------------------
-
-
 def test_what_the_template_reads_goes_to_it_and_the_rest_to_the_model():
     model = _model()
     model.invoke([("human", "Hi")])
@@ -96,10 +83,16 @@ def test_what_the_template_reads_goes_to_it_and_the_rest_to_the_model():
     assert "enable_thinking" not in _sent(model)
 
 
-def test_what_the_template_refuses_is_refused_before_anything_is_sent():
+def test_what_the_template_or_the_model_cannot_take_is_refused_before_anything_is_sent():
     model = _model(template=ChatTemplate("{{ raise_exception('no') }}"))
     with pytest.raises(ChatTemplateError, match="no"):
         model.invoke("Hi")
+    assert model.llm.sent == []
+    model = _model()
+    for kind in ("image", "audio", "file"):
+        block = {"type": kind, "base64": "cG5n", "mime_type": "image/png"}
+        with pytest.raises(ConfigError, match=f"message 0 has {kind}"):
+            model.invoke([HumanMessage([{"type": "text", "text": "See:"}, block])])
     assert model.llm.sent == []
 
 
@@ -121,17 +114,6 @@ def test_what_cannot_work_is_refused_at_once(wrong, tools, choice, told):
     with pytest.raises(ValueError, match=told):
         TemplateChatModel(**given).bind_tools(tools, tool_choice=choice)
 
-
-@pytest.mark.parametrize("kind", ["image", "audio", "file"])
-def test_what_a_text_model_cannot_see_is_refused(kind):
-    block = {"type": kind, "base64": "cG5n", "mime_type": "image/png"}
-    model = _model()
-    with pytest.raises(ConfigError, match=f"message 0 has {kind}"):
-        model.invoke([HumanMessage([{"type": "text", "text": "See:"}, block])])
-    assert model.llm.sent == []
-
-
-# -- replies ------------------------------------------------------------------------------------
 
 REPLY = f"<think>\nHm.\n</think>\n\nI look.\n{CALL}<|im_end|>\nMore."
 
@@ -158,7 +140,7 @@ async def test_all_ways_of_calling_give_the_same_reply():
     chunks = list(model.stream("Hi"))
     achunks = [chunk async for chunk in model.astream("Hi")]
     assert [chunk.content for chunk in chunks if chunk.content] == ["I ", "loo", "k."]
-    assert _told(_merged(chunks)) == _told(_merged(achunks)) == _told(whole)
+    assert _told(reduce(add, chunks)) == _told(reduce(add, achunks)) == _told(whole)
     assert _told(await model.ainvoke("Hi")) == _told(whole)
     assert chunks[-1].chunk_position == "last"
     assert _model(CALL).invoke("Hi").content == CALL  # without tools it is text
@@ -184,7 +166,7 @@ def test_a_stream_ends_at_the_stop_text_and_the_model_is_not_read_further():
         raise AssertionError("read further")
 
     model = TemplateChatModel(llm=WatchedLLM(reply="", write=write), template="qwen")
-    assert _merged(list(model.stream("Hi"))).content == "Level 3."
+    assert reduce(add, model.stream("Hi")).content == "Level 3."
 
 
 def test_stop_texts_of_all_origins_are_told_to_the_model_and_kept_here():
@@ -192,9 +174,6 @@ def test_stop_texts_of_all_origins_are_told_to_the_model_and_kept_here():
     assert model.invoke("Hi", stop=["two", "three"]).content == "one "
     assert _sent(model)["stop"] == ["two", "three", "four", "<|im_end|>"]
     assert model.invoke("Hi").content == "one two "
-
-
-# -- other models -------------------------------------------------------------------------------
 
 
 async def test_a_model_that_tells_its_tokens_and_its_end_is_believed():
@@ -207,43 +186,28 @@ async def test_a_model_that_tells_its_tokens_and_its_end_is_believed():
 
 
 def test_callbacks_see_one_run_and_each_chunk():
-    class Handler(BaseCallbackHandler):
-        def __init__(self):
-            self.seen = []
-
-        def on_chat_model_start(self, *args, **kwargs):
-            self.seen.append("start")
-
-        def on_llm_start(self, *args, **kwargs):
-            self.seen.append("a run of the inner model")
-
-        def on_llm_new_token(self, token, **kwargs):
-            self.seen.append(token)
-
-        def on_llm_end(self, *args, **kwargs):
-            self.seen.append("end")
-
-    handler = Handler()
-    list(_model().stream("Hi", config={"callbacks": [handler]}))
-    assert handler.seen == ["start", "Lev", "el ", "3.", "", "end"]
+    collected = RunCollectorCallbackHandler()
+    list(_model().stream("Hi", config={"callbacks": [collected]}))
+    [run] = collected.traced_runs
+    tokens = [event["kwargs"]["token"] for event in run.events if event["name"] == "new_token"]
+    assert (run.child_runs, tokens) == ([], ["Lev", "el ", "3.", ""])
 
 
 async def test_a_cancelled_stream_lets_go_of_the_model():
-    closed = asyncio.Event()
+    got, closed = asyncio.Event(), asyncio.Event()
 
     async def write():
         try:
             yield "one "
+            got.set()
             await asyncio.Event().wait()
         finally:
             closed.set()
 
     model = TemplateChatModel(llm=WatchedLLM(reply="", write=write), template="qwen")
-    got = asyncio.Event()
 
-    async def read() -> None:
-        async for _ in model.astream("Hi"):
-            got.set()
+    async def read():
+        return [chunk async for chunk in model.astream("Hi")]
 
     task = asyncio.create_task(read())
     await got.wait()
@@ -251,9 +215,6 @@ async def test_a_cancelled_stream_lets_go_of_the_model():
     with pytest.raises(asyncio.CancelledError):
         await task
     await closed.wait()
-
-
-# -- tools --------------------------------------------------------------------------------------
 
 
 LOOK = {"type": "function", "function": {"name": "look"}}
@@ -283,19 +244,6 @@ def test_a_demanded_call_begins_the_reply_as_the_family_writes_it(template, choi
         assert reply.tool_calls[0]["name"] == "look"
 
 
-def test_structured_output_is_a_demanded_call():
-    class Place(BaseModel):
-        """A place."""
-
-        level: int
-
-    model = _model('\n{"name": "Place", "arguments": {"level": 3}}\n</tool_call>')
-    assert model.with_structured_output(Place).invoke("Where?") == Place(level=3)
-
-
-# -- what it is ---------------------------------------------------------------------------------
-
-
 def test_models_that_write_otherwise_are_told_apart():
     first = _model()
     changed = [
@@ -309,5 +257,5 @@ def test_models_that_write_otherwise_are_told_apart():
     assert all(params.count(one) == 1 for one in params)
     assert _model()._identifying_params == first._identifying_params
     traced = _model(stop=["x"])._get_ls_params(stop=["y"], temperature=0.5)
-    assert traced["ls_stop"] == ["y"]
-    assert (traced["ls_model_name"], traced["ls_temperature"]) == ("scripted", 0.5)
+    expected = {"ls_stop": ["y"], "ls_model_name": "scripted", "ls_temperature": 0.5}
+    assert {name: traced[name] for name in expected} == expected

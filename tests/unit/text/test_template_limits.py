@@ -1,7 +1,3 @@
-"""What a template may use, and use up."""
-
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.templates_hostile import read_hostile, render_both
@@ -21,9 +17,6 @@ def test_a_hostile_template_ends_with_our_error(name):
     ends = render_both(HOSTILE[name])
     assert ends[0] == ends[1]
     assert (ends[0] == "finished") == (name in HARMLESS)
-
-
-# -- what counts ----------------------------------------------------------------------------------
 
 
 def _outcome(source, **limits):
@@ -75,9 +68,6 @@ def test_every_turn_has_all_of_its_limits_and_one_that_is_stopped_leaves_no_trac
         state.feed([{"role": "user", "content": "99999"}])
     assert caught.value.kind == "LimitExceeded"
     assert (state.read_text(), len(state.messages)) == ("1" * 30, 30)
-
-
-# -- what is allowed ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

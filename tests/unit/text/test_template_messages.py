@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import base64
 import json
 
@@ -29,24 +27,22 @@ def shown(*messages, template=TEMPLATE):
     return json.loads(template.render(list(messages)))
 
 
-def test_langchain_messages_become_roles_and_text():
+def test_messages_texts_pairs_and_maps_become_roles_and_text():
     assert shown(
         SystemMessage("Be kind."),
         HumanMessage("Hi", name="ana"),
         AIMessageChunk("Hello."),
         ChatMessage("Look", role="developer"),
         FunctionMessage("4", name="sum"),
+        "Hi",
+        ("ai", "Yes?"),
+        {"role": "user", "content": "No", "mood": 1},
     ) == [
         {"role": "system", "content": "Be kind."},
         {"role": "user", "content": "Hi", "name": "ana"},
         {"role": "assistant", "content": "Hello."},
         {"role": "developer", "content": "Look"},
         {"role": "function", "content": "4", "name": "sum"},
-    ]
-
-
-def test_text_is_the_users_and_pairs_and_maps_are_messages():
-    assert shown("Hi", ("ai", "Yes?"), {"role": "user", "content": "No", "mood": 1}) == [
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": "Yes?"},
         {"role": "user", "content": "No", "mood": 1},
@@ -56,19 +52,10 @@ def test_text_is_the_users_and_pairs_and_maps_are_messages():
 def test_calls_keep_their_arguments_as_maps_and_results_get_the_name_of_their_tool():
     call = {"name": "weather", "args": {"city": "Oslo"}, "id": "c1"}
     said, result = shown(AIMessage("", tool_calls=[call]), ToolMessage("4 C", tool_call_id="c1"))
-    assert said["tool_calls"] == [
-        {
-            "type": "function",
-            "id": "c1",
-            "function": {"name": "weather", "arguments": {"city": "Oslo"}},
-        }
-    ]
-    assert result == {
-        "role": "tool",
-        "content": "4 C",
-        "tool_call_id": "c1",
-        "name": "weather",
-    }
+    function = {"name": "weather", "arguments": {"city": "Oslo"}}
+    assert said["tool_calls"] == [{"type": "function", "id": "c1", "function": function}]
+    told = {"role": "tool", "content": "4 C", "tool_call_id": "c1", "name": "weather"}
+    assert result == told
 
 
 def test_reasoning_goes_under_the_names_that_templates_know():
@@ -87,9 +74,6 @@ def test_reasoning_goes_under_the_names_that_templates_know():
 def test_text_comes_in_parts_where_the_template_loops_over_it():
     for message in (HumanMessage("Hi"), "Hi", ("user", "Hi")):
         assert shown(message, template=IN_PARTS) == {"type": "text", "text": "Hi"}
-
-
-# -- media ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -121,24 +105,14 @@ def test_a_picture_is_a_marker_without_its_bytes(block, expected):
 
 
 def test_maps_keep_their_parts_but_for_the_bytes():
-    parts = [
-        "text",
-        {"type": "image", "blob": BYTES, "path": "a.png", "detail": "low"},
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{BYTES}"}},
-        {"type": "audio", "audio": b"secret"},
-        {"type": "data", "data": "no picture"},
-    ]
+    picture = {"type": "image", "path": "a.png", "detail": "low"}
+    other = {"type": "data", "data": "no picture"}
+    url = {"url": f"data:image/png;base64,{BYTES}"}
+    media = [{"type": "image_url", "image_url": url}, {"type": "audio", "audio": b"secret"}]
+    parts = ["text", {**picture, "blob": BYTES}, *media, other]
     [message] = shown({"role": "user", "content": parts})
-    assert message["content"] == [
-        "text",
-        {"type": "image", "path": "a.png", "detail": "low"},
-        {"type": "image_url", "image_url": {}},
-        {"type": "audio"},
-        {"type": "data", "data": "no picture"},
-    ]
-
-
-# -- plain values ---------------------------------------------------------------------------------
+    bare = [{"type": "image_url", "image_url": {}}, {"type": "audio"}]
+    assert message["content"] == ["text", picture, *bare, other]
 
 
 class Loud(str):

@@ -1,8 +1,4 @@
-"""What a text states in letters and digits, which days and which kinds of things it names."""
-
 # ruff: noqa: RUF001 - letters of the languages themselves
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest
@@ -107,43 +103,37 @@ def test_a_language_that_capitalises_every_noun_has_no_names():
     assert points(german) == []
 
 
-@pytest.mark.parametrize(
-    ("said", "summary"),
-    [
-        ("It costs 1,200 euros.", "1200 EUR"),
-        ("It costs 1200 euros.", "€1,200"),
-        ("It costs 1200 euros.", "It costs 1200."),
-        ("It costs 1200.", "1 200 euros"),
-        ("There are 5.", "In 2023 5 came"),
-        ("We met on 8 May 2023.", "on 2023-05-08"),
-        ("We met on 2023-05-08.", "on May 8th, 2023"),
-        ("We met on 8 May.", "on the 8th of May 2023"),
-        ("Am 8. Mai.", "on 8 May"),
-        ("Come on Friday.", "on friday evening"),
-        ("Come at 17:00.", "They come at 5 pm."),
-        ("See the code XK-42.", "xk-42"),
-    ],
-)
-def test_a_fact_may_be_told_in_other_forms(said, summary):
+TOLD_IN_OTHER_FORMS = [
+    ("It costs 1,200 euros.", "1200 EUR"),
+    ("It costs 1200 euros.", "€1,200"),
+    ("It costs 1200 euros.", "It costs 1200."),
+    ("It costs 1200.", "1 200 euros"),
+    ("There are 5.", "In 2023 5 came"),
+    ("We met on 8 May 2023.", "on 2023-05-08"),
+    ("We met on 2023-05-08.", "on May 8th, 2023"),
+    ("We met on 8 May.", "on the 8th of May 2023"),
+    ("Am 8. Mai.", "on 8 May"),
+    ("Come on Friday.", "on friday evening"),
+    ("Come at 17:00.", "They come at 5 pm."),
+    ("See the code XK-42.", "xk-42"),
+]
+NOT_QUITE_TOLD = [
+    ("It costs 1200 euros.", "It costs 120 euros."),
+    ("It costs 1200 euros.", "It costs 1200 dollars."),
+    ("Take 20 mg.", "Take 20 g."),
+    ("There are 5.", "There are 15 or 5.5."),
+    ("We met on 8 May 2023.", "on 8 May 2024"),
+    ("We met on 8 May 2023.", "on 8 May"),
+    ("Come at 6 am.", "Come at 6 pm."),
+    ("See the code XK-42.", "XK-43"),
+]
+
+
+@pytest.mark.parametrize(("said", "summary"), [*TOLD_IN_OTHER_FORMS, *NOT_QUITE_TOLD])
+def test_a_fact_may_be_told_in_other_forms_and_what_is_not_quite_told_is_missing(said, summary):
     assert facts(said)
-    assert find_untold(facts(said), summary) == []
-
-
-@pytest.mark.parametrize(
-    ("said", "summary"),
-    [
-        ("It costs 1200 euros.", "It costs 120 euros."),
-        ("It costs 1200 euros.", "It costs 1200 dollars."),
-        ("Take 20 mg.", "Take 20 g."),
-        ("There are 5.", "There are 15 or 5.5."),
-        ("We met on 8 May 2023.", "on 8 May 2024"),
-        ("We met on 8 May 2023.", "on 8 May"),
-        ("Come at 6 am.", "Come at 6 pm."),
-        ("See the code XK-42.", "XK-43"),
-    ],
-)
-def test_what_is_not_quite_told_is_missing(said, summary):
-    assert find_untold(facts(said), summary) == facts(said)
+    left = [] if (said, summary) in TOLD_IN_OTHER_FORMS else facts(said)
+    assert find_untold(facts(said), summary) == left
 
 
 TEXT = (
@@ -173,33 +163,31 @@ def days(text):
 @pytest.mark.parametrize(
     ("text", "first", "last"),
     [
-        ("What happened on 2023-05-08?", "2023-05-08", "2023-05-08"),
-        ("on 8 May", "2023-05-08", "2023-05-08"),
+        *((text, "2023-05-08", "2023-05-08") for text in (
+            "What happened on 2023-05-08?", "on 8 May", "am 8. Mai 2023", "am 8.5.2023",
+            "8 Mayıs 2023", "8 мая 2023",
+        )),
         ("on 8 December", "2022-12-08", "2022-12-08"),
         ("in May", "2023-05-01", "2023-05-31"),
         ("in December", "2022-12-01", "2022-12-31"),
         ("2023-05", "2023-05-01", "2023-05-31"),
         ("in 2022", "2022-01-01", "2022-12-31"),
-        ("am 8. Mai 2023", "2023-05-08", "2023-05-08"),
-        ("am 8.5.2023", "2023-05-08", "2023-05-08"),
         ("le 1er août 2023", "2023-08-01", "2023-08-01"),
         ("em março de 2023", "2023-03-01", "2023-03-31"),
-        ("8 Mayıs 2023", "2023-05-08", "2023-05-08"),
-        ("8 мая 2023", "2023-05-08", "2023-05-08"),
         ("yesterday", "2023-11-19", "2023-11-19"),
-        ("two days ago", "2023-11-18", "2023-11-18"),
+        *((text, "2023-11-18", "2023-11-18") for text in (
+            "two days ago", "hier, avant-hier", "vor zwei Tagen",
+        )),
         ("3 weeks ago", "2023-10-27", "2023-11-02"),
         ("last week", "2023-11-13", "2023-11-19"),
         ("last month", "2023-10-01", "2023-10-31"),
         ("on Friday", "2023-11-17", "2023-11-17"),
         ("letzten Freitag", "2023-11-17", "2023-11-17"),
-        ("hier, avant-hier", "2023-11-18", "2023-11-18"),
-        ("vor zwei Tagen", "2023-11-18", "2023-11-18"),
         ("on the 14th", "2023-11-14", "2023-11-14"),
         ("on the 24th", "2023-10-24", "2023-10-24"),
         ("last weekend", "2023-11-17", "2023-11-20"),
     ],
-)
+)  # fmt: skip
 def test_a_question_names_a_stretch_of_days(text, first, last):
     assert days(text) == [f"{first} {last}"]
 

@@ -1,8 +1,4 @@
-"""Promises of search by words: one word, one term, in a dozen languages, and what it is worth."""
-
 # ruff: noqa: RUF001 - letters of the languages themselves
-from __future__ import annotations
-
 import math
 import unicodedata
 
@@ -56,13 +52,17 @@ def test_all_terms_of_a_kind_count_as_one_by_how_rare_they_are_together():
     assert index.compute_kind_scores(PETS).tolist() == pytest.approx([0, once, 0])
 
 
-def test_underscores_hyphens_and_points_separate_words():
-    assert analyze("snake_case e-mail 3.5") == ["snake", "case", "e", "mail", "3", "5"]
-
-
-def test_scripts_without_blanks_give_pairs_of_characters():
-    assert analyze("東京タワー") == ["東京", "京タ", "タワ", "ワー"]
-    assert analyze("車 and 東京") == ["車", "and", "東京"]
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("snake_case e-mail 3.5", ["snake", "case", "e", "mail", "3", "5"]),
+        # Scripts without blanks give pairs of characters.
+        ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
+        ("車 and 東京", ["車", "and", "東京"]),
+    ],
+)
+def test_a_text_is_cut_into_its_words(text, terms):
+    assert analyze(text) == terms
 
 
 def test_composed_and_decomposed_letters_are_the_same_word():
@@ -82,11 +82,8 @@ def test_what_a_line_is_analysed_to_depends_on_no_other_line(texts):
     assert [analyze(text) for text in texts] == [alone[text] for text in texts]
 
 
-def test_a_question_is_searched_for_without_its_function_words():
+def test_a_question_is_searched_for_without_its_function_words_unless_it_has_no_others():
     assert extract_query_terms("Where did you park the Car?") == {"park": "park", "car": "Car"}
-
-
-def test_a_question_of_function_words_alone_keeps_them():
     assert set(extract_query_terms("Who are you?")) == {"who", "are", "you"}
 
 

@@ -1,8 +1,4 @@
-"""Promises of the kinds of utterance: who a question is about, and what a line does."""
-
 # ruff: noqa: RUF001 - letters of the languages themselves
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,27 +21,15 @@ def cases(text):
     return [one for line in text.strip().splitlines() for one in line.split(" | ")]
 
 
-# -- who a question is about ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "question",
-    cases("""
+ABOUT_THE_ASKER = cases("""
 Which pets do I have? | my sister's birthday | Book me a table | remind me to call the bank
 What should I cook tonight? | Draft a message to my landlord
 Fill in the form for me: spouse's occupation. | Recommend me a thriller for the beach
 which city do we live in | Wo wohne ich? | Buche mir einen Tisch | Où est-ce que j'habite ?
 ¿Dónde vivo? | dove abito? | onde eu moro? | waar woon ik? | где я живу? | أين أسكن؟
 我住在哪里？ | 私の犬の名前は？ | 내 강아지 이름이 뭐야? | Which pets did I name (I forgot)?
-"""),
-)
-def test_a_question_about_the_one_who_asks_means_the_asker(question):
-    assert find_persons(question).asker
-
-
-@pytest.mark.parametrize(
-    "question",
-    cases("""
+""")
+FIRST_PERSON_OF_THE_REQUEST = cases("""
 tell me about cats | explain recursion to me | show me how magnets work
 can you help me with a regex | I'd like to know how tides work | I was wondering why cats purr
 let me know the capital of Peru | What's an oxymoron? I always mix it up with a paradox
@@ -54,50 +38,45 @@ how much is a normal tip in the US | What started World War I? | Erkläre mir Re
 Explique-moi la photosynthèse | Explícame la fotosíntesis | spiegami la fotosintesi
 объясни мне рекурсию | 告诉我什么是递归
 What's wrong with: for i in range(3) print(i) | Debug: if (i == 10) { i++; } | Fix my SQL: SELECT 1
-"""),
-)
-def test_a_first_person_that_belongs_to_the_request_means_nobody(question):
-    assert not find_persons(question).asker
-
-
-@pytest.mark.parametrize(
-    "question",
-    cases("""
+""")
+ABOUT_THE_LISTENER = cases("""
 Which hotel did you recommend? | the book you told me about
 What were the weights in your flour blend? | your recipe for pesto
 what was that trick of yours against stains | Was hast du mir empfohlen?
 Que m'as-tu conseillé ? | ¿Qué me recomendaste? | cosa mi hai consigliato?
 o que você me recomendou? | wat heb je me aangeraden? | что ты мне посоветовал?
 你之前推荐了什么？ | 前におすすめしてくれた本は？ | 네가 추천해 준 책이 뭐야?
-"""),
-)
-def test_a_question_about_what_the_assistant_said_means_the_listener(question):
-    assert find_persons(question).listener
+""")
+REQUESTS = cases("""
+can you do it | do you know Kant | thank you | what would you suggest | did you know it
+""")
 
 
 @pytest.mark.parametrize(
-    "question",
-    ["can you do it", "do you know Kant", "thank you", "what would you suggest", "did you know it"],
+    ("question", "person", "is_meant"),
+    [
+        *((one, "asker", True) for one in ABOUT_THE_ASKER),
+        *((one, "asker", False) for one in FIRST_PERSON_OF_THE_REQUEST),
+        *((one, "listener", True) for one in ABOUT_THE_LISTENER),
+        *((one, "listener", False) for one in REQUESTS),
+    ],
 )
-def test_a_request_is_no_question_about_what_the_assistant_said(question):
-    assert not find_persons(question).listener
+def test_a_question_is_about_the_asker_the_listener_or_neither(question, person, is_meant):
+    assert getattr(find_persons(question), person) == is_meant
 
 
-@pytest.mark.parametrize(
-    "message",
-    cases("""
+FOLLOW_UPS = cases("""
 and hers? | what about Monday? | why? | the second one | and in grams? | und ihre? | ?
-"""),
-)
-def test_a_message_that_cannot_be_understood_alone_is_a_follow_up(message):
-    assert is_follow_up(message)
+""")
+WHOLE_QUESTIONS = cases("who are we? | Which pets do I have? | capital of Mongolia?")
 
 
 @pytest.mark.parametrize(
-    "message", ["who are we?", "Which pets do I have?", "capital of Mongolia?"]
+    ("message", "expected"),
+    [*((one, True) for one in FOLLOW_UPS), *((one, False) for one in WHOLE_QUESTIONS)],
 )
-def test_a_short_question_that_says_what_it_asks_is_none(message):
-    assert not is_follow_up(message)
+def test_a_message_that_cannot_be_understood_alone_is_a_follow_up(message, expected):
+    assert is_follow_up(message) == expected
 
 
 def test_silence_about_the_subject_is_told_where_it_is_usual():
@@ -111,8 +90,6 @@ def test_nothing_is_recognised_in_other_languages():
     assert find_mark("Μένω στην Αθήνα με την αδελφή μου.") is None
     assert find_statements("Πού μένω; Μένω εδώ.") == [(0, 19)]
 
-
-# -- what a line does ----------------------------------------------------------------------------
 
 STATES = cases("""
 I adopted a cat, Miso. | We're on the third floor, there's no lift
@@ -163,38 +140,32 @@ def test_a_line_is_marked_by_what_it_does(mark, line):
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("other", "text"),
     [
-        "I don't know the exact date, but your dentist appointment is in May at 10.",
-        "I don't know who painted it. The frame is from 1820 and comes from a workshop in Delft.",
+        ("ignorant", "I don't know the exact date, but your dentist appointment is in May at 10."),
+        ("ignorant", "I don't know who painted it. The frame is from 1820 and comes from Delft."),
+        *(("courtesy", text) for text in ("thanks, and which room?", "ok why?", "and hers?")),
+        ("courtesy", "good morning, I moved to Porto"),
     ],
 )
-def test_a_reply_of_substance_is_not_ignorant(line):
-    assert find_mark(line) != "ignorant"
-
-
-@pytest.mark.parametrize(
-    "text", ["thanks, and which room?", "good morning, I moved to Porto", "ok why?", "and hers?"]
-)
-def test_content_is_no_courtesy(text):
+def test_substance_is_neither_ignorance_nor_courtesy(other, text):
+    assert find_mark(text) != other
     assert not is_courtesy(text)
-
-
-# -- what a text states --------------------------------------------------------------------------
 
 
 def parts(text):
     return [text[start:end] for start, end in find_statements(text)]
 
 
-@pytest.mark.parametrize("line", STATES)
-def test_what_states_something_is_kept(line):
-    assert parts(line) == [line]
-
-
-@pytest.mark.parametrize("line", [*ASKS, *COURTESIES])
-def test_of_requests_and_courtesies_nothing_is_kept(line):
-    assert parts(line) == []
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        *((line, [line]) for line in STATES),
+        *((line, []) for line in (*ASKS, *COURTESIES)),
+    ],
+)
+def test_what_states_something_is_kept_and_of_requests_and_courtesies_nothing(line, kept):
+    assert parts(line) == kept
 
 
 def test_questions_requests_and_thanks_are_left_out_between_statements():
@@ -287,11 +258,9 @@ def test_what_is_asked_after_signs_that_nothing_closes_is_found(sign):
     assert text[slice(*find_questions(text)[-1])].endswith("Where do I live?")
 
 
-@pytest.mark.parametrize(
-    "quoted", ["\u201eI am late\u201c", "\u201eI am late\u201d", "\u201cI am late\u201d"]
-)
-def test_what_is_quoted_is_about_nobody(quoted):
-    assert not find_persons(f"What does {quoted} mean?").asker
+@pytest.mark.parametrize("signs", ["\u201e\u201c", "\u201e\u201d", "\u201c\u201d"])
+def test_what_is_quoted_is_about_nobody(signs):
+    assert not find_persons(f"What does {signs[0]}I am late{signs[1]} mean?").asker
 
 
 def test_a_long_quotation_inside_another_sign_is_pasted():
