@@ -56,7 +56,7 @@ _LONGEST_AGE = 5
 @click.argument("files", metavar="FILE...", nargs=-1, type=click.Path())
 @memory_options
 @click.option("--thread", metavar="ID", help="Name the thread of a single conversation.")
-@click.option("--formats", is_flag=True, help="Show how files look that can be read.")
+@click.option("--formats", is_flag=True, help="Show what files it can read.")
 def import_files(
     terminal: Terminal,
     *,
@@ -139,7 +139,7 @@ as_of_option = click.option(
     "--as-of",
     "as_of",
     metavar="WHEN",
-    help="As it was then: an ISO 8601 time, a day (its beginning), or the id of an entry.",
+    help="Show the state at an ISO 8601 time, a day (its beginning), or the id of an entry.",
 )
 """The option of commands that can look at an earlier time."""
 
@@ -240,12 +240,12 @@ def _print_lines(
 )
 @memory_options
 @as_of_option
-@click.option("--timeline", is_flag=True, help="In the order of the days that are named.")
-@click.option("--day", metavar="WORDS", help="What was said of a day: 'the 14th', 'next week'.")
-@click.option("--explain", metavar="ITEM", help="Where an item comes from.")
-@click.option("--pin", metavar="ITEM", help="Let an item lead.")
-@click.option("--retract", metavar="ITEM", help="Say that an item is not true (any more).")
-@click.option("--restore", metavar="ITEM", help="Take back what was decided of an item.")
+@click.option("--timeline", is_flag=True, help="Order items by the days that they name.")
+@click.option("--day", metavar="WORDS", help="Show what a day has: 'the 14th', 'next week'.")
+@click.option("--explain", metavar="ITEM", help="Show where an item comes from.")
+@click.option("--pin", metavar="ITEM", help="Put an item first.")
+@click.option("--retract", metavar="ITEM", help="Mark an item as not true (any more).")
+@click.option("--restore", metavar="ITEM", help="Undo what you decided about an item.")
 def show_profile(
     terminal: Terminal,
     *,
@@ -308,7 +308,7 @@ def print_log(terminal: Terminal, *, db: str, user: str, thread: str | None) -> 
 
 @command("threads", "convmem threads --user ana", "convmem threads --db memory.db --json")
 @memory_options
-@click.option("--anonymous", is_flag=True, help="Those that belong to no user, instead.")
+@click.option("--anonymous", is_flag=True, help="List threads that belong to no user.")
 def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> int:
     """List a user's threads, latest first."""
     from langchain_convmem.cli.rendering import format_threads
@@ -511,7 +511,7 @@ def _format_checks(report: VerifyReport, name: str) -> Iterator[str]:
 
 @command("backup", "convmem db backup copy.db", "convmem db backup monday.db --db memory.db")
 @click.argument("target", metavar="TARGET", type=click.Path())
-@click.option("--overwrite", is_flag=True, help="Replace a file of that name.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @db_option
 def backup(terminal: Terminal, *, target: str, overwrite: bool, db: str) -> int:
     """Copy a database file while it is in use.
@@ -534,7 +534,7 @@ def backup(terminal: Terminal, *, target: str, overwrite: bool, db: str) -> int:
 @click.option(
     "--fetch",
     is_flag=True,
-    help="Go on with what the file holds, and take from BACKUP only what it has lost.",
+    help="Keep what the file holds, and take from BACKUP only what it has lost.",
 )
 @db_option
 def restore(terminal: Terminal, *, source: str, fetch: bool, db: str) -> int:

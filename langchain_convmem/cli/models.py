@@ -138,7 +138,7 @@ def _format_reason(error: Exception) -> str:
 def reindex(
     terminal: Terminal, *, db: str, user: str, all_users: bool, embeddings: str | None
 ) -> int:
-    """Embed lines anew after a change of the embedder.
+    """Embed lines again after you change the embedder.
 
     Each batch is stored before the next one is sent. After Ctrl-C or a failure, run the same
     command again to continue. Exits with 1 if some lines are not embedded.

@@ -367,10 +367,13 @@ def fold_line(line: str, width: int) -> str:
 
 
 def align(texts: Sequence[str], room: int) -> list[str]:
-    """Return texts as a column, at most so many columns wide; what is longer ends in dots."""
+    """Return texts as a column, at most so many columns wide; a longer one ends after a word."""
     from rich.cells import cell_len, set_cell_size
 
-    cut = [one if cell_len(one) <= room else set_cell_size(one, room - 3) + "..." for one in texts]
+    starts = [set_cell_size(one, room - 2) for one in texts]
+    whole = [one.rpartition(" ")[0] or one[:-1] for one in starts]
+    pairs = zip(texts, whole, strict=True)
+    cut = [one if cell_len(one) <= room else f"{words}..." for one, words in pairs]
     width = max(map(cell_len, cut), default=0)
     return [set_cell_size(one, width) for one in cut]
 

@@ -160,7 +160,7 @@ def describe_log(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 def format_threads(threads: Sequence[ThreadInfo], width: int = 120) -> Iterator[Styled]:
     """Yield one line per thread, in the given order: its title, or its id where it has none."""
     if not threads:
-        yield Styled("no threads")
+        yield Styled("no threads; --user ID shows another user's")
     room = max(20, width - (61 if any(info.archived for info in threads) else 49))
     names = align([escape_line(info.title or info.key.thread_id) for info in threads], room)
     for name, info in zip(names, threads, strict=True):

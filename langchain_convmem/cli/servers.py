@@ -1,4 +1,4 @@
-"""`convmem web` and `convmem mcp`: a memory served to browsers, and to hosts of MCP."""
+"""`convmem web` and `convmem mcp`: a memory served to browsers, and to MCP hosts."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ _STOP_AFTER_S = 3
     prints=False,
 )
 @db_option
-@click.option(
-    "--user", metavar="ID", help="The only user.  [default: whoever opens the page chooses]"
-)
+@click.option("--user", metavar="ID", help="The only user.  [default: the visitor chooses]")
 @click.option(
     "--model",
     "models",
@@ -68,26 +66,26 @@ _STOP_AFTER_S = 3
     type=click.IntRange(0, 65535),
     default=8501,
     show_default=True,
-    help="0 is any free one.",
+    help="0 takes any free port.",
 )
 @click.option(
     "--token",
     metavar="TEXT",
     envvar="CONVMEM_WEB_TOKEN",
     show_envvar=True,
-    help="What whoever comes in must know; required where other machines may call.",
+    help="A secret that visitors must send; required if other machines can connect.",
 )
 @click.option(
     "--tokens",
     metavar="FILE",
     type=click.Path(),
-    help="A token for each user: lines of a user, a blank and a token.",
+    help="A token for each user: a line has the user, a blank and the token.",
 )
 @click.option(
     "--allow-host",
     metavar="NAME",
     multiple=True,
-    help="A name that browsers may call it by; repeatable.",
+    help="A host name that browsers may use; repeatable.",
 )
 @click.option("--no-summaries", is_flag=True, help="Never summarise long conversations.")
 def serve_web(
@@ -187,14 +185,14 @@ def _serve(
         return  # how a server is ended
 
 
-# -- tools for hosts of MCP ------------------------------------------------------------------------
+# -- tools for MCP hosts ---------------------------------------------------------------------------
 
 
 @command(
     "mcp",
-    "convmem mcp                                # over standard input, as desktop hosts start it",
-    "convmem mcp --http                         # http://127.0.0.1:8000/mcp",
-    "convmem mcp --http --tokens tokens.txt     # one memory for each token's user",
+    "convmem mcp                             # desktop hosts start it like this",
+    "convmem mcp --http                      # http://127.0.0.1:8000/mcp",
+    "convmem mcp --http --tokens tokens.txt  # one memory for each token's user",
     prints=False,
 )
 @memory_options
@@ -205,8 +203,8 @@ def _serve(
     "--tokens",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="A token for each user: lines of a user, a blank and a token. For one token of --user: "
-    f"the environment variable {_TOKEN}.",
+    help="A token for each user: a line has the user, a blank and the token. For --user alone, "
+    f"set the environment variable {_TOKEN}.",
 )
 def serve_mcp(
     terminal: Terminal,
@@ -218,10 +216,10 @@ def serve_mcp(
     port: int,
     tokens: str | None,
 ) -> int:
-    """Serve the memory to hosts of MCP.
+    """Serve the memory to MCP hosts.
 
-    Whose memory it is comes from --user or from the token of a request, never from what a model
-    asks for. Beyond this machine, a token is required.
+    --user or the token of a request decides whose memory it is; a model cannot choose. If other
+    machines can connect, a token is required.
     """
     from langchain_convmem.integrations.mcp_server import make_mcp_server
     from langchain_convmem.web.access import is_loopback

@@ -68,9 +68,10 @@ def _read_time(when: Any) -> int:
         return int(when.timestamp() * 1000)
     if type(when) is int and when >= 0:
         return when
+    found = describe_value(when) + (" without one" if isinstance(when, datetime) else "")
     msg = (
         "as_of and before take a datetime with its zone, milliseconds since the epoch, ISO 8601 "
-        f"such as '2026-05-01T12:00Z', or the id of an entry, got {describe_value(when)}"
+        f"such as '2026-05-01T12:00Z', or the id of an entry, got {found}"
     )
     raise ConfigError(msg)
 

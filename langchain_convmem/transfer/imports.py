@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from langchain_core.messages import BaseMessage
@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from langchain_convmem.background import to_async
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import Draft, ThreadKey
+from langchain_convmem.records import Draft, Metadata, ThreadKey
 from langchain_convmem.titles import add_title
 from langchain_convmem.transfer.archives import Archive, holds_conversations
 from langchain_convmem.transfer.copy import replay
@@ -308,13 +308,12 @@ def _store(
         latest = log.entries(key, last=1)
         before = latest[-1].position if latest else 0
         drafts: list[Draft] = []
+        metadata = Metadata(attributes=marks)
         for message in thread.messages:
-            draft = drafting.build(message)
+            # Says where its text came from; an export of ours says so itself.
+            draft = drafting.build(message, metadata=metadata)
             if draft is not None:
-                # Says where its text came from; an export of ours says so itself.
-                known = draft.metadata
-                metadata = replace(known, attributes=(*known.attributes, *marks))
-                drafts.append(replace(draft, metadata=metadata))
+                drafts.append(draft)
             else:
                 skipped.append(_explain(message, message.id, key))
         entries = log.append(key, drafts, durable=False)
@@ -325,7 +324,6 @@ def _store(
 
 
 def _explain(message: BaseMessage | None, name: str | None, key: ThreadKey) -> str:
-    why = "the write hook stores nothing of it"
-    if not is_remembered(message):
-        why = "it is marked as not to be remembered"
+    marked = "it is marked as not to be remembered"
+    why = "the write hook stores nothing of it" if is_remembered(message) else marked
     return f"message {name!r} of thread {key.thread_id!r}: {why}"

@@ -135,13 +135,15 @@ def _derive_id(number: int, message: BaseMessage) -> str:
 
 
 def _check_storable(item: FoundMessage, path: str) -> None:
-    content = item.message.content
+    content, calls = item.message.content, getattr(item.message, "tool_calls", ())
     blocks = [content] if isinstance(content, str) else content
     texts = [block if isinstance(block, str) else block.get("text") for block in blocks]
     if any(isinstance(text, str) and HALF_CHARACTER.search(text) for text in texts):
         refuse(path, item.location, "found half of a surrogate pair, expected text")
     try:
-        encode_body(make_draft(item.message))
+        draft = make_draft(item.message)
+        if calls or blocks is content:  # text alone can always be stored
+            encode_body(draft)
     except InvalidMessageError as error:
         refuse(path, item.location, f"this message cannot be stored: {error}")
 

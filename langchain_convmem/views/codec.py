@@ -446,7 +446,7 @@ def make_storable(message: BaseMessage) -> BaseMessage:
         if value is None or (type(value) is dict and not value):
             continue
         try:
-            dump_json(value)
+            _tag(value, name)
         except InvalidMessageError:
             with suppress(RecursionError):  # refused for its depth
                 changed[name] = make_plain(value)

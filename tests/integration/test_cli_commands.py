@@ -134,7 +134,7 @@ def test_forgetting_a_thread_erases_it_alone_and_prints_the_receipt(convmem, db,
 def test_threads_of_nobody_are_listed_where_they_are_asked_for(convmem, db):
     with ConversationMemory.open(db) as memory:
         memory.add_messages(["Hello."], thread_id="nobodys")
-    assert convmem("threads")[1] == "no threads\n"
+    assert convmem("threads")[1] == "no threads; --user ID shows another user's\n"
     assert "nobodys" in convmem("threads", "--anonymous")[1]
 
 
@@ -152,7 +152,7 @@ def test_forgetting_everything_is_of_one_user(convmem, db, weeks):
     convmem("import", weeks, "--thread", "second")
     convmem("import", weeks, "--user", "ben")
     assert convmem("forget", "--everything", "--yes")[1].startswith("erased 14 entries, 2 threads")
-    assert convmem("threads")[1] == "no threads\n"
+    assert convmem("threads")[1] == "no threads; --user ID shows another user's\n"
     assert len(entries_of(db, user_id="ben")) == 7
     assert convmem("recall", "bicycle")[1] == "nothing that fits was found\n"
 

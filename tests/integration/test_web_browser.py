@@ -303,7 +303,7 @@ def test_keys_alone_reach_everything_in_order(chat):
                     "e.name)(document.activeElement)"
                 )
             )
-        order = ["New conversation", "Hello keys.", "Light or dark", "Edit", "Answer anew", "text"]
+        order = ["New conversation", "Hello keys.", "Light or dark", "Edit", "Regenerate", "text"]
         places = [names.index(name) for name in order]
         assert places == sorted(places)
 

@@ -155,8 +155,8 @@ SECTIONS = {
         ),
         "sent again": Promise("The message sent again under its id is one turn"),
         "text sent again": Promise(
-            "The same text sent again without an id is one turn after a failed `invoke`; after a "
-            "broken or left stream, or with a checkpointer, it is another turn"
+            "The same text sent again without an id is one turn after a failed call or a broken "
+            "stream; with a checkpointer, it is another turn"
         ),
         "another id": Promise("Under another id it is another message"),
         "retried": Promise("`with_retry()` stores one turn"),

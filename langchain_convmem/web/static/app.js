@@ -215,7 +215,7 @@
     const isLost = last === null || (last.name === "failed" && !last.data.question);
     await attempt(refresh)();
     if (last?.name === "failed") showToast(last.data.failure);
-    else if (last === null) showToast("The server was stopped. What came is kept.");
+    else if (last === null) showToast("The server stopped. The text so far is kept.");
     // What never reached the log goes back into the field.
     if (said && (isLost || last?.name === "stopped") && !findAll("[data-role=user] .body").some((one) => one.textContent.trim() === said.trim())) {
       if (!find("#text").value) find("#text").value = said;
@@ -436,7 +436,7 @@
       await post("/clear");
       await refresh();
       announceChange();
-      showToast("The conversation starts anew.", "Bring it back", attempt(actions.redo));
+      showToast("The conversation starts over.", "Bring it back", attempt(actions.redo));
     },
     archive: async (button) => {
       await post("/archive", { archived: button.dataset.archived });

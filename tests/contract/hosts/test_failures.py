@@ -112,7 +112,7 @@ def _break(host, way, memory, reply="One two three four", after=2, **values):
     model = ScriptedChatModel(replies=[reply], breaks_after=after)
     app = host.app(memory, model, recall=False)
     with pytest.raises(ProviderError, match="connection broke"):
-        STREAMS[way](app, HumanMessage("Count.", id="q1"), at(**values))
+        STREAMS[way](app, HumanMessage("Count.", id=values.pop("id", "q1")), at(**values))
 
 
 @kept_by_all("broken stream")
@@ -152,12 +152,13 @@ def test_the_next_turn_sees_the_words_of_a_stream_that_broke(host, way, memory):
 
 
 @kept_by_all("after a broken stream")
+@pytest.mark.parametrize("said_id", ["q1", None])
 @pytest.mark.parametrize("way", STREAMS)
-def test_a_whole_reply_takes_the_place_of_what_broke(host, way, memory):
-    _break(host, way, memory)
-    _break(host, way, memory, "Four five six seven")
+def test_a_whole_reply_takes_the_place_of_what_broke(host, way, said_id, memory):
+    _break(host, way, memory, id=said_id)
+    _break(host, way, memory, "Four five six seven", id=said_id)
     assert texts(memory) == ["Count.", "Four five "]
-    said = HumanMessage("Count.", id="q1")
+    said = HumanMessage("Count.", id=said_id)
     assert _run_whole(host, memory, said, "One two three.") == ["Count."]
     assert texts(memory) == ["Count.", "One two three."]
 

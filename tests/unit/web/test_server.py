@@ -281,7 +281,7 @@ def test_search_finds_by_meaning_and_word_for_word(client):
     page = show(client, "/search", q="blue pillar")
     assert "By meaning and words" in page
     assert page.count("<mark>blue</mark> <mark>pillar</mark>") == 2  # in both lists
-    assert "No line holds all of these words" in show(client, "/search", q="zeppelin")
+    assert "No line contains all of these words" in show(client, "/search", q="zeppelin")
     part = client.get("/search?user=ana&q=tea", headers={"hx-request": "true"})
     assert "<!doctype html>" not in part.text
 
