@@ -171,7 +171,6 @@ class Turn:
         stores = self.options.remember and self._kept is not None
         kept = self._kept if stores and self._kept is not None else human
         draft, retracting = make_draft(kept, turn_id=make_ulid()), list[Draft]()
-        self._own_turns.add(str(draft.turn_id))
         if joined.replaces is not None:
             thread = read_all(self.memory.log, whole)  # all that followed goes
         if joined.replaces is not None and stores:
@@ -179,7 +178,6 @@ class Turn:
             made = plan_replace(thread.entries, old, kept, keep_later=False)
             retracting = [replace(one, turn_id=draft.turn_id) for one in made[:-1]]
             draft = made[-1]
-            self._own_turns.add(str(draft.turn_id))
         drafts = [*retracting, *self._draft_chat(joined.new[:-1]), draft]
         *earlier, own = self._keep(drafts, thread.entries, stores=stores)[len(retracting) :]
         said_now = replace(own, message=human, contents=words)
@@ -196,7 +194,6 @@ class Turn:
             news = self._keep(drafts, thread.entries, stores=self.options.remember)
         entries = [*thread.entries, *news]
         found = continue_turn(entries, results)
-        self._own_turns.add(found.turn_id)
         self._kept = found.asked.message
         drafts = self.memory.drafting.build_all(found.results, turn_id=found.turn_id)
         is_all = len(drafts) == len(results)
@@ -218,13 +215,13 @@ class Turn:
                 turn_id = make_ulid()
             role = get_role(message)
             drafts += self.memory.drafting.build_all([message], turn_id=turn_id)
-            self._own_turns.add(turn_id)
         return drafts
 
     def _keep(
         self, drafts: Sequence[Draft], entries: Sequence[Entry], *, stores: bool
     ) -> Sequence[Entry]:
         """Return messages as entries: in the log, or as they would be after the thread's."""
+        self._own_turns.update(str(draft.turn_id) for draft in drafts)
         if stores and drafts:
             return self.memory.log.append(self.key, drafts)
         last = entries[-1].position if entries else 0
