@@ -569,8 +569,8 @@ def select_items(
 ) -> list[ProfileItem]:
     """Return the items for a model that fit, best first.
 
-    Pinned items lead, then standing instructions; the other kinds take turns, in the order of
-    `KINDS`, each with its newest item first.
+    Pinned items lead, then standing instructions, the newest item of health behind the first; the
+    other kinds take turns, in the order of `KINDS`, each with its newest item first.
 
     Args:
         profile: Whose.
@@ -595,10 +595,12 @@ def select_items(
 def _take_turns(items: Sequence[ProfileItem]) -> Iterator[ProfileItem]:
     first = [item for item in items if item.is_pinned or item.kind == "instructions"]
     # How somebody is called is short, and wrong in every sentence where it is missing.
-    yield from sorted(first, key=lambda one: (not one.is_pinned, one.slot != _ADDRESS))
+    first.sort(key=lambda one: (not one.is_pinned, one.slot != _ADDRESS))
     rows = [
         [item for item in items if item.kind == kind and not item.is_pinned] for kind in KINDS[1:]
     ]
+    # No wish for an answer crowds out an allergy.
+    yield from [*first[:1], *rows[KINDS.index("health") - 1][:1], *first[1:]]
     for turn in range(max(map(len, rows), default=0)):
         yield from (row[turn] for row in rows if turn < len(row))
 

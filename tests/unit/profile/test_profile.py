@@ -212,6 +212,21 @@ def test_the_block_fits_its_budget_and_holds_each_item_on_one_fenced_line(memory
     assert format_items(select_items(profile, 5)) == ""
 
 
+def test_long_wishes_crowd_out_no_allergy(memory):
+    wishes = [
+        f"Always {wish} in every answer, however short it may be, and in every table."
+        for wish in (
+            "use metric units",
+            "name your sources",
+            "write numbers out",
+            "give two examples",
+        )
+    ]
+    say(memory, "I'm allergic to peanuts.", *wishes)
+    chosen = select_items(memory.profile("ana"), 100)
+    assert [item.kind for item in chosen[:2]] == ["instructions", "health"]
+
+
 def test_each_thread_of_no_user_has_a_profile_of_its_own(memory):
     say(memory, "I'm vegan.", user_id=None)
     assert len(memory.profile(thread_id="t1").items) == 1
