@@ -223,7 +223,7 @@ def test_long_wishes_crowd_out_no_allergy(memory):
         )
     ]
     say(memory, "I'm allergic to peanuts.", *wishes)
-    chosen = select_items(memory.profile("ana"), 100)
+    chosen = select_items(memory.profile("ana"), 150)
     assert [item.kind for item in chosen[:2]] == ["instructions", "health"]
 
 
