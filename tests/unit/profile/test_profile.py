@@ -214,17 +214,12 @@ def test_the_block_fits_its_budget_and_holds_each_item_on_one_fenced_line(memory
 
 def test_long_wishes_crowd_out_no_allergy(memory):
     wishes = [
-        f"Always {wish} in every answer, however short it may be, and in every table."
-        for wish in (
-            "use metric units",
-            "name your sources",
-            "write numbers out",
-            "give two examples",
-        )
+        "From now on, answer in metric units, and give temperatures in Celsius, please.",
+        "Always keep your answers short, and never use bullet points in any of them.",
     ]
     say(memory, "I'm allergic to peanuts.", *wishes)
     chosen = select_items(memory.profile("ana"), 150)
-    assert [item.kind for item in chosen[:2]] == ["instructions", "health"]
+    assert [item.kind for item in chosen] == ["instructions", "health", "instructions"]
 
 
 def test_each_thread_of_no_user_has_a_profile_of_its_own(memory):
