@@ -30,8 +30,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -43,6 +43,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from mcp import Client
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+from scripted_chat import ProviderError
 from turn_hosts import HOSTS
 
 from benchmarks.scripted_model import InstantModel
@@ -64,17 +65,13 @@ _FAILS = "Fail, please."
 _TOPICS = ("the bicycle", "a violin lesson", "the harbour", "my sister", "the garden", "a recipe")
 
 
-class ModelDownError(Exception):
-    """What the model raises when it is told to."""
-
-
 class EchoModel(InstantModel):
     """Repeats what it was told last; fails when it is told to."""
 
     def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
         said = str(messages[-1].text).rpartition("\n")[2]
         if said.endswith(_FAILS):
-            raise ModelDownError(said)
+            raise ProviderError(said)
         return AIMessage(f"You said: {said}")
 
 
@@ -103,7 +100,6 @@ class Traffic:
         self.chance = random.Random(seed)
         self.turns: Counter[str] = Counter()
         self.faults: list[str] = []
-        self.forgotten = 0
         self._client = httpx.AsyncClient(
             base_url=address, headers={"origin": address}, timeout=60, follow_redirects=False
         )
@@ -150,7 +146,6 @@ class Traffic:
             if stored != said:
                 self.faults.append(f"lost: {user.name} {thread}: {len(stored)} of {len(said)}")
         await self.memory.aforget(user_id=user.name)
-        self.forgotten += 1
         user.said.clear()
         user.turns = 0
         user.lives += 1
@@ -178,18 +173,14 @@ class Traffic:
             elif kind == "astream":
                 _ = [chunk async for chunk in app.astream(text, config)]
             elif kind == "left":
-                await _leave(app.astream(text, config))
+                async with aclosing(app.astream(text, config)) as chunks:
+                    await anext(chunks)
             else:
-                await self._fail(app, text, config)
+                with suppress(ProviderError):
+                    await app.ainvoke(text, config)
+                    self.faults.append("a model's error did not reach its caller")
 
         return take
-
-    async def _fail(self, app: Any, text: str, config: Any) -> None:
-        try:
-            await app.ainvoke(text, config)
-        except ModelDownError:
-            return
-        self.faults.append("a model's error did not reach its caller")
 
     async def _by_mcp(self, user: User, thread: str, text: str) -> None:
         self._note(user, thread, text)
@@ -216,58 +207,31 @@ class Traffic:
         assert page.status_code == 200, f"{page.status_code}"
 
 
-async def _leave(chunks: Any) -> None:
-    """Read the first piece of a stream and leave."""
-    async for _ in chunks:
-        break
-    await chunks.aclose()
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What the process held at a moment."""
-
-    megabytes: float
-    handles: int
-    threads: int
-
-
-def take_sample() -> Sample:
+def take_sample() -> dict[str, float]:
     """Return what the process holds now."""
-    with Path("/proc/self/statm").open() as sizes:
-        pages = int(sizes.read().split()[1])
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
     handles = sum(1 for _ in Path("/proc/self/fd").iterdir())
-    return Sample(pages * resource.getpagesize() / 1e6, handles, threading.active_count())
+    held = {"megabytes": pages * resource.getpagesize() / 1e6, "handles": handles}
+    return {**held, "threads": threading.active_count()}
 
 
-@contextmanager
-def watching(samples: list[Sample]) -> Iterator[None]:
+async def watch(samples: list[dict[str, float]], until: float) -> None:
     """Take a sample each second."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(1.0):
-            gc.collect()
-            samples.append(take_sample())
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
+    while time.monotonic() < until:
+        await asyncio.sleep(1.0)
+        samples.append(take_sample())
 
 
-def compare(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+def compare(samples: Sequence[dict[str, float]]) -> list[dict[str, Any]]:
     """Return what was held in the second third and in the last, and whether that is a growth."""
     third = len(samples) // 3
     rows = []
-    for name in ("megabytes", "handles", "threads"):
+    for name in samples[0]:
         # A run that is under way has threads and sockets of its own: what stays is the least.
         pick = median if name == "megabytes" else min
         before, after = (
-            pick(getattr(one, name) for one in part)
+            pick(one[name] for one in part)
             for part in (samples[third : 2 * third], samples[2 * third :])
         )
         room = ROOM.get(name, max(MOST_MORE * before, MOST_MORE_MB))
@@ -292,9 +256,9 @@ async def serving(memory: ConversationMemory) -> Any:
         await running
 
 
-async def soak(seconds: float, seed: int) -> dict[str, Any]:
-    """Run all traffic for so long, and return what became of it."""
-    samples: list[Sample] = []
+async def soak(seconds: float, seed: int) -> int:
+    """Run all traffic for so long, print what became of it, and return the exit code."""
+    samples: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory(prefix="convmem-soak-") as folder:
         async with AsyncExitStack() as stack:
             memory = ConversationMemory.open(
@@ -308,37 +272,20 @@ async def soak(seconds: float, seed: int) -> dict[str, Any]:
             address = await stack.enter_async_context(serving(memory))
             traffic = Traffic(memory, address, seed)
             until = time.monotonic() + seconds
-            with watching(samples):
-                users = [User(f"user{number}") for number in range(USERS)]
-                await asyncio.gather(*(traffic.run(user, until) for user in users))
+            users = [User(f"user{number}") for number in range(USERS)]
+            running = (traffic.run(user, until) for user in users)
+            await asyncio.gather(watch(samples, until), *running)
             await traffic.aclose()
-    bars = compare(samples)
-    return {
-        "seconds": seconds,
-        "turns": dict(sorted(traffic.turns.items())),
-        "lives": traffic.forgotten,
-        "faults": traffic.faults,
-        "held": bars,
-        "ok": not traffic.faults and all(bar["ok"] for bar in bars),
-    }
-
-
-def describe(found: dict[str, Any]) -> str:
-    """Return a report to read."""
-    total = sum(found["turns"].values())
-    lines = [
-        f"{total:,} turns in {found['seconds']:,.0f} s, {found['lives']} users forgotten",
-        "  " + ", ".join(f"{name} {count:,}" for name, count in found["turns"].items()),
-        "",
-        f"{'held':<12}{'second third':>14}{'last third':>14}",
-    ]
-    lines += [
-        f"{row['what']:<12}{row['second']:>14,.1f}{row['last']:>14,.1f}"
-        f"  {'ok' if row['ok'] else 'GROWS'}"
-        for row in found["held"]
-    ]
-    lines += ["", f"faults: {len(found['faults'])}", *found["faults"][:10]]
-    return "\n".join(lines)
+    rows, faults = compare(samples), traffic.faults
+    lives = sum(user.lives for user in users)
+    print(f"{traffic.turns.total():,} turns in {seconds:,.0f} s, {lives} users forgotten")
+    print("  " + ", ".join(f"{name} {count:,}" for name, count in sorted(traffic.turns.items())))
+    print(f"\n{'held':<12}{'second third':>14}{'last third':>14}")
+    for row in rows:
+        verdict = "ok" if row["ok"] else "GROWS"
+        print(f"{row['what']:<12}{row['second']:>14,.1f}{row['last']:>14,.1f}  {verdict}")
+    print("\n".join(["", f"faults: {len(faults)}", *faults[:10]]))
+    return 1 if faults or not all(row["ok"] for row in rows) else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -354,9 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.seconds < 6:
         parser.error("--seconds must be at least 6")
     logging.getLogger("langchain_convmem").setLevel(logging.CRITICAL)
-    found = asyncio.run(soak(options.seconds, options.seed))
-    print(describe(found))
-    return 0 if found["ok"] else 1
+    return asyncio.run(soak(options.seconds, options.seed))
 
 
 if __name__ == "__main__":

@@ -123,13 +123,10 @@ def test_what_is_no_summary_is_not_stored(text):
     assert stored is None
 
 
-NOT_REFUSED = [one["text"] for one in load("not_refused")]
-
-
 @pytest.mark.parametrize(
     "text",
     [
-        *NOT_REFUSED,
+        *[one["text"] for one in load("not_refused")],
         "Sorry state of the roof: two leaks, 3,400 euros.",
         "I cannot eat nuts.",
         "I can't be there on 4 May, so Marta lets the roofer in.",

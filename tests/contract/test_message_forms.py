@@ -56,10 +56,6 @@ def _wrap(memory, model, value):
     memory.wrap(model, recall=False).invoke(value, at())
 
 
-def _conversation(memory, model, value):
-    memory.conversation(model, thread_id="t", user_id="ana", recall=False).send_message(value)
-
-
 def _history(memory, model, value):
     history = memory.history("t", user_id="ana")
     history.add_messages(value)
@@ -84,18 +80,18 @@ def _graph(memory, model, value):
     graph.invoke(_state(value), at())
 
 
-def _agent(memory, model, value):
-    agent_with(memory, model, tools=()).invoke(_state(value), at())
-
-
 DOORS = {
     "wrap": _wrap,
     "wrap, under input": lambda memory, model, value: _wrap(memory, model, {"input": value}),
-    "conversation": _conversation,
+    "conversation": lambda memory, model, value: memory.conversation(
+        model, thread_id="t", user_id="ana", recall=False
+    ).send_message(value),
     "history": _history,
     "memory": _memory,
     "graph": _graph,
-    "agent": _agent,
+    "agent": lambda memory, model, value: agent_with(memory, model, tools=()).invoke(
+        _state(value), at()
+    ),
 }
 
 READ_BY_LANGGRAPH = {"a chat message", "a message written down", "chunks"}

@@ -159,11 +159,6 @@ def test_a_user_forgotten_while_another_process_writes_starts_above_the_old_numb
         assert log.changes(ANA.owner).generation > generation
 
 
-def run_beside(call):
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(call).result()
-
-
 def test_what_is_read_is_one_state_of_the_log(server, schema, log, monkeypatch):
     """Someone forgets between the two statements of a reader: it must not mix old and new."""
     import psycopg
@@ -176,7 +171,8 @@ def test_what_is_read_is_one_state_of_the_log(server, schema, log, monkeypatch):
 
     def forget_between(self, text, *args, **options):
         if waiting and "FROM entries" in text:
-            run_beside(waiting.pop())
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(waiting.pop()).result()
         return execute(self, text, *args, **options)
 
     monkeypatch.setattr(psycopg.ClientCursor, "execute", forget_between)

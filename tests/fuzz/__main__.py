@@ -25,10 +25,9 @@ def _table(report: Report, seed: int) -> str:
         f"{report.seconds:.0f} s, {rate:.0f} histories/s",
         f"{'judge':<26}{'profile':<18}{'judged':>9}{'invalid':>9}{'skipped':>9}",
     ]
-    lines += [
-        f"{judge:<26}{profile:<18}{tally.judged:>9}{tally.invalid:>9}{tally.skipped:>9}"
-        for (judge, profile), tally in sorted(report.tallies.items())
-    ]
+    for judge, profile in sorted({(judge, profile) for judge, profile, _ in report.tallies}):
+        counts = [report.tallies[judge, profile, what] for what in ("judged", "invalid", "skipped")]
+        lines.append(f"{judge:<26}{profile:<18}" + "".join(f"{count:>9}" for count in counts))
     return "\n".join(lines)
 
 

@@ -18,6 +18,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,7 @@ class _Chat:
         kept, text = sent
         if self._session[:kept] + text != whole:
             return f"the session holds {self._session[:kept] + text!r}, not {whole!r}"
-        could = _common_length(self._session, whole)
+        could = len(commonprefix([self._session, whole]))  # noqa: RUF071 - of texts
         if kept != could:
             return f"keeps {kept} of {could} that it could"
         return None if self._state.read_text() == whole else "the ledger holds another text"
@@ -179,12 +180,6 @@ def _half(content: Any) -> Any:
     if not isinstance(content, list) or "text" not in content[-1]:
         return content
     return [*content[:-1], {**content[-1], "text": _half(content[-1]["text"])}]
-
-
-def _common_length(one: str, other: str) -> int:
-    pairs = zip(one, other, strict=False)
-    unlike = (number for number, (a, b) in enumerate(pairs) if a != b)
-    return next(unlike, min(len(one), len(other)))
 
 
 def main() -> int:

@@ -256,11 +256,9 @@ class OpenAIOracle(Oracle):
             keys = self._parts[turn["role"]].get(part["type"])
             if keys is None or not part.keys() <= keys:
                 yield f"the {turn['role']} sends {part['type']} with {sorted(part)}"
-            if part["type"] == "input_audio" and part["input_audio"]["format"] not in (
-                "wav",
-                "mp3",
-            ):
-                yield f"sends audio as {part['input_audio']['format']}"
+            form = part.get("input_audio", {}).get("format", "wav")
+            if form not in ("wav", "mp3"):
+                yield f"sends audio as {form}"
             if part["type"] == "text" and not part["text"].strip():
                 yield "sends blank text"
         for call in turn.get("tool_calls", ()):

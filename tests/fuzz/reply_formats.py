@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from os.path import commonprefix
 from pathlib import Path
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -84,8 +85,7 @@ def _told(seen: bool, raw: str, is_whole: bool) -> str:
 
 def _common(prompt: str, whole: str) -> int:
     """Return how much of the prompt the whole conversation begins with, without half a mark."""
-    pairs = zip(prompt, whole, strict=False)
-    end = next((place for place, (a, b) in enumerate(pairs) if a != b), len(prompt))
+    end = len(commonprefix([prompt, whole]))  # noqa: RUF071 - of texts
     last = prompt.rfind("<", 0, end)
     return last if last >= 0 and ">" not in prompt[last:end] else end
 

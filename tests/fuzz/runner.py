@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -20,44 +21,26 @@ from tests.fuzz.promises import Thread, broken_promises, budget_faults, faults_o
 
 
 @dataclass
-class Tally:
-    """What one judge saw."""
-
-    judged: int = 0
-    invalid: int = 0
-    skipped: int = 0
-
-
-@dataclass
 class Report:
-    """What a run found."""
+    """What a run found; `tallies` counts by judge, profile, and what came of it."""
 
-    tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)
+    tallies: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     failures: list[tuple[int, str, str, str]] = field(default_factory=list)
     entries: int = 0
     histories: int = 0
     seconds: float = 0.0
 
-    def tally(self, judge: str, profile: str) -> Tally:
-        """Return the counts of a judge for a profile."""
-        return self.tallies.setdefault((judge, profile), Tally())
-
     def add(self, other: Report) -> None:
         """Take in what another run found."""
-        for (judge, profile), part in other.tallies.items():
-            tally = self.tally(judge, profile)
-            tally.judged += part.judged
-            tally.invalid += part.invalid
-            tally.skipped += part.skipped
+        self.tallies.update(other.tallies)
         self.failures += other.failures
         self.entries += other.entries
         self.histories += other.histories
 
     def note(self, seed: int, judge: str, profile: str, faults: Sequence[str]) -> None:
         """Count one judgement."""
-        tally = self.tally(judge, profile)
-        tally.judged += 1
-        tally.invalid += bool(faults)
+        self.tallies[judge, profile, "judged"] += 1
+        self.tallies[judge, profile, "invalid"] += bool(faults)
         self.failures.extend((seed, judge, profile, fault) for fault in faults)
 
 
@@ -111,7 +94,7 @@ class Fuzz:
             asked = [asked[turn % len(asked)]]
         for kind, oracle, name in asked:
             if oracle is None:
-                self.report.tally(kind.name, name).skipped += 1
+                self.report.tallies[kind.name, name, "skipped"] += 1
             else:
                 self._seen(seed, kind.name, name, partial(_verdict, oracle, entries, name))
 

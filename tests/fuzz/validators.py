@@ -262,13 +262,7 @@ def _place_faults(kind: str, before: str, rules: Rules) -> Iterator[str]:
 
 
 def _request_faults(messages: Sequence[BaseMessage], rules: Rules) -> Iterator[str]:
-    blocks = [
-        block
-        for message in messages
-        if isinstance(message.content, list)
-        for block in message.content
-        if isinstance(block, dict)
-    ]
+    blocks = [one for message in messages for one in message.content if isinstance(one, dict)]
     kinds = [_read(block)[0] for block in blocks]
     for kind, most in rules.most.items():
         if kinds.count(kind) > most:
@@ -285,17 +279,12 @@ def _request_faults(messages: Sequence[BaseMessage], rules: Rules) -> Iterator[s
         yield "two messages have one id"
 
 
-def _strict_faults(messages: Sequence[BaseMessage]) -> list[str]:
-    """Return what any of the providers would refuse."""
-    return [
-        f"{name}: {fault}" for name, rules in RULES.items() for fault in faults_of(messages, rules)
-    ]
-
-
 VALIDATORS: Mapping[str, Callable[[Sequence[BaseMessage]], list[str]]] = {
     **{
         name: lambda messages, rules=rules: faults_of(messages, rules)  # type: ignore[misc]
         for name, rules in RULES.items()
     },
-    "strict": _strict_faults,
+    "strict": lambda messages: [  # what any of the providers would refuse
+        f"{name}: {fault}" for name, rules in RULES.items() for fault in faults_of(messages, rules)
+    ],
 }

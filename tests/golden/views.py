@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,15 +170,9 @@ def digest(view: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
-@cache
-def _load_digests() -> dict[str, str]:
-    stored: dict[str, str] = json.loads(DIGESTS.read_text())
-    return stored
-
-
 def find_differences(seed: int) -> list[str]:
     """Return which views of a thread are not what they were, in words."""
-    stored = _load_digests()[str(seed)].split()
+    stored = json.loads(DIGESTS.read_text())[str(seed)].split()
     return [
         f"thread {seed}: {name}"
         for (name, view), known in zip(render(seed).items(), stored, strict=True)

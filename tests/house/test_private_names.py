@@ -23,6 +23,7 @@ NOT_OURS = {
 }
 """Names by which LangChain call us, and those that others have as well."""
 
+_OWN = {"self", "cls", "super()"}  # what the test itself is part of
 _IN_TEXT = re.compile(r"langchain_convmem[\w.]*\.(_\w+)")
 
 
@@ -56,7 +57,7 @@ def find_uses(source: str) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
             names = [*str(node.module).split("."), *(alias.name for alias in node.names)]
             names = [name for name in names if is_private(name)]
-        elif isinstance(node, ast.Attribute) and not _is_own(node.value):
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) not in _OWN:
             names = [node.attr]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("attr"):
             texts = [one.value for one in node.args if isinstance(one, ast.Constant)]
@@ -64,11 +65,6 @@ def find_uses(source: str) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             names = _IN_TEXT.findall(node.value)
         yield from ((node.lineno, name) for name in names if name in private)
-
-
-def _is_own(value: ast.expr) -> bool:
-    """Whether an attribute is read from what the test itself is part of."""
-    return ast.unparse(value) in {"self", "cls", "super()"}
 
 
 def list_tests() -> Iterator[tuple[str, str]]:

@@ -62,10 +62,9 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: turns": 4_798,
-    "package": 35_246,
+    "room: turns": 4_796,
+    "package": 35_208,
     "files of the package": 160,
-    "lines of tests": 52_234,
 }
 """What is still above its ceiling, and what it may have until it is within."""
 

@@ -9,8 +9,6 @@ from langchain_core.runnables import Runnable
 
 from langchain_convmem import ConversationMemory, ThreadKey, background
 
-CALM_S = 120
-
 
 @pytest.fixture(autouse=True)
 def two_workers(monkeypatch):
@@ -51,7 +49,7 @@ async def read(memory, thread):
 @pytest.mark.parametrize(("threads", "turns"), [(1, 200), (50, 4)])
 async def test_all_turns_end_and_each_thread_is_in_order(memory, threads, turns):
     chain = memory.wrap(Model())
-    async with asyncio.timeout(CALM_S):
+    async with asyncio.timeout(120):
         await asyncio.gather(
             *(
                 chain.ainvoke(f"q{number}", config(str(thread)))

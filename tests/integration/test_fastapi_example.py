@@ -55,14 +55,12 @@ def serving(folder, *options, log_address="memory.db"):
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def address(request, tmp_path_factory):
-    place = "memory.db" if request.param == "sqlite" else postgres_address()
+    place = "memory.db"
+    if request.param == "postgres":
+        directory = running_server().directory
+        place = f"postgresql://postgres@/postgres?host={directory}&schema={new_schema()}"
     with serving(tmp_path_factory.mktemp("server"), log_address=place) as (address, _):
         yield address
-
-
-def postgres_address():
-    directory = running_server().directory
-    return f"postgresql://postgres@/postgres?host={directory}&schema={new_schema()}"
 
 
 @pytest.fixture

@@ -25,10 +25,6 @@ USERS = [f"user{n}" for n in range(8)]
 TOKENS = {f"token-of-{user}-{'x' * 16}": user for user in USERS}
 
 
-def make_token(user):
-    return next(token for token, known in TOKENS.items() if known == user)
-
-
 @contextmanager
 def serving(folder, *options, **environment):
     with socket.socket() as probe:
@@ -85,7 +81,8 @@ async def post_blank(address, headers):
 
 async def talk(address, user):
     """Store three lines of a user, and return what a recall of all of them brings."""
-    headers = {"Authorization": f"Bearer {make_token(user)}"}
+    [token] = [token for token, known in TOKENS.items() if known == user]
+    headers = {"Authorization": f"Bearer {token}"}
     async with (
         httpx.AsyncClient(headers=headers, timeout=60) as http,
         Client(streamable_http_client(address, http_client=http)) as client,

@@ -18,6 +18,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from scripted_chat import ScriptedChatModel
+from summaries import ScriptedSummarizer
 
 from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
 from langchain_convmem.background import hop
@@ -95,12 +96,6 @@ def fill(log, texts=(SECRET,)):
     return log.append(KEY, [make_draft(HumanMessage(text)) for text in texts])
 
 
-def alter(path, statement):
-    """Change a log's file behind its back."""
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute(statement)
-
-
 def quote(value):
     raise RuntimeError(f"400 Bad Request: cannot take {value!r}")
 
@@ -162,10 +157,11 @@ def test_a_refused_message_is_not_quoted(sieve, memory, name):
     assert sieve.failures
 
 
-MISPLACED = [SECRET, HumanMessage(SECRET), [SECRET], {SECRET: SECRET}, SECRET.encode(), "\ud800"]
-
-
-@pytest.mark.parametrize("value", MISPLACED[1:], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value",
+    [HumanMessage(SECRET), [SECRET], {SECRET: SECRET}, SECRET.encode(), "\ud800"],
+    ids=lambda value: type(value).__name__,
+)
 def test_what_stands_in_the_place_of_an_option_is_not_quoted(sieve, memory, value):
     fill(memory.log)
     options = ("recall", "recall_tokens", "recall_k", "history_tokens", "context_tokens")
@@ -233,7 +229,8 @@ def test_a_damaged_row_is_not_quoted(sieve, tmp_path, damage):
     with SQLiteLog(path) as log:
         fill(log)
         log.set_state(KEY, "note", {"said": SECRET}, expected=None)
-    alter(path, DAMAGE[damage])
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(DAMAGE[damage])
     with ConversationMemory.open(path) as memory:
         history = memory.history("t", user_id="ana")
         for call in (
@@ -261,24 +258,6 @@ class QuotingEmbeddings(Embeddings):
 
     def embed_query(self, text):
         return quote(text)
-
-
-class QuotingSummarizer:
-    name = "quoting"
-
-    def summarize(self, request):
-        return quote(request.transcript)
-
-    async def asummarize(self, request):
-        return quote(request.transcript)
-
-
-class RefusingSummarizer(QuotingSummarizer):
-    def summarize(self, request):
-        return f"I'm sorry, but I can't help with that: {SECRET}"
-
-    async def asummarize(self, request):
-        return [SECRET]
 
 
 class QuotingStore(InMemoryVectorStore):
@@ -319,8 +298,17 @@ def test_a_rewriter_that_quotes_is_not_quoted(sieve):
             assert not any(MARK in problem for problem in found.problems)
 
 
-@pytest.mark.parametrize("summarizer", [QuotingSummarizer(), RefusingSummarizer()])
-def test_a_summariser_that_quotes_is_not_quoted(sieve, summarizer):
+@pytest.mark.parametrize(
+    "reply",
+    [
+        lambda request: quote(request.transcript),
+        f"I'm sorry, but I can't help with that: {SECRET}",
+        [SECRET],
+    ],
+    ids=["quotes", "refuses", "is no text"],
+)
+def test_a_summariser_that_quotes_is_not_quoted(sieve, reply):
+    summarizer = ScriptedSummarizer(reply)
     with ConversationMemory(
         InMemoryLog(), summarizer=summarizer, summarize_when="foreground"
     ) as memory:

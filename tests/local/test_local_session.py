@@ -33,11 +33,6 @@ def _written(session, **options) -> str:
     return "".join(session.decode(**options))
 
 
-def _fresh(engine, session):
-    """Return a session that read the same tokens all at once."""
-    return LocalSession(engine, session.token_ids)
-
-
 @pytest.mark.parametrize(
     "protocol", [ModelSession, RewindableSession, ClonableSession, TokenCountingSession]
 )
@@ -51,7 +46,7 @@ def test_a_session_with_a_cache_writes_what_one_without_would(engine):
     session.prefill([PROMPT])
     first = _written(session)
     session.prefill([MORE])
-    twin = _fresh(engine, session)
+    twin = LocalSession(engine, session.token_ids)  # it read the same all at once
     assert _written(session) == _written(twin)
     assert session.text.startswith(PROMPT + first + MORE)
     assert session.tokens_read <= session.token_count < twin.tokens_read + 24

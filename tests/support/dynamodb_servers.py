@@ -54,9 +54,7 @@ def new_client(endpoint, **options):
     )
 
 
-@cache
-def _shared_client(endpoint):
-    return new_client(endpoint)
+_shared_client = cache(new_client)
 
 
 def open_dynamodb_log(table_name, endpoint):

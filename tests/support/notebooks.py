@@ -39,37 +39,24 @@ _SECRETS = ("API_KEY", "AWS_", "CONVMEM_")
 
 
 PRELUDE = """
-import socket as _socket
 import sys as _sys
 
 _sys.path.insert(0, {support!r})
 from notebooks_kernel import prepare_kernel as _prepare
 
 _prepare()
-del _prepare, _socket, _sys
+del _prepare, _sys
 """
 
 
 @dataclass(frozen=True)
 class Run:
-    """A notebook before and after it was executed.
-
-    Attributes:
-        path: Where it is stored.
-        stored: As it is stored.
-        made: With the outputs of this run.
-        seconds: How long it took.
-    """
+    """A notebook before and after it was executed, and how long that took."""
 
     path: Path
     stored: Any
     made: Any
     seconds: float
-
-    @property
-    def differences(self):
-        """What this run shows otherwise, one text for each cell."""
-        return list(compare_notebooks(self.stored, self.made))
 
 
 def execute_notebook(path):
@@ -100,7 +87,9 @@ def execute_notebook(path):
     made.cells.pop(0)
     for number, cell in enumerate(filter(is_executed, made.cells), 1):
         cell.execution_count = number
-        cell.outputs = list(join_streams(one for one in cell.outputs if not _is_bar(one)))
+        # A progress bar is shown by slow machines alone.
+        shown = [one for one in cell.outputs if not one.get("text", "").startswith("\r")]
+        cell.outputs = list(join_streams(shown))
         for output in cell.outputs:
             if "execution_count" in output:
                 output["execution_count"] = number
@@ -116,13 +105,8 @@ def is_executed(cell):
 
 def make_environment():
     """Return this process's environment without keys, so that no cell reaches a paid service."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not any(secret in name for secret in _SECRETS)
-    }
     return {
-        **kept,
+        **{k: v for k, v in os.environ.items() if not any(secret in k for secret in _SECRETS)},
         "PYTHONPATH": str(ROOT),
         "PYTHONUTF8": "1",
         "PYTHONHASHSEED": "0",
@@ -130,11 +114,6 @@ def make_environment():
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-
-
-def _is_bar(output):
-    """Return whether an output is a progress bar, which only slow machines show."""
-    return output.get("name") == "stderr" and output["text"].startswith("\r")
 
 
 def join_streams(outputs):
@@ -157,12 +136,11 @@ def hide_paths(output):
             output["data"][kind] = _hide_in(shown)
 
 
-_SOME_PATH = "<temporary>"
 _TEMPORARY = re.compile(r"(?:/private)?(?:/tmp|/var/folders/[\w/+-]+)/[\w.-]+")
 
 
 def _hide_in(text):
-    return _TEMPORARY.sub(_SOME_PATH, text.replace(str(ROOT), "..."))
+    return _TEMPORARY.sub("<temporary>", text.replace(str(ROOT), "..."))
 
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w])")
@@ -175,7 +153,7 @@ _VOLATILE = (
     (re.compile(r"\b\d{13}\b"), "<ms>"),
     (re.compile(r"(?<!\d)\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z)?"), "<time>"),
     (re.compile(r"\b\d+ (?:day|week|month|year)s? ago"), "<some time> ago"),
-    (_TEMPORARY, _SOME_PATH),
+    (_TEMPORARY, "<temporary>"),
 )
 
 
@@ -186,12 +164,11 @@ def compare_notebooks(stored, made):
     for number, (before, now) in enumerate(pairs):
         if before["cell_type"] != "code":
             continue
-        tolerance = read_tolerance(before)
         old, new = (
             normalize("\n".join(list_texts(cell)), day)
             for cell, day in zip((before, now), days, strict=True)
         )
-        if not are_close(old, new, tolerance):
+        if not are_close(old, new, read_tolerance(before)):
             lines = difflib.unified_diff(
                 old.splitlines(), new.splitlines(), "stored", "now", lineterm="", n=1
             )
@@ -200,23 +177,17 @@ def compare_notebooks(stored, made):
 
 def read_tolerance(cell):
     """Return how many times larger a number of a cell may be; 1: none may, but by `FRACTION`."""
-    for tag in cell["metadata"].get("tags", ()):
-        name, _, value = tag.partition("=")
-        if name == "tolerance":
-            return float(value)
-    return 1.0
+    tags = dict(tag.partition("=")[::2] for tag in cell["metadata"].get("tags", ()))
+    return float(tags.get("tolerance", 1))
 
 
 def list_texts(cell):
     """Yield what a cell shows, in words; of a picture that there is one, and what it shows."""
     for output in cell["outputs"]:
-        if output["output_type"] == "stream":
-            yield output["text"]
-            continue
         data = output.get("data", {})
         if "image/png" in data:
             yield "[picture]"
-        yield str(data.get("text/plain", ""))
+        yield output.get("text") or str(data.get("text/plain", ""))
 
 
 def normalize(text, day):
@@ -239,15 +210,11 @@ def are_close(old, new, tolerance):
     """Return whether two texts are equal but for numbers that may differ."""
     if old == new:
         return True
-    if _squeeze(_NUMBER.sub("#", old)) != _squeeze(_NUMBER.sub("#", new)):
+    # Blanks do not count: a longer number moves a table's columns.
+    if _NUMBER.sub("#", old).split() != _NUMBER.sub("#", new).split():
         return False
     pairs = zip(_NUMBER.findall(old), _NUMBER.findall(new), strict=True)
     return all(_may_differ(*pair, tolerance) for pair in pairs)
-
-
-def _squeeze(text):
-    """Return a text with single blanks: a longer number moves a table's columns."""
-    return " ".join(text.split())
 
 
 def _may_differ(old, new, tolerance):
@@ -308,8 +275,8 @@ def write_run(run, *, anew):
 
 def check_run(run):
     """Return "ok", or what differs."""
-    found = run.differences
-    return "ok" if not found else "differs\n" + "\n".join(found)
+    found = list(compare_notebooks(run.stored, run.made))
+    return "\n".join(["differs", *found]) if found else "ok"
 
 
 def run_all(paths, handle, *, jobs):

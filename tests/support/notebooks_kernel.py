@@ -58,7 +58,8 @@ def _describe_axes(axes):
     yield f"  {title} | x: {axes.get_xlabel() or '-'} | y: {axes.get_ylabel() or '-'}"
     for bars in axes.containers:
         if hasattr(bars, "patches"):
-            values = [_measure(patch, bars.orientation) for patch in bars.patches]
+            side = "get_height" if bars.orientation == "vertical" else "get_width"
+            values = [float(getattr(patch, side)()) for patch in bars.patches]
             yield f"    bars {_name(bars)}: {_format_values(values)}"
     for line in axes.lines:
         yield f"    line {_name(line)}: {_format_values(line.get_ydata())}"
@@ -70,10 +71,6 @@ def _describe_axes(axes):
             yield f"    shapes {_name(drawn)}: {len(drawn.get_paths())}"
     for image in axes.images:
         yield f"    image {image.get_array().shape}: {_format_values(image.get_array().ravel())}"
-
-
-def _measure(patch, orientation):
-    return float(patch.get_height() if orientation == "vertical" else patch.get_width())
 
 
 def _name(artist):

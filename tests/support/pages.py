@@ -87,25 +87,18 @@ class CodeBlock:
 
 def blocks_of(page):
     """Return the blocks of code of a page, each with the output that the page shows for it."""
-    return list(_blocks(page, page.read_text("utf-8")))
-
-
-def _blocks(page, text):
+    text, blocks = page.read_text("utf-8"), []
     fences = list(_FENCED.finditer(text))
     for fence, after in itertools.zip_longest(fences, fences[1:]):
         indent, language, code = fence.groups()
         if language not in (OURS, THEIRS):
             continue
-        shown = None
-        if (
-            after is not None
-            and after[2] == "text"
-            and not text[fence.end() : after.start()].strip()
-        ):
-            shown = textwrap.dedent(after[3])
+        follows = after is not None and not text[fence.end() : after.start()].strip()
+        shown = textwrap.dedent(after[3]) if follows and after[2] == "text" else None
         line = text.count("\n", 0, fence.start()) + 1
         tab = _find_tab(text, fence.start()) if indent else None
-        yield CodeBlock(page, line, language, textwrap.dedent(code), shown, tab)
+        blocks.append(CodeBlock(page, line, language, textwrap.dedent(code), shown, tab))
+    return blocks
 
 
 def _find_tab(text, place):

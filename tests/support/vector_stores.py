@@ -14,13 +14,11 @@ from postgres_server import new_schema, running_server
 
 from langchain_convmem.records import Draft, Metadata
 
-DIM = 16
-
 
 class HashedEmbeddings(Embeddings):
     """Gives each text a vector that only its characters decide; counts what it was asked for."""
 
-    def __init__(self, dim=DIM, model="hashed"):
+    def __init__(self, dim=16, model="hashed"):
         self.dim = dim
         self.model = f"{model}-{dim}"
         self.embedded = []

@@ -7,6 +7,7 @@ import threading
 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
+from scripted_chat import ProviderError
 from starlette.testclient import TestClient
 
 from langchain_convmem.offline import OfflineChatModel
@@ -15,17 +16,13 @@ from langchain_convmem.web.server import build_app
 ORIGIN = "http://127.0.0.1:8501"
 
 
-class ModelDownError(Exception):
-    """What a provider raises."""
-
-
 class SlowModel(OfflineChatModel):
     """Says two words and waits when asked to count; fails when asked to; else quotes."""
 
     async def _astream(self, messages, *args, **kwargs):
         text = messages[-1].text
         if text.endswith("Fail."):
-            raise ModelDownError("no words left")
+            raise ProviderError("no words left")
         if not text.endswith("Count."):
             async for chunk in super()._astream(messages, *args, **kwargs):
                 yield chunk

@@ -27,21 +27,8 @@ def make_words(number):
     return chr(0x4E00 + number) * 12
 
 
-def _wrap(memory, model):
-    chain = memory.wrap(model, recall=False)
-    return lambda messages: chain.invoke(messages, at()).text
-
-
 def _sender_to(app):
     return lambda messages: app.invoke({"messages": messages}, at())["messages"][-1].text
-
-
-def _graph(memory, model):
-    return _sender_to(create_memory_graph(memory, model, state_schema=MessagesState, recall=False))
-
-
-def _agent(memory, model):
-    return _sender_to(agent_with(memory, model, tools=()))
 
 
 def _conversation(memory, model):
@@ -49,7 +36,19 @@ def _conversation(memory, model):
     return lambda messages: talk.send_message(list(messages)).text
 
 
-DOORS = {"wrap": _wrap, "conversation": _conversation, "graph": _graph, "agent": _agent}
+def _wrap(memory, model):
+    chain = memory.wrap(model, recall=False)
+    return lambda messages: chain.invoke(messages, at()).text
+
+
+DOORS = {
+    "wrap": _wrap,
+    "conversation": _conversation,
+    "graph": lambda memory, model: _sender_to(
+        create_memory_graph(memory, model, state_schema=MessagesState, recall=False)
+    ),
+    "agent": lambda memory, model: _sender_to(agent_with(memory, model, tools=())),
+}
 """Hosts that take lists of messages, graphs and agents without a checkpointer."""
 
 

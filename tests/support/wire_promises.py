@@ -17,14 +17,6 @@ def _summed(chunks):
     return total
 
 
-async def _invoke(chain, value, config):
-    return await asyncio.to_thread(chain.invoke, value, config)
-
-
-async def _ainvoke(chain, value, config):
-    return await chain.ainvoke(value, config)
-
-
 async def _stream(chain, value, config):
     return _summed(await asyncio.to_thread(lambda: list(chain.stream(value, config))))
 
@@ -33,7 +25,10 @@ async def _astream(chain, value, config):
     return _summed([chunk async for chunk in chain.astream(value, config)])
 
 
-ONCE = {"invoke": _invoke, "ainvoke": _ainvoke}
+ONCE = {
+    "invoke": lambda chain, value, config: asyncio.to_thread(chain.invoke, value, config),
+    "ainvoke": lambda chain, value, config: chain.ainvoke(value, config),
+}
 STREAMED = {"stream": _stream, "astream": _astream}
 WAYS = {**ONCE, **STREAMED}
 

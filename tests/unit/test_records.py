@@ -10,10 +10,6 @@ KEY = ThreadKey("ana", "t1")
 SURROGATES = ("\ud800", "half \ud83d inside", "two halves \ud83d\ude00")
 
 
-def entry(message, role="user"):
-    return Entry(id="E1", key=KEY, position=1, turn_id="E1", role=role, message=message)
-
-
 @pytest.mark.parametrize(
     ("message", "message_id"),
     [
@@ -26,7 +22,8 @@ def entry(message, role="user"):
     ids=["own", "none", "empty", "blank", "no message"],
 )
 def test_a_message_goes_by_its_own_id_else_by_that_of_its_entry(message, message_id):
-    assert entry(message).message_id == message_id
+    entry = Entry(id="E1", key=KEY, position=1, turn_id="E1", role="user", message=message)
+    assert entry.message_id == message_id
 
 
 NAMES = st.text(min_size=1).filter(str.strip)

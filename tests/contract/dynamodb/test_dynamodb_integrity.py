@@ -22,9 +22,6 @@ UNREADABLE = "it cannot be read"
 USER = {"S": "ana"}
 
 
-COLUMNS = ("place", "id", "role", "turn", "metadata", "signature", "body")
-
-
 @pytest.fixture
 def change(log, client):
     """Return what edits the batch of an entry, as somebody else would."""
@@ -43,7 +40,7 @@ def edit_row(place, column, new):
 
     def edit(item):
         rows = [line.split("\t") for line in item["rows"]["S"].split("\n")]
-        at = COLUMNS.index(column)
+        at = ("place", "id", "role", "turn", "metadata", "signature", "body").index(column)
         rows[place][at] = new(rows[place][at])
         item["rows"]["S"] = "\n".join(map("\t".join, rows))
 

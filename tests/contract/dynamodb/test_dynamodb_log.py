@@ -98,7 +98,8 @@ def test_a_table_is_verified_by_its_address(log, endpoint, monkeypatch, client, 
     say(log, ANA, "two")
     assert main(["db", "verify", "--db", address]) == 0
     assert capsys.readouterr().out.endswith("2 entries, 1 thread, 1 owner: no problems\n")
-    item = find_item(client, log, first)
+    number = f"{compute_number(first.position):012d}"
+    [item] = [item for key, item in items(log, client).items() if key[1].endswith(number)]
     item["rows"]["S"] += " "
     client.put_item(TableName=log.table_name, Item=item)
     assert main(["db", "verify", "--db", address, "--json"]) == 1
@@ -106,12 +107,6 @@ def test_a_table_is_verified_by_its_address(log, endpoint, monkeypatch, client, 
     [found] = report["damaged"]
     assert (found["entry_id"], found["what"]) == (first.id, "it does not match its checksum")
     assert (report["ok"], len(report["problems"])) == (False, 1)
-
-
-def find_item(client, log, entry):
-    number = f"{compute_number(entry.position):012d}"
-    [item] = [item for key, item in items(log, client).items() if key[1].endswith(number)]
-    return item
 
 
 ANAS_OTHER = ThreadKey("ana", "t2")

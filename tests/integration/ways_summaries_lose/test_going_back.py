@@ -124,15 +124,11 @@ class LetsIn:
         return method(key, given, **options)
 
 
-def named(thread):
-    """Return the ids of the entries that tell the secret."""
-    return [one.id for one in thread.history.entries if SECRET in one.contents]
-
-
 def forget_secret(thread, memory=None):
     """Forget it, by a memory that does not summarise in the background what is left."""
     memory = memory or ConversationMemory(thread.log)
-    return memory.forget(user_id="ana", thread_id="t", entry_ids=named(thread))
+    named = [one.id for one in thread.history.entries if SECRET in one.contents]
+    return memory.forget(user_id="ana", thread_id="t", entry_ids=named)
 
 
 @pytest.fixture

@@ -70,17 +70,13 @@ def test_a_process_killed_while_it_summarises_leaves_the_thread_as_it_was(stored
     stored.check()
     # The lease of the dead is respected until it ends.
     assert stored.summarize().outcome == "busy"
-    _expire(stored)
+    found = stored.log.get_state(stored.history.key, "summary:lease")
+    value = {**found.value, "until_ms": 0}
+    stored.log.set_state(stored.history.key, "summary:lease", value, expected=found.version)
     assert stored.summarize()
     assert len(stored.summaries) == 1
     stored.check_all_was_told()
     stored.check()
-
-
-def _expire(stored):
-    found = stored.log.get_state(stored.history.key, "summary:lease")
-    value = {**found.value, "until_ms": 0}
-    stored.log.set_state(stored.history.key, "summary:lease", value, expected=found.version)
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])

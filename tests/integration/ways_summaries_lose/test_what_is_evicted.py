@@ -9,14 +9,10 @@ def call(*ids):
     return AIMessage("", tool_calls=[{"name": "look", "args": {"at": i}, "id": i} for i in ids])
 
 
-def result(call_id, text="seen"):
-    return ToolMessage(text, tool_call_id=call_id)
-
-
 def test_parallel_tool_calls_are_covered_with_all_their_results_or_not_at_all(thread):
     for number in range(4):
         ids = [f"{kind}{number}" for kind in "abc"]
-        results = [result(i, f"saw {i}") for i in reversed(ids)]
+        results = [ToolMessage(f"saw {i}", tool_call_id=i) for i in reversed(ids)]
         thread.say(f"Look {number}", call(*ids), *results, AIMessage(f"Found {number}."))
         thread.summarize()
         thread.check()

@@ -27,7 +27,12 @@ def run_dynamodb_case(case):
     options = [{"expect": case.fields["expect"]}, *case.fields.get("accept", ())]
     for option in options:
         check_keys("accept", option, {"expect", "raises"})
-    check_any(options, lambda option: _compare(found, option))
+
+    def compare(option):
+        wanted = "raised" if option.get("raises") else unordered(decoded(option["expect"]))
+        check_equal("attribute values", found if found == "raised" else unordered(found), wanted)
+
+    check_any(options, compare)
 
 
 def decoded(value):
@@ -41,11 +46,6 @@ def decoded(value):
             check_keys("tags", [tag], TAGS)
             return TAGS[tag](inner)
     return {key: decoded(item) for key, item in value.items()}
-
-
-def _compare(found, option):
-    wanted = "raised" if option.get("raises") else unordered(decoded(option["expect"]))
-    check_equal("attribute values", found if found == "raised" else unordered(found), wanted)
 
 
 def unordered(value):

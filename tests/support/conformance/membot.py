@@ -22,7 +22,12 @@ def run_recall_case(case):
     with bot.memory:
         for op in case.fields["ops"]:
             bot.do(op)
-    check_any(alternatives(case, CHECKS), lambda expect: _compare(bot, expect))
+
+    def compare(expect):
+        for key, expected in expect.items():
+            CHECKS[key](bot, expected)
+
+    check_any(alternatives(case, CHECKS), compare)
 
 
 class CaseEmbeddings(Embeddings):
@@ -89,11 +94,6 @@ class Membot:
         return [[f"{SPEAKERS[line.role]}: {line.text}" for line in block.lines] for block in blocks]
 
 
-def _compare(bot, expect):
-    for key, expected in expect.items():
-        CHECKS[key](bot, expected)
-
-
 def _results(bot, expected):
     for number, result in expected.items():
         recall = bot.results[int(number)]
@@ -148,18 +148,12 @@ RESULTS = {
 }
 
 
-def _embedded(bot, expected):
-    missing = [text for text in expected if text not in bot.embeddings.asked]
-    check_equal("texts that were not embedded", missing, [])
-
-
-def _not_embedded(bot, expected):
-    found = [text for text in expected if text in bot.embeddings.asked]
-    check_equal("texts that were embedded", found, [])
-
-
 CHECKS = {
     "results": _results,
-    "embed_texts_include": _embedded,
-    "embed_texts_exclude": _not_embedded,
+    "embed_texts_include": lambda bot, expected: check_equal(
+        "texts that were not embedded", set(expected) - set(bot.embeddings.asked), set()
+    ),
+    "embed_texts_exclude": lambda bot, expected: check_equal(
+        "texts that were embedded", set(expected) & set(bot.embeddings.asked), set()
+    ),
 }

@@ -120,11 +120,6 @@ def _calls_per_apply(prompt, expected):
         assert most is None or count <= most, f"{name} was called {count} times, allowed {most}"
 
 
-def _prompts_include(prompt, expected):
-    found = {title: prompt.file.sections.get(title) for title in expected}
-    check_equal("prompts_include", found, expected)
-
-
 def _occurrences(prompt, expected):
     found = {title: [list(at) for at in every] for title, every in prompt.file.occurrences.items()}
     wanted = {title: every for title, every in expected.items() if every}
@@ -142,11 +137,6 @@ def _formatted(prompt, expected):
             summary=call.get("summary", ""),
         )
         check_equal(f"formatted {call['titles']}", text, call["text"])
-
-
-def _json_include(prompt, expected):
-    stored = json.loads(prompt.file.compile("json"))
-    check_equal("json_include", {key: stored.get(key) for key in expected}, expected)
 
 
 def _round_trip(prompt, expected):
@@ -170,25 +160,32 @@ def _diagnostics(prompt, expected):
         assert found[level] >= least, f"{found[level]} diagnostics of level {level}, not {least}"
 
 
+def _pick(found, wanted):
+    return {key: found.get(key) for key in wanted}
+
+
+def _check_same(name, read):
+    return lambda prompt, wanted: check_equal(name, read(prompt, wanted), wanted)
+
+
+READ = {
+    "metadata": lambda prompt, _: dict(prompt.file.metadata),
+    "constants": lambda prompt, _: dict(prompt.file.constants),
+    "variables_definition": lambda prompt, _: dict(prompt.file.variable_definitions),
+    "prompts": lambda prompt, _: dict(prompt.file.sections),
+    "prompts_include": lambda prompt, wanted: _pick(prompt.file.sections, wanted),
+    "prompt_order": lambda prompt, _: list(prompt.file.sections),
+    "json_include": lambda prompt, wanted: _pick(json.loads(prompt.file.compile("json")), wanted),
+    "rendered": lambda prompt, _: prompt.render(),
+}
+"""What is to be what a case says."""
+
 CHECKS = {
-    "metadata": lambda prompt, wanted: check_equal("metadata", dict(prompt.file.metadata), wanted),
-    "constants": lambda prompt, wanted: check_equal(
-        "constants", dict(prompt.file.constants), wanted
-    ),
-    "variables_definition": lambda prompt, wanted: check_equal(
-        "variables_definition", dict(prompt.file.variable_definitions), wanted
-    ),
-    "prompts": lambda prompt, wanted: check_equal("prompts", dict(prompt.file.sections), wanted),
-    "prompts_include": _prompts_include,
-    "prompt_order": lambda prompt, wanted: check_equal(
-        "prompt_order", list(prompt.file.sections), wanted
-    ),
+    **{name: _check_same(name, read) for name, read in READ.items()},
     "occurrences": _occurrences,
-    "rendered": lambda prompt, wanted: check_equal("rendered", prompt.render(), wanted),
     "rendered_sequence": _rendered_sequence,
     "calls_per_apply": _calls_per_apply,
     "formatted": _formatted,
-    "json_include": _json_include,
     "round_trip": _round_trip,
     "diagnostics": _diagnostics,  # last: it counts what the others had reported
 }

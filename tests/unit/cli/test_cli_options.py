@@ -88,10 +88,7 @@ def every_command(group=convmem, path=()):
             yield (*path, name), command
 
 
-COMMANDS = dict(every_command())
-
-
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("path", dict(every_command()), ids=" ".join)
 def test_every_command_explains_itself_with_examples_and_prints_json(path, capsys):
     assert main([*path, "--help"]) == 0
     help_text = capsys.readouterr().out

@@ -25,11 +25,9 @@ from langchain_convmem.testing import ScriptedEngine
 from langchain_convmem.text.control_tokens import MEDIA_MARKS
 from langchain_convmem.text.sessions import Media
 
-TEMPLATE = ChatTemplate("{{ messages | tojson }}")
-
 
 def seen_by_a_template(value):
-    return json.loads(TEMPLATE.render(coerce_messages(value)))
+    return json.loads(ChatTemplate("{{ messages | tojson }}").render(coerce_messages(value)))
 
 
 @pytest.mark.parametrize(
@@ -432,11 +430,6 @@ def gemma(*replies, **options):
     )
 
 
-def shown(engine):
-    """Return the names of the pictures that each prefill read."""
-    return [re.findall(r"\[image/png (\w+)\]", text) for text in engine.prefills]
-
-
 def test_later_turns_read_only_their_own_media_and_a_session_that_begins_again_all(picture):
     engine = gemma("A car.", "A bus.", "So.", rewindable=False)
     said = Conversation(engine)
@@ -446,7 +439,8 @@ def test_later_turns_read_only_their_own_media_and_a_session_that_begins_again_a
     assert "user\n[image/png picture]What is this?<end_of_turn>" in engine.prefills[0]
     said.undo()
     said.send_message("And?")
-    assert shown(engine) == [["picture"], ["another"], ["picture"]]
+    shown = [re.findall(r"\[image/png (\w+)\]", text) for text in engine.prefills]
+    assert shown == [["picture"], ["another"], ["picture"]]
 
 
 def test_media_without_a_place_in_the_prompt_are_refused_before_anything_is_sent():

@@ -141,11 +141,6 @@ def hooked():
     return ConversationHistory(InMemoryLog(), "t1", user_id="ana", before_write=_hook)
 
 
-def _talk(hooked):
-    said = [HumanMessage("How much?", id="q1"), AIMessage("Let me see.", id="a1")]
-    hooked.add_messages([*said, HumanMessage("And?", id="q2")])
-
-
 @pytest.mark.parametrize("role", ["user", "assistant", "system"])
 def test_a_turn_of_which_nothing_is_stored_has_no_entries(hooked, role):
     for turn in (
@@ -159,7 +154,8 @@ def test_a_turn_of_which_nothing_is_stored_has_no_entries(hooked, role):
 
 
 def test_a_summary_of_which_nothing_is_stored_is_refused(hooked):
-    _talk(hooked)
+    said = [HumanMessage("How much?", id="q1"), AIMessage("Let me see.", id="a1")]
+    hooked.add_messages([*said, HumanMessage("And?", id="q2")])
     window = hooked.summary_window()
     with pytest.raises(InvalidMessageError, match="summary"):
         hooked.add_summary("off the record: 300", window)

@@ -202,19 +202,14 @@ def quote(request):
 
 
 class OpenThread(Thread):
-    """A thread that is summarised, forgotten in part, edited and pinned.
-
-    Attributes:
-        held: Ids of what was shown again by undoing summaries, and not summarised since.
-        ever_held: Ids of what that was true of at any time.
-    """
+    """A thread that is summarised, forgotten in part, edited and pinned."""
 
     def __init__(self, log):
         options = {"summarizer": ScriptedSummarizer(quote), "summary_settings": SETTINGS}
         self.memory = ConversationMemory(log, summarize_when="foreground", **options)
         super().__init__(self.memory.history("t", user_id="ana"))
-        self.held = set()
-        self.ever_held = set()
+        self.held = set()  # ids of what is shown since summaries were undone, not summarised since
+        self.ever_held = set()  # ids of what that was true of at any time
 
     def say(self, colour):
         self.count += 1

@@ -27,10 +27,6 @@ async def connect(memory, **options):
         yield client
 
 
-def texts(blocks):
-    return [line["text"] for block in blocks for line in block["lines"]]
-
-
 async def test_recall_returns_fenced_text_and_the_lines_as_values(memory):
     async with connect(memory) as client:
         found = await client.call_tool("recall", {"query": "Which cat do I have?"})
@@ -52,7 +48,9 @@ async def test_no_argument_leads_to_another_user(memory):
         found = await client.call_tool(
             "recall", {"query": "What is the cat of bo called?", "user_id": "bo", "user": "bo"}
         )
-        assert "My cat is called Tofu." not in texts(found.structured_content["blocks"])
+        blocks = found.structured_content["blocks"]
+        texts = [line["text"] for block in blocks for line in block["lines"]]
+        assert "My cat is called Tofu." not in texts
         read = await client.call_tool("read_thread", {"thread_id": "monday"})
         assert [line["text"] for line in read.structured_content["lines"]] == [CAT, "How lovely!"]
         await client.call_tool("remember", {"text": "hers", "thread_id": "bo"})

@@ -17,12 +17,6 @@ from langchain_convmem.integrations.langgraph import (
 )
 
 
-def _say(app, shown, text):
-    shown.append({"role": "user", "content": text})
-    found = app.invoke({"messages": shown}, at())
-    shown.append({"role": "assistant", "content": found["messages"][-1].text})
-
-
 @pytest.fixture
 def model():
     return ScriptedChatModel(replies=[f"Reply {n}." for n in range(1, 7)])
@@ -43,7 +37,9 @@ def _nodes(memory, model, *names):
 def test_a_graph_of_ones_own_stores_and_shows_each_said_thing_once(memory, model, names):
     graph, shown = _nodes(memory, model, *names).compile(), []
     for text in ("Where is the bike?", "yes", "yes"):
-        _say(graph, shown, text)
+        shown.append({"role": "user", "content": text})
+        found = graph.invoke({"messages": shown}, at())
+        shown.append({"role": "assistant", "content": found["messages"][-1].text})
     assert texts(memory) == [one["content"] for one in shown]
     assert len(entries(memory)) == 6
     assert [one.text for one in model.seen[2]] == [one["content"] for one in shown[:-1]]

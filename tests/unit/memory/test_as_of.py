@@ -8,12 +8,13 @@ from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import get_ulid_ms
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall
-from tests.fuzz.time_travel import TinyEmbeddings, compare
+from langchain_convmem.testing import HashEmbeddings
+from tests.fuzz.time_travel import compare
 
 
 @pytest.fixture
 def memory():
-    with ConversationMemory(InMemoryLog(), embeddings=TinyEmbeddings()) as opened:
+    with ConversationMemory(InMemoryLog(), embeddings=HashEmbeddings()) as opened:
         yield opened
 
 
@@ -76,6 +77,6 @@ def test_what_is_erased_is_erased_from_the_past(memory):
 
 def test_a_memory_with_a_recall_of_its_own_has_no_past():
     log = InMemoryLog()
-    memory = ConversationMemory(log, recall=LineRecall(log, TinyEmbeddings()))
+    memory = ConversationMemory(log, recall=LineRecall(log, HashEmbeddings()))
     with pytest.raises(ConfigError, match="recall of its own"):
         memory.as_of(0)

@@ -211,11 +211,6 @@ def middle(memory):
     return datetime.fromtimestamp(get_ulid_ms(newer[0].id) / 1000, UTC)
 
 
-def left(memory):
-    keys = [info.key for user in ("ana", "bo", None) for info in memory.threads(user)]
-    return {(key.user_id, key.thread_id): len(memory.log.entries(key)) for key in keys}
-
-
 @pytest.mark.parametrize(
     ("scope", "erased", "rest"),
     [
@@ -233,7 +228,8 @@ def test_what_is_older_goes_and_the_receipt_counts_it(memory, middle, scope, era
     memory.set_title("a", "Codes", user_id="ana")
     receipt = memory.forget(before=middle, **scope)
     assert (receipt.entries, receipt.threads) == (erased, 4 - len(rest))
-    assert left(memory) == rest
+    keys = [info.key for user in ("ana", "bo", None) for info in memory.threads(user)]
+    assert {(key.user_id, key.thread_id): len(memory.log.entries(key)) for key in keys} == rest
     assert memory.get_title("a", user_id="ana") == ("Codes" if ("ana", "a") in rest else "")
     found = memory.recall("What is the code?", user_id="ana", k=3)
     anas = sum(count for (user, _), count in rest.items() if user == "ana")

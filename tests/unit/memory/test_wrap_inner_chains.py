@@ -241,10 +241,6 @@ def test_a_prompt_of_text_stands_before_the_tool_loop_of_the_turn(memory, way):
     assert model.seen[1][1].text == "Asked: Where is it?"
 
 
-def _again(given):
-    return [message.model_copy(deep=True) for message in given["messages"]]
-
-
 DONE = AIMessage("Done.")
 REPLIES = {
     "text": lambda given: "Done.",
@@ -253,7 +249,9 @@ REPLIES = {
     "messages": lambda given: {"messages": [DONE]},
     "one under messages": lambda given: {"messages": DONE},
     "the given ones in front": lambda given: {"messages": [*given["messages"], DONE]},
-    "the given ones, copied": lambda given: {"messages": [*_again(given), DONE]},
+    "the given ones, copied": lambda given: {
+        "messages": [*(one.model_copy(deep=True) for one in given["messages"]), DONE]
+    },
     "the user's, built anew": lambda given: [HumanMessage(given["input"][0].text), DONE],
 }
 A, B, LEVEL = (ScriptedChatModel(replies=[text]) for text in ("A.", "B.", '{"level": 3}'))

@@ -41,10 +41,7 @@ def compiled_at(source, suffix):
     return path
 
 
-both_forms = pytest.mark.parametrize("suffix", [".json", ".bytes"])
-
-
-@both_forms
+@pytest.mark.parametrize("suffix", [".json", ".bytes"])
 class TestBothForms:
     def test_a_compiled_file_says_what_its_source_says(self, source, suffix):
         path = compiled_at(source, suffix)

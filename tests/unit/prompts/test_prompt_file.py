@@ -157,10 +157,6 @@ def test_date_and_time_are_those_of_the_moment():
     assert shown in [moment.strftime("%d/%m/%Y %Y-%m-%d %H:%M:%S") for moment in moments]
 
 
-def needs_one(value):
-    return value
-
-
 async def waits():
     return "late"
 
@@ -170,7 +166,9 @@ class WaitsWhenCalled:
         return "late"
 
 
-@pytest.mark.parametrize("function", [needs_one, "text", None], ids=lambda f: type(f).__name__)
+@pytest.mark.parametrize(
+    "function", [lambda value: value, "text", None], ids=lambda f: type(f).__name__
+)
 def test_what_cannot_be_called_without_arguments_is_refused(function):
     with pytest.raises(ConfigError, match="getX"):
         PromptFile.parse("__ A __\nx", functions={"getX": function})

@@ -43,10 +43,6 @@ async def to_paper_later(question):
     return "paper music"
 
 
-def to_paper_soon(question):
-    return to_paper_later(question)
-
-
 class Later:
     async def __call__(self, question):
         return await to_paper_later(question)
@@ -66,7 +62,6 @@ def test_what_the_rewriter_says_is_asked_instead(recall_with, embedder, rewriter
     [
         to_paper,
         to_paper_later,
-        to_paper_soon,
         Later(),
         RunnableLambda(to_paper),
         RunnableLambda(to_paper_later),

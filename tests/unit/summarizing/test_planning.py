@@ -148,9 +148,6 @@ def test_leaves_cover_stretches_that_end_with_a_reply_and_hold_nothing_that_is_c
         assert said.issuperset(between)
 
 
-LOW = ("messages", 2)
-
-
 @pytest.mark.parametrize(
     ("trigger", "due", "not_due"),
     [
@@ -163,7 +160,7 @@ LOW = ("messages", 2)
     ],
 )
 def test_a_compaction_is_due_from_the_high_mark_on(trigger, due, not_due):
-    settings = SummarySettings(trigger=trigger, keep=LOW, window_tokens=1000)
+    settings = SummarySettings(trigger=trigger, keep=("messages", 2), window_tokens=1000)
     assert settings.is_due(due)
     assert not settings.is_due(not_due)
 

@@ -70,15 +70,12 @@ PARTS = [
 ]
 
 
-def make_children(log):
-    return [
+def test_a_parent_tells_the_facts_of_its_children_word_for_word_with_their_days_and_sources(log):
+    children = [
         add(log, PARTS[0], first=1, days="2023-05-08", cites=[[1], [], []]),
         add(log, PARTS[1], first=3, days="2023-05-09", cites=[[3], [], [3, 4]]),
     ]
-
-
-def test_a_parent_tells_the_facts_of_its_children_word_for_word_with_their_days_and_sources(log):
-    draft = draft_parent(make_children(log), ROOM)
+    draft = draft_parent(children, ROOM)
     assert draft.contents[0].splitlines() == [
         "(2023-05-08)",
         "The flat costs 900 euros.",

@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
+from langchain_core.messages import AIMessage, message_chunk_to_message
 from written_calls import WRITTEN
 
 from langchain_convmem.text.replies import ReplyReader, StopTexts, read_reply
@@ -35,12 +35,6 @@ def seen_of(message: AIMessage) -> dict[str, Any]:
     }
 
 
-def chunks_of(parts: Iterable[str], name: str, **options: Any) -> list[AIMessageChunk]:
-    reader = ReplyReader(name, **options)
-    chunks = [chunk for part in parts for chunk in reader.feed(part)]
-    return [*chunks, *reader.finish()]
-
-
 def cut(text: str, places: Sequence[int]) -> list[str]:
     ends = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
     return [text[start:end] for start, end in pairwise(ends)]
@@ -48,7 +42,8 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
 
 def agrees(parts: Sequence[str], name: str, **options: Any) -> None:
     text = "".join(parts)
-    chunks = chunks_of(parts, name, **options)
+    reader = ReplyReader(name, **options)
+    chunks = [chunk for part in parts for chunk in reader.feed(part)] + [*reader.finish()]
     added = message_chunk_to_message(reduce(add, chunks))
     whole = read_reply(text, name, **options)
     assert seen_of(added) == seen_of(whole)

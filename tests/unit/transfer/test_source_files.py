@@ -8,8 +8,6 @@ from langchain_convmem.transfer.imports import read_threads
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="other kinds of files")
 
-LINE = '{"role": "user", "content": "a"}\n'
-
 
 def refusal(path):
     with pytest.raises(ImportFormatError) as caught:
@@ -31,7 +29,7 @@ def test_a_pipe_is_refused_before_anybody_waits_for_it(fifo):
 
 def test_a_pipe_that_came_in_the_place_of_the_file_is_refused(fifo, tmp_path, monkeypatch):
     file = tmp_path / "file.jsonl"
-    file.write_text(LINE)
+    file.write_text('{"role": "user", "content": "a"}\n')
     seen_before = file.stat()
     monkeypatch.setattr(Path, "stat", lambda *_, **__: seen_before)
     assert "is a pipe" in refusal(fifo)

@@ -245,10 +245,6 @@ def test_text_pieces_are_the_texts_without_blank_ones(content, pieces):
     assert get_text_pieces(HumanMessage(content)) == pieces
 
 
-def timed(stamp):
-    return get_line_time_ms(HumanMessage("x", additional_kwargs={"timestamp": stamp}))
-
-
 @pytest.mark.parametrize(
     ("stamp", "ms"),
     [
@@ -266,7 +262,8 @@ def timed(stamp):
     ],
 )
 def test_a_message_may_name_its_time(stamp, ms):
-    assert timed(stamp) == ms
+    message = HumanMessage("x", additional_kwargs={"timestamp": stamp})
+    assert get_line_time_ms(message) == ms
 
 
 @pytest.mark.parametrize("stamp", ["yesterday", "", True, float("nan"), [2026], b"2026-09-03"])

@@ -23,10 +23,6 @@ ENGLISH = "We are thinking about opening a small bakery together next year, my s
 SAID = [HumanMessage(ENGLISH * 30), AIMessage(ENGLISH * 10)]
 
 
-def count_words(messages):
-    return sum(len(one.text.split()) for one in messages)
-
-
 class _CountingModel(GenericFakeChatModel):
     def get_num_tokens_from_messages(self, messages, tools=None):
         return 7 * len(messages)
@@ -34,7 +30,7 @@ class _CountingModel(GenericFakeChatModel):
 
 def test_a_counter_of_the_application_counts_messages_and_texts():
     assert read_counter(_CountingModel(messages=iter(())))(SAID) == 14
-    counter = read_counter(count_words)
+    counter = read_counter(lambda messages: sum(len(one.text.split()) for one in messages))
     assert counter(SAID) == 40 * len(ENGLISH.split())
     assert get_text_counter(counter)("three plain words") == 3
 

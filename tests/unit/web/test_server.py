@@ -64,7 +64,7 @@ def test_the_reply_of_a_model_that_fails_is_a_sentence_and_the_question_stays(cl
     answer = post(client, "/say", "t1", text="Fail.")
     [(name, data)] = read_events(answer.text)
     assert name == "failed"
-    assert data["failure"] == "The model failed: ModelDownError: no words left"
+    assert data["failure"] == "The model failed: ProviderError: no words left"
     assert texts(memory, "t1") == [("user", "Fail.")]
     assert "There is no reply to this." in show(client, "/messages", "t1")
 

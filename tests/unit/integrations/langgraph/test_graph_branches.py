@@ -30,11 +30,6 @@ def said_by(memory):
     ]
 
 
-def call_of(place, number=0):
-    call = {"name": "ask", "args": {"place": place}, "id": f"c{number}", "type": "tool_call"}
-    return AIMessage("", tool_calls=[call])
-
-
 @tool
 def ask(place: str) -> str:
     """Ask a person."""
@@ -54,7 +49,9 @@ def a_tool_loop(memory, saver, model, tools=(ask,)):
 
 @pytest.mark.parametrize("stop", [{}, {"interrupt_before": ["tools"]}])
 def test_a_call_that_waits_for_a_person_is_in_the_log_and_goes_on_in_its_turn(memory, saver, stop):
-    graph = a_tool_loop(memory, saver, ScriptedChatModel(replies=[call_of("yard"), "It is there."]))
+    call = {"name": "ask", "args": {"place": "yard"}, "id": "c0", "type": "tool_call"}
+    replies = [AIMessage("", tool_calls=[call]), "It is there."]
+    graph = a_tool_loop(memory, saver, ScriptedChatModel(replies=replies))
     graph.invoke(says("Where?"), at(), **stop)
     assert [one.role for one in entries(memory)] == ["user", "assistant"]
     assert entries(memory)[1].message.id == messages_of(graph)[1].id

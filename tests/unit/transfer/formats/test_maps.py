@@ -57,14 +57,16 @@ def export(history):
     return history.to_maps(incremental=False, exclude_last=False)
 
 
-def write_rows(maps):
-    return "\n".join(map(json.dumps, maps))
-
-
 @settings(max_examples=200)
 @given(
     st.lists(st.sampled_from(sorted(STEPS)), max_size=25),
-    st.sampled_from([json.dumps, write_rows, lambda maps: json.dumps(to_dynamodb(maps))]),
+    st.sampled_from(
+        [
+            json.dumps,
+            lambda maps: "\n".join(map(json.dumps, maps)),
+            lambda maps: json.dumps(to_dynamodb(maps)),
+        ]
+    ),
 )
 @example(EVERYTHING, json.dumps)
 def test_maps_come_back_equal_after_any_history(steps, write):
