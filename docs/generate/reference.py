@@ -91,7 +91,7 @@ TOPICS = (
         ("summarizing", "summarizing_memory"),
     ),
     Topic(
-        "What is known of a user",
+        "What is known about a user",
         "What `memory.profile` returns. [How it works](../../concepts/profile.md).",
         ("profile",),
     ),
