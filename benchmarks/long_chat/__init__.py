@@ -13,6 +13,7 @@ Systems, in the same run:
     convmem     `memory.wrap(chain, context_tokens=4000)` with a summariser, in the foreground, and
                 recall, over a SQLite file
     middleware  `create_agent` with LangChain's `SummarizationMiddleware`, told to trim nothing
+    deepagents  the same agent with the middleware of deepagents, which keeps what it summarised
     langmem     langmem's `summarize_messages` before the model; needs the group `bench`
     full        all messages, always
     last 20     the last 20 messages, cut forward to the next message of the user

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -60,9 +61,9 @@ class Middleware(Peer):
     def __init__(self, room: Room, style: Style) -> None:
         super().__init__(room, style)
         from langchain.agents import create_agent
-        from langchain.agents.middleware import SummarizationMiddleware
+        from langgraph.checkpoint.memory import InMemorySaver
 
-        middleware: Any = SummarizationMiddleware(
+        middleware = self.make_middleware(
             model=self.summarizer,
             # Its mark counts the summary, too.
             trigger=("tokens", room.high + room.summary),
@@ -74,9 +75,17 @@ class Middleware(Peer):
         self._seen: list[list[BaseMessage]] = []
         self._model = AnsweringModel(reply=self._answer)
         self._agent: Any = create_agent(
-            self._model, [self._tool("look_up"), self._tool("search")], middleware=[middleware]
+            self._model,
+            [self._tool("look_up"), self._tool("search")],
+            middleware=[middleware],
+            checkpointer=InMemorySaver(),
         )
-        self._messages: list[BaseMessage] = []
+
+    def make_middleware(self, **options: Any) -> Any:
+        """Return what summarises."""
+        from langchain.agents.middleware import SummarizationMiddleware
+
+        return SummarizationMiddleware(**options)
 
     def _answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
         self._seen.append(list(messages))
@@ -97,9 +106,23 @@ class Middleware(Peer):
                 call = calls[one.tool_call_id]  # type: ignore[attr-defined]
                 self._results[f"{call['name']} {call['args']['topic']}"] = str(one.text)
         self._script, self._seen = spoken, []
-        state = self._agent.invoke({"messages": [*self._messages, human]})
-        self._messages = state["messages"]
+        self._agent.invoke({"messages": [human]}, {"configurable": {"thread_id": "t"}})
         return self._seen[0]
+
+
+class DeepAgents(Middleware):
+    """The same agent with the middleware of deepagents, which keeps in files what it summarised."""
+
+    name = "deepagents"
+    needs = "deepagents"
+
+    def make_middleware(self, **options: Any) -> Any:
+        from deepagents.backends import FilesystemBackend
+        from deepagents.middleware.summarization import SummarizationMiddleware
+
+        self._folder = TemporaryDirectory()
+        files = FilesystemBackend(root_dir=self._folder.name, virtual_mode=True)
+        return SummarizationMiddleware(backend=files, **options)
 
 
 class Langmem(Peer):
@@ -132,7 +155,7 @@ class Langmem(Peer):
         return got
 
 
-PEERS: tuple[type[Peer], ...] = (Middleware, Langmem)
+PEERS: tuple[type[Peer], ...] = (Middleware, DeepAgents, Langmem)
 
 
 def open_peers(room: Room, style: Style) -> list[Peer]:
